@@ -140,7 +140,7 @@ def answer(here: Runtime, arguments: argparse.Namespace) -> tuple[Any, int]:
     if arguments.command == "run":
         specs = [spec.compacting_now if arguments.compact else spec for spec in specs]
 
-        def start(busy: Sequence[TableSpec]) -> None:
+        def start(busy: Sequence[TableSpec], size: int) -> None:
             # before the tables: each puts its Spark jobs into a pool of its own
             here.spark()
 

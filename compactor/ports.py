@@ -219,7 +219,7 @@ class Engine(Protocol):
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
         """Return Segment id → number of Delta rows in its range that are not compacted into it yet."""
 
-    def compact(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
+    def compact(self, spec: TableSpec, snapshot: Snapshot, targets: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """Write new Segments with the rows of these and of the Delta in their key ranges, over the same ranges."""
 
     def erased_with(self, spec: TableSpec, snapshot: Snapshot, keys: Sequence[Sequence[str]]) -> Erased:

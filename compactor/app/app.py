@@ -47,6 +47,9 @@ AUTO, DUCKDB, SPARK = "auto", "duckdb", "spark"
 PARALLEL = max(2, min(4, os.cpu_count() or 2))
 """Tables at a time. A small table's run is mostly sequential, so a second table fills the gaps."""
 
+BRIEF_MAX = 16 << 20
+"""Bytes to read up to which a run gets a JVM that compiles quickly: compiling well would take longer than it gains."""
+
 
 class App(Versions, Runners, Reconcile):
     """A configuration and everything that can be done with it. Close it, or use it as a context manager: that stops Spark."""
@@ -80,7 +83,7 @@ class App(Versions, Runners, Reconcile):
             except CompactorError as error:
                 failed[spec.name] = failed_early(self.runtime.table(spec, files_only=True), error, label)
                 progress(spec.name, "done", 1.0)
-        env, start = self.runtime.environment(), lambda busy: self._start_for(busy, archived=False)
+        env, start = self.runtime.environment(), lambda busy, size: self._start_for(busy, False, size <= BRIEF_MAX)
         done = {report.table: report for report in run_tables(env, specs, progress, parallel, label, start)}
         reports = [failed.get(spec.name) or done[spec.name] for spec in requested]
         self._send_metrics(requested, reports)

@@ -49,6 +49,7 @@ class AppBase:
         self._conf = dict(conf or {})
         self._lock = threading.RLock()
         self._packages: frozenset[str] = frozenset()
+        self._brief = False
         self._opened_registry: ConfluentRegistry | FileRegistry | None = None
         self.runtime = Runtime(self.job_config(), self._open_session, self._schemas(), notify)
 
@@ -74,7 +75,7 @@ class AppBase:
             if registry is not None:
                 registry.close()
             self.runtime.close()
-            self._packages = frozenset()
+            self._packages, self._brief = frozenset(), False
 
     def specs(self, names: Sequence[str] = ()) -> list[TableSpec]:
         """Return the specs of these tables (default: all). Raises ConfigError for an unknown table."""
@@ -123,22 +124,26 @@ class AppBase:
         """Return a function from schema id to schema text, or None without a registry."""
         return (lambda number: self._registry().by_id(number)) if self._has_registry else None
 
-    def _start_for(self, specs: Sequence[TableSpec], archived: bool) -> None:
+    def _start_for(self, specs: Sequence[TableSpec], archived: bool, brief: bool | None = None) -> None:
         """Start Spark with the packages that these tables need. `archived`: their archives are read too.
+
+        `brief`: whether there is little to do; None if that is not known.
 
         Raises Refused for a store without conditional puts.
         """
         self.runtime.check_commits()
         by_id = self._has_registry and any(spec.container == "kafka" for spec in specs)
         avro = coordinates("spark-avro") if by_id else avro_package(self.runtime.storage, specs, archived)
-        self._start(frozenset([*avro, *s3_packages(self.settings)]))
+        self._start(frozenset([*avro, *s3_packages(self.settings)]), brief)
 
-    def _start(self, packages: frozenset[str]) -> None:
-        """Start Spark with these packages. Restart it if it runs without them."""
+    def _start(self, packages: frozenset[str], brief: bool | None = None) -> None:
+        """Start Spark with these packages. Restart it if it runs without them, or was started for little work and this is much."""
         with self._lock:
-            if self.runtime.started and not packages <= self._packages:
+            if self.runtime.started and (not packages <= self._packages or (self._brief and brief is False)):
                 self.close()
             self._packages |= packages
+            if not self.runtime.started:
+                self._brief = bool(brief)
             self.runtime.spark()
 
     def _release_metastore(self) -> None:
@@ -149,4 +154,4 @@ class AppBase:
     def _open_session(self) -> SparkSession:
         self._packages |= frozenset(s3_packages(self.settings))
         with self.starting():
-            return open_session(self.settings, self._packages, self._verbose, self._wait, self._conf)
+            return open_session(self.settings, self._packages, self._verbose, self._wait, self._conf, self._brief)

@@ -19,8 +19,11 @@ JARS = "COMPACTOR_JARS"
 """Environment variable: local jars for Spark, separated by commas. With it Spark downloads nothing."""
 
 
-def open_session(settings: Settings, packages: frozenset[str], verbose: bool, wait: float, conf: Mapping[str, str]) -> SparkSession:
-    """Start Spark. `packages`: Maven coordinates; `wait`: seconds to wait for an embedded metastore; `conf` overrides other settings."""
+def open_session(settings: Settings, packages: frozenset[str], verbose: bool, wait: float, conf: Mapping[str, str], brief: bool) -> SparkSession:
+    """Start Spark. `packages`: Maven coordinates; `wait`: seconds to wait for an embedded metastore; `conf` overrides other settings.
+
+    `brief`: for a run of little work.
+    """
     from compactor.spark import session
 
     jars = local_jars(os.environ.get(JARS, ""))
@@ -39,6 +42,7 @@ def open_session(settings: Settings, packages: frozenset[str], verbose: bool, wa
                 verbose=verbose,
                 conf=tuple(conf.items()),
                 wait_seconds=wait,
+                brief=brief,
                 timestamps={"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[timestamps.pop()],
             )
         )

@@ -28,8 +28,8 @@ _T = TypeVar("_T")
 _LOOKED_AT = 8
 """Tables that are looked at, at a time. Looking waits for storage and computes nothing."""
 
-Start = Callable[[Sequence[TableSpec]], None]
-"""Called once, before the tables that have work are run. Raises errors that concern all of them."""
+Start = Callable[[Sequence[TableSpec], int], None]
+"""Called once, before the tables that have work are run, with about how many bytes they have to read. Raises errors that concern all of them."""
 
 
 def run_tables(
@@ -38,7 +38,7 @@ def run_tables(
     progress: Progress = silent,
     parallel: int = 2,
     label: str = "",
-    start: Start = lambda specs: None,
+    start: Start = lambda specs, size: None,
 ) -> list[TableReport]:
     """Run these tables, `parallel` at a time; a table that fails does not stop the others. Reports come in the order of `specs`.
 
@@ -57,7 +57,7 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
     sizes = {name: look for name, look in looks.items() if isinstance(look, int)}
     busy = sorted((spec for spec in specs if spec.name in sizes), key=lambda spec: -sizes[spec.name])
     if busy and not env.stop.requested:
-        start(busy)
+        start(busy, sum(sizes.values()))
     meter, spending = CpuMeter(env.cpu), Spending()
 
     def recorder(spec: TableSpec, calls: Progress) -> Recorder:

@@ -158,6 +158,10 @@ EVENT_OUTCOME = "_event_outcome"
 TIE = "_tie"
 """boolean: whether an event has the same order columns as another event of its key with other content."""
 
+SEGMENT = "segment"
+"""string: the name of the Segment that a row is written into, where a base of several is written (`tables/segments.py`). No stored column has this
+name there: payload columns that collide with internal ones are renamed."""
+
 LINK_MARK = "#"
 """Begins a FROM or MOVED_TO that holds no key yet, but the LINK that the other half of the key change will bring."""
 

@@ -18,7 +18,7 @@ from compactor.core.model.errors import CheckFailed, CompactorError, Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
-from compactor.core.model.layout import Layout, join, relative
+from compactor.core.model.layout import Layout, relative
 from compactor.core.model.policy import Rule
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
@@ -30,25 +30,24 @@ from compactor.core.results.batch import ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
 from compactor.ports import Entries, Storage
-from compactor.spark import audit, failures, keys, measured, view_check
+from compactor.spark import failures, keys, measured
+from compactor.spark.checks import audit, view_check
 from compactor.spark.columns import BEHIND, OLDER, POSITION
 from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
 from compactor.spark.history import erase as history_erase
 from compactor.spark.input import rewrite, wire
 from compactor.spark.input.files import reason
-from compactor.spark.keys import range_index, segment_index
+from compactor.spark.interpreting import Sessions
+from compactor.spark.keys import segment_index
 from compactor.spark.measured import Pass
 from compactor.spark.reading import Reader, SparkBatch
 from compactor.spark.rows import erase, keyless, position, record_keys
 from compactor.spark.rows.precedence import BASE, Resolver, union
-from compactor.spark.rows.resolution import Resolution, resolve, segments
+from compactor.spark.rows.resolution import Resolution, resolve
 from compactor.spark.sql import named, quoted
-from compactor.spark.tables import compare, feed, table_writer
+from compactor.spark.tables import compare, feed, segments, table_writer
 from compactor.spark.tables.table_reader import TableReader
-
-Range = tuple["tuple[str, ...] | None", "tuple[str, ...] | None", int]
-"""(low, high, number of Segments) of a key range; bounds as `keys.key_text` writes them, None is open."""
 
 
 @failures.translated
@@ -58,6 +57,7 @@ class SparkEngine:
     def __init__(self, spark: SparkSession, storage: Storage, schemas: wire.Schemas = None) -> None:
         """`schemas` returns the schema text for an id, for Kafka records that carry only the id."""
         self._spark = spark
+        self._sessions = Sessions(spark)
         self._storage = storage
         self._schemas = schemas
 
@@ -73,11 +73,13 @@ class SparkEngine:
         erased: Erased | None = None,
     ) -> SparkBatch:
         """Decode these inputs into Changes. `entries` reads the ledger; `base` is set for the files of a foreign base."""
-        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, locations, entries, base, erased)
+        return Reader(self._sessions.of(inputs, parent), self._storage, self._schemas).read(
+            spec, parent, inputs, version, locations, entries, base, erased
+        )
 
     def resolve(self, batch: SparkBatch, whole: bool) -> Resolution:
         """Resolve the batch with the stored rows. `whole` reads the whole base, for a new base."""
-        return resolve(self._spark, batch, whole)
+        return resolve(batch, whole)
 
     def write(self, resolution: Resolution, commit: str, purge_through: int) -> Staged:
         """Write the resolved rows as a new base or a new Delta, and check what was written."""
@@ -103,9 +105,8 @@ class SparkEngine:
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
         keep = compaction.keeps_tombstones(work.spec, work.order, work.summary.offsets or (work.parent.offsets if work.parent else ()))
         rows = _purged(work.heads, purge_through, work.schema, keep)
-        made, done = self._write_segments(
-            rows, work.schema, work.order, work.spec, commit, [(None, None, segments(work.batch))], work.version, work.partial
-        )
+        placed = work.placed or segments.one()
+        made, done = segments.write(self._storage, rows, work.schema, work.order, work.spec, commit, placed, work.version, work.partial)
         counts, ties = work.counts(done)
         unknown = sum(self._unresolved(work, {work.layout.inside(segment.path): segment.size}) for segment in made if segment.unavailable_columns)
         return Staged(None, tuple(made), counts, ties, unknown, _purged_to(work.heads, purge_through, keep, work.order, done))
@@ -119,36 +120,29 @@ class SparkEngine:
         rows = delta.groupBy(named(segment_index(snapshot.segments, snapshot.schema), "i")).count().collect()
         return {snapshot.segments[row.i].id: row["count"] for row in rows}
 
-    def compact(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
+    def compact(self, spec: TableSpec, snapshot: Snapshot, targets: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """Resolve the rows of these Segments with their share of the Delta, and write them as new Segments over the same key ranges."""
         schema, order = snapshot.schema, snapshot.order
         stored = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, schema)
         resolver = Resolver(schema, order, snapshot.version, spec.keyless)
-        ids = {segment.id for segment in segments}
+        ids = {segment.id for segment in targets}
         at = [number for number, segment in enumerate(snapshot.segments) if segment.id in ids]
-        frames, delta = [stored.rows(segments)], stored.delta()
+        frames, delta = [stored.rows(targets)], stored.delta()
         if delta is not None:
             frames.append(delta.where(f"{segment_index(snapshot.segments, schema)} IN ({', '.join(str(number) for number in at)})"))
         states = union(frames).selectExpr("*", f"false AS {BEHIND}")
         if snapshot.size <= spec.small_batch:
             states = states.coalesce(1)
-        runs = _runs(at)
-        ranges = [_range(snapshot, run, len(runs), spec) for run in runs]
+        placed = segments.placement(states, schema, segments.ranges_of(snapshot, at, spec), sum(snapshot.segments[number].rows for number in at))
+        several = len(placed.ranges) > 1
+        # the removals of a keyless table are matched across Segments, but a compaction matches none
+        states = placed.place(states, schema) if several else states
+        resolver = dataclasses.replace(resolver, placed=several)
         heads = resolver.heads(resolver.outcomes(states, () if spec.keyless else snapshot.unavailable_columns))
-        # the bounds of several Segments are sampled before they are written
-        several = sum(count for _, _, count in ranges) > 1
-        heads = measured.materialize(heads) if several else heads
-        try:
-            keep = compaction.keeps_tombstones(spec, order, snapshot.offsets)
-            rows = _purged(heads, purge_through, schema, keep)
-            # every row is in one of the ranges: their upper bounds are enough
-            highs = [high for _, high, _ in ranges]
-            tagged = rows.selectExpr("*", f"{range_index(highs, schema)} AS _run") if len(runs) > 1 else rows
-            made, done = self._write_segments(tagged, schema, order, spec, commit, ranges, snapshot.version, snapshot.unavailable_columns)
-            purged = _purged_to(heads, purge_through, keep, order, done)
-        finally:
-            heads.unpersist()
-        return Staged(None, tuple(made), {}, purged_to=purged)
+        keep = compaction.keeps_tombstones(spec, order, snapshot.offsets)
+        rows = _purged(heads if several else heads.coalesce(1), purge_through, schema, keep)
+        made, done = segments.write(self._storage, rows, schema, order, spec, commit, placed, snapshot.version, snapshot.unavailable_columns)
+        return Staged(None, tuple(made), {}, purged_to=_purged_to(heads, purge_through, keep, order, done))
 
     def erased_with(self, spec: TableSpec, snapshot: Snapshot, keys: Sequence[Sequence[str]]) -> Erased:
         """Return the erased keys of a version and these, each with a text for each key column."""
@@ -159,8 +153,10 @@ class SparkEngine:
         schema, order = snapshot.schema, snapshot.order
         rows = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, schema).live(soft=True)
         rows, left_out = erase.stored_rows(rows, schema, erased, spec.name)
-        ranges: list[Range] = [(None, None, compaction.segment_count(snapshot.size, snapshot.size, spec))]
-        made, _ = self._write_segments(rows, schema, order, spec, commit, ranges, snapshot.version, snapshot.unavailable_columns)
+        parts = compaction.segment_count(snapshot.size, snapshot.size, spec)
+        placed = segments.placement(rows, schema, [(None, None, parts)], snapshot.rows)
+        rows, version = placed.place(rows, schema), snapshot.version
+        made, _ = segments.write(self._storage, rows, schema, order, spec, commit, placed, version, snapshot.unavailable_columns)
         return Staged(None, tuple(made), {}), left_out
 
     def history_without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[History, int]:
@@ -195,7 +191,8 @@ class SparkEngine:
             key = [*made.schema.key, POSITION]
             joined = resolution.changes.where("_op <> 't'").join(resolution.event_outcomes, key, "left")
             events = joined.where("NOT (_event_outcome <=> 'duplicate')")
-        return feed.write(self._spark, self._storage, spec, parent, made, events, resolution is not None and resolution.one_task)
+        spark = resolution.session if resolution is not None else self._spark
+        return feed.write(spark, self._storage, spec, parent, made, events, resolution is not None and resolution.one_task)
 
     def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
         """Yield the changes of one Snapshot as JSON objects."""
@@ -230,7 +227,7 @@ class SparkEngine:
         batch = self.read(spec.unguarded, origin, inputs, origin.version + 1 if origin else 1, locations, erased=snapshot.erased)
         with ExitStack() as scratch:
             scratch.callback(batch.close)
-            work = resolve(self._spark, batch, True, several_passes=True)
+            work = resolve(batch, True, several_passes=True)
             scratch.callback(work.close)
             checks.append(compare.compare_with_archive(self._spark, spec, snapshot, work.resolver, work.heads))
             return [*checks, *self._history(spec, snapshot, inputs, work)]
@@ -247,7 +244,7 @@ class SparkEngine:
         batch = self.read(spec.unguarded, snapshot, waiting, snapshot.version + 1, locations)
         with ExitStack() as scratch:
             scratch.callback(batch.close)
-            work = resolve(self._spark, batch, True, several_passes=True)
+            work = resolve(batch, True, several_passes=True)
             scratch.callback(work.close)
             return compare.compare_live(self._spark, spec, snapshot, work.resolver, work.heads)
 
@@ -275,11 +272,11 @@ class SparkEngine:
 
     def write_history(self, resolution: Resolution, commit: str) -> History:
         """Write the history of the batch and return the table's new history."""
-        return history_commit.write(self._spark, self._storage, resolution, commit)
+        return history_commit.write(resolution.session, self._storage, resolution, commit)
 
     def _unresolved(self, work: Resolution, directories: Mapping[str, int]) -> int:
         """Count the values of visible rows that no event has carried. Raises CheckFailed under `unresolved: fail`."""
-        rows = table_writer.read(self._spark, work.summary.evolved.schema, work.summary.order, directories)
+        rows = table_writer.read(work.session, work.summary.evolved.schema, work.summary.order, directories)
         unknown = named("sum(size(filter(map_values(_older), _e -> NOT _e.known)))", "n")
         cells = rows.where("_op <> 'd' AND _older IS NOT NULL").agg(unknown).collect()[0].n or 0
         if cells and work.spec.unresolved == "fail":
@@ -288,76 +285,6 @@ class SparkEngine:
                 "`unresolved: fail` is set."
             )
         return int(cells)
-
-    def _write_segments(
-        self,
-        rows: DataFrame,
-        schema: Schema,
-        order: position.Order,
-        spec: TableSpec,
-        commit: str,
-        ranges: Sequence[Range],
-        through: int,
-        partial: Sequence[str],
-    ) -> tuple[list[Segment], Pass | None]:
-        """Write rows as Segments that cover each key range without gaps. Returns the pass too, if there was one.
-
-        If there are several ranges, the column `_run` has the number of each row's range. `through` is the version up to which the Delta is compacted
-        into these Segments. `partial` are the columns that may have a register of their own.
-        """
-        directory = Layout(spec.root, spec.landing).base(commit)
-        total = sum(count for _, _, count in ranges)
-        if total == 1:
-            name = "segment=0-00000"
-            one, done = table_writer.write_one(self._storage, rows.coalesce(1), schema, order, join(directory, name), spec.name, partial)
-            low, high, _ = ranges[0]
-            return ([_segment(commit, dataclasses.replace(one, name=name), low, high, through)] if one else []), done
-        by = [*(["_run"] if len(ranges) > 1 else []), *(quoted(name) for name in schema.key)]
-        run = "_run" if len(ranges) > 1 else "0"
-        tagged = rows.repartitionByRange(total, *by).selectExpr("*", f"concat({run}, '-', lpad(spark_partition_id(), 5, '0')) AS segment")
-        table_writer.write_segments(tagged, schema, order, directory)
-        written = table_writer.inspect(self._spark, self._storage, schema, order, directory, spec.name, rows.count())
-        out = []
-        for number, (low, high, _) in enumerate(ranges):
-            mine = [made for made in written if made.name.startswith(f"segment={number}-")]
-            bounds = [low, *(made.key_min for made in mine[1:]), high]
-            for at, made in enumerate(mine):
-                out.append(_segment(commit, made, bounds[at], bounds[at + 1], through))
-        return out, None
-
-
-def _segment(commit: str, made: table_writer.Written, low: object, high: object, through: int) -> Segment:
-    return Segment(
-        id=f"{commit}.{made.name.partition('=')[2]}",
-        path=join("base", commit, made.name),
-        rows=made.rows,
-        tombstones=made.tombstones,
-        files=made.files,
-        low=low,  # type: ignore[arg-type]
-        high=high,  # type: ignore[arg-type]
-        position_min=made.position_min,
-        position_max=made.position_max,
-        compacted_through=through,
-        unavailable_columns=made.unavailable_columns,
-    )
-
-
-def _range(snapshot: Snapshot, run: Sequence[int], runs: int, spec: TableSpec) -> Range:
-    """Return the key range of neighbouring Segments, with the number of Segments to write it as."""
-    size = sum(snapshot.segments[number].size for number in run) + (snapshot.delta.size // runs if snapshot.delta else 0)
-    count = compaction.segment_count(size, snapshot.size, spec)
-    return snapshot.segments[run[0]].low, snapshot.segments[run[-1]].high, count
-
-
-def _runs(indexes: list[int]) -> list[list[int]]:
-    """Group neighbouring numbers: [1, 2, 5] → [[1, 2], [5]]."""
-    runs: list[list[int]] = []
-    for index in indexes:
-        if runs and runs[-1][-1] == index - 1:
-            runs[-1].append(index)
-        else:
-            runs.append([index])
-    return runs
 
 
 def _purged(heads: DataFrame, purge_through: int, schema: Schema, keep: bool) -> DataFrame:

@@ -21,6 +21,11 @@ def key_text(columns: Sequence[str], kinds: Sequence[str]) -> str:
     return f"to_json(array({', '.join(parts)}))"
 
 
+def key_columns_text(key: str, names: Sequence[str], kinds: Sequence[str]) -> str:
+    """SQL: a key that is a struct (SQL) with these members as the text of `key_text`."""
+    return key_text([f"{key}.{quoted(name)}" for name in names], kinds)
+
+
 def key_columns(text: str, kinds: Sequence[str]) -> list[str]:
     """SQL for each key column out of a text that `key_text` wrote."""
     return [_column(f"get(from_json({text}, 'ARRAY<STRING>'), {at})", kind) for at, kind in enumerate(kinds)]
@@ -47,7 +52,7 @@ def key_struct(schema: Schema) -> str:
 
 def least_key(schema: Schema) -> str:
     """SQL for an aggregation: the smallest key of a group as text."""
-    return key_text([f"min({key_struct(schema)}).{quoted(name)}" for name in schema.key], key_types(schema))
+    return key_columns_text(f"min({key_struct(schema)})", schema.key, key_types(schema))
 
 
 def bound(low_or_high: Sequence[Any], schema: Schema) -> str:

@@ -80,13 +80,18 @@ def _one_machine(rows: DataFrame) -> bool:
     return str(rows.sparkSession.sparkContext.master).startswith("local")
 
 
-def write_parquet(rows: DataFrame, directory: str) -> Pass:
-    """Write rows into a new directory. This is what `rows.write.parquet` does, which does not return its pass. One Spark job."""
+def write_parquet(rows: DataFrame, directory: str, *folders: str) -> Pass:
+    """Write rows into a new directory, with folders for the values of the columns `folders`. One Spark job.
+
+    This is what `rows.write.partitionBy(..).parquet(..)` does, which does not return its pass.
+    """
     session, jvm = rows.sparkSession, rows.sparkSession._jvm
     assert jvm is not None
     sql: Any = jvm.org.apache.spark.sql
     java, none, seq = session._jsparkSession, jvm.scala.Option.apply(None), jvm.PythonUtils.toSeq
-    source = sql.execution.datasources.DataSource(java, "parquet", seq([directory]), none, seq([]), none, jvm.PythonUtils.toScalaMap({}), none)
+    source = sql.execution.datasources.DataSource(
+        java, "parquet", seq([directory]), none, seq([*folders]), none, jvm.PythonUtils.toScalaMap({}), none
+    )
     command = source.planForWriting(sql.SaveMode.ErrorIfExists, rows._jdf.logicalPlan())
     execution = java.sessionState().executePlan(command, sql.execution.CommandExecutionMode.ALL())
     collector = getattr(getattr(sql.execution, "CollectMetricsExec$"), "MODULE$")

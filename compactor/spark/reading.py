@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core.catalog.feed import OFF
 from compactor.core.erasure.erased import Erased
 from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
 from compactor.core.model.inputs import Input
-from compactor.core.model.position import OFFSETS, Position, earliest, latest, offsets_problem, payload_column, same_order
+from compactor.core.model.position import OFFSETS, earliest, latest, payload_column, same_order
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations
@@ -36,11 +37,11 @@ from compactor.spark.decode.order import expression
 from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
-from compactor.spark.rows import deletions, erase, keyless, position, protect, survey
+from compactor.spark.rows import deletions, epochs, erase, keyless, position, protect, survey
 from compactor.spark.rows.comparable import joined
 from compactor.spark.rows.conform import conform, link_key_changes, with_position, writer_positions
 from compactor.spark.rows.invalid import unusable_records, without_invalid
-from compactor.spark.sql import cast, literal
+from compactor.spark.sql import cast
 from compactor.spark.tables import exactness
 
 ENVELOPES = {
@@ -52,6 +53,9 @@ ENVELOPES = {
     "wal2json": Decoder(wal2json.decode),
 }
 """The decoder of each envelope in `core/sources/envelopes.py`."""
+
+KEPT_MAX = 4 << 20
+"""Bytes of Parquet files up to which the changes of a first load are kept. Kept rows need twenty times the bytes, and are not read by column."""
 
 Columns = tuple[tuple[str, str], ...]
 """(name, type) of columns."""
@@ -80,6 +84,11 @@ class SparkBatch:
     """The decoded frames."""
     scratch: ExitStack = field(default_factory=ExitStack)
     """Cached rows and unpacked copies, freed by `close`."""
+
+    @property
+    def session(self) -> SparkSession:
+        """Return the session that reads the batch. What belongs to it is read in the same session."""
+        return self.changes.sparkSession
 
     def close(self) -> None:
         """Free the cached rows and the unpacked copies."""
@@ -141,17 +150,17 @@ class Reader:
             records = [item for frame in frames for item in unusable_records(frame, opened)]
             invalid = sum(frame.rows.where("_invalid IS NOT NULL").count() for frame in frames) if records else 0
             opened.within_limits(invalid, sum(frame.rows.count() for frame in frames) if records else 0, records)
-        _check_epoch(spec, parent)
+        epochs.check_epoch(spec, parent)
         order = _order(spec, parent, frames)
         ENVELOPES[spec.envelope].check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
-        epoch = _epoch(opened)
+        epoch = epochs.epoch(opened)
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
         counts = survey.count_records(placed, spec, parent.source_time if parent and parent.epoch == spec.epoch else None, opened.raws)
         unusable = tuple(item for frame in placed if counts.invalid for item in unusable_records(frame, opened))
         opened.within_limits(counts.invalid, counts.read, unusable)
         if counts.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
-        _check_offsets(spec, parent, order, counts)
+        epochs.check_offsets(spec, parent, order, counts)
         writers = writer_positions(counts.writers, _payload_writers(placed))
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: {counts.read} records landed, none of them with a row; they wait for the first that has one")
@@ -168,7 +177,8 @@ class Reader:
         if counts.unlinked and not spec.keyless:
             changes = link_key_changes(changes, evolved.schema)
         changes = protect.protect(changes, evolved.schema, spec.columns, spec.name)
-        changes, mistyped, listed = without_invalid(opened, changes.coalesce(1) if opened.small else changes, evolved.schema)
+        changes = changes.coalesce(1) if opened.small else changes
+        changes, mistyped, listed = without_invalid(opened, changes, evolved.schema, parent is not None or not _read_again(opened))
         if mistyped:
             counts, unusable = counts.with_invalid(mistyped), (*unusable, *listed)
             opened.within_limits(counts.invalid, counts.read, unusable)
@@ -244,6 +254,13 @@ class Reader:
         return ENVELOPES[spec.envelope].file_identity(item.path) or hashlib.sha256(self.storage.read(location)).hexdigest()[:32]
 
 
+def _read_again(opened: Inputs) -> bool:
+    """Whether the changes of a first load are decoded anew where they are used, and not kept: they are many, used once, and cheap to read."""
+    spec = opened.spec
+    used_once = not (spec.feed != OFF or spec.history or spec.keyless or spec.source.full_loads)
+    return used_once and spec.container == "value" and opened.size > KEPT_MAX and set(opened.by_format()) == {"parquet"}
+
+
 def _lacking(frames: Sequence[Frame], evolved: Evolved) -> set[str]:
     """Return the stored columns that some writer of rows does not have (`patch_rows: true`)."""
     names = set(evolved.schema.values)
@@ -296,50 +313,6 @@ def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
     return "bigint" if digits else "string"
 
 
-def _check_epoch(spec: TableSpec, parent: Snapshot | None) -> None:
-    """Raise OrderRefused if the epoch is lower than the table's. All new changes would be older than the stored rows."""
-    if parent is not None and spec.epoch < parent.epoch:
-        raise OrderRefused(
-            f"table {spec.name}: `epoch` is {spec.epoch}, and the table is in epoch {parent.epoch}: every change would be older than the stored "
-            "rows. Nothing was ingested. Restore the setting."
-        )
-
-
-def _epoch(opened: Inputs) -> str:
-    """SQL for the epoch of a row: that of its file (H6)."""
-    files: dict[int, list[str]] = {}
-    for item in opened.inputs:
-        files.setdefault(item.epoch, []).append(literal(item.path))
-    most, *others = sorted(files, key=lambda epoch: -len(files[epoch]))
-    cases = "".join(f" WHEN _file IN ({', '.join(files[epoch])}) THEN {epoch}" for epoch in others)
-    return f"CASE{cases} ELSE {most} END" if cases else str(most)
-
-
-def _barrier(spec: TableSpec, counts: survey.SurveyResult, order: position.Order) -> Position | None:
-    """Return the newest truncate. Under `epoch: {replace: true}` also the beginning of the epoch, once a record of it has come."""
-    truncate = counts.truncate if spec.truncate == "apply" else None
-    newest = latest([file.last for file in counts.files.values()])
-    if spec.epoch_replaces and newest is not None and newest[0] == spec.epoch:
-        begins: Position = (spec.epoch, *(None for _ in order), None, None, None)
-        return latest([truncate, begins])
-    return truncate
-
-
-def _check_offsets(spec: TableSpec, parent: Snapshot | None, order: position.Order, counts: survey.SurveyResult) -> None:
-    """Raise OrderRefused if Kafka offsets order the table and those of the batch do not compare with the table's (H6)."""
-    if not order or order[0][0] not in OFFSETS:
-        return
-    stored = parent if parent and parent.epoch == spec.epoch else None
-    truncate = counts.truncate is not None and spec.truncate == "apply"
-    problem = offsets_problem(stored.offsets if stored else (), counts.offsets, truncate, counts.newer_offsets)
-    if problem:
-        raise OrderRefused(
-            f"table {spec.name}: {problem}. Nothing was ingested. Order by the source's own position (set `order_by:`, then run `compactor rebuild "
-            f"{spec.name}`). Or, if each key stays in one partition from now on, set `epoch: {spec.epoch + 1}`: what lands from then on counts as "
-            "newer than everything before."
-        )
-
-
 def _payload_writers(frames: Sequence[Frame]) -> list[WriterSchema]:
     """Return the writers of all frames without metadata columns."""
     writers = {}
@@ -379,7 +352,7 @@ def _summary(
         truncates=counts.truncates,
         first=earliest([file.first for file in counted.values()]),
         last=latest([file.last for file in counted.values()]),
-        truncate=_barrier(spec, counts, order),
+        truncate=epochs.barrier(spec, counts, order),
         source_time=counts.source_time,
         raw=landed,
         offsets=counts.offsets if order and order[0][0] in OFFSETS else (),

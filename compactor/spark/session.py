@@ -74,6 +74,9 @@ class SessionSettings:
     wait_seconds: float = 0
     """How long to wait for an embedded metastore that another process uses."""
 
+    brief: bool = False
+    """Whether the JVM will have little to do. It compiles quickly then, and never a second time for speed."""
+
     timestamps: str = "INT96"
     """The Parquet type of timestamps. Hive 2 and 3 read INT96 only."""
 
@@ -158,6 +161,8 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         # `${name}` in a value or a column's name is text
         "spark.sql.variable.substitute": "false",
         "spark.sql.adaptive.enabled": "true",
+        # the JVM never compiles a method of more bytes, and one that runs for every row must be compiled
+        "spark.sql.codegen.hugeMethodLimit": "8000",
         # Its cost grows with the square of the columns (2,000 columns: half of a run's CPU), and it finds nothing that our queries do not say.
         "spark.sql.constraintPropagation.enabled": "false",
         # Hive 2 and 3 read only this form of decimals and timestamps.
@@ -264,6 +269,8 @@ def _java_options(settings: SessionSettings) -> list[str]:
     ]
     if not any(_COLLECTOR.search(text) for text in _own_java_options(settings)):
         options.append("-XX:+UseParallelGC")
+    if settings.brief:
+        options.append("-XX:TieredStopAtLevel=1")
     if settings.metastore_dir is not None:
         options.append(f"-Dderby.stream.error.file={Path(settings.metastore_dir).resolve() / 'derby.log'}")
     return [shlex.quote(option) for option in options]

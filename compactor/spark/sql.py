@@ -14,10 +14,13 @@ from pyspark.sql import functions as F
 from compactor.core.catalog.ddl import quoted, text_literal
 from compactor.core.model import types
 
-__all__ = ["DIGEST", "LONG_STRINGS", "cast", "coalesce", "from_json", "literal", "member", "named", "null", "once", "quoted", "struct"]
+__all__ = ["BY_HASH", "DIGEST", "LONG_STRINGS", "cast", "coalesce", "from_json", "literal", "member", "named", "null", "once", "quoted", "struct"]
 
 DIGEST = "bit_xor(xxhash64(to_json(struct(*))))"
 """For an aggregation: a number that changes when any of the rows changes."""
+
+BY_HASH = "collect_set(CASE WHEN false THEN 1 END)"
+"""SQL for an aggregation: always empty. Beside it Spark groups rows by hash; for the minimum of a struct alone it would sort all rows."""
 
 LONG_STRINGS = {"maxStringLen": str(2**31 - 1)}
 """For every reader of records. By default Jackson refuses strings beyond 20 million characters, and only in queries that use the string."""

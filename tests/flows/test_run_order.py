@@ -62,7 +62,7 @@ def test_a_compaction_that_fails_is_its_tables_failure_and_no_others(monkeypatch
     monkeypatch.setattr(run, "compact", broken)
     for parallel in (1, 2):
         done = threading.Event()
-        reports = run_tables(lake.env(), specs, parallel=parallel, start=lambda busy, done=done: done.set())
+        reports = run_tables(lake.env(), specs, parallel=parallel, start=lambda busy, size, done=done: done.set())
         assert done.is_set()
         assert [(report.table, report.outcome, report.error) for report in reports] == [
             ("small", "committed" if parallel == 1 else "idle", None), ("large", "failed", "unexpected OSError: disk"),

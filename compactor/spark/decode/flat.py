@@ -51,7 +51,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
             OLD_KEY,
             *unknown,
         )
-        return Frame(rows.drop(BEFORE).selectExpr("*", "_after AS _before"), raw.schema, (described,))
+        return Frame(rows.drop(BEFORE).selectExpr("*", "_after AS _before"), raw.schema, (described,), one_image=True)
     schema, body = wrapped(TEXT)
     bodies = raw.rows.selectExpr("*", f"{schema} AS _schema", f"{body} AS _body").selectExpr("*", "json_object_keys(_body) AS _keys")
     writer = "CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(_keys)))) END"
@@ -69,7 +69,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         f"{wrapped('_old_key')[1]} AS _old_key",
         *unknown,
     )
-    return Frame(rows, None)
+    return Frame(rows, None, one_image=True)
 
 
 def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame:

@@ -54,6 +54,9 @@ class Frame:
     members: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Source name → member of AFTER and BEFORE, for columns whose member has another name: Spark finds members without regard to case."""
 
+    one_image: bool = False
+    """Whether BEFORE is a copy of AFTER, because a record holds one image of the row."""
+
     undecided_deletes: frozenset[str] = frozenset()
     """Columns of `delete_when` that neither these rows nor the table have. They are null."""
 

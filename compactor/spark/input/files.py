@@ -66,6 +66,9 @@ class Origins:
     named: tuple[tuple[str, str], ...] = ()
     """(location, name) of files with a name of their own."""
 
+    encoded: bool = True
+    """Whether a location may have characters that Spark reports percent-encoded. To decode them takes more time than to decode a short row."""
+
     def path(self, location: str) -> str:
         """Return the name of the file at a location."""
         root = next(root for root in self.roots if location.startswith(join(root) + "/"))
@@ -74,11 +77,19 @@ class Origins:
     def sql(self) -> str:
         """SQL: the name of the file that a row was read from. Spark reports its URI percent-encoded."""
         # url_decode would turn a plus sign into a blank, and sinks put plus signs into names
-        decoded = "url_decode(replace(_metadata.file_path, '+', '%2B'))"
+        decoded = "url_decode(replace(_metadata.file_path, '+', '%2B'))" if self.encoded else "_metadata.file_path"
         cases = [f"WHEN endswith({decoded}, {literal(_bare(location))}) THEN {literal(name)}" for location, name in self.named]
         below = [(f"instr({decoded}, {literal(_bare(root) + '/')})", len(_bare(root)) + 1) for root in self.roots]
         cases += [f"WHEN {at} > 0 THEN substr({decoded}, {at} + {length})" for at, length in below]
         return f"CASE {' '.join(cases)} END"
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.=/:+-]*")
+
+
+def is_plain(location: str) -> bool:
+    """Return whether no character of a location is percent-encoded in a URI."""
+    return _PLAIN.fullmatch(location) is not None
 
 
 def _bare(location: str) -> str:

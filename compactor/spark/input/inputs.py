@@ -45,7 +45,7 @@ class Inputs:
         self.places = {item: locations.get((item.path, item.etag)) or layout.landed(item.path) for item in inputs}
         roots = files.Origins((spec.landing, layout.archived(""), layout.quarantined("")))
         renamed = tuple((place, item.path) for item, place in self.places.items() if place in locations.values() and roots.path(place) != item.path)
-        self.origins = dataclasses.replace(roots, named=renamed)
+        self.origins = dataclasses.replace(roots, named=renamed, encoded=not all(map(files.is_plain, self.places.values())))
         self.reads = ConsistentReads({place: item.size for item, place in self.places.items()}, spec.name, storage)
         self.unreadable: files.Unreadable = {}
         self._raws: dict[str, list[DataFrame]] = {}

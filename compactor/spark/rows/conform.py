@@ -249,11 +249,10 @@ def _moved(frame: Frame, evolved: Evolved, keys: list[str], kinds: list[str]) ->
     before = [_image_key(frame, evolved, field, BEFORE) for field in fields]
     from_header = " AND ".join(f"({value}) IS NOT NULL" for value in header)
     from_before = " AND ".join(f"({value}) IS NOT NULL" for value in before)
-    differs = f"{key_text(before, kinds)} <> {key_text(keys, kinds)}"
-    return (
-        f"CASE WHEN _op NOT IN ('c', 'u') THEN NULL WHEN _old_key IS NOT NULL AND {from_header} THEN {key_text(header, kinds)} "
-        f"WHEN _op = 'u' AND {from_before} AND {differs} THEN {key_text(before, kinds)} END"
-    )
+    differs = " OR ".join(f"NOT (({old}) <=> ({new}))" for old, new in zip(before, keys))
+    by_image = "" if frame.one_image else f"WHEN _op = 'u' AND {from_before} AND ({differs}) THEN {key_text(before, kinds)} "
+    by_header = f"WHEN _old_key IS NOT NULL AND {from_header} THEN {key_text(header, kinds)} "
+    return f"CASE WHEN _op NOT IN ('c', 'u') THEN NULL {by_header}{by_image}END"
 
 
 def writer_positions(rows: Sequence[tuple[str, Position | None, Position | None]], writers: Sequence[WriterSchema]) -> list[WriterSchema]:

@@ -31,11 +31,18 @@ def record_place(spec: TableSpec) -> tuple[str, str]:
     return "_position.block AS _block", f"{row} AS _row"
 
 
-def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
-    """Compute the changes once. Return those with a key (H27) and values of their types, the number of others by file, and the first others."""
+def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema, kept: bool) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
+    """Return the changes with a key (H27) and values of their types, the number of others by file, and the first others. One Spark job if all are.
+
+    `kept`: the changes are computed once. Otherwise the job reads what it judges by, the keys and the columns that can have another type, and
+    whoever uses the changes reads the files again.
+    """
     keyless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
     invalid = f"(_mistyped IS NOT NULL OR {keyless})"
-    changes, numbers = measured.materialize_and_measure(changes, {"invalid": f"count_if({invalid})"})
+    counted = {"invalid": f"count_if({invalid})"}
+    if not kept and not measured.compute(changes, counted)["invalid"]:
+        return changes, {}, ()
+    changes, numbers = measured.materialize_and_measure(changes, counted)
     if not numbers["invalid"]:
         return changes, {}, ()
     rows = changes.where(invalid).selectExpr("*", *record_place(opened.spec))

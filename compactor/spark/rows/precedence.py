@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
-from compactor.spark.columns import BEHIND, FROM, HEAD, LINK_MARK, MISSING, MOVED_TO, OLDER, OP, ORIGIN, OUTCOME, POSITION, TIE, VERSION
+from compactor.spark.columns import BEHIND, FROM, HEAD, LINK_MARK, MISSING, MOVED_TO, OLDER, OP, ORIGIN, OUTCOME, POSITION, SEGMENT, TIE, VERSION
 from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
 from compactor.spark.sql import literal, null, quoted
@@ -63,6 +63,12 @@ class Resolver:
     barrier: Position | None = None
     """The newest truncate, or beginning of an epoch that replaces. The caller leaves out states at or below it."""
 
+    empty: bool = False
+    """Whether the table has no rows yet, so that no state is a stored one."""
+
+    placed: bool = False
+    """Whether the states have SEGMENT, with all states of a key in one Segment. Then resolving them needs no other exchange and sort than writing."""
+
     @property
     def keys(self) -> list[str]:
         """Return the quoted key columns."""
@@ -72,6 +78,14 @@ class Resolver:
     def columns(self) -> list[str]:
         """Return the quoted stored columns."""
         return [quoted(name) for name in self.schema.names]
+
+    @property
+    def _by_key(self) -> str:
+        return f"PARTITION BY {', '.join([*([SEGMENT] if self.placed else []), *self.keys])}"
+
+    @property
+    def _marks(self) -> tuple[str, ...]:
+        return (*_MARKS, SEGMENT) if self.placed else _MARKS
 
     @property
     def _latest(self) -> str:
@@ -135,23 +149,24 @@ class Resolver:
         return self._registers(ranked, partial) if partial else self._whole(ranked)
 
     def _ranked(self, states: DataFrame, partial: Sequence[str]) -> DataFrame:
-        by_key = f"PARTITION BY {', '.join(self.keys)}"
+        by_key = self._by_key
         latest = f"({by_key} ORDER BY {self._latest})"
-        same = f"struct({position.event('_position', self.order)} AS e, {self._content(partial)} AS h)"
-        ranked = states.selectExpr(
+        same = f"struct({position.event('_position', self.order)} AS e, {self._content(partial)} AS h) AS _same"
+        # a step of its own, so that the hash is computed once
+        ranked = states.selectExpr("*", same).selectExpr(
             "*",
             f"row_number() OVER {latest} AS _rank",
             f"first(_origin) OVER {latest} AS _head_origin",
             f"first(_position) OVER {latest} AS _head_position",
             f"first(_op) OVER {latest} AS _head_op",
-            f"lag({same}) OVER {latest} AS _before_it",
-            f"first({same}) OVER {latest} AS _head_same",
-            f"{same} AS _same",
+            f"lag(_same) OVER {latest} AS _before_it",
+            f"first(_same) OVER {latest} AS _head_same",
         )
         # an event that is delivered again under a later file name ranks above the stored row that it made before: that row stays as it is.
         # All states between the two are of that event too, such as one that it tied with and that is delivered again beside it.
         made = f"CASE WHEN _origin >= {DELTA} AND _same = _head_same THEN struct(_rank AS r, _origin AS o, _position AS p) END"
-        ranked = ranked.selectExpr("*", f"CASE WHEN _head_origin < {DELTA} THEN min({made}) OVER ({by_key}) END AS _made")
+        first = f"CASE WHEN false THEN {made} END" if self.empty else f"CASE WHEN _head_origin < {DELTA} THEN min({made}) OVER ({by_key}) END"
+        ranked = ranked.selectExpr("*", f"{first} AS _made")
         keep = [quoted(name) for name in ranked.columns if name not in ("_head_origin", "_head_position", "_rank")]
         ranked = ranked.selectExpr(
             *keep,
@@ -189,8 +204,8 @@ class Resolver:
     def _whole(self, ranked: DataFrame) -> DataFrame:
         """Resolve where every event carries every column: the head is the row. A tombstone shows the newest row below it."""
         if self.keyless:
-            return ranked.selectExpr(*self.columns, OP, VERSION, POSITION, OLDER, FROM, MOVED_TO, *_MARKS)
-        by_key = f"(PARTITION BY {', '.join(self.keys)})"
+            return ranked.selectExpr(*self.columns, OP, VERSION, POSITION, OLDER, FROM, MOVED_TO, *self._marks)
+        by_key = f"({self._by_key})"
         # in a struct of their own: a column may be called `s` or `r`
         payload = f"struct({', '.join(quoted(name) for name in self.schema.values) or '1'})"
         own = f"map('{ALL}', named_struct('at', _position, 'via', _position, 'known', true))"
@@ -198,7 +213,8 @@ class Resolver:
         rows = ranked.selectExpr("*", f"CASE WHEN _head_op = 'd' THEN {self._lived('true')} END AS _lived")
         # of equal ones what is stored, so that an event that is delivered again changes nothing
         newest = f"CASE WHEN _lived IS NOT NULL THEN struct(_lived AS a, -({_STORED_FIRST}) AS s) END"
-        rows = rows.selectExpr("*", f"max_by(struct(_origin AS s, {kept} AS r, {payload} AS v), {newest}) OVER {by_key} AS _hidden")
+        hidden = f"max_by(struct(_origin AS s, {kept} AS r, {payload} AS v), {newest}) OVER {by_key} AS _hidden"
+        rows = rows.selectExpr("*", hidden, f"{self._moved_to} AS _lives_at")
         hides = "(_head AND _op = 'd')"
         values = {name: f"CASE WHEN {hides} THEN _hidden.v.{quoted(name)} ELSE {quoted(name)} END" for name in self.schema.values}
         columns = [f"{values[name]} AS {quoted(name)}" if name in values else quoted(name) for name in self.schema.names]
@@ -206,13 +222,13 @@ class Resolver:
         changes = f"coalesce(_hidden.s < {DELTA}, _older IS NOT NULL)"
         version = f"CASE WHEN {hides} AND _origin >= {DELTA} AND {changes} THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
         older = f"CAST(CASE WHEN {hides} THEN _hidden.r ELSE _older END AS {position.older_ddl(self.order)}) AS _older"
-        return rows.selectExpr(*columns, OP, version, POSITION, older, FROM, f"{self._moved_to} AS _moved_to", *_MARKS)
+        return rows.selectExpr(*columns, OP, version, POSITION, older, FROM, "_lives_at AS _moved_to", *self._marks)
 
     @property
     def _moved_to(self) -> str:
         """SQL: of a tombstone, where its row lives on, if any delivery of the same event knows it."""
         same = f"{position.event(POSITION, self.order)} = {position.event('_head_position', self.order)}"
-        return f"CASE WHEN _op = 'd' THEN max(CASE WHEN _op = 'd' AND {same} THEN _moved_to END) OVER (PARTITION BY {', '.join(self.keys)}) END"
+        return f"CASE WHEN _op = 'd' THEN max(CASE WHEN _op = 'd' AND {same} THEN _moved_to END) OVER ({self._by_key}) END"
 
     def _lived(self, below: str) -> str:
         """SQL: the Position of the newest event of a row that a state shows or hides. `below`: whether a shown row counts."""
@@ -227,7 +243,7 @@ class Resolver:
 
     def _registers(self, ranked: DataFrame, partial: Sequence[str]) -> DataFrame:
         """Resolve each register by itself: the greatest (at, via) wins, and a delete above it makes it unknown."""
-        by_key = f"(PARTITION BY {', '.join(self.keys)})"
+        by_key = f"({self._by_key})"
         named = [name for name in self.schema.values if name in partial]
         rest = [name for name in self.schema.values if name not in partial]
         # A tombstone hides the last life of its row. Deletes after the last event of that life take nothing from it.
@@ -251,9 +267,9 @@ class Resolver:
         version = f"CASE WHEN _head_origin >= {DELTA} AND ({changes}) THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
         entries = ", ".join(self._entry(name) for name in registers)
         mapped = f"filter(array({entries}), _e -> _e IS NOT NULL)"
-        result = rows.selectExpr(*columns, OP, version, POSITION, f"{mapped} AS _entries", FROM, f"{self._moved_to} AS _moved_to", *_MARKS)
+        result = rows.selectExpr(*columns, OP, version, POSITION, f"{mapped} AS _entries", FROM, f"{self._moved_to} AS _moved_to", *self._marks)
         older = f"CAST(CASE WHEN size(_entries) > 0 THEN map_from_entries(_entries) END AS {position.older_ddl(self.order)}) AS _older"
-        return result.selectExpr(*self.columns, OP, VERSION, POSITION, older, FROM, MOVED_TO, *_MARKS)
+        return result.selectExpr(*self.columns, OP, VERSION, POSITION, older, FROM, MOVED_TO, *self._marks)
 
     def _register(self, name: str) -> str:
         own = f"CASE WHEN _op = 'u' THEN named_struct('at', _position, 'via', _position, 'known', true) ELSE {self._unknown_register} END"
@@ -297,7 +313,7 @@ class Resolver:
         Every tombstone with a new key passes on what its row held at that moment, also if the old key has a row again since (a swap through a third
         key). Only keys that this batch touches are looked at.
         """
-        by_key = f"PARTITION BY {', '.join(self.keys)}"
+        by_key = self._by_key
         until = f"({by_key} ORDER BY _position ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
         earlier = f"({by_key} ORDER BY _position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
         rows = states.selectExpr("*", f"max(CASE WHEN _op = 'd' THEN _position END) OVER {earlier} AS _last_delete")

@@ -31,6 +31,7 @@ from compactor.spark.rows import keyless, position, survey
 from compactor.spark.rows.invalid import record_place
 from compactor.spark.rows.precedence import DELTA, EVENT, MOVED, Resolver, union
 from compactor.spark.sql import DIGEST, literal, named
+from compactor.spark.tables.segments import Placement, placement
 from compactor.spark.tables.table_reader import TableReader
 
 _MAX_ROUNDS = 16
@@ -62,6 +63,8 @@ class Resolution:
     """Every state of every key, with OUTCOME and TIE."""
     heads: DataFrame
     """The rows that stay: one per key."""
+    placed: Placement | None
+    """The Segments that the rows have been placed in, for a new base."""
     events: DataFrame
     """The events as states, with those at or below the barrier."""
     gone: str
@@ -74,6 +77,11 @@ class Resolution:
     """Key, POSITION and EVENT_OUTCOME of each event, for `feed: all`."""
     own: tuple[DataFrame, ...] = ()
     """The cached rows that `close` frees."""
+
+    @property
+    def session(self) -> SparkSession:
+        """Return the session of the batch."""
+        return self.batch.session
 
     @property
     def summary(self) -> BatchSummary:
@@ -167,29 +175,27 @@ def segments(batch: SparkBatch) -> int:
     return compaction.segment_count(size, size, batch.spec)
 
 
-def resolve(spark: SparkSession, batch: SparkBatch, whole: bool, several_passes: bool = False) -> Resolution:
+def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Resolution:
     """Resolve a batch with the parent's Delta, and with the whole base or only the base rows that the batch may change.
 
     Changes that may be older than a purged tombstone are set aside, and the rest is resolved again (H12). The rows are computed by the pass that
     writes them; with `several_passes` they are computed here, once for all.
     """
-    made, aside = _resolved(spark, batch, whole, several_passes=several_passes)
+    made, aside = _resolved(batch, whole, several_passes=several_passes)
     if aside is None:
         return made
     made.close()
     remaining = _without(batch, aside)
-    made, _ = _resolved(spark, remaining, whole, judge=False, several_passes=several_passes)
+    made, _ = _resolved(remaining, whole, judge=False, several_passes=several_passes)
     return dataclasses.replace(made, own=(*made.own, remaining.changes))
 
 
-def _resolved(
-    spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool = True, several_passes: bool = False
-) -> tuple[Resolution, DataFrame | None]:
+def _resolved(batch: SparkBatch, whole: bool, judge: bool = True, several_passes: bool = False) -> tuple[Resolution, DataFrame | None]:
     """Return the resolution, and the keys whose changes are beyond retention (None if there are none)."""
     spec, summary, parent = batch.spec, batch.summary, batch.parent
     barrier = latest([summary.truncate, parent.truncated_to if parent else None])
-    resolver = Resolver(summary.evolved.schema, summary.order, batch.version, spec.keyless, barrier)
-    stored = TableReader(spark, Layout(spec.root, spec.landing), parent, resolver.schema) if parent else None
+    resolver = Resolver(summary.evolved.schema, summary.order, batch.version, spec.keyless, barrier, empty=parent is None)
+    stored = TableReader(batch.session, Layout(spec.root, spec.landing), parent, resolver.schema) if parent else None
     partial = _partial_columns(batch)
     own: list[DataFrame] = []
     linked = None
@@ -212,9 +218,14 @@ def _resolved(
         states = _with_fills(resolver, states, stored, partial)
     if _one_task(batch, whole):
         states = states.coalesce(1)
+    placed = None
+    if whole and not several_passes:
+        placed = placement(states, resolver.schema, [(None, None, segments(batch))], summary.changes + (parent.rows if parent else 0))
+        # removals of a keyless table are matched across all ranges: they are placed after that
+        if len(placed.ranges) > 1 and not spec.keyless:
+            states, resolver = placed.place(states, resolver.schema), dataclasses.replace(resolver, placed=True)
     outcomes, numbers = resolver.outcomes(states, partial), None
-    # a base of several Segments is sampled for their bounds before it is written, so it would be resolved twice
-    if several_passes or behind or spec.feed == ALL or (whole and segments(batch) > 1):
+    if several_passes or behind or spec.feed == ALL:
         outcomes, numbers = measured.materialize_and_measure(outcomes, OUTCOMES)
         own.append(outcomes)
     else:
@@ -222,13 +233,15 @@ def _resolved(
     heads = resolver.heads(outcomes)
     if spec.keyless:
         heads = keyless.match_removals(heads, resolver.schema, batch.version)
+    if placed is not None and not resolver.placed:
+        heads = placed.place(heads, resolver.schema)
     aside = _beyond_retention(batch, heads, outcomes) if judge and behind else None
     event_outcomes = None
     if spec.feed == ALL and aside is None:
         events_only = outcomes.where(f"_origin = {EVENT}")
         event_outcomes = measured.materialize(events_only.selectExpr(*resolver.keys, POSITION, "_outcome AS _event_outcome"))
         own.append(event_outcomes)
-    return Resolution(batch, whole, resolver, outcomes, heads, events, gone, numbers, linked, event_outcomes, tuple(own)), aside
+    return Resolution(batch, whole, resolver, outcomes, heads, placed, events, gone, numbers, linked, event_outcomes, tuple(own)), aside
 
 
 def _one_task(batch: SparkBatch, whole: bool) -> bool:

@@ -34,7 +34,7 @@ from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.input.files import from_spark
 from compactor.spark.rows import position
 from compactor.spark.rows.conform import missing_columns
-from compactor.spark.sql import LONG_STRINGS, literal, named
+from compactor.spark.sql import BY_HASH, LONG_STRINGS, literal, named
 
 INFERRED_HERE = 4 << 20
 """Bytes of landed files up to which the driver infers types from the values of JSON records. For more a Spark job does."""
@@ -313,6 +313,7 @@ def _grouped(frame: Frame, spec: TableSpec, since: str | None) -> DataFrame:
         named(f"max(CASE WHEN {current} THEN _offset END)", "offset"),
         named("min(CASE WHEN _op IS NOT NULL THEN _offset END)", "least"),
         named(f"min(CASE WHEN {current} AND _time > {times.to_micros(since) if since else 'NULL'} THEN _offset END)", "newer"),
+        named(BY_HASH, "_by_hash"),
     )
 
 

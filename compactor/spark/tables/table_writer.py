@@ -3,40 +3,34 @@
 Files hold the table's stored columns and `columns.STATE`. Every row of a directory has another key, because a resolution leaves one row of each.
 
 One directory is checked without a Spark job: the pass that writes counts the rows that it gets (`measured`), and the footers count those that are
-there. Many Segments are read back.
+there. Many Segments are read back, without their keys.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from compactor.core.model import types
 from compactor.core.model.errors import CheckFailed
 from compactor.core.model.layout import join
-from compactor.core.model.position import Position
+from compactor.core.model.position import Position, earliest, latest
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import DataFile
 from compactor.ports import Storage
 from compactor.spark import measured
-from compactor.spark.columns import STATE, state_types
+from compactor.spark.columns import OLDER, OP, POSITION, SEGMENT, STATE, state_types
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.decode import conversions
-from compactor.spark.keys import key_struct, least_key
 from compactor.spark.measured import Pass
 from compactor.spark.rows import defaults, position
-from compactor.spark.rows.precedence import ALL
-from compactor.spark.sql import literal, named, quoted
+from compactor.spark.sql import BY_HASH, literal, named, quoted
 from compactor.spark.tables import footers
-
-_SEGMENT = "segment"
-"""The partition column of a base: the name of the Segment."""
 
 
 def stored_types(schema: Schema, order: position.Order) -> list[tuple[str, str]]:
@@ -79,12 +73,6 @@ def payload(schema: Schema, old: Mapping[str, str]) -> dict[str, str]:
     return columns
 
 
-def write_segments(rows: DataFrame, schema: Schema, order: position.Order, directory: str) -> None:
-    """Write states into a new directory, each file sorted by key. The rows have a column `segment` that names their folder."""
-    ordered = rows.selectExpr(*_stored(schema, order), _SEGMENT).sortWithinPartitions(_SEGMENT, *[quoted(name) for name in schema.key])
-    ordered.write.mode("errorifexists").partitionBy(_SEGMENT).parquet(directory)
-
-
 def write_one(
     storage: Storage,
     rows: DataFrame,
@@ -102,15 +90,13 @@ def write_one(
     written.
     """
     spark = rows.sparkSession
-    null_key = " OR ".join(f"{quoted(name)} IS NULL" for name in schema.key)
-    registers = [f"CASE WHEN coalesce(max(map_contains_key(_older, {literal(name)})), false) THEN {literal(name)} END" for name in partial]
     counted = {
         "rows": "count(1)",
         "tombstones": "count_if(_op = 'd')",
         "first": "min(_position)",
         "last": "max(_position)",
-        "nokey": f"count_if({null_key})",
-        "unavailable_columns": f"array_compact(array({', '.join(registers)}))" if registers else "array()",
+        "nokey": f"count_if({_null_key(schema)})",
+        "unavailable_columns": _registers(partial),
         **aggregates,
     }
     states = measured.observe(rows.selectExpr(*_stored(schema, order)), "written", counted)
@@ -118,14 +104,14 @@ def write_one(
     numbers = done.numbers("written")
     files = tuple(_files(storage, directory).get("", ()))
     if numbers is None or len(files) > footers.FILES_MAX:
-        folders = inspect(spark, storage, schema, order, directory, table, numbers["rows"] if numbers else rows.count())
+        folders = inspect(spark, storage, schema, order, directory, table, numbers["rows"] if numbers else rows.count(), partial)
         return (folders[0] if folders else None), done
     if numbers["nokey"]:
-        raise _key_failed("a key is null", directory, table)
+        raise _key_failed(directory, table)
     _check_complete(footers.count_rows(spark, {join(directory, file.name): file.size for file in files}), numbers["rows"], directory, table)
     first, last = (position.from_json(numbers[end], order) for end in ("first", "last"))
     columns = tuple(sorted(numbers["unavailable_columns"]))
-    written = Written("", numbers["rows"], numbers["tombstones"], (), first, last, columns, files, {name: numbers[name] for name in aggregates})
+    written = Written("", numbers["rows"], numbers["tombstones"], first, last, columns, files, {name: numbers[name] for name in aggregates})
     return (written if written.rows else None), done
 
 
@@ -147,9 +133,6 @@ class Written:
     tombstones: int
     """Rows that are deleted."""
 
-    key_min: tuple[str, ...]
-    """The smallest key, as `keys.key_text` writes keys. Only for Segments."""
-
     position_min: Position | None
     """The smallest Position of a row."""
 
@@ -166,35 +149,74 @@ class Written:
     """The aggregates that were asked for; empty if the pass that wrote did not compute them."""
 
 
-def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: position.Order, directory: str, table: str, expected: int) -> list[Written]:
-    """Read back what was written, in key order: one entry for each Segment, or one for a Delta. One Spark job.
+def write_several(
+    storage: Storage, rows: DataFrame, schema: Schema, order: position.Order, directory: str, table: str, partial: Sequence[str]
+) -> tuple[list[Written], Pass]:
+    """Write states into a new directory with a folder for each value of their column SEGMENT, each file sorted by key, and check what was written.
 
-    Raises CheckFailed if a key is null or occurs twice, or if the number of rows is not `expected`.
+    Two Spark jobs. Returns an entry for each folder, and the pass that wrote. Raises CheckFailed as `write_one` does.
+    """
+    counted = {"rows": "count(1)", "nokey": f"count_if({_null_key(schema)})"}
+    states = measured.observe(rows.selectExpr(*_stored(schema, order), SEGMENT), "written", counted)
+    done = measured.write_parquet(states.sortWithinPartitions(SEGMENT, *[quoted(name) for name in schema.key]), directory, SEGMENT)
+    numbers = done.numbers("written") or measured.compute(states, counted)
+    if numbers["nokey"]:
+        raise _key_failed(directory, table)
+    return inspect(rows.sparkSession, storage, schema, order, directory, table, numbers["rows"], partial), done
+
+
+def inspect(
+    spark: SparkSession, storage: Storage, schema: Schema, order: position.Order, directory: str, table: str, expected: int, partial: Sequence[str]
+) -> list[Written]:
+    """Read back what was written: one entry for each Segment, or one for a Delta. One Spark job.
+
+    Raises CheckFailed if the number of rows is not `expected`.
     """
     files = _files(storage, directory)
     if not files:
         _check_complete(0, expected, directory, table)
         return []
-    columns = [(name, kind) for name, kind in stored_types(schema, order) if name in (*schema.key, *STATE)]
+    columns = [(name, kind) for name, kind in stored_types(schema, order) if name in (OP, POSITION, OLDER)]
     sizes = {join(directory, part) if part else directory: sum(file.size for file in group) for part, group in files.items()}
-    folders = _by_folder(parquet(spark, columns, sizes), schema).collect()
-    for row in folders:
-        if row.most > 1 or row.nokey:
-            raise _key_failed("a key occurs twice" if row.most > 1 else "a key is null", directory, table)
-    _check_complete(sum(row.rows for row in folders), expected, directory, table)
+    by_folder: dict[str, list[Row]] = {}
+    for row in _by_file(parquet(spark, columns, sizes), partial).collect():
+        part = next(part for part in files if f"/{part}/" in row.path) if any(files) else ""
+        by_folder.setdefault(part, []).append(row)
+    _check_complete(sum(row.rows for rows in by_folder.values() for row in rows), expected, directory, table)
     return [
         Written(
-            row["folder"],
-            row.rows,
-            row.tombstones,
-            tuple(json.loads(row.least)),
-            position.from_row(row.first),
-            position.from_row(row.last),
-            tuple(sorted(name for name in row.unavailable_columns if name != ALL)),
-            tuple(files[row["folder"]]),
+            part,
+            sum(row.rows for row in rows),
+            sum(row.tombstones for row in rows),
+            earliest([position.from_row(row.first) for row in rows]),
+            latest([position.from_row(row.last) for row in rows]),
+            tuple(sorted({name for row in rows for name in row.unavailable_columns})),
+            tuple(files[part]),
         )
-        for row in folders
+        for part, rows in sorted(by_folder.items())
     ]
+
+
+def _by_file(rows: DataFrame, partial: Sequence[str]) -> DataFrame:
+    """Return one row for each file: `path`, `rows`, `tombstones`, `first` and `last` (Positions), `unavailable_columns`. In: OP, POSITION, OLDER."""
+    return rows.groupBy(named("_metadata.file_path", "path")).agg(
+        named("count(1)", "rows"),
+        named("count_if(_op = 'd')", "tombstones"),
+        named("min(_position)", "first"),
+        named("max(_position)", "last"),
+        named(_registers(partial), "unavailable_columns"),
+        named(BY_HASH, "_by_hash"),
+    )
+
+
+def _registers(partial: Sequence[str]) -> str:
+    """SQL for an aggregation: the columns that have a register of their own in some row."""
+    registers = [f"CASE WHEN coalesce(max(map_contains_key(_older, {literal(name)})), false) THEN {literal(name)} END" for name in partial]
+    return f"array_compact(array({', '.join(registers)}))" if registers else "CAST(array() AS ARRAY<STRING>)"
+
+
+def _null_key(schema: Schema) -> str:
+    return " OR ".join(f"{quoted(name)} IS NULL" for name in schema.key)
 
 
 def _files(storage: Storage, directory: str) -> dict[str, list[DataFile]]:
@@ -207,42 +229,8 @@ def _files(storage: Storage, directory: str) -> dict[str, list[DataFile]]:
     return files
 
 
-def _by_folder(rows: DataFrame, schema: Schema) -> DataFrame:
-    """Return one row for each Segment's folder, in key order.
-
-    In: the key columns and STATE. Out: `folder`, `rows`, `tombstones`, `least` (smallest key as text), `first` and `last` (Positions),
-    `unavailable_columns`, `most` (rows of the most frequent key), `nokey` (a key is null), `low` (smallest key as struct).
-    """
-    keys = [quoted(name) for name in schema.key]
-    by_key = (
-        rows.selectExpr("*", "regexp_extract(_metadata.file_path, '(segment=[0-9-]+)/[^/]+$', 1) AS __folder")
-        .groupBy(*keys)
-        .agg(
-            named("count(1)", "__rows"),
-            named("max(__folder)", "folder"),
-            named("max(_op = 'd')", "__tombstone"),
-            named("min(_position)", "__first"),
-            named("max(_position)", "__last"),
-            named("max(map_keys(_older))", "__columns"),
-        )
-    )
-    null_key = " OR ".join(f"{key} IS NULL" for key in keys)
-    by_folder = by_key.groupBy("folder").agg(
-        named("sum(__rows)", "rows"),
-        named("sum(CAST(__tombstone AS INT))", "tombstones"),
-        named(least_key(schema), "least"),
-        named("min(__first)", "first"),
-        named("max(__last)", "last"),
-        named("array_distinct(flatten(collect_set(__columns)))", "unavailable_columns"),
-        named("max(__rows)", "most"),
-        named(f"max({null_key})", "nokey"),
-        named(f"min({key_struct(schema)})", "low"),
-    )
-    return by_folder.orderBy("low")
-
-
-def _key_failed(problem: str, directory: str, table: str) -> CheckFailed:
-    return CheckFailed(f"table {table}: staged data in {directory}: {problem}; expected exactly one row per key. Nothing was committed.")
+def _key_failed(directory: str, table: str) -> CheckFailed:
+    return CheckFailed(f"table {table}: staged data in {directory}: a key is null; expected a key in every row. Nothing was committed.")
 
 
 def _check_complete(rows: int, expected: int, directory: str, table: str) -> None:

@@ -1,0 +1,55 @@
+"""Epochs and barriers: which batches may follow a version, the epoch of a row, and what ends all rows before it (H6, H11)."""
+
+from __future__ import annotations
+
+from compactor.core.model.errors import OrderRefused
+from compactor.core.model.position import OFFSETS, Position, latest, offsets_problem
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.spark.input.inputs import Inputs
+from compactor.spark.rows import position, survey
+from compactor.spark.sql import literal
+
+
+def check_epoch(spec: TableSpec, parent: Snapshot | None) -> None:
+    """Raise OrderRefused if the epoch is lower than the table's. All new changes would be older than the stored rows."""
+    if parent is not None and spec.epoch < parent.epoch:
+        raise OrderRefused(
+            f"table {spec.name}: `epoch` is {spec.epoch}, and the table is in epoch {parent.epoch}: every change would be older than the stored "
+            "rows. Nothing was ingested. Restore the setting."
+        )
+
+
+def epoch(opened: Inputs) -> str:
+    """SQL for the epoch of a row: that of its file (H6)."""
+    files: dict[int, list[str]] = {}
+    for item in opened.inputs:
+        files.setdefault(item.epoch, []).append(literal(item.path))
+    most, *others = sorted(files, key=lambda epoch: -len(files[epoch]))
+    cases = "".join(f" WHEN _file IN ({', '.join(files[epoch])}) THEN {epoch}" for epoch in others)
+    return f"CASE{cases} ELSE {most} END" if cases else str(most)
+
+
+def barrier(spec: TableSpec, counts: survey.SurveyResult, order: position.Order) -> Position | None:
+    """Return the newest truncate. Under `epoch: {replace: true}` also the beginning of the epoch, once a record of it has come."""
+    truncate = counts.truncate if spec.truncate == "apply" else None
+    newest = latest([file.last for file in counts.files.values()])
+    if spec.epoch_replaces and newest is not None and newest[0] == spec.epoch:
+        begins: Position = (spec.epoch, *(None for _ in order), None, None, None)
+        return latest([truncate, begins])
+    return truncate
+
+
+def check_offsets(spec: TableSpec, parent: Snapshot | None, order: position.Order, counts: survey.SurveyResult) -> None:
+    """Raise OrderRefused if Kafka offsets order the table and those of the batch do not compare with the table's (H6)."""
+    if not order or order[0][0] not in OFFSETS:
+        return
+    stored = parent if parent and parent.epoch == spec.epoch else None
+    truncate = counts.truncate is not None and spec.truncate == "apply"
+    problem = offsets_problem(stored.offsets if stored else (), counts.offsets, truncate, counts.newer_offsets)
+    if problem:
+        raise OrderRefused(
+            f"table {spec.name}: {problem}. Nothing was ingested. Order by the source's own position (set `order_by:`, then run `compactor rebuild "
+            f"{spec.name}`). Or, if each key stays in one partition from now on, set `epoch: {spec.epoch + 1}`: what lands from then on counts as "
+            "newer than everything before."
+        )

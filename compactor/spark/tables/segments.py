@@ -1,0 +1,209 @@
+"""Segments: choose the key ranges of a base, bring the rows of each range into one task, and write each as a directory.
+
+The ranges are chosen from a sample of the keys before the rows are resolved. So the rows are exchanged once, by range, and sorted once, by key:
+resolving and writing need the same order. To let Spark choose the ranges while it writes (`repartitionByRange`), the resolved rows would have to be
+computed twice or kept, and exchanged and sorted once more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from pyspark.sql import DataFrame
+
+from compactor.core.model.layout import Layout, join
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Segment, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.planning import compaction
+from compactor.ports import Storage
+from compactor.spark.columns import SEGMENT
+from compactor.spark.keys import key_columns_text, key_struct, key_types, range_index
+from compactor.spark.measured import Pass
+from compactor.spark.rows import position
+from compactor.spark.sql import literal, named, quoted
+from compactor.spark.tables import table_writer
+
+Bound = Optional["tuple[str, ...]"]
+"""A bound of a key range, as `keys.key_text` writes keys. None is open."""
+
+Range = tuple[Bound, Bound, int]
+"""(low, high, number of Segments to write) of a key range."""
+
+_SAMPLED = 100
+"""Keys that are sampled for each Segment."""
+
+_TRIES = 400
+"""Names that are tried for a Segment until Spark's hash sends it to a task of its own. Without one it shares a task."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The key ranges of the Segments to write, in key order. Every row is in one of them, but they need not touch."""
+
+    ranges: tuple[tuple[Bound, Bound], ...]
+    """(low, high) of each."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the name of each Segment: `N-00017`, where N only serves to spread the Segments over tasks."""
+        count = len(self.ranges)
+        return tuple(_name(at, count) for at in range(count))
+
+    def place(self, rows: DataFrame, schema: Schema) -> DataFrame:
+        """Return the rows with SEGMENT, each Segment in one task. One Segment alone gets no column: its rows are in one partition."""
+        if len(self.ranges) == 1:
+            return rows.coalesce(1)
+        index = range_index([high for _, high in self.ranges], schema)
+        texts = ", ".join(map(literal, self.names))
+        return rows.selectExpr("*", f"get(array({texts}), {index}) AS {SEGMENT}").repartition(len(self.ranges), SEGMENT)
+
+
+def one() -> Placement:
+    """Return the placement of all rows in one Segment."""
+    return Placement(((None, None),))
+
+
+def _name(at: int, count: int) -> str:
+    names = (f"{salt}-{at:05d}" for salt in range(_TRIES))
+    return next((name for name in names if spark_hash(name) % count == at), f"0-{at:05d}") if count > 1 else f"0-{at:05d}"
+
+
+def spark_hash(text: str) -> int:
+    """Return Spark's hash of an ASCII text: Murmur3, 32 bits, seed 42; bytes behind the last word are mixed one by one."""
+    data = text.encode("ascii")
+    words = len(data) // 4 * 4
+    blocks = [int.from_bytes(data[at : at + 4], "little") for at in range(0, words, 4)]
+    state = 42
+    for block in [*blocks, *data[words:]]:
+        mixed = block * 0xCC9E2D51 & 0xFFFFFFFF
+        mixed = (mixed << 15 | mixed >> 17) & 0xFFFFFFFF
+        state ^= mixed * 0x1B873593 & 0xFFFFFFFF
+        state = (state << 13 | state >> 19) & 0xFFFFFFFF
+        state = (state * 5 + 0xE6546B64) & 0xFFFFFFFF
+    state ^= len(data)
+    state = (state ^ state >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    state = (state ^ state >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    state ^= state >> 16
+    return state - (1 << 32) if state & 0x80000000 else state
+
+
+def placement(rows: DataFrame, schema: Schema, ranges: Sequence[Range], about: int) -> Placement:
+    """Choose the ranges of about equally many rows. One Spark job over the keys, none if no range is divided.
+
+    `ranges` are in key order, and every row is in one of them. `about` is the approximate number of rows.
+    """
+    bounds = _sampled(rows, schema, ranges, about) if any(count > 1 for _, _, count in ranges) else {}
+    out: list[tuple[Bound, Bound]] = []
+    for at, (low, high, _) in enumerate(ranges):
+        edges = [low, *(bound for bound in bounds.get(at, ()) if bound != low), high]
+        out += zip(edges, edges[1:])
+    return Placement(tuple(out))
+
+
+def _sampled(rows: DataFrame, schema: Schema, ranges: Sequence[Range], about: int) -> dict[int, list[tuple[str, ...]]]:
+    """Return the keys that divide each range into its number of parts, by the place of the range."""
+    counts = [count for _, _, count in ranges]
+    share = min(1.0, _SAMPLED * sum(counts) / max(about, 1))
+    keys = rows.select(*[quoted(name) for name in schema.key]).where(f"rand(0) < {share}")
+    parts = f"get(array({', '.join(map(str, counts))}), __range)"
+    sampled = (
+        keys.selectExpr(f"{range_index([high for _, high, _ in ranges], schema)} AS __range", f"{key_struct(schema)} AS __key")
+        .where(f"{parts} > 1")
+        .groupBy("__range")
+        .agg(named("sort_array(collect_list(__key))", "__keys"))
+    )
+    # keys that many rows have may be chosen twice
+    chosen = f"array_distinct(transform(sequence(1, {parts} - 1), _i -> __keys[CAST(_i * size(__keys) div {parts} AS INT)]))"
+    texts = f"transform({chosen}, _k -> {key_columns_text('_k', schema.key, key_types(schema))})"
+    return {row[0]: [tuple(json.loads(text)) for text in row[1]] for row in sampled.selectExpr("__range", texts).collect()}
+
+
+def write(
+    storage: Storage,
+    rows: DataFrame,
+    schema: Schema,
+    order: position.Order,
+    spec: TableSpec,
+    commit: str,
+    placed: Placement,
+    through: int,
+    partial: Sequence[str],
+) -> tuple[list[Segment], Pass]:
+    """Write placed rows as Segments that cover the key ranges without gaps, and check what was written. Returns the pass too.
+
+    `through` is the version up to which the Delta is compacted into these Segments. `partial` are the columns that may have a register of their own.
+    Raises CheckFailed if a key is null, or if other rows are in the files than were written.
+    """
+    directory = Layout(spec.root, spec.landing).base(commit)
+    names = [f"{SEGMENT}={name}" for name in placed.names]
+    if len(names) == 1:
+        alone, done = table_writer.write_one(storage, rows, schema, order, join(directory, names[0]), spec.name, partial)
+        made = {names[0]: dataclasses.replace(alone, name=names[0])} if alone else {}
+    else:
+        several, done = table_writer.write_several(storage, rows, schema, order, directory, spec.name, partial)
+        made = {each.name: each for each in several}
+    return [_segment(commit, made[name], low, high, through) for name, (low, high) in _without_empty(names, placed, made).items()], done
+
+
+def _without_empty(names: Sequence[str], placed: Placement, made: dict[str, table_writer.Written]) -> dict[str, tuple[Bound, Bound]]:
+    """Return the ranges of the Segments that have rows, by name. A range without rows goes to its neighbour."""
+    runs: list[list[tuple[str, Bound, Bound]]] = []
+    for name, (low, high) in zip(names, placed.ranges):
+        if not runs or runs[-1][-1][2] != low or low is None:
+            runs.append([])
+        runs[-1].append((name, low, high))
+    out: dict[str, tuple[Bound, Bound]] = {}
+    for run in runs:
+        filled = [each for each in run if each[0] in made]
+        lows = [run[0][1], *(low for _, low, _ in filled[1:])]
+        out.update((name, (low, high)) for (name, _, _), low, high in zip(filled, lows, [*lows[1:], run[-1][2]]))
+    return out
+
+
+def _segment(commit: str, made: table_writer.Written, low: Bound, high: Bound, through: int) -> Segment:
+    return Segment(
+        id=f"{commit}.{made.name.partition('=')[2]}",
+        path=join("base", commit, made.name),
+        rows=made.rows,
+        tombstones=made.tombstones,
+        files=made.files,
+        low=low,
+        high=high,
+        position_min=made.position_min,
+        position_max=made.position_max,
+        compacted_through=through,
+        unavailable_columns=made.unavailable_columns,
+    )
+
+
+def ranges_of(snapshot: Snapshot, chosen: Sequence[int], spec: TableSpec) -> list[Range]:
+    """Return the key ranges to rewrite, in key order, for the Segments at these places of a Snapshot.
+
+    Neighbours are one range, which is divided anew. Where it needs as many Segments as it has, and these are of about the same size, each is kept.
+    """
+    runs, ranges = _runs(chosen), list[Range]()
+    for run in runs:
+        segments = [snapshot.segments[at] for at in run]
+        size = sum(segment.size for segment in segments)
+        count = compaction.segment_count(size + (snapshot.delta.size // len(runs) if snapshot.delta else 0), snapshot.size, spec)
+        if count == len(run) and all(size < 2 * count * segment.size < 3 * size for segment in segments):
+            ranges += [(segment.low, segment.high, 1) for segment in segments]
+        else:
+            ranges.append((segments[0].low, segments[-1].high, count))
+    return ranges
+
+
+def _runs(places: Sequence[int]) -> list[list[int]]:
+    """Group neighbouring numbers: [1, 2, 5] → [[1, 2], [5]]."""
+    runs: list[list[int]] = []
+    for at in places:
+        if runs and runs[-1][-1] == at - 1:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+    return runs
