@@ -108,7 +108,8 @@ def test_a_second_ctrl_c_ends_the_process_at_once(monkeypatch: pytest.MonkeyPatc
         # a signal that comes before the first was handled would be one with it
         while not env.stop.requested:
             time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
+        # to the main thread: where another one gets it, Python handles it only when the main thread goes on
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     second = threading.Thread(target=press_again)
     second.start()
