@@ -38,6 +38,7 @@ from compactor.flows.read.quarantine import QuarantinedFile
 
 if TYPE_CHECKING:
     from compactor.app.local_sql import LocalSql
+    from compactor.core.results.timeline import Timeline
 
 log = logging.getLogger(__name__)
 
@@ -183,13 +184,16 @@ class App(Versions, Runners, Reconcile):
 
         It is made from Snapshots and run records only. Starts no JVM.
         """
-        from compactor.flows.read.timeline import timelines
         from compactor.report.page import page
 
-        env = self.runtime.environment(files_only=True)
-        now = env.clock() if at is None else micros(at) / 1e6
+        now = self.runtime.environment(files_only=True).clock() if at is None else micros(at) / 1e6
         title = self.settings.metrics.deployment or self.settings.file.parent.name or "compactor"
-        return page(timelines(env, self.specs(names), now, versions), now, title, past=at is not None)
+        return page(self._timelines(names, now, versions), now, title, past=at is not None)
+
+    def _timelines(self, names: Sequence[str], now: float, versions: int = 50) -> list[Timeline]:
+        from compactor.flows.read.timeline import timelines
+
+        return timelines(self.runtime.environment(files_only=True), self.specs(names), now, versions)
 
     def write_report(self, out: str, names: Sequence[str] = (), at: str | None = None, versions: int = 50) -> str:
         """Write the page of `report` to a file or into a folder, local or in S3. Return its location."""
@@ -201,10 +205,11 @@ class App(Versions, Runners, Reconcile):
 
     def write_plot(self, out: str, names: Sequence[str] = ()) -> str:
         """Write the plot of bytes on the page of `report` as an SVG file. Return its location."""
-        from compactor.report.plot import bytes_written
+        from compactor.report.page import bytes_plot
 
         place = absolute(out, os.getcwd())
-        self.runtime.storage.write(place, bytes_written(self.report(names)).encode())
+        plot = bytes_plot(self._timelines(names, self.runtime.environment(files_only=True).clock()))
+        self.runtime.storage.write(place, plot.encode())
         return place
 
     def last_run(self, name: str) -> RunRecord | None:

@@ -147,3 +147,27 @@ def _ticks(first: float, last: float) -> list[tuple[float, str]]:
         result.append((float(at), moment.strftime("%b %-d") if step >= 86400 or midnight else moment.strftime("%H:%M")))
         at += step
     return result
+
+
+_HEAD = 42
+"""Height of title and legend of a chart in a file of its own."""
+
+_STYLE = """
+text{font:10.5px system-ui,sans-serif;fill:#575d68}.title{font-size:12px;font-weight:600;fill:#1b1d21}.page{fill:#fff}
+.grid{stroke:#e2e3e6;stroke-width:1}.a{fill:#0072b2}.c{fill:#8a8f98}
+@media(prefers-color-scheme:dark){text{fill:#a4abb6}.title{fill:#e9eaec}.page{fill:#1b1e23}.grid{stroke:#2d3138}.a{fill:#56b4e9}.c{fill:#868d98}}
+"""
+
+
+def alone(title: str, legend: Sequence[tuple[str, str]], chart: Html) -> str:
+    """Return a chart as an SVG file of its own, with title and legend (style class, text)."""
+    texts = "".join(
+        f'<rect class="{name}" x="{x}" y="24" width="9" height="9"/><text x="{x + 14}" y="32">{escape(text)}</text>'
+        for x, (name, text) in zip((10, WIDTH // 4), legend)
+    )
+    inside = chart.replace("<svg ", f'<svg y="{_HEAD}" width="{WIDTH}" height="{HEIGHT}" ', 1)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT + _HEAD}"><style>{_STYLE}</style>'
+        f'<rect class="page" width="{WIDTH}" height="{HEIGHT + _HEAD}"/><text class="title" x="10" y="16">{escape(title)}</text>'
+        f"{texts}{inside}</svg>\n"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from compactor.core.model import times
@@ -110,9 +111,29 @@ def _tiles(tables: Sequence[Timeline], now: float) -> Html:
 
 def _over_time(tables: Sequence[Timeline]) -> Html:
     """Draw all tables together: bytes written beside rewriting, and events, by hour or by day."""
+    slots = _slots(tables)
+    return tag("div", _written_panel(slots), _events_panel(slots), class_="grid2") if slots else Html("")
+
+
+@dataclass(frozen=True)
+class _Slots:
+    """What all tables did in each hour, or in each day."""
+
+    by: str
+    """What the slots are, for people."""
+    step: float
+    """Seconds of a slot."""
+    written: dict[float, list[float]]
+    """Begin of a slot (epoch seconds) → bytes written, and those that rewriting would have written."""
+    events: dict[float, list[float]]
+    """Begin of a slot → events by `detail.EVENTS`."""
+
+
+def _slots(tables: Sequence[Timeline]) -> _Slots | None:
+    """Return None before the first commit."""
     versions = [version for table in tables for version in table.versions if version.operation not in _BOOKKEEPING]
     if not versions:
-        return Html("")
+        return None
     # a demo or a backfill commits many hours within minutes: there the hours of landing are what happened
     landed = all(version.folder is not None for version in versions)
     moments = [times.to_seconds(str(version.folder) if landed else version.time) for version in versions]
@@ -124,8 +145,7 @@ def _over_time(tables: Sequence[Timeline]) -> Html:
         if version.written is not None and version.rewriting is not None:
             _add(written.setdefault(slot, [0.0, 0.0]), (version.written, version.rewriting))
         _add(events.setdefault(slot, [0.0] * 3), [version.events.get(name, 0) for name in detail.EVENTS])
-    by = f"by {unit} of {'landing' if landed else 'commit'}"
-    return tag("div", _written_panel(written, by, step), _events_panel(events, by, step), class_="grid2")
+    return _Slots(f"by {unit} of {'landing' if landed else 'commit'}", step, written, events)
 
 
 _BOOKKEEPING = ("vacuum", "pin", "daily")
@@ -136,24 +156,41 @@ def _add(sums: list[float], values: Sequence[float]) -> None:
         sums[index] += value
 
 
-def _written_panel(slots: dict[float, list[float]], by: str, step: float) -> Html:
+def _written_chart(slots: _Slots) -> tuple[float, float, Html]:
+    """Return the bytes written, those that rewriting would have written, and the chart of both."""
     marks = [
-        Mark(at + step / 2, tuple(both), f"{_written(at)}: {size(both[0])} written, rewriting {size(both[1])}") for at, both in sorted(slots.items())
+        Mark(at + slots.step / 2, tuple(both), f"{_written(at)}: {size(both[0])} written, rewriting {size(both[1])}")
+        for at, both in sorted(slots.written.items())
     ]
     ours, other = (sum(mark.values[index] for mark in marks) for index in range(2))
-    label = f"Bytes {by}: {size(ours)} written; rewriting the tables would have written {size(other)}"
+    label = f"Bytes {slots.by}: {size(ours)} written; rewriting the tables would have written {size(other)}"
+    return ours, other, charts.bars(marks, "ac", label, size, side_by_side=True)
+
+
+def _written_panel(slots: _Slots) -> Html:
+    ours, other, chart = _written_chart(slots)
     key = [("a", f"written {size(ours)}"), ("c", f"rewriting every table in each commit {size(other)}")]
-    return detail.panel(f"Bytes written, {by}", key, charts.bars(marks, "ac", label, size, side_by_side=True))
+    return detail.panel(f"Bytes written, {slots.by}", key, chart)
 
 
-def _events_panel(slots: dict[float, list[float]], by: str, step: float) -> Html:
+def bytes_plot(tables: Sequence[Timeline]) -> str:
+    """Return the page's chart of bytes as an SVG file of its own; "" before the first commit."""
+    slots = _slots(tables)
+    if slots is None:
+        return ""
+    ours, other, chart = _written_chart(slots)
+    legend = [("a", f"{size(ours)} written"), ("c", f"rewriting the tables would have written {size(other)}")]
+    return charts.alone(f"Bytes {slots.by}", legend, chart)
+
+
+def _events_panel(slots: _Slots) -> Html:
     marks = []
-    for at, several in sorted(slots.items()):
+    for at, several in sorted(slots.events.items()):
         counts = ", ".join(f"{number(value)} {name}" for name, value in zip(detail.EVENTS, several))
-        marks.append(Mark(at + step / 2, tuple(several), f"{_written(at)}: {counts}"))
+        marks.append(Mark(at + slots.step / 2, tuple(several), f"{_written(at)}: {counts}"))
     sums = [sum(mark.values[index] for mark in marks) for index in range(3)]
     texts = [f"{name} {number(value)}" for name, value in zip(detail.EVENTS, sums)]
-    return detail.panel(f"Events, {by}", [*zip("abc", texts)], charts.bars(marks, "abc", f"Events {by}: {', '.join(texts)}", number))
+    return detail.panel(f"Events, {slots.by}", [*zip("abc", texts)], charts.bars(marks, "abc", f"Events {slots.by}: {', '.join(texts)}", number))
 
 
 def _state(kind: str) -> Html:

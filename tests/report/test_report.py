@@ -17,7 +17,7 @@ from compactor.core.model import times
 from compactor.core.results import attention
 from compactor.core.results.timeline import Timeline
 from compactor.flows.read.timeline import timelines
-from compactor.report.plot import bytes_written
+from compactor.report.page import bytes_plot
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.parts.browser import ask, framed, picture
@@ -245,14 +245,15 @@ def test_five_hundred_tables_are_one_page(tmp_path: Path) -> None:
 
 def test_the_plot_of_bytes_is_a_file_of_its_own(school: Path) -> None:
     """With its sums as a legend; before the first commit there is none."""
-    drawn = bytes_written(page(school))
+    with App.open(school) as app:
+        drawn = Path(app.write_plot(str(school.with_name("bytes.svg")))).read_text(encoding="utf-8")
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
     assert texts[0].startswith("Bytes by ")
     assert re.fullmatch(r"[\d.]+ [kMG]B written", texts[1])
     assert texts[2].startswith("rewriting the tables would have written ")
     assert drawn.count("<rect") > 40
     assert drawn.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
-    assert bytes_written("<html></html>") == ""
+    assert bytes_plot([]) == ""
 
 
 def test_the_command_writes_a_file_or_into_a_folder(school: Path, tmp_path: Path) -> None:

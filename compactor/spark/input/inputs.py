@@ -41,23 +41,24 @@ class Inputs:
         self, spark: SparkSession, storage: Storage, spec: TableSpec, inputs: Sequence[Input], locations: InputLocations, scratch: ExitStack
     ) -> None:
         layout = Layout(spec.root, spec.landing)
-        self._spark, self.spec, self.inputs, self._storage, self._scratch = spark, spec, inputs, storage, scratch
+        self._spark, self.spec, self.inputs, self._scratch = spark, spec, inputs, scratch
         self.places = {item: locations.get((item.path, item.etag)) or layout.landed(item.path) for item in inputs}
         roots = files.Origins((spec.landing, layout.archived(""), layout.quarantined("")))
         renamed = tuple((place, item.path) for item, place in self.places.items() if place in locations.values() and roots.path(place) != item.path)
         self.origins = dataclasses.replace(roots, named=renamed, encoded=not all(map(files.is_plain, self.places.values())))
         self.reads = ConsistentReads({place: item.size for item, place in self.places.items()}, spec.name, storage)
         self.unreadable: files.Unreadable = {}
+        # an empty copy stands for a file in quarantine that was given up: it has no events, whatever its format
+        self._given_up = {
+            place for item, place in self.places.items() if item.outcome in AGAIN and (info := storage.stat(place)) is not None and info.size == 0
+        }
         self._raws: dict[str, list[DataFrame]] = {}
 
     def by_format(self) -> dict[str, list[str]]:
-        """Return the locations by file format, without unreadable files. The format comes from the settings, else from the file's name.
-
-        An empty copy stands for a file in quarantine that was given up. It has no events, whatever its format.
-        """
+        """Return the locations by file format, without unreadable files. The format comes from the settings, else from the file's name."""
         by_format: dict[str, list[str]] = {}
         for item, place in self.places.items():
-            if item.outcome in AGAIN and (info := self._storage.stat(place)) is not None and info.size == 0:
+            if place in self._given_up:
                 continue
             kind = self.spec.format if self.spec.format != "auto" else increment.file_format(item.path)
             if kind is None:

@@ -8,6 +8,7 @@ resolving and writing need the same order, unless `cluster_by:` asks for another
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ class Placement:
     ranges: tuple[tuple[Bound, Bound], ...]
     """(low, high) of each."""
 
-    @property
+    @functools.cached_property
     def names(self) -> tuple[str, ...]:
         """Return the name of each Segment: `N-00017`, where N only serves to spread the Segments over tasks."""
         count = len(self.ranges)
