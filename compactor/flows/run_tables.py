@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from compactor.core.model.errors import UNEXPECTED, CompactorError, EngineEnded, NoRowsYet
@@ -27,6 +28,9 @@ _T = TypeVar("_T")
 
 _LOOKED_AT = 8
 """Tables that are looked at, at a time. Looking waits for storage and computes nothing."""
+
+_AWAKE_SECONDS = 0.5
+"""How long the main thread sleeps at most while tables run. Ctrl-C is handled no later than that."""
 
 Start = Callable[[Sequence[TableSpec], int], None]
 """Called once, before the tables that have work are run, with about how many bytes they have to read. Raises errors that concern all of them."""
@@ -94,11 +98,12 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
         return record.recorded(dataclasses.replace(report, seconds=round(report.seconds + step.seconds, 3)))
 
     with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
-        ran = [*zip(busy, pool.map(run, busy))]
+        begun = [pool.submit(run, spec) for spec in busy]
+        ran = [(spec, _result(each)) for spec, each in zip(busy, begun)]
         # those that share a budget: first where readers pay most
         waiting = sorted((each for _, each in ran if isinstance(each, tuple)), key=lambda each: -compaction.debt(each[0].current))
         later = [pool.submit(finish, *each) for each in waiting] + [each for _, each in ran if isinstance(each, Future)]
-        done = [*(each.result() for each in later), *(each for _, each in ran if isinstance(each, TableReport))]
+        done = [*(_result(each) for each in later), *(each for _, each in ran if isinstance(each, TableReport))]
         reports.update((report.table, report) for report in done)
     # one at a time: the table that the engine ends of does not end it for the others again
     for spec in (spec for spec, each in ran if each is None):
@@ -112,6 +117,13 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
     return results
 
 
+def _result(future: Future[_T]) -> _T:
+    """Wait for a result. Python handles a signal that comes just before a thread falls asleep only when the thread wakes, so this one often does."""
+    while not wait([future], _AWAKE_SECONDS).done:
+        pass
+    return future.result()
+
+
 def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress = silent) -> dict[str, TableReport]:
     """Return the reports of the tables that have no work, and of those whose work is known to fail. Asks neither engine nor catalog."""
     return {name: look for name, look in _look_at(env, specs, progress).items() if isinstance(look, TableReport)}
@@ -119,8 +131,8 @@ def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
 
 def _look_at(env: Environment, specs: Sequence[TableSpec], progress: Progress) -> dict[str, TableReport | int]:
     with ThreadPoolExecutor(_LOOKED_AT, thread_name_prefix="look") as pool:
-        looks = pool.map(lambda spec: _reported(spec.name, lambda: look_at(Table(env, spec)), progress, env.stop), specs)
-        return {spec.name: look for spec, look in zip(specs, looks)}
+        looks = [pool.submit(_reported, spec.name, functools.partial(look_at, Table(env, spec)), progress, env.stop) for spec in specs]
+        return {spec.name: _result(look) for spec, look in zip(specs, looks)}
 
 
 def _reported(name: str, run: Callable[[], _T], progress: Progress, stop: Stop, begun: bool = False) -> TableReport | _T:

@@ -34,8 +34,8 @@ class Cancelled(Exception):
 class BlockingEngine:
     """An engine that computes until it is cancelled, and sends a signal, that of Ctrl-C, as soon as it computes for `together` tables."""
 
-    def __init__(self, together: int, sign: signal.Signals = signal.SIGINT) -> None:
-        self._sign = sign
+    def __init__(self, together: int, sign: signal.Signals = signal.SIGINT, to_main: bool = True) -> None:
+        self._sign, self._to_main = sign, to_main
         self._barrier = threading.Barrier(together)
         self._cancelled = threading.Event()
         self.read_for: list[str] = []
@@ -43,7 +43,12 @@ class BlockingEngine:
     def read(self, spec: TableSpec, *_: Any) -> Any:
         self.read_for.append(spec.name)
         if self._barrier.wait(WAIT_SECONDS) == 0:
-            os.kill(os.getpid(), self._sign)
+            if self._to_main:
+                os.kill(os.getpid(), self._sign)
+            else:
+                # the main thread is asleep by then
+                time.sleep(0.2)
+                signal.pthread_kill(threading.get_ident(), self._sign)
         assert self._cancelled.wait(WAIT_SECONDS)
         raise Cancelled
 
@@ -96,6 +101,15 @@ def test_ctrl_c_cancels_what_is_computed_and_reports_every_table(caplog: pytest.
     assert [report.outcome for report in run_tables(healthy, specs, parallel=2)] == ["committed"] * 3
 
 
+def test_a_signal_that_does_not_wake_the_main_thread_is_handled_at_once() -> None:
+    """It comes to another thread while the main thread sleeps. Python handles signals in the main thread only."""
+    lake, specs = lake_with_three_tables()
+    began = time.monotonic()
+    reports = run_tables(with_engine(lake, BlockingEngine(together=2, to_main=False)), specs, parallel=2)
+    assert {report.outcome for report in reports} == {"stopped"}
+    assert time.monotonic() - began < WAIT_SECONDS / 2
+
+
 def test_a_second_ctrl_c_ends_the_process_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a computation cannot be cancelled, or takes long to notice."""
     lake, specs = lake_with_three_tables()
@@ -108,8 +122,7 @@ def test_a_second_ctrl_c_ends_the_process_at_once(monkeypatch: pytest.MonkeyPatc
         # a signal that comes before the first was handled would be one with it
         while not env.stop.requested:
             time.sleep(0.01)
-        # to the main thread: where another one gets it, Python handles it only when the main thread goes on
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
 
     second = threading.Thread(target=press_again)
     second.start()
