@@ -7,7 +7,6 @@ closes. A test that opens a session of its own does so without this one: it is c
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 
 import pyspark
 import pytest
@@ -61,7 +60,7 @@ def app_on_one_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
     before: set[str] = set()
 
-    def opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: float, conf: Mapping[str, str]) -> SparkSession:
+    def opened(settings: Settings, *_: object) -> SparkSession:
         session = one_spark()
         before.update(database.name for database in session.catalog.listDatabases())
         timestamps = {settings.spec(name).timestamps for name in settings.names}
