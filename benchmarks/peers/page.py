@@ -13,6 +13,8 @@ from benchmarks.peers.law import Day, Law, Results, commit, days, fitted, one
 from benchmarks.peers.pins import CORES, MEMORY, NOT_MEASURED, SYSTEMS
 
 RESULTS = Path(__file__).parents[1] / "results" / "peers.json"
+MANY = RESULTS.with_name("many.json")
+"""What benchmarks.many measured."""
 DOCS = Path(__file__).parents[2] / "docs"
 COPY_ON_WRITE = ("naive", "delta", "hudi-cow", "iceberg-cow", "duckdb", "delta-rs")
 MILLION = 1_000_000
@@ -56,17 +58,41 @@ def _grown(what: str) -> Ratio:
     return ratio
 
 
-def _work(name: str) -> Ratio:
+def _work(name: str, ours: str = "compactor") -> Ratio:
     """Return a function: the CPU seconds of our load, read or compact over the limits'."""
 
     def ratio(results: Results, rows: int) -> float | None:
-        mine, limit = one(results, "compactor", rows, 10_000), one(results, "limits", rows, 10_000)
+        mine, limit = one(results, ours, rows, 10_000), one(results, "limits", rows, 10_000)
         return mine[name]["cpu_seconds"] / limit[name]["cpu_seconds"] if mine and limit else None
 
     return ratio
 
 
+def _many(over: Callable[[dict[str, Any]], float]) -> Ratio:
+    """Return a function: a ratio of what benchmarks.many measured, whatever the number of rows."""
+    return lambda results, rows: over(json.loads(MANY.read_text(encoding="utf-8"))) if MANY.exists() else None
+
+
 TARGETS = (
+    Target(
+        "a run with nothing to do, 65 tables, CPU, against `status`; no JVM",
+        2.0,
+        _many(lambda found: found["many"]["idle"]["cpu_seconds"] / found["many"]["status"]["cpu_seconds"]),
+        (0,),
+    ),
+    Target(
+        "65 tables (six of 1 M rows, 59 of 100,000), 1,000 changes each, in one run, CPU, against plain Spark that reads, dedupes and writes the same",
+        3.0,
+        _many(lambda found: found["many"]["run"]["cpu_seconds"] / found["many"]["plain"]["cpu_seconds"]),
+        (0,),
+    ),
+    Target("peak memory of that run, GB", 4.0, _many(lambda found: found["many"]["peak_bytes"] / 1e9), (0,)),
+    Target(
+        "50 of 500 tables with work, CPU, against the 50 alone",
+        1.3,
+        _many(lambda found: found["few"]["among"]["cpu_seconds"] / found["few"]["alone"]["cpu_seconds"]),
+        (0,),
+    ),
     Target(
         "commit of 1,000 changes on 1 M rows, CPU, against plain Spark that reads, dedupes and writes the same changes",
         2.5,
@@ -96,6 +122,7 @@ TARGETS = (
         _work("read"),
         why="changed keys are all over the table, so every Segment is compared with the Delta; most of the difference does not grow with the base",
     ),
+    Target("the same through `<table>_ro`", 1.05, _work("read", "compactor-ro")),
     Target(
         "history commit of 10,000 changes on 1 M rows, CPU, against the plain commit",
         2.0,
@@ -122,7 +149,7 @@ def targets_table(results: Results) -> Iterator[str]:
             yield f"| {target.text} | {target.limit} | | | not measured yet | |"
         else:
             met = ratio <= target.limit
-            yield f"| {target.text} | {target.limit} | {ratio:.2f} | {rows:,} | {'yes' if met else '**no**'} | {'' if met else target.why} |"
+            yield f"| {target.text} | {target.limit} | {ratio:.2f} | {f'{rows:,}' if rows else ''} | {'yes' if met else '**no**'} | {'' if met else target.why} |"
 
 
 def systems_table(results: Results) -> Iterator[str]:

@@ -38,6 +38,9 @@ _ICEBERG = ("tables", "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0"
 SYSTEMS = {
     "compactor": Pin("", "`key: [id]`, `order_by: [seq]`; all else default", "ours"),
     "compactor-history": Pin("", "the same with `history: true`", "ours"),
+    "compactor-ro": Pin(
+        "", "the same with `read_optimized: true`; read = the view of the base alone, which is as old as the last compaction", "ours"
+    ),
     "naive": Pin("", "union of table and changes, newest row per key (`row_number`), write everything", "plain"),
     "limits": Pin(
         "",

@@ -38,6 +38,10 @@ _LINGER_SECONDS = 15.0
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 """A choice of garbage collector. Java does not start with two."""
 
+_COMPILE_LATER = ("-XX:Tier4InvocationThreshold=50000", "-XX:Tier4MinInvocationThreshold=6000", "-XX:Tier4CompileThreshold=150000")
+"""Ten times the defaults. The JVM then does not compile Spark's planner a second time, which costs a small commit more than its data does. What runs
+for each row is called so often that it is compiled as before (docs/design/few-jobs.md)."""
+
 _LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives")
 """Settings that spark-submit itself must see. All others stay off the command line, because `ps` shows it to everyone."""
 
@@ -268,6 +272,7 @@ def _java_options(settings: SessionSettings) -> list[str]:
         f"-Dcompactor.log.level={'warn' if settings.verbose else 'off'}",
         "-Duser.timezone=UTC",
         "-XX:-UsePerfData",
+        *_COMPILE_LATER,
     ]
     if not any(_COLLECTOR.search(text) for text in _own_java_options(settings)):
         options.append("-XX:+UseParallelGC")

@@ -21,6 +21,7 @@ from typing import Any
 
 import pymysql
 from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.event import RotateEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from tests.parts.metastore import PartsMissing, _connects, _run, _server, _succeeds, _until, free_port
@@ -71,7 +72,6 @@ class Capture:
     database: str
     table: str
     file: str = "bin-1.000001"
-    position: int = 4
     types: dict[str, str] = field(default_factory=dict)
 
     def connected(self, **more: Any) -> Any:
@@ -80,13 +80,12 @@ class Capture:
         return pymysql.connect(**settings, autocommit=True, charset="utf8mb4", **more)
 
     def documents(self) -> Iterator[dict[str, Any]]:
-        """Yield the changes in the order of the binlog."""
+        """Yield the changes in the order of the binlog. Ends the file of the binlog and reads it. The library begins with the first file that there is."""
         with self.connected() as connection, connection.cursor() as cursor:
+            cursor.execute("purge binary logs to %s", (self.file,))
+            cursor.execute("flush binary logs")
             cursor.execute("show master status")
-            file, end, *_ = cursor.fetchone()
-            assert file == self.file, "the binlog was rotated"
-            if end == self.position:
-                return
+            following, *_ = cursor.fetchone()
             if not self.types:
                 cursor.execute("select column_name, column_type from information_schema.columns where table_name = %s", (self.table,))
                 self.types = dict(cursor.fetchall())
@@ -94,27 +93,28 @@ class Capture:
             {"host": "127.0.0.1", "port": self.port, "user": "hive", "password": "it's"},
             server_id=77,
             log_file=self.file,
-            log_pos=self.position,
-            end_log_pos=end,
+            log_pos=4,
             resume_stream=True,
             # MariaDB ends the connection of a reader that does not want to wait
             blocking=True,
-            only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
+            only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent, RotateEvent],
             only_tables=[self.table],
             is_mariadb=True,
             enable_logging=False,
         )
         try:
             for event in stream:
+                if isinstance(event, RotateEvent):
+                    # the first one names the file that is read
+                    if event.next_binlog == following:
+                        break
+                    continue
                 op = {WriteRowsEvent: "c", UpdateRowsEvent: "u", DeleteRowsEvent: "d"}[type(event)]
                 begins = event.packet.log_pos - event.packet.event_size
-                if begins < self.position:
-                    # the library begins with the file, wherever it is told to
-                    continue
                 for number, row in enumerate(event.rows):
-                    source = {"connector": "mariadb", "db": self.database, "table": self.table, "file": stream.log_file, "pos": begins, "row": number}
+                    source = {"connector": "mariadb", "db": self.database, "table": self.table, "file": self.file, "pos": begins, "row": number}
                     yield from self._changes(op, row, {**source, "ts_ms": event.timestamp * 1000})
-            self.position = end
+            self.file = following
         finally:
             stream.close()
 

@@ -95,8 +95,11 @@ class Resolver:
         # fills are never the row; of equal Positions the stored state stays, so that absorbing a file twice changes nothing
         return f"_op = 'f', _position DESC, {_STORED_FIRST}"
 
-    def states(self, changes: DataFrame) -> DataFrame:
-        """Return Changes (without truncates, with BEHIND) as states: one for each change, and for each key change a tombstone under the old key."""
+    def states(self, changes: DataFrame, moves: bool) -> DataFrame:
+        """Return Changes (without truncates, with BEHIND) as states: one for each change, and for each key change a tombstone under the old key.
+
+        `moves`: whether there may be key changes.
+        """
         older = self._unknown(MISSING)
         waits = f"'{LINK_MARK}' || _link"
         op = "CASE WHEN _op IN ('d', 'x') THEN 'd' ELSE 'u' END"
@@ -111,14 +114,14 @@ class Resolver:
             ORIGIN,
             BEHIND,
         )
-        if self.keyless:
+        if self.keyless or not moves:
             return events
         old_keys = dict(zip(self.schema.key, key_columns(FROM, key_types(self.schema))))
         left = [
             f"{old_keys[name]} AS {quoted(name)}" if name in old_keys else f"{null(types.parse(self.schema.field(name).type))} AS {quoted(name)}"
             for name in self.schema.names
         ]
-        moves = changes.where("_from IS NOT NULL").selectExpr(
+        tombstones = changes.where("_from IS NOT NULL").selectExpr(
             *left,
             "'d' AS _op",
             f"CAST({self.version} AS BIGINT) AS _version",
@@ -129,7 +132,7 @@ class Resolver:
             f"{MADE} AS _origin",
             "false AS _behind",
         )
-        return events.unionByName(moves)
+        return events.unionByName(tombstones)
 
     def _unknown(self, missing: str) -> str:
         pos = position.ddl(self.order)

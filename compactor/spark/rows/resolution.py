@@ -204,7 +204,7 @@ def _resolved(batch: SparkBatch, whole: bool, judge: bool = True, several_passes
     if stored and partial and _other_half_may_be_stored(batch):
         linked = changes = measured.materialize(stored.link_key_changes(changes))
         own.append(linked)
-    events = resolver.states(changes)
+    events = resolver.states(changes, linked is not None or summary.moves > 0)
     frames = [events]
     if stored:
         base = stored.base(summary.truncate) if whole else _compared(stored, batch, events, bool(partial), behind is not None)
