@@ -123,28 +123,32 @@ class SparkEngine:
         return {snapshot.segments[row.i].id: row["count"] for row in rows}
 
     def compact(self, spec: TableSpec, snapshot: Snapshot, targets: Sequence[Segment], commit: str, purge_through: int) -> Staged:
-        """Resolve the rows of these Segments with their share of the Delta, and write them as new Segments over the same key ranges."""
-        schema, order = snapshot.schema, snapshot.order
+        """Write the rows of these Segments and their share of the Delta as new Segments over the same key ranges.
+
+        Only the keys of the Delta are resolved: tombstones take over the rows that they hide. All other rows stay as they are.
+        """
+        schema, order, partial = snapshot.schema, snapshot.order, snapshot.unavailable_columns
         stored = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, schema)
-        resolver = Resolver(schema, order, snapshot.version, spec.keyless)
         ids = {segment.id for segment in targets}
         at = [number for number, segment in enumerate(snapshot.segments) if segment.id in ids]
-        frames, delta = [stored.rows(targets)], stored.delta()
+        rows, delta = stored.rows(targets), stored.delta()
+        states = [rows]
         if delta is not None:
-            frames.append(delta.where(f"{segment_index(snapshot.segments, schema)} IN ({', '.join(str(number) for number in at)})"))
-        states = union(frames).selectExpr("*", f"false AS {BEHIND}")
-        if snapshot.size <= spec.small_batch:
-            states = states.coalesce(1)
-        placed = segments.placement(states, schema, segments.ranges_of(snapshot, at, spec), sum(snapshot.segments[number].rows for number in at))
-        several = len(placed.ranges) > 1
-        # the removals of a keyless table are matched across Segments, but a compaction matches none
-        states = placed.place(states, schema) if several else states
-        resolver = dataclasses.replace(resolver, placed=several)
-        heads = resolver.heads(resolver.outcomes(states, () if spec.keyless else snapshot.unavailable_columns))
+            delta = delta.where(f"{segment_index(snapshot.segments, schema)} IN ({', '.join(str(number) for number in at)})")
+            states.append(delta)
+            changed = delta.select(*map(quoted, schema.key))
+            of_keys = union([rows.join(changed, list(schema.key), "left_semi"), delta]).selectExpr("*", f"false AS {BEHIND}")
+            if snapshot.size <= spec.small_batch:
+                of_keys = of_keys.coalesce(1)
+            resolver = Resolver(schema, order, snapshot.version, spec.keyless)
+            heads = resolver.heads(resolver.outcomes(of_keys, () if spec.keyless else partial)).drop(BEHIND)
+            rows = rows.join(changed, list(schema.key), "left_anti").unionByName(heads)
+        about = sum(snapshot.segments[number].rows for number in at)
+        placed = segments.placement(union(states), schema, segments.ranges_of(snapshot, at, spec), about)
         keep = compaction.keeps_tombstones(spec, order, snapshot.offsets)
-        rows = _purged(heads if several else heads.coalesce(1), purge_through, schema, keep)
-        made, done = segments.write(self._storage, rows, schema, order, spec, commit, placed, snapshot.version, snapshot.unavailable_columns)
-        return Staged(None, tuple(made), {}, purged_to=_purged_to(heads, purge_through, keep, order, done))
+        kept = placed.place(_purged(rows, purge_through, schema, keep), schema)
+        made, done = segments.write(self._storage, kept, schema, order, spec, commit, placed, snapshot.version, partial)
+        return Staged(None, tuple(made), {}, purged_to=_purged_to(rows, purge_through, keep, order, done))
 
     def erased_with(self, spec: TableSpec, snapshot: Snapshot, keys: Sequence[Sequence[str]]) -> Erased:
         """Return the erased keys of a version and these, each with a text for each key column."""
