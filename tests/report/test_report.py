@@ -21,8 +21,11 @@ from compactor.report.page import bytes_plot
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.parts.browser import ask, framed, picture
+from tests.parts.s3 import Server
+from tests.parts.s3_fixtures import s3_endpoint, server
 from tests.report import synthetic
 
+__all__ = ["s3_endpoint", "server"]
 ROOT = Path(__file__).parents[2]
 NOW = "2026-11-20T13:00"
 
@@ -272,6 +275,13 @@ PICTURES = {
     "report-phone.png": ("", 390, 1250, False),
 }
 """Picture in docs/ → (part of the page that is open, width, height, dark)."""
+
+
+def test_the_command_writes_into_a_bucket(school: Path, server: Server, s3_endpoint: None) -> None:
+    done = CliRunner().invoke(cli.app, ["report", "--out", "s3://lake/pages", "--config", str(school)])
+    assert (done.exit_code, "s3://lake/pages/index.html" in done.output) == (0, True), done.output
+    _, _, content = server.objects("lake")["pages/index.html"]
+    assert "student" in text_of(content.decode())
 
 
 def framed_report(folder: Path, source: str, width: int, height: int, script: str = "", fragment: str = "", dark: bool = False) -> str:
