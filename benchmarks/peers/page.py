@@ -85,6 +85,7 @@ TARGETS = (
         3.0,
         _many(lambda found: found["many"]["run"]["cpu_seconds"] / found["many"]["plain"]["cpu_seconds"]),
         (0,),
+        "one CPU second a table, most of it for planning four jobs (forty steps that Spark analyses one after the other); the limit plans one",
     ),
     Target("peak memory of that run, GB", 4.0, _many(lambda found: found["many"]["peak_bytes"] / 1e9), (0,)),
     Target(
@@ -114,7 +115,8 @@ TARGETS = (
         "compaction of everything, CPU, against scan and write of the base",
         1.3,
         _work("compact"),
-        why="all rows are resolved with the Delta, sorted and written; the limit copies them as they are",
+        why="the rows are exchanged, sorted and written with the Delta's; the limit copies them as they are. Reading, exchange, sort and write take "
+        "4.8 CPU seconds a million rows, the JIT 3 to 4 however many rows there are",
     ),
     Target(
         "aggregate of all rows through the view after 3 hours, CPU, against a bare scan",
