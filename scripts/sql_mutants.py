@@ -19,8 +19,8 @@ MUTANTS = [
     (RESOLVE, "WHEN _again OR {twin} THEN 'duplicate'", "WHEN {twin} THEN 'duplicate'", "positions flat cases"),
     (
         RESOLVE,
-        "WHEN _head_origin >= {DELTA} THEN 'late' ELSE 'superseded' END",
-        "WHEN _head_origin > {DELTA} THEN 'late' ELSE 'superseded' END",
+        'late = "false" if self.empty else f"_head_origin >= {DELTA}"',
+        'late = "false" if self.empty else f"_head_origin > {DELTA}"',
         "flat settings",
     ),
     (RESOLVE, "_before_it.h <> _same.h AND NOT {stored_twin}", "_before_it.h = _same.h AND NOT {stored_twin}", "flat"),

@@ -350,6 +350,7 @@ def _summary(
         ignored=counts.ignored,
         changes=counts.read - counts.ignored - counts.invalid,
         unavailable_columns=tuple(sorted(str(name) for name in unavailable)),
+        deletes=counts.deletes,
         moves=counts.moves + counts.unlinked,
         truncates=counts.truncates,
         first=earliest([file.first for file in counted.values()]),

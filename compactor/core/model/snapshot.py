@@ -313,8 +313,13 @@ class Snapshot(State, Commit):
     @property
     def rows(self) -> int:
         """Return the number of live rows. With a Delta it is an upper bound, as a Delta row may replace a base row."""
-        live = sum(segment.rows - segment.tombstones for segment in self.segments)
-        return live + (self.delta.rows - self.delta.tombstones if self.delta else 0)
+        stored = sum(segment.rows for segment in self.segments) + (self.delta.rows if self.delta else 0)
+        return stored - self.tombstones
+
+    @property
+    def tombstones(self) -> int:
+        """Return the number of stored tombstones."""
+        return sum(segment.tombstones for segment in self.segments) + (self.delta.tombstones if self.delta else 0)
 
     @property
     def size(self) -> int:

@@ -35,6 +35,8 @@ class BatchSummary:
     """Events to resolve: those that are neither ignored nor in quarantine nor, for full loads, unchanged or late."""
     unavailable_columns: tuple[str, ...]
     """Columns without a value in some change (the source sent a placeholder)."""
+    deletes: int
+    """Deletes, without those that follow from comparing full loads."""
     moves: int
     """Changes of a row's key: those whose old key is known, and creates without all values, which may be one half of a key change."""
     truncates: int

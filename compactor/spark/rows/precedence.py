@@ -66,6 +66,9 @@ class Resolver:
     empty: bool = False
     """Whether the table has no rows yet, so that no state is a stored one."""
 
+    tombstones: bool = True
+    """Whether some state may be a tombstone. Without them the newest event of a key is its row, whatever else is known of the key."""
+
     placed: bool = False
     """Whether the states have SEGMENT, with all states of a key in one Segment. Then resolving them needs no other exchange and sort than writing."""
 
@@ -179,12 +182,13 @@ class Resolver:
             f"(_made IS NOT NULL AND _origin < {DELTA} AND _rank < _made.r) AS _again",
         )
         own = position.event(POSITION, self.order)
-        stored_twin = f"(_head_origin >= {DELTA} AND {own} = {position.event('_head_position', self.order)})"
+        late = "false" if self.empty else f"_head_origin >= {DELTA}"
+        stored_twin = f"({late} AND {own} = {position.event('_head_position', self.order)})"
         twin = f"(_before_it IS NOT NULL AND _before_it = _same) OR {stored_twin}"
         tie = f"(_before_it IS NOT NULL AND _before_it.e = _same.e AND _before_it.h <> _same.h AND NOT {stored_twin})"
         outcome = (
             f"CASE WHEN _origin <> {EVENT} THEN NULL WHEN _head THEN 'applied' "
-            f"WHEN _again OR {twin} THEN 'duplicate' WHEN _head_origin >= {DELTA} THEN 'late' ELSE 'superseded' END"
+            f"WHEN _again OR {twin} THEN 'duplicate' WHEN {late} THEN 'late' ELSE 'superseded' END"
         )
         return ranked.selectExpr("*", f"{outcome} AS _outcome", f"(_origin = {EVENT} AND {tie}) AS _tie").drop(
             "_before_it", "_same", "_head_same", "_made"
@@ -206,7 +210,7 @@ class Resolver:
 
     def _whole(self, ranked: DataFrame) -> DataFrame:
         """Resolve where every event carries every column: the head is the row. A tombstone shows the newest row below it."""
-        if self.keyless:
+        if self.keyless or not self.tombstones:
             return ranked.selectExpr(*self.columns, OP, VERSION, POSITION, OLDER, FROM, MOVED_TO, *self._marks)
         by_key = f"({self._by_key})"
         # in a struct of their own: a column may be called `s` or `r`

@@ -195,6 +195,7 @@ def _resolved(batch: SparkBatch, whole: bool, judge: bool = True, several_passes
     spec, summary, parent = batch.spec, batch.summary, batch.parent
     barrier = latest([summary.truncate, parent.truncated_to if parent else None])
     resolver = Resolver(summary.evolved.schema, summary.order, batch.version, spec.keyless, barrier, empty=parent is None)
+    resolver = dataclasses.replace(resolver, tombstones=_tombstones(batch))
     stored = TableReader(batch.session, Layout(spec.root, spec.landing), parent, resolver.schema) if parent else None
     partial = _partial_columns(batch)
     own: list[DataFrame] = []
@@ -312,6 +313,12 @@ def _with_fills(resolver: Resolver, states: DataFrame, stored: TableReader | Non
             frames.append(base.join(states.select(*resolver.keys).distinct(), list(resolver.schema.key), "left_anti"))
         result = union(frames)
     return result
+
+
+def _tombstones(batch: SparkBatch) -> bool:
+    """Whether some state of the batch, or of what is stored, may be a tombstone."""
+    stored = batch.parent.tombstones if batch.parent else 0
+    return bool(batch.summary.deletes or batch.summary.moves or stored or batch.spec.source.full_loads)
 
 
 def _behind(batch: SparkBatch) -> str | None:
