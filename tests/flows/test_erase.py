@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from compactor.core.erasure.report import ErasureReport
+from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import Refused, TryLater
 from compactor.flows.keep.erase import Request, erase
+from compactor.flows.ledger import ERASED_REASON
 from compactor.flows.read.changes import changes
 from compactor.flows.read.verify import verify
 from compactor.flows.write import compact
@@ -126,6 +128,29 @@ def test_afterwards_no_object_has_a_value_and_nothing_brings_it_back() -> None:
     again = done(lake)
     assert again.finished
     assert found(lake) == []
+
+
+def test_texts_that_were_written_before_go_and_later_ones_stay() -> None:
+    """Errors, notes and verdicts may quote records. The figures of a run stay."""
+    lake = old().copy()
+    layout, moment = lake.layout, "2026-01-01T00:00:00Z"
+    failed = RunRecord("a1", "t", "run", "failed", moment, moment, 1.0, rows=17, error="no: private3-102", notes=("private7-7",))
+    well = RunRecord("a2", "t", "run", "committed", moment, moment, 1.0, rows=18)
+    for record in (failed, well):
+        lake.storage.write(layout.run(record.started, record.id), record.to_bytes())
+    for place in (layout.last_run(), layout.audit()):
+        lake.storage.write(place, failed.to_bytes())
+    check_finished(lake, done(lake, *GONE))
+    assert dataclasses.replace(failed, error=ERASED_REASON, notes=()) == RunRecord.from_bytes(lake.storage.read(layout.run(moment, "a1")))
+    assert well == RunRecord.from_bytes(lake.storage.read(layout.run(moment, "a2")))
+    assert lake.storage.stat(layout.last_run()) is None
+    assert lake.storage.stat(layout.audit()) is None
+    lake.now += 1.0
+    later = dataclasses.replace(failed, id="a3", error="later", notes=())
+    for place in (layout.run(moment, "a3"), layout.last_run(), layout.audit()):
+        lake.storage.write(place, later.to_bytes())
+    assert done(lake).finished
+    assert [later] * 3 == [RunRecord.from_bytes(lake.storage.read(place)) for place in (layout.run(moment, "a3"), layout.last_run(), layout.audit())]
 
 
 ALL: dict[str, Any] = {"history": True, "feed": "net"}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from compactor.core.catalog import history_views
 from compactor.core.model.errors import TryLater
-from compactor.core.model.history import History, HistoryPart, compaction_due, to_merge, tracked
+from compactor.core.model.history import History, HistoryPart, compaction_due, rules, to_merge, tracked
 from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.flows.read.status import status
@@ -152,6 +152,19 @@ def test_tracked_columns() -> None:
     assert tracked(("a", "b", "c"), (), ()) == ("a", "b", "c")
     assert tracked(("a", "b", "c"), ("b",), ()) == ("b",)
     assert tracked(("a", "b", "c"), (), ("b",)) == ("a", "c")
+
+
+@pytest.mark.parametrize(
+    ("track", "track_except", "expected"),
+    [
+        ((), (), "track all; except none; zero length keep"),
+        (("a", "b"), (), "track a, b; except none; zero length keep"),
+        ((), ("c",), "track all; except c; zero length keep"),
+    ],
+)
+def test_the_rules_of_a_history_as_text(track: tuple[str, ...], track_except: tuple[str, ...], expected: str) -> None:
+    """A Snapshot holds them, so that a change of the settings is noticed."""
+    assert rules(track, track_except, "keep") == expected
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,10 @@ def test_a_line_of_an_adapter_carries_the_table_too(log: Log) -> None:
         logging.getLogger().handle(
             logging.LogRecord("root", logging.ERROR, "/x/py4j/java_gateway.py", 1, "Exception while sending command.", (), None)
         )
+    logging.getLogger("compactor").info("afterwards")
     assert log.lines[0].startswith("s3://lake/x: could not list [t, version 4, run nightly, 20")
-    assert log.lines[1:] == ["compactor: t: no"]
+    assert log.lines[1] == "compactor: t: no"
+    assert log.lines[2].startswith("afterwards [run nightly, 20")
 
 
 @pytest.mark.parametrize("log", ["json"], indirect=True)

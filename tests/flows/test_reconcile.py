@@ -151,6 +151,20 @@ def test_nothing_is_reported_where_all_is_equal_and_the_second_look_is_saved() -
     assert (report.outcome, report.exit_code, report.suspects, both.time) == ("equal", 0, 0, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        (Part(), "all rows"),
+        (Part(5, 21), "5 to 20"),
+        (Part(prefix="0a"), "digest 0a.."),
+        (Part(5, 6, "0a"), "5 to 5, digest 0a.."),
+    ],
+)
+def test_a_part_names_its_rows(part: Part, expected: str) -> None:
+    """In the progress of a comparison and in its errors."""
+    assert str(part) == expected
+
+
 def test_two_empty_tables_are_equal() -> None:
     """Neither has a least key."""
     assert Both(Memory([]), Memory([])).compared().outcome == "equal"

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from compactor.app import App
 from compactor.cli import main as cli
+from compactor.core.measures.record import RunRecord
 from compactor.core.model import times
 from compactor.core.results import attention
 from compactor.core.results.timeline import Timeline
@@ -197,6 +198,19 @@ def test_the_sizes_of_a_version_have_all_its_files() -> None:
         written = sum(part.size for part in parts if part is not None and newest.writer in part.path)
         assert shown.problem is None
         assert (shown.versions[-1].number, shown.versions[-1].written) == (newest.version, written)
+
+
+def test_the_runs_of_a_past_moment_are_found_among_later_ones() -> None:
+    """However many came since: the count is of those before it."""
+    lake = Lake(table())
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    lake.run()
+    moments = [f"2026-03-0{day}T00:00:00Z" for day in range(1, 6)]
+    for day, moment in enumerate(moments):
+        record = RunRecord(f"a{day}", "t", "run", "committed", moment, moment, 1.0)
+        lake.storage.write(lake.layout.run(moment, record.id), record.to_bytes())
+    (shown,) = timelines(lake.env(), [lake.spec], times.to_seconds("2026-03-03T12:00:00Z"), 2)
+    assert [run.ended for run in shown.runs] == moments[1:3]
 
 
 @pytest.mark.parametrize(
