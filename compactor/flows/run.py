@@ -243,10 +243,11 @@ def _ingested_again(table: Table, ingest: Ingest, progress: Progress, label: str
     if committed:
         made.append(committed)
         _finish(table, committed, progress)
+    blocked = audit.blocked(table, committed) if committed else None
+    if committed and blocked is None:
         show_live(table, committed)
     progress(table.name, "done", 1.0)
     report = _report(table, current, committed or current, made, False, ())
-    blocked = audit.blocked(table, committed) if committed else None
     return report if blocked is None else _blocked(report, blocked)
 
 

@@ -105,7 +105,7 @@ class SparkEngine:
         return Staged(delta, (), counts, ties, self._unresolved(work, {directory: delta.size}) if columns else 0)
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
-        keep = compaction.keeps_tombstones(work.spec, work.order, work.summary.offsets or (work.parent.offsets if work.parent else ()))
+        keep = compaction.keeps_tombstones(work.spec, work.order, work.parent.offsets if work.parent else ())
         rows = _purged(work.heads, purge_through, work.schema, keep)
         placed = work.placed or segments.one()
         made, done = segments.write(self._storage, rows, work.schema, work.order, work.spec, commit, placed, work.version, work.partial)
@@ -127,7 +127,7 @@ class SparkEngine:
 
         Only the keys of the Delta are resolved: tombstones take over the rows that they hide. All other rows stay as they are.
         """
-        schema, order, partial = snapshot.schema, snapshot.order, snapshot.unavailable_columns
+        schema, order = snapshot.schema, snapshot.order
         stored = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, schema)
         ids = {segment.id for segment in targets}
         at = [number for number, segment in enumerate(snapshot.segments) if segment.id in ids]
@@ -136,18 +136,12 @@ class SparkEngine:
         if delta is not None:
             delta = delta.where(f"{segment_index(snapshot.segments, schema)} IN ({', '.join(str(number) for number in at)})")
             states.append(delta)
-            changed = delta.select(*map(quoted, schema.key))
-            of_keys = union([rows.join(changed, list(schema.key), "left_semi"), delta]).selectExpr("*", f"false AS {BEHIND}")
-            if snapshot.size <= spec.small_batch:
-                of_keys = of_keys.coalesce(1)
-            resolver = Resolver(schema, order, snapshot.version, spec.keyless)
-            heads = resolver.heads(resolver.outcomes(of_keys, () if spec.keyless else partial)).drop(BEHIND)
-            rows = rows.join(changed, list(schema.key), "left_anti").unionByName(heads)
+            rows = _with_delta(rows, delta, snapshot, spec)
         about = sum(snapshot.segments[number].rows for number in at)
         placed = segments.placement(union(states), schema, segments.ranges_of(snapshot, at, spec), about)
         keep = compaction.keeps_tombstones(spec, order, snapshot.offsets)
         kept = placed.place(_purged(rows, purge_through, schema, keep), schema)
-        made, done = segments.write(self._storage, kept, schema, order, spec, commit, placed, snapshot.version, partial)
+        made, done = segments.write(self._storage, kept, schema, order, spec, commit, placed, snapshot.version, snapshot.unavailable_columns)
         return Staged(None, tuple(made), {}, purged_to=_purged_to(rows, purge_through, keep, order, done))
 
     def erased_with(self, spec: TableSpec, snapshot: Snapshot, keys: Sequence[Sequence[str]]) -> Erased:
@@ -157,7 +151,10 @@ class SparkEngine:
     def without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[Staged, int]:
         """Write a new base with all rows of a version but those of erased keys. Return it, and the number of rows left out."""
         schema, order = snapshot.schema, snapshot.order
-        rows = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, schema).live(soft=True)
+        stored = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, schema)
+        rows, delta = stored.rows(snapshot.segments), stored.delta()
+        if delta is not None:
+            rows = _with_delta(rows, delta, snapshot, spec)
         rows, left_out = erase.stored_rows(rows, schema, erased, spec.name)
         parts = compaction.segment_count(snapshot.size, snapshot.size, spec)
         placed = segments.placement(rows, schema, [(None, None, parts)], snapshot.rows)
@@ -307,6 +304,18 @@ def _purged(heads: DataFrame, purge_through: int, schema: Schema, keep: bool) ->
         columns = [f"CASE WHEN NOT {bare} THEN {quoted(name)} END AS {quoted(name)}" if name in emptied else quoted(name) for name in heads.columns]
         return heads.selectExpr(*columns)
     return measured.observe(heads, "purged", {"last": f"max(CASE WHEN {old} THEN _position END)"}).where(f"NOT ({old})")
+
+
+def _with_delta(base: DataFrame, delta: DataFrame, snapshot: Snapshot, spec: TableSpec) -> DataFrame:
+    """Return the base rows with those of the Delta in their place. A tombstone of the Delta takes over the row that it hides."""
+    schema, partial = snapshot.schema, snapshot.unavailable_columns
+    key, changed = list(schema.key), delta.select(*map(quoted, schema.key))
+    of_keys = union([base.join(changed, key, "left_semi"), delta]).selectExpr("*", f"false AS {BEHIND}")
+    if snapshot.size <= spec.small_batch:
+        of_keys = of_keys.coalesce(1)
+    resolver = Resolver(schema, snapshot.order, snapshot.version, spec.keyless)
+    heads = resolver.heads(resolver.outcomes(of_keys, () if spec.keyless else partial)).drop(BEHIND)
+    return base.join(changed, key, "left_anti").unionByName(heads)
 
 
 def _purged_to(heads: DataFrame, purge_through: int, keep: bool, order: position.Order, done: Pass | None) -> Position | None:

@@ -58,7 +58,7 @@ MORE = {
 CASES = {**SAMPLE, **(MORE if FULL else {})}
 
 FED = ("wal2json, a change a line", "wal2json, transactions of all tables in one stream")
-"""With a change feed, which must end where the view does. (Defaults of added columns, in `evolve`, are no change of rows.)"""
+"""With a change feed, which must end where the view does. (Defaults of added columns are no change of rows.)"""
 
 REFUSED = {"flat_value": {"audit_log", "copied_nopk"}, "flat_kafka": {"audit_log", "copied_nopk"}}
 """Keyless tables whose flattened changes have no before image: refused, not guessed."""
@@ -105,7 +105,7 @@ def test_the_capture_equals_postgresql(tmp_path: Path, case: str) -> None:
         assert all(report.outcome == "idle" for report in app.run() if not report.error)
         checked = [name for name in (only or landing.tables()) if name not in REFUSED.get(form, set())]
         assert [] == [check for check in app.verify(checked[:8]) if not check.ok]
-        for name in [name for name in checked if feed and not name.startswith("evolve")]:
+        for name in [name for name in checked if feed and not name.startswith("evolve") and not app.table(name).kept().schema.defaults]:
             told = (line for _, lines in app.changes(name, 0) for line in lines)
             assert Counter(map(text, view_rows(app, name))) == applied(told), f"the change feed of {name}"
 

@@ -386,3 +386,10 @@ def test_columns_of_one_side_are_named_and_key_columns_come_first() -> None:
         ("secret", "stored by the rule null of `columns:`"),
         ("theirs", "only the source has it"),
     )
+
+
+def test_an_address_is_compared_as_postgresql_prints_it() -> None:
+    """Its cast to text adds the mask to a host: 10.0.0.1/32."""
+    host = Pair("ip", "string", "ip", "inet", "text", False)
+    net = dataclasses.replace(host, source_type="cidr")
+    assert ['abbrev("ip")', '"ip"::text'] == [PostgresSql().text(pair) for pair in (host, net)]

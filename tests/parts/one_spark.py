@@ -1,12 +1,13 @@
 """One Spark session for all tests of a process: a JVM takes 20 s to start, and half a minute of work until it is warm.
 
-Tests get it as `spark`. Tests that go through App take `app_on_one_spark`: App then uses the same session, and its databases are dropped when it
-closes. A test that opens a session of its own does so without this one: it is closed first (tests/conftest.py).
+Tests get it as `spark`. Tests that go through App take `app_on_one_spark`: App then uses the same session, and its databases are dropped after
+the test. A test that opens a session of its own does so without this one: it is closed first (tests/conftest.py).
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 
 import pyspark
 import pytest
@@ -55,14 +56,18 @@ def spark() -> SparkSession:
 
 
 @pytest.fixture
-def app_on_one_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """App opens no session of its own."""
-
+def app_on_one_spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """App opens no session of its own. Databases stay when App restarts Spark; they are dropped for another warehouse, and after the test."""
     before: set[str] = set()
+    warehouses: set[str] = set()
 
     def opened(settings: Settings, *_: object) -> SparkSession:
         session = one_spark()
-        before.update(database.name for database in session.catalog.listDatabases())
+        if settings.warehouse not in warehouses:
+            drop()
+            warehouses.clear()
+            warehouses.add(settings.warehouse)
+            before.update(database.name for database in session.catalog.listDatabases())
         timestamps = {settings.spec(name).timestamps for name in settings.names}
         kind = {"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[timestamps.pop()]
         session.conf.set("spark.sql.parquet.outputTimestampType", kind)
@@ -70,10 +75,16 @@ def app_on_one_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def closed(session: SparkSession) -> None:
         session.sql("USE default")
-        for database in session.catalog.listDatabases():
-            if database.name not in before:
-                session.sql(f"DROP DATABASE `{database.name}` CASCADE")
         session.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+
+    def drop() -> None:
+        if warehouses and _open:
+            closed(session := one_spark())
+            for database in session.catalog.listDatabases():
+                if database.name not in before:
+                    session.sql(f"DROP DATABASE `{database.name}` CASCADE")
 
     monkeypatch.setattr(base_module, "open_session", opened)
     monkeypatch.setattr(session_module, "close_session", closed)
+    yield
+    drop()

@@ -189,3 +189,23 @@ def test_keyless_updates_and_deletes_take_one_equal_row(lake: Lake) -> None:
     lake.land(spec, 3, [numbered(7, event("u", 20, before=same, after={"v": "new"}))], "again.json")
     lake.run(spec)
     assert ["new", "same", "same"] == sorted(row["v"] for row in lake.rows(spec))
+
+
+def test_a_record_key_of_more_columns_than_the_tables_key_changes_no_key(lake: Lake) -> None:
+    """Debezium sends delete and create where a column of the record's key changes; the table's key stays, and so does its row."""
+    spec = debezium(lake, container="kafka", key=("id",))
+
+    def record(offset: int, b: int, value: dict[str, Any], headers: list[list[str]]) -> dict[str, Any]:
+        key = json.dumps({"id": 1, "b": b})
+        return {"topic": "t", "partition": 0, "offset": offset, "key": key, "headers": headers, "value": json.dumps(value)}
+
+    lake.land(spec, 0, [record(0, 1, event("c", 10, after={"id": 1, "b": 1}), [])])
+    lake.run(spec)
+    gone = record(1, 1, event("d", 20, before={"id": 1, "b": 1}, commit=90), [])
+    made = record(2, 2, event("c", 20, after={"id": 1, "b": 2}, commit=90), [["__debezium.oldkey", json.dumps({"id": 1, "b": 1})]])
+    lake.land(spec, 1, [gone, made])
+    counts = lake.run(spec).counts
+    assert (1, 1) == (counts["applied"], counts["superseded"])
+    assert [{"id": 1, "b": 2}] == lake.rows(spec)
+    assert 0 == lake.snapshot(spec).tombstones
+    assert [] == lake.problems(spec)

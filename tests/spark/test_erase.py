@@ -22,7 +22,8 @@ from compactor.flows.table import Table
 from tests.parts.one_spark import AVRO
 from tests.spark.lake import Lake
 from tests.spark.test_change_event import event as change_event
-from tests.spark.test_debezium import event
+from tests.spark.test_debezium import GONE as UNAVAILABLE
+from tests.spark.test_debezium import debezium, event
 from tests.spark.test_wal2json import many, one
 from tests.spark.test_wire import HEADERS, line, wire
 
@@ -327,3 +328,20 @@ def test_transactions_of_wal2json_and_change_events(lake: Lake, monkeypatch: pyt
     assert lake.rows(spec) == rows
     assert erased(lake, spec, ("2",), ("5",)).finished
     assert lake.rows(spec) == []
+
+
+@pytest.mark.slow
+def test_an_erase_keeps_the_values_that_tombstones_of_other_keys_hide(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The create of a row under its new key may still come, without the values that the old key had."""
+    monkeypatch.setenv("COMPACTOR_HASH_KEY", SECRET)
+    spec = debezium(lake, write_mode="merge-on-read", compact_every=1e9)
+    lake.land(spec, 0, [event("c", n, after={"id": n, "v": f"value {n}"}) for n in (1, 8, 9)])
+    lake.run(spec)
+    lake.land(spec, 1, [event("d", 20, before={"id": 1, "v": None}, commit=90)])
+    lake.run(spec)
+    lake.now += 1
+    assert erase(Table(lake.env, spec), Request((("9",),), now=True)).finished
+    lake.land(spec, 2, [event("c", 20, after={"id": 2, "v": UNAVAILABLE}, commit=90)])
+    lake.run(spec)
+    assert {2: "value 1", 8: "value 8"} == {row["id"]: row["v"] for row in lake.rows(spec)}
+    assert [] == lake.problems(spec)

@@ -11,7 +11,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.flows.read.changes import changes
 from compactor.flows.table import Table
 from compactor.flows.write import restore
-from tests.spark.added_defaults import TEXT_ALLOWED
+from tests.spark.added_defaults import ID, TEXT_ALLOWED, record
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -201,3 +201,29 @@ def test_a_table_without_key_and_a_key_change(lake: Lake) -> None:
     land(lake, keyed, 2, {"op": "u", "seq": 10, "before": {"id": 1}, "id": 3, "v": "a"})
     assert [(row["_change_type"], row["id"], row["v"]) for row in told(lake, keyed, 1)] == [(DELETE, 1, "a"), (INSERT, 3, "a")]
     assert sound(lake, bag) + sound(lake, keyed) == []
+
+
+@pytest.mark.slow
+def test_a_default_that_a_late_event_changes_is_a_change_of_the_rows_that_read_it(lake: Lake) -> None:
+    """One that comes with its column is none."""
+    plain = [*ID, {"field": "x", "type": "int64"}]
+
+    def with_score(default: int) -> list[dict[str, Any]]:
+        return [*plain, {"field": "score", "type": "int64", "optional": True, "default": default}]
+
+    spec = lake.spec(feed="net", write_mode="merge-on-read")
+    for hour, records in enumerate(
+        [
+            [record(plain, {"id": 1, "seq": 10, "x": 1}), record(plain, {"id": 4, "seq": 25, "x": 1})],
+            [record(with_score(7), {"id": 2, "seq": 30, "x": 1, "score": 2})],
+            [record(with_score(5), {"id": 3, "seq": 20, "x": 1, "score": 3})],
+        ]
+    ):
+        lake.land(spec, hour, records)
+        lake.run(spec)
+    told = lake.spark.sql(f"SELECT _commit_version, _change_type, id, score FROM {lake.database}.t_changes ORDER BY 1, 3, 2 DESC").collect()
+    assert [
+        (1, "insert", 1, None), (1, "insert", 4, None), (2, "insert", 2, 2),
+        (3, "update_preimage", 1, 7), (3, "update_postimage", 1, 5), (3, "insert", 3, 3), (3, "update_preimage", 4, 7), (3, "update_postimage", 4, None),
+    ] == [tuple(row) for row in told]  # fmt: skip
+    assert [] == lake.problems(spec)

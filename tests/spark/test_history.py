@@ -17,6 +17,7 @@ from tests.oracle.history_cases import CASES, TRUNCATES, Case, Event
 from tests.oracle.model import Change, ordered, replayed
 from tests.oracle.sizes import FULL
 from tests.oracle.source import Source
+from tests.spark.added_defaults import ID, record
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -303,4 +304,46 @@ def test_an_epoch_that_replaces_the_rows_ends_their_versions_when_it_begins(lake
     rows = lake.spark.sql(f"SELECT id, a, __start_us, __end_us, __is_deleted FROM {lake.database}.t_history ORDER BY id, __start_us").collect()
     one, two, five = (START - 10 * 3600 * SECOND + hour * 3600 * SECOND for hour in (1, 2, 5))
     assert [(1, 0, one, two, False), (1, 1, two, five, True), (2, 2, five, 2**63 - 1, False)] == [tuple(row) for row in rows]
+    assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
+def test_a_history_knows_of_the_truncate_before_it_began(lake: Lake) -> None:
+    """A late event below it is no row, and no current version."""
+    spec = lake.spec(write_mode="merge-on-read")
+    lake.land(spec, 1, [{"id": 1, "seq": 10, "a": 1}])
+    lake.run(spec)
+    lake.land(spec, 2, [{"op": "t", "id": 0, "seq": 30}, {"id": 3, "seq": 40, "a": 3}])
+    lake.run(spec)
+    spec = lake.with_settings(spec, history=True)
+    lake.land(spec, 3, [{"id": 5, "seq": 50, "a": 5}])
+    lake.run(spec)
+    lake.land(spec, 4, [{"id": 4, "seq": 25, "a": 4}])
+    lake.run(spec)
+    current = lake.spark.sql(f"SELECT id FROM {lake.database}.t_history WHERE __is_current ORDER BY id").collect()
+    assert [3, 5] == [row.id for row in current]
+    assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
+def test_a_default_that_a_late_event_changes_makes_other_versions(lake: Lake) -> None:
+    """Of a key without any new event, too."""
+    plain = [*ID, {"field": "x", "type": "int64"}]
+
+    def with_score(default: int) -> list[dict[str, Any]]:
+        return [*plain, {"field": "score", "type": "int64", "optional": True, "default": default}]
+
+    spec = lake.spec(history=True, write_mode="merge-on-read", track_except=("seq",))
+    for hour, one in enumerate(
+        [
+            record(plain, {"id": 1, "seq": 10, "x": 1}),
+            record(plain, {"id": 1, "seq": 25, "x": 1}),
+            record(with_score(7), {"id": 2, "seq": 30, "x": 1, "score": 2}),
+            record(with_score(5), {"id": 3, "seq": 20, "x": 1, "score": 3}),
+        ]
+    ):
+        lake.land(spec, hour, [one])
+        lake.run(spec)
+    versions = lake.spark.sql(f"SELECT seq, score, __is_current FROM {lake.database}.t_history WHERE id = 1 ORDER BY seq").collect()
+    assert [(10, 5, False), (25, None, True)] == [tuple(row) for row in versions]
     assert [] == lake.problems(spec)

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import Refused
+from compactor.core.model.policy import ACCEPTED, Rule
 from compactor.flows.publish.sync import sync_table
+from compactor.flows.run import reabsorb_table, restore_table
 from compactor.flows.table import Table
 from compactor.flows.write.adopt import adopt
-from compactor.flows.write.restore import at_version, restore
+from compactor.flows.write.restore import at_version, named, restore
 from tests.oracle import emit
 from tests.oracle.sizes import FULL
 from tests.oracle.source import Source
@@ -136,3 +138,21 @@ def test_random_landed_files_are_shown_as_the_next_run_leaves_them(lake: Lake, s
     for hour, part in enumerate((rest[5:15], rest[15:25], rest[25:])):
         lake.land_parquet(spec, rng.choice((1, 2 + hour)), part, ddl)
         live(lake, spec)
+
+
+@pytest.mark.slow
+def test_a_version_that_a_check_blocks_is_not_shown_live(lake: Lake) -> None:
+    """Files that are ingested again after a restore: its tables have no such version yet."""
+    spec = lake.spec("lv", live_view=True, archive="keep", write_mode="merge-on-read")
+    columns = "id bigint, seq bigint, a bigint"
+    lake.land_parquet(spec, 1, [{"id": key, "seq": key, "a": key} for key in range(1, 5)], columns)
+    lake.run(spec)
+    lake.land_parquet(spec, 2, [{"id": 1, "seq": 20, "a": 100}, {"id": 9, "seq": 21, "a": 9}], columns)
+    lake.run(spec)
+    table = Table(lake.env, spec)
+    restore_table(table, named(table, "1"))
+    before = lake.rows(spec, "lv_live")
+    blocked = lake.with_settings(spec, rules=(Rule(ACCEPTED, ("a",), values=("1", "2", "3", "4")),))
+    assert "blocked" == reabsorb_table(Table(lake.env, blocked)).outcome
+    assert [1, 2, 3, 4] == [row["id"] for row in lake.rows(spec)]
+    assert before == lake.rows(spec, "lv_live")

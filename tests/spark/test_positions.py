@@ -278,3 +278,43 @@ def test_ties_and_record_numbers_do_not_depend_on_how_a_file_was_split(lake: Lak
     assert (1, 0) == (report.counts["applied"], report.counts["quarantined"])
     assert {"second"} == {v for key, v in values(lake, spec).items() if key < 30}
     assert "repaired" == values(lake, spec)[99]
+
+
+@pytest.mark.slow
+def test_a_purge_waits_until_it_can_be_remembered(lake: Lake) -> None:
+    """Without the offsets of its partition nobody could tell later that a change is older than the purged delete."""
+    spec = lake.spec(container="kafka", order_by=("offset",), write_mode="copy-on-write", tombstone_retention=100.0)
+
+    def nameless(offset: int, **row: Any) -> dict[str, Any]:
+        return {name: value for name, value in record(0, offset, **row).items() if name != "partition"}
+
+    for hour, rows in enumerate(
+        [
+            [nameless(10, id=1, v="a"), nameless(11, id=2, v="b")],
+            [nameless(20, id=2, op="d")],
+            [record(0, 30, id=1, v="a2")],
+            [record(0, 31, id=1, v="a3")],
+            [record(0, 15, id=2, v="late"), record(0, 32, id=3, v="z")],
+        ]
+    ):
+        lake.land(spec, hour, rows)
+        lake.run(spec)
+        lake.now += 1000 if hour == 1 else 1
+    assert {1: "a3", 3: "z"} == values(lake, spec)
+    assert [] == lake.problems(spec)
+
+
+def test_nulls_inside_of_structs_and_arrays_tell_events_apart(lake: Lake) -> None:
+    """Of two events with equal order columns the one of the later file is the row; only one of equal content is the same event again."""
+    spec = lake.spec(write_mode="merge-on-read")
+    before: list[Any] = [{"x": "a", "y": None}, [1, None], [{"x": None, "y": "a"}], "2024-01-01T00:00:00.000001Z"]
+    after: list[Any] = [{"x": None, "y": "a"}, [None, 1], [{"x": "a", "y": None}], "2024-01-01T00:00:00.000001Z"]
+    names = ("s", "a", "sa", "t")
+    full = {"s": {"x": "f", "y": "f"}, "a": [5], "sa": [{"x": "f", "y": "f"}], "t": before[3]}
+    for hour, seq in ((0, 1), (1, 2)):
+        changed = [{"id": at, "seq": 5, **full, name: (before, after)[hour][at]} for at, name in enumerate(names)]
+        lake.land(spec, hour, [*changed, {"id": 9, "seq": seq, **full}])
+        counts = lake.run(spec).counts
+    assert (1, 4) == (counts["duplicate"], counts["applied"])
+    assert [after[at] for at in range(3)] == [row[names[row["id"]]] for row in lake.rows(spec) if row["id"] < 3]
+    assert [] == lake.problems(spec)

@@ -63,6 +63,14 @@ def test_what_a_tombstone_learns_beside_a_compaction_stays(lake: Lake) -> None:
         lake.land(spec, hour, rows)
         lake.run(spec)
     lake.land(spec, 2, [row("u", 1, 15, "second")])
+    compacted_beside(lake, spec)
+    lake.run(spec)
+    assert {1: ("second", True)} == shown(lake, spec)
+    assert [] == lake.problems(spec)
+
+
+def compacted_beside(lake: Lake, spec: TableSpec) -> None:
+    """A compaction of the newest version, during which what has landed is committed."""
     engine = lake.env.engine()
     read = lake.snapshot(spec)
 
@@ -82,9 +90,6 @@ def test_what_a_tombstone_learns_beside_a_compaction_stays(lake: Lake) -> None:
     made, _ = compact(Table(slow, spec), read, "t", lambda *_: None, Spending())
     assert made is not None
     assert made.version == read.version + 2
-    lake.run(spec)
-    assert {1: ("second", True)} == shown(lake, spec)
-    assert [] == lake.problems(spec)
 
 
 @pytest.mark.slow
@@ -198,3 +203,43 @@ def test_rows_from_before_a_column_read_its_first_default_whenever_either_arrive
     assert lake.rows(spec) == lake.rows(again)
     current = {each["id"]: each["score"] for each in lake.rows(again, "again_history") if each["__is_current"]}
     assert {key: score for key, score in expected[-1].items() if key != 6} == current
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["in the base", "beside a compaction"])
+def test_a_late_delete_is_remembered_by_a_row_without_a_value(lake: Lake, beside: bool) -> None:
+    """It ends what older events had of the row, also those that come still later."""
+    spec = debezium(lake, write_mode="merge-on-read", compact_every=1e9)
+    rows = [event("c", n, after={"id": n, "v": "a"}) for n in (5, 6, 7, 8)]
+    lake.land(spec, 0, [*rows, *([] if beside else [event("u", 20, after={"id": 1, "v": GONE})])])
+    lake.run(spec)
+    if beside:
+        lake.land(spec, 1, [event("u", 20, after={"id": 1, "v": GONE}), *(event("u", 20 + n, after={"id": n, "v": "b"}) for n in (5, 6, 7, 8))])
+        lake.run(spec)
+    lake.land(spec, 2, [event("d", 15, before={"id": 1, "v": None})])
+    if beside:
+        compacted_beside(lake, spec)
+    else:
+        lake.run(spec)
+    lake.land(spec, 3, [event("c", 10, after={"id": 1, "v": "first"})])
+    lake.run(spec)
+    assert None is next(row["v"] for row in lake.rows(spec) if row["id"] == 1)
+    assert 1 == lake.snapshot(spec).unresolved
+    assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
+def test_halves_of_a_key_change_meet_after_a_compaction_whatever_their_files_are_called(lake: Lake) -> None:
+    """Of two Kafka partitions the one with the create may have the earlier file name. An update of the old key that is later still follows the row."""
+    spec = debezium(lake, write_mode="merge-on-read", compact_every=1e9)
+    lake.land(spec, 0, [event("c", 10, after={"id": 1, "v": "old"}), event("c", 1, after={"id": 9, "v": "a"})])
+    lake.run(spec)
+    lake.land(spec, 1, [event("d", 20, before={"id": 1, "v": None}, commit=90), event("u", 20, after={"id": 9, "v": "b"}, commit=91)], "part-1.json")
+    lake.run(spec)
+    compact(Table(lake.env, spec), lake.snapshot(spec), "t", lambda *_: None, Spending())
+    lake.land(spec, 1, [event("c", 20, after={"id": 2, "v": GONE}, commit=90)], "part-0.json")
+    lake.run(spec)
+    assert {2: "old", 9: "b"} == {row["id"]: row["v"] for row in lake.rows(spec)}
+    lake.land(spec, 3, [event("u", 15, after={"id": 1, "v": "new"})])
+    lake.run(spec)
+    assert {2: "new", 9: "b"} == {row["id"]: row["v"] for row in lake.rows(spec)}
+    assert [] == lake.problems(spec)

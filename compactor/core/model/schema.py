@@ -127,6 +127,12 @@ class Schema:
         moved = [each for name in {*old, *new} if old.get(name) != new.get(name) for each in (old.get(name), new.get(name))]
         return any(at_or_below(each[0], to) for each in moved if each)
 
+    def with_defaults_of(self, before: Schema) -> Schema:
+        """Return the schema with the defaults that `before` has in its columns. Columns that came later keep theirs."""
+        old = {field.name: (field.first, field.default) for field in before.fields}
+        both = ((field, *old.get(field.name, (field.first, field.default))) for field in self.fields)
+        return dataclasses.replace(self, fields=tuple(dataclasses.replace(field, first=first, default=default) for field, first, default in both))
+
     @property
     def payload(self) -> tuple[Field, ...]:
         """Return the fields that the view shows."""

@@ -304,39 +304,39 @@ class Snapshot(State, Commit):
         return dataclasses.replace(self, **empty, delta=None, history=None, days=None, expired=True)
 
     @property
+    def _parts(self) -> list[Segment | Delta]:
+        return [*self.segments, *([self.delta] if self.delta else [])]
+
+    @property
     def bytes_written(self) -> int:
         """Return the bytes of base, Delta, history and feed that the attempt behind this version wrote."""
-        parts: list[Any] = [*self.segments, *([self.delta] if self.delta else []), *(self.history.parts if self.history else ())]
         feed = [self.feed.part] if self.feed and self.feed.part else []
-        return sum(part.size for part in (*parts, *feed) if self.writer in part.path)
+        return sum(part.size for part in (*self._parts, *(self.history.parts if self.history else ()), *feed) if self.writer in part.path)
 
     @property
     def rows(self) -> int:
         """Return the number of live rows. With a Delta it is an upper bound, as a Delta row may replace a base row."""
-        stored = sum(segment.rows for segment in self.segments) + (self.delta.rows if self.delta else 0)
-        return stored - self.tombstones
+        return sum(part.rows for part in self._parts) - self.tombstones
 
     @property
     def tombstones(self) -> int:
         """Return the number of stored tombstones."""
-        return sum(segment.tombstones for segment in self.segments) + (self.delta.tombstones if self.delta else 0)
+        return sum(part.tombstones for part in self._parts)
 
     @property
     def size(self) -> int:
         """Return the bytes of base and Delta."""
-        return sum(segment.size for segment in self.segments) + (self.delta.size if self.delta else 0)
+        return sum(part.size for part in self._parts)
 
     @property
     def unavailable_columns(self) -> tuple[str, ...]:
         """Return the columns whose value comes from an older event in some stored row, or is unknown there."""
-        parts = [segment.unavailable_columns for segment in self.segments] + ([self.delta.unavailable_columns] if self.delta else [])
-        return tuple(sorted({name for part in parts for name in part}))
+        return tuple(sorted({name for part in self._parts for name in part.unavailable_columns}))
 
     @property
     def position_max(self) -> Position | None:
         """Return the greatest Position of any stored row or barrier. Events above it are newer than everything stored (H8)."""
-        parts = [segment.position_max for segment in self.segments]
-        return latest([*parts, self.delta.position_max if self.delta else None, self.truncated_to, self.purged_to])
+        return latest([*(part.position_max for part in self._parts), self.truncated_to, self.purged_to])
 
     def to_bytes(self) -> bytes:
         """Return the JSON text that is stored."""
@@ -358,9 +358,6 @@ class Snapshot(State, Commit):
             raise StateRefused(f"Snapshot {path} cannot be read: {error}. It is damaged: restore the file from a backup.") from error
 
 
-_POSITIONS = ("position", "truncated_to", "purged_to")
-
-
 def _position(value: Any) -> Position | None:
     return tuple(value) if value is not None else None
 
@@ -370,13 +367,9 @@ def _files(raw: list[dict[str, Any]]) -> tuple[DataFile, ...]:
 
 
 def _part_values(raw: dict[str, Any]) -> dict[str, Any]:
-    bounds = {name: _position(raw[name]) for name in ("position_min", "position_max")}
+    bounds: dict[str, Any] = {name: _position(raw[name]) for name in ("position_min", "position_max", "low", "high") if name in raw}
     texts: dict[str, Any] = {name: tuple(raw[name]) for name in ("unavailable_columns", "untouched") if name in raw}
     return {**raw, **bounds, **texts, "files": _files(raw["files"])}
-
-
-def _segment(raw: dict[str, Any]) -> Segment:
-    return Segment(**{**_part_values(raw), "low": _position(raw["low"]), "high": _position(raw["high"])})
 
 
 def _feed(raw: dict[str, Any]) -> Feed:
@@ -385,12 +378,12 @@ def _feed(raw: dict[str, Any]) -> Feed:
 
 
 def _values(raw: dict[str, Any]) -> dict[str, Any]:
-    values = {**raw, **{name: _position(raw[name]) for name in _POSITIONS}}
+    values = {**raw, **{name: _position(raw[name]) for name in ("position", "truncated_to", "purged_to")}}
     values["schema"] = Schema.from_json(raw["schema"])
     values["order"] = tuple((name, kind) for name, kind in raw["order"])
     for name in ("offsets", "purged_offsets", "raw"):
         values[name] = tuple((first, second) for first, second in raw[name])
-    values["segments"] = tuple(_segment(segment) for segment in raw["segments"])
+    values["segments"] = tuple(Segment(**_part_values(segment)) for segment in raw["segments"])
     values["delta"] = Delta(**_part_values(raw["delta"])) if raw["delta"] else None
     values["inputs"] = tuple(Input.from_json(entry) for entry in raw["inputs"])
     values["pending"] = tuple(Input.from_json(entry) for entry in raw["pending"])

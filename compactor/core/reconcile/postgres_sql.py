@@ -85,7 +85,8 @@ class PostgresSql:
             return f"encode({value}, 'hex')"
         if pair.form == PADDED:
             return f"rtrim({value}::text, ' ')"
-        return f"{value}::text"
+        # as PostgreSQL prints an address: the cast to text adds /32 to a host
+        return f"abbrev({value})" if pair.source_type == "inet" else f"{value}::text"
 
     def operand(self, pair: Pair) -> str:
         """Return the column, so that an index on the key is used."""

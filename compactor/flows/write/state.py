@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from compactor.core.model import times
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
-from compactor.core.model.position import KEY, TABLE, Partitions, latest, scope
+from compactor.core.model.position import KEY, PARTITION, TABLE, Partitions, latest, scope
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.results.batch import BatchSummary, Staged
@@ -140,7 +140,9 @@ def purge_through(table: Table, parent: Snapshot | None) -> int:
     limit = table.env.clock() - table.spec.tombstone_retention
     for snapshot in table.history():
         if snapshot.version <= parent.version and times.to_seconds(snapshot.time) < limit:
-            return snapshot.version
+            # its offsets are what is remembered of the purge: without them nobody would know later which changes are older
+            forgotten = scope(parent.order) == PARTITION and parent.offsets and not snapshot.offsets
+            return 0 if forgotten else snapshot.version
     return 0
 
 

@@ -191,7 +191,7 @@ class _Work:
             plan.event(at, summary.order) == plan.event(summary.truncate, summary.order) for at, _ in barriers
         ):
             barriers.append((summary.truncate, row.first))
-        stored = self.plan.stored.truncates if self.plan.stored else ()
+        stored = self.plan.stored.truncates if self.plan.stored else _truncated_before(self.batch.parent)
         events = {plan.event(one.position, summary.order) for one in stored}
         new: list[Truncated] = []
         for at, time in barriers:
@@ -367,6 +367,13 @@ def _with_part(rows: DataFrame, last: str) -> DataFrame:
 
 def _earliest(rows: DataFrame, versions: Versions) -> DataFrame:
     return rows.groupBy(*versions.keys).agg(named("min(__first)", "__first"))
+
+
+def _truncated_before(parent: Snapshot | None) -> tuple[Truncated, ...]:
+    """Return the last truncate of a table without a history: events below it are in no version, however late they arrive."""
+    if parent is None or parent.truncated_to is None:
+        return ()
+    return (Truncated(parent.truncated_to, times.to_micros(_since(parent))),)
 
 
 def _since(parent: Snapshot) -> str:

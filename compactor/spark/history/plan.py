@@ -27,8 +27,11 @@ class Plan:
 
     @property
     def whole(self) -> bool:
-        """Whether everything is written anew: the history begins, or a column has changed its type (H14)."""
-        return self.stored is None or bool(self.batch.summary.evolved.retyped)
+        """Whether everything is written anew: the history begins, a column has changed its type (H14), or old rows read another default (H15)."""
+        evolved, parent = self.batch.summary.evolved, self.batch.parent
+        if parent is None or self.stored is None or evolved.retyped:
+            return True
+        return evolved.schema.defaults_moved(parent.schema, parent.position_max)
 
     @property
     def small(self) -> bool:

@@ -240,7 +240,7 @@ def record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str
 
 
 def _moved(frame: Frame, evolved: Evolved, keys: list[str], kinds: list[str]) -> str:
-    """SQL for FROM: the key in Debezium's header, else the key of the before image where it differs."""
+    """SQL for FROM: the key in Debezium's header, else the key of the before image. Null where it is the row's key."""
     schema: Schema = evolved.schema
     if schema.key == (ROW_ID,):
         return "CAST(NULL AS STRING)"
@@ -249,10 +249,14 @@ def _moved(frame: Frame, evolved: Evolved, keys: list[str], kinds: list[str]) ->
     before = [_image_key(frame, evolved, field, BEFORE) for field in fields]
     from_header = " AND ".join(f"({value}) IS NOT NULL" for value in header)
     from_before = " AND ".join(f"({value}) IS NOT NULL" for value in before)
-    differs = " OR ".join(f"NOT (({old}) <=> ({new}))" for old, new in zip(before, keys))
-    by_image = "" if frame.one_image else f"WHEN _op = 'u' AND {from_before} AND ({differs}) THEN {key_text(before, kinds)} "
-    by_header = f"WHEN _old_key IS NOT NULL AND {from_header} THEN {key_text(header, kinds)} "
+    by_image = "" if frame.one_image else f"WHEN _op = 'u' AND {from_before} AND ({_differ(before, keys)}) THEN {key_text(before, kinds)} "
+    # the record's key may have more columns than the table's
+    by_header = f"WHEN _old_key IS NOT NULL AND {from_header} AND ({_differ(header, keys)}) THEN {key_text(header, kinds)} "
     return f"CASE WHEN _op NOT IN ('c', 'u') THEN NULL {by_header}{by_image}END"
+
+
+def _differ(old: Sequence[str], new: Sequence[str]) -> str:
+    return " OR ".join(f"NOT (({one}) <=> ({other}))" for one, other in zip(old, new))
 
 
 def writer_positions(rows: Sequence[tuple[str, Position | None, Position | None]], writers: Sequence[WriterSchema]) -> list[WriterSchema]:

@@ -40,6 +40,9 @@ _MARKS = (ORIGIN, BEHIND, HEAD, OUTCOME, TIE)
 MOVED = f"(_op = 'd' AND NOT startswith(_moved_to, '{LINK_MARK}'))"
 """SQL: whether a state is a tombstone whose row is known to live on under another key."""
 
+_EXACT = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]'Z'\")"
+"""Options of `to_json` that keep nulls and microseconds."""
+
 _STORED_FIRST = f"CASE _origin WHEN {DELTA} THEN 0 WHEN {BASE} THEN 1 ELSE 2 END"
 """SQL to sort by: of equal events, the Delta's is more complete than the base's, and both more than the event when it is delivered again."""
 
@@ -96,7 +99,7 @@ class Resolver:
             # an identity is one event, however often it is delivered: the stored state stays, else a removal that took its row would wait again
             return f"{_STORED_FIRST}, _position"
         # fills are never the row; of equal Positions the stored state stays, so that absorbing a file twice changes nothing
-        return f"_op = 'f', _position DESC, {_STORED_FIRST}"
+        return f"_op = 'f', _position DESC, {_STORED_FIRST}, _origin"
 
     def states(self, changes: DataFrame, moves: bool) -> DataFrame:
         """Return Changes (without truncates, with BEHIND) as states: one for each change, and for each key change a tombstone under the old key.
@@ -198,15 +201,15 @@ class Resolver:
         """SQL for a hash of what the newest event of a state carried: of a delete only the row's new key, of others no column in `_older`."""
         sent = {name: f"CASE WHEN try_element_at(_older, {literal(name)}) IS NULL THEN {quoted(name)} END" for name in partial}
         columns = [sent.get(name, quoted(name)) for name in self.schema.names]
-        hashed = [f"to_json({sent.get(name, quoted(name))})" if self._has_map(name) else sent.get(name, quoted(name)) for name in self.schema.names]
-        # the hash passes over nulls, so the places of nulls are compared beside it
+        hashed = [f"to_json({column}, {_EXACT})" if self._is_nested(name) else column for name, column in zip(self.schema.names, columns)]
+        # the hash passes over nulls, also inside of structs and arrays, so the places of nulls are compared beside it
         nulls = f"array({', '.join(f'({column}) IS NULL' for column in columns)})"
         content = f"xxhash64(_op, {', '.join(hashed)}, {nulls})"
         new_key = f"CASE WHEN {MOVED} THEN _moved_to END"
         return content if self.keyless else f"CASE WHEN _op = 'd' THEN xxhash64(_op, {new_key}) ELSE {content} END"
 
-    def _has_map(self, name: str) -> bool:
-        return "map<" in types.text(types.parse(self.schema.field(name).type))
+    def _is_nested(self, name: str) -> bool:
+        return types.parse(self.schema.field(name).type)[0] in ("array", "map", "struct")
 
     def _whole(self, ranked: DataFrame) -> DataFrame:
         """Resolve where every event carries every column: the head is the row. A tombstone shows the newest row below it."""
@@ -225,8 +228,8 @@ class Resolver:
         hides = "(_head AND _op = 'd')"
         values = {name: f"CASE WHEN {hides} THEN _hidden.v.{quoted(name)} ELSE {quoted(name)} END" for name in self.schema.values}
         columns = [f"{values[name]} AS {quoted(name)}" if name in values else quoted(name) for name in self.schema.names]
-        # a stored tombstone changes when it learns a newer row, or when a barrier ends the row that it hides
-        changes = f"coalesce(_hidden.s < {DELTA}, _older IS NOT NULL)"
+        # a stored tombstone changes when it learns a newer row or where its row lives on, or when a barrier ends the row that it hides
+        changes = f"(coalesce(_hidden.s < {DELTA}, _older IS NOT NULL) OR NOT (_lives_at <=> _moved_to))"
         version = f"CASE WHEN {hides} AND _origin >= {DELTA} AND {changes} THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
         older = f"CAST(CASE WHEN {hides} THEN _hidden.r ELSE _older END AS {position.older_ddl(self.order)}) AS _older"
         return rows.selectExpr(*columns, OP, version, POSITION, older, FROM, "_lives_at AS _moved_to", *self._marks)
@@ -269,14 +272,29 @@ class Resolver:
         columns = [*self.keys]
         columns += [f"CASE WHEN {self._has_value(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in named]
         columns += [f"CASE WHEN {self._has_value(ALL)} THEN {_best(ALL)}.v.{quoted(name)} END AS {quoted(name)}" for name in rest]
-        # a stored row changes when an event fills one of its columns, or when a late delete ends one of them
+        # a stored row changes when an event fills one of its columns, and when a late delete ends one of them or more of the time before them
         changes = " OR ".join(f"({_best(name)}.r.known AND ({_best(name)}.s < {DELTA} OR NOT {self._has_value(name)}))" for name in registers)
-        version = f"CASE WHEN _head_origin >= {DELTA} AND ({changes}) THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
         entries = ", ".join(self._entry(name) for name in registers)
-        mapped = f"filter(array({entries}), _e -> _e IS NOT NULL)"
-        result = rows.selectExpr(*columns, OP, version, POSITION, f"{mapped} AS _entries", FROM, f"{self._moved_to} AS _moved_to", *self._marks)
+        mapped = f"array_sort(filter(array({entries}), _e -> _e IS NOT NULL))"
+        before = "coalesce(array_sort(map_entries(_older)), array())"
+        result = rows.selectExpr(
+            *columns,
+            OP,
+            f"(_head_origin >= {DELTA} AND ({changes})) AS _changes",
+            f"(_head_origin >= {DELTA}) AS _stored",
+            VERSION,
+            POSITION,
+            f"{before} AS _entries_before",
+            f"{mapped} AS _entries",
+            FROM,
+            "_moved_to AS _lived_at",
+            f"{self._moved_to} AS _moved_to",
+            *self._marks,
+        )
+        changed = "_changes OR (_stored AND NOT (_entries_before <=> _entries AND _lived_at <=> _moved_to))"
+        version = f"CASE WHEN {changed} THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
         older = f"CAST(CASE WHEN size(_entries) > 0 THEN map_from_entries(_entries) END AS {position.older_ddl(self.order)}) AS _older"
-        return result.selectExpr(*self.columns, OP, VERSION, POSITION, older, FROM, MOVED_TO, *self._marks)
+        return result.selectExpr(*self.columns, OP, version, POSITION, older, FROM, MOVED_TO, *self._marks)
 
     def _register(self, name: str) -> str:
         own = f"CASE WHEN _op = 'u' THEN named_struct('at', _position, 'via', _position, 'known', true) ELSE {self._unknown_register} END"
@@ -321,7 +339,9 @@ class Resolver:
         key). Only keys that this batch touches are looked at.
         """
         by_key = self._by_key
-        until = f"({by_key} ORDER BY _position ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+        # a stored tombstone holds what its row had; the other half of the event may lie in a file of an earlier name
+        along = f"{position.event(POSITION, self.order)}, _op <> 'd' OR _origin < {DELTA}, _position"
+        until = f"({by_key} ORDER BY {along} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
         earlier = f"({by_key} ORDER BY _position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
         rows = states.selectExpr("*", f"max(CASE WHEN _op = 'd' THEN _position END) OVER {earlier} AS _last_delete")
         # the delete before the life that this tombstone ends; a stored tombstone hides no values of older lives

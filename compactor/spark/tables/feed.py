@@ -4,8 +4,9 @@
     →  update_preimage 1 a · update_postimage 1 A · delete 2 b · insert 3 c
 
 A commit marks the rows that it writes with its version, so its own files hold what it changed. The images before are looked up by key, in the
-Segments that own these keys. A truncate, a restore and a rebuild take rows without writing any, so for them more is compared. Rows are read in the
-columns of the newer Snapshot: images before have its types, and the defaults of columns that came with it.
+Segments that own these keys. A truncate, a restore and a rebuild take rows without writing any, so for them more is compared; and all rows where
+older ones read another default now (H15). Rows are read in the columns of the newer Snapshot: images before have its types, and the defaults of
+columns that came with it.
 
 In: states. Out: the columns OWN, then the table's stored columns.
 """
@@ -108,7 +109,9 @@ def net_changes(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, m
     new = TableReader(spark, Layout(spec.root, spec.landing), made, made.schema)
     if parent is None:
         return _images(None, _rows(new), spec, made, "false")
-    old = TableReader(spark, Layout(spec.root, spec.landing), parent, made.schema)
+    old = _before(spark, spec, parent, made)
+    if made.schema.defaults_moved(parent.schema, parent.position_max):
+        return _images(_rows(old), _rows(new), spec, made, "true")
     if made.operation in ("restore", "rebuild"):
         return _images(*_between(old, new), spec, made, "true")
     after = _in_one_task(_fresh(new, parent), one_task)
@@ -116,6 +119,11 @@ def net_changes(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, m
         # the rows that a truncate takes leave no trace among the new rows
         return _images(_rows(old), after, spec, made, _at_or_below("_old", made.truncated_to, made))
     return _images(_in_one_task(_of_keys(old, after, one_task), one_task), after, spec, made, "false", one_task)
+
+
+def _before(spark: SparkSession, spec: TableSpec, parent: Snapshot, made: Snapshot) -> TableReader:
+    """Read the parent in the columns of its successor. Its own columns have the defaults that its readers saw."""
+    return TableReader(spark, Layout(spec.root, spec.landing), parent, made.schema.with_defaults_of(parent.schema))
 
 
 def _fresh(new: TableReader, parent: Snapshot) -> DataFrame:
@@ -294,7 +302,7 @@ def _read_back(spark: SparkSession, made: Snapshot, directory: str, size: int) -
 def difference(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> DataFrame:
     """Return the same as `net_changes`, computed by comparing all rows of both Snapshots."""
     new = TableReader(spark, Layout(spec.root, spec.landing), made, made.schema)
-    old = TableReader(spark, Layout(spec.root, spec.landing), parent, made.schema) if parent else None
+    old = _before(spark, spec, parent, made) if parent else None
     return _images(_rows(old) if old else None, _rows(new), spec, made, "true")
 
 
