@@ -166,7 +166,9 @@ class _Work:
             rows = rows.unionByName(versions.truncated(keys, truncates).join(keys, self.keys, "left"), allowMissingColumns=True)
         if partial:
             rows = self._with_first(versions.link(rows), keys)
-        rows = versions.deduplicate(rows).selectExpr("*", f"{versions.frozen} AS __frozen")
+        # where a default moved, versions of any event may begin elsewhere
+        frozen = "false" if self.plan.other_defaults else versions.frozen
+        rows = versions.deduplicate(rows).selectExpr("*", f"{frozen} AS __frozen")
         made = self._materialize(versions.versions(self._filled(rows, partial, moves)))
         kept = dataclasses.replace(self._kept(), truncates=truncates, unavailable_columns=partial, moves=moves)
         return _Merged(made, loaded, keys, self._removed(made, loaded, reach), kept)

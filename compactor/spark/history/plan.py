@@ -28,10 +28,13 @@ class Plan:
     @property
     def whole(self) -> bool:
         """Whether everything is written anew: the history begins, a column has changed its type (H14), or old rows read another default (H15)."""
+        return self.stored is None or bool(self.batch.summary.evolved.retyped) or self.other_defaults
+
+    @property
+    def other_defaults(self) -> bool:
+        """Whether stored events may read another default than before (H15), so that other columns of them differ from the event before."""
         evolved, parent = self.batch.summary.evolved, self.batch.parent
-        if parent is None or self.stored is None or evolved.retyped:
-            return True
-        return evolved.schema.defaults_moved(parent.schema, parent.position_max)
+        return parent is not None and self.stored is not None and evolved.schema.defaults_moved(parent.schema, parent.position_max)
 
     @property
     def small(self) -> bool:
