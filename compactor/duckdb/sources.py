@@ -10,6 +10,7 @@ All files of one commit were written by one job, with the same columns. The foot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from compactor.core.catalog import daily_views, feed, history_views, views
 from compactor.core.catalog.ddl import TableDef
 from compactor.core.catalog.dialect import DUCKDB
+from compactor.core.model import types
 from compactor.core.model.history import values
 from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Delta, Segment, Snapshot
@@ -26,7 +28,7 @@ PROTOCOL = "compactor"
 """`compactor://512@bucket/key` is DuckDB's name for `s3://bucket/key` of 512 bytes: its own S3 client is an extension that it would download."""
 
 _FILE = "__compactor_file"
-_INSTANT = "TIMESTAMP WITH TIME ZONE"
+_TIMESTAMP = re.compile(r"TIMESTAMP( WITH TIME ZONE|_\w+)?")
 
 
 def address(location: str, size: int) -> str:
@@ -135,14 +137,14 @@ def _query(connection: Any, table: TableDef, parts: Sequence[Part]) -> str:
     partitioned = [column.name for column in table.partition_columns]
     columns = [(column.name, DUCKDB.type(column.type)) for column in table.columns]
     declared = _described(connection, "SELECT " + ", ".join(f"CAST(NULL AS {kind}) AS {DUCKDB.name(name)}" for name, kind in columns))
-    kinds = [(name, kind, declared[name]) for name, kind in columns]
+    kinds = [(column.name, types.parse(column.type), declared[column.name]) for column in table.columns]
     texts = []
     for part in parts:
         constants = [f"{part.fixed.get(name, 'NULL')} AS {DUCKDB.name(name)}" for name in partitioned]
         for files in _alike(connection, part.files):
             source = _read(files, any(_FILE in value for value in part.fixed.values()))
             stored = _described(connection, f"SELECT * FROM {_read(files[:1])}")
-            chosen = [_column(name, kind, full, stored.get(name)) for name, kind, full in kinds]
+            chosen = [column(name, kind, full, stored.get(name)) for name, kind, full in kinds]
             texts.append(f"SELECT {', '.join([*chosen, *constants])} FROM {source}")
     if not texts:
         empty = [*(f"CAST(NULL AS {kind}) AS {DUCKDB.name(name)}" for name, kind in columns)]
@@ -151,16 +153,32 @@ def _query(connection: Any, table: TableDef, parts: Sequence[Part]) -> str:
     return f"({' UNION ALL '.join(texts)})"
 
 
-def _column(name: str, kind: str, declared: str, stored: str | None) -> str:
-    quoted = DUCKDB.name(name)
+def column(name: str, kind: types.Type, declared: str, stored: str | None) -> str:
+    """Return a column of a file in its type. `declared` and `stored` name that type and the file's in DuckDB; None if the file lacks the column."""
+    quoted, target = DUCKDB.name(name), DUCKDB.type(types.text(kind))
     if stored is None:
-        return f"CAST(NULL AS {kind}) AS {quoted}"
+        return f"CAST(NULL AS {target}) AS {quoted}"
     if stored == declared:
         return quoted
-    if declared == _INSTANT and stored.startswith("TIMESTAMP"):
-        # a cast would go through the calendar of the time zone, row by row
-        return f"make_timestamptz(epoch_us({quoted})) AS {quoted}"
-    return f"CAST({quoted} AS {kind}) AS {quoted}"
+    # a cast would read instants as those of the session's time zone
+    value = _with_instants(quoted, kind) if _TIMESTAMP.sub("", stored) == _TIMESTAMP.sub("", declared) else quoted
+    return f"{value} AS {quoted}" if kind == ("timestamp",) and value != quoted else f"CAST({value} AS {target}) AS {quoted}"
+
+
+def _with_instants(value: str, kind: types.Type, depth: int = 0) -> str:
+    """Return SQL for a value whose timestamps without time zone, also those inside of it, become instants: they are in UTC."""
+    one = f"_v{depth}"
+    if kind[0] == "timestamp":
+        return f"make_timestamptz(epoch_us({value}))"
+    if kind[0] == "array":
+        return f"[{_with_instants(one, kind[1], depth + 1)} FOR {one} IN {value}]"
+    if kind[0] == "map":
+        key, item = (_with_instants(f"{one}.{part}", kind[at], depth + 1) for at, part in ((1, "key"), (2, "value")))
+        return f"map_from_entries([{{'key': {key}, 'value': {item}}} FOR {one} IN map_entries({value})])"
+    if kind[0] == "struct":
+        members = ", ".join(f"{DUCKDB.name(name)} := {_with_instants(f'{value}.{DUCKDB.name(name)}', member, depth)}" for name, member in kind[1])
+        return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({members}) END"
+    return value
 
 
 def _read(files: Sequence[str], named: bool = False) -> str:

@@ -13,7 +13,10 @@ import duckdb
 import pytest
 
 from compactor.app import App
+from compactor.core.catalog.dialect import DUCKDB
+from compactor.core.model import types
 from compactor.core.model.errors import NoRowsYet, Refused
+from compactor.duckdb import sources
 from compactor.duckdb.session import UnknownTable
 from compactor.read import Table
 from tests.read.conftest import Place
@@ -190,3 +193,30 @@ def test_threads_share_a_table(place: Place) -> None:
     with ThreadPoolExecutor(8) as pool:
         counts = [*pool.map(lambda at: opened.to_arrow(filter=f"id > {at}").num_rows, range(3, 41))]
     assert counts == [41 - at for at in range(3, 41)]
+
+
+MOMENT = "TIMESTAMP '2024-07-01 12:00:00.000001'"
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "expected"),
+    [
+        ("timestamp", MOMENT, "EPOCH"),
+        ("timestamp", "TIMESTAMP_NS '2024-07-01 12:00:00.000001'", "EPOCH"),
+        ("array<timestamp>", f"[{MOMENT}, NULL]", "[EPOCH, NULL]"),
+        ("array<timestamp>", "CAST(NULL AS TIMESTAMP[])", "NULL"),
+        ("struct<a:timestamp,b:int>", f"{{'a': {MOMENT}, 'b': 1}}", "{'a': EPOCH, 'b': 1}"),
+        ("struct<a:timestamp,b:int>", "CAST(NULL AS STRUCT(a TIMESTAMP, b INTEGER))", "NULL"),
+        ("map<string,timestamp>", f"MAP {{'k': {MOMENT}}}", "MAP {'k': EPOCH}"),
+        ("array<struct<x:map<string,array<timestamp>>>>", f"[{{'x': MAP {{'k': [{MOMENT}]}}}}, NULL]", "[{'x': MAP {'k': [EPOCH]}}, NULL]"),
+    ],
+)
+def test_timestamps_inside_of_values_are_instants_whatever_the_sessions_time_zone(kind: str, stored: str, expected: str) -> None:
+    """DuckDB reads INT96 without a zone, and a cast would take it for local time."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'America/New_York'")
+    declared, given = (connection.execute(f"DESCRIBE SELECT {value}").fetchall()[0][1] for value in (f"CAST(NULL AS {DUCKDB.type(kind)})", stored))
+    text = sources.column("v", types.parse(kind), declared, given)
+    right = expected.replace("EPOCH", "TIMESTAMPTZ '2024-07-01 12:00:00.000001+00'")
+    query = f"SELECT typeof(v), v IS NOT DISTINCT FROM CAST({right} AS {DUCKDB.type(kind)}) FROM (SELECT {text} FROM (SELECT {stored} AS v))"
+    assert [(declared, True)] == connection.execute(query).fetchall()
