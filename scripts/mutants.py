@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 ROOMS = ("compactor/core", "compactor/flows")
 FOLDERS = ("tests/core", "tests/oracle", "tests/flows", "tests/measures", "tests/read", "tests/simulation", "tests")
-"""Tests that need neither Spark nor a server, cheapest folder first: pytest stops at the first that fails."""
+"""Tests of which few need Spark and none another server, cheapest folder first: pytest stops at the first that fails."""
 
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

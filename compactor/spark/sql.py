@@ -14,9 +14,27 @@ from pyspark.sql import functions as F
 from compactor.core.catalog.ddl import quoted, text_literal
 from compactor.core.model import types
 
-__all__ = ["BY_HASH", "DIGEST", "LONG_STRINGS", "cast", "coalesce", "from_json", "literal", "member", "named", "null", "once", "quoted", "struct"]
+__all__ = [
+    "BY_HASH",
+    "DIGEST",
+    "EXACT_JSON",
+    "LONG_STRINGS",
+    "cast",
+    "coalesce",
+    "from_json",
+    "literal",
+    "member",
+    "named",
+    "null",
+    "once",
+    "quoted",
+    "struct",
+]
 
-DIGEST = "bit_xor(xxhash64(to_json(struct(*))))"
+EXACT_JSON = "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", 'ignoreNullFields', 'false')"
+"""Options of `to_json` for text in which other values differ. By default it cuts timestamps to milliseconds, and leaves out nulls in structs."""
+
+DIGEST = f"bit_xor(xxhash64(to_json(struct(*), {EXACT_JSON})))"
 """For an aggregation: a number that changes when any of the rows changes."""
 
 BY_HASH = "collect_set(CASE WHEN false THEN 1 END)"

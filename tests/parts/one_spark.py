@@ -59,14 +59,13 @@ def spark() -> SparkSession:
 def app_on_one_spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """App opens no session of its own. Databases stay when App restarts Spark; they are dropped for another warehouse, and after the test."""
     before: set[str] = set()
-    warehouses: set[str] = set()
+    home: list[str] = []
 
     def opened(settings: Settings, *_: object) -> SparkSession:
         session = one_spark()
-        if settings.warehouse not in warehouses:
+        if home != [settings.warehouse]:
             drop()
-            warehouses.clear()
-            warehouses.add(settings.warehouse)
+            home[:] = [settings.warehouse]
             before.update(database.name for database in session.catalog.listDatabases())
         timestamps = {settings.spec(name).timestamps for name in settings.names}
         kind = {"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[timestamps.pop()]
@@ -78,7 +77,7 @@ def app_on_one_spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         session.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
 
     def drop() -> None:
-        if warehouses and _open:
+        if home and _open:
             closed(session := one_spark())
             for database in session.catalog.listDatabases():
                 if database.name not in before:

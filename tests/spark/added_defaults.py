@@ -38,6 +38,15 @@ def record(fields: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, Any]:
     return {"schema": {"type": "struct", "fields": fields}, "payload": row}
 
 
+PLAIN = [*ID, {"field": "x", "type": "int64"}]
+"""Columns of a table before it gets `score`."""
+
+
+def with_score(default: int) -> list[dict[str, Any]]:
+    """The same with `score`."""
+    return [*PLAIN, {"field": "score", "type": "int64", "optional": True, "default": default}]
+
+
 def columns(**changed: str) -> list[dict[str, Any]]:
     """The columns with their defaults; `changed` gives single ones another Connect type, without a default."""
     added = [{"field": name, "optional": True, **(schema if name not in changed else {})} for name, (schema, _, _) in DEFAULTS.items()]

@@ -11,7 +11,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.flows.read.changes import changes
 from compactor.flows.table import Table
 from compactor.flows.write import restore
-from tests.spark.added_defaults import ID, TEXT_ALLOWED, record
+from tests.spark.added_defaults import PLAIN, TEXT_ALLOWED, record, with_score
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -206,15 +206,10 @@ def test_a_table_without_key_and_a_key_change(lake: Lake) -> None:
 @pytest.mark.slow
 def test_a_default_that_a_late_event_changes_is_a_change_of_the_rows_that_read_it(lake: Lake) -> None:
     """One that comes with its column is none."""
-    plain = [*ID, {"field": "x", "type": "int64"}]
-
-    def with_score(default: int) -> list[dict[str, Any]]:
-        return [*plain, {"field": "score", "type": "int64", "optional": True, "default": default}]
-
     spec = lake.spec(feed="net", write_mode="merge-on-read")
     for hour, records in enumerate(
         [
-            [record(plain, {"id": 1, "seq": 10, "x": 1}), record(plain, {"id": 4, "seq": 25, "x": 1})],
+            [record(PLAIN, {"id": 1, "seq": 10, "x": 1}), record(PLAIN, {"id": 4, "seq": 25, "x": 1})],
             [record(with_score(7), {"id": 2, "seq": 30, "x": 1, "score": 2})],
             [record(with_score(5), {"id": 3, "seq": 20, "x": 1, "score": 3})],
         ]

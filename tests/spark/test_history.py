@@ -17,7 +17,7 @@ from tests.oracle.history_cases import CASES, TRUNCATES, Case, Event
 from tests.oracle.model import Change, ordered, replayed
 from tests.oracle.sizes import FULL
 from tests.oracle.source import Source
-from tests.spark.added_defaults import ID, record
+from tests.spark.added_defaults import PLAIN, record, with_score
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -328,16 +328,11 @@ def test_a_history_knows_of_the_truncate_before_it_began(lake: Lake) -> None:
 @pytest.mark.slow
 def test_a_default_that_a_late_event_changes_makes_other_versions(lake: Lake) -> None:
     """Of a key without any new event, too."""
-    plain = [*ID, {"field": "x", "type": "int64"}]
-
-    def with_score(default: int) -> list[dict[str, Any]]:
-        return [*plain, {"field": "score", "type": "int64", "optional": True, "default": default}]
-
     spec = lake.spec(history=True, write_mode="merge-on-read", track_except=("seq",))
     for hour, one in enumerate(
         [
-            record(plain, {"id": 1, "seq": 10, "x": 1}),
-            record(plain, {"id": 1, "seq": 25, "x": 1}),
+            record(PLAIN, {"id": 1, "seq": 10, "x": 1}),
+            record(PLAIN, {"id": 1, "seq": 25, "x": 1}),
             record(with_score(7), {"id": 2, "seq": 30, "x": 1, "score": 2}),
             record(with_score(5), {"id": 3, "seq": 20, "x": 1, "score": 3}),
         ]

@@ -129,9 +129,9 @@ class Schema:
 
     def with_defaults_of(self, before: Schema) -> Schema:
         """Return the schema with the defaults that `before` has in its columns. Columns that came later keep theirs."""
-        old = {field.name: (field.first, field.default) for field in before.fields}
-        both = ((field, *old.get(field.name, (field.first, field.default))) for field in self.fields)
-        return dataclasses.replace(self, fields=tuple(dataclasses.replace(field, first=first, default=default) for field, first, default in both))
+        old = {field.name: field for field in before.fields}
+        pairs = [(field, old.get(field.name, field)) for field in self.fields]
+        return dataclasses.replace(self, fields=tuple(dataclasses.replace(field, first=was.first, default=was.default) for field, was in pairs))
 
     @property
     def payload(self) -> tuple[Field, ...]:

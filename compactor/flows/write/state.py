@@ -131,11 +131,7 @@ def newest_hour(inputs: Iterable[Input]) -> str | None:
 
 def purge_through(table: Table, parent: Snapshot | None) -> int:
     """Return the newest version whose tombstones are past their retention; 0 for none. Age counts from the commit that ingested them (H12)."""
-    if (
-        parent is None
-        or table.spec.soft
-        or not (any(segment.tombstones for segment in parent.segments) or (parent.delta and parent.delta.tombstones))
-    ):
+    if parent is None or table.spec.soft or not parent.tombstones:
         return 0
     limit = table.env.clock() - table.spec.tombstone_retention
     for snapshot in table.history():

@@ -30,11 +30,9 @@ from compactor.core.model.schema import Schema
 from compactor.spark.columns import FROM, LINK, LINK_MARK, MISSING, MOVED_TO, OP, POSITION, TIME, VERSION
 from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
-from compactor.spark.sql import literal, named, null, quoted
+from compactor.spark.sql import EXACT_JSON, literal, named, null, quoted
 
 EVENT, MADE, OPEN, DELTA, CLOSED = range(5)
-
-_EXACT = "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", 'ignoreNullFields', 'false')"
 
 HAS_OLD_KEY = f"(_from IS NOT NULL AND NOT startswith(_from, '{LINK_MARK}'))"
 """SQL: whether the key that a row had before is known."""
@@ -304,4 +302,4 @@ class Versions:
 
 def _text_hash(columns: Sequence[str]) -> str:
     """SQL: a number for these values. It hashes their text, because Spark's own hash skips nulls: (1, null) and (null, 1) would be equal."""
-    return f"xxhash64(to_json(struct({', '.join(columns)}), {_EXACT}))" if columns else "0L"
+    return f"xxhash64(to_json(struct({', '.join(columns)}), {EXACT_JSON}))" if columns else "0L"

@@ -27,7 +27,7 @@ from compactor.core.model.schema import Schema
 from compactor.spark.columns import BEHIND, FROM, HEAD, LINK_MARK, MISSING, MOVED_TO, OLDER, OP, ORIGIN, OUTCOME, POSITION, SEGMENT, TIE, VERSION
 from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
-from compactor.spark.sql import literal, null, quoted
+from compactor.spark.sql import EXACT_JSON, literal, null, quoted
 
 EVENT, MADE, DELTA, BASE = 0, 1, 2, 3
 """Values of ORIGIN: a change of the batch, a state derived from a key change, a row of the Delta, a row of the base."""
@@ -39,9 +39,6 @@ _MARKS = (ORIGIN, BEHIND, HEAD, OUTCOME, TIE)
 
 MOVED = f"(_op = 'd' AND NOT startswith(_moved_to, '{LINK_MARK}'))"
 """SQL: whether a state is a tombstone whose row is known to live on under another key."""
-
-_EXACT = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]'Z'\")"
-"""Options of `to_json` that keep nulls and microseconds."""
 
 _STORED_FIRST = f"CASE _origin WHEN {DELTA} THEN 0 WHEN {BASE} THEN 1 ELSE 2 END"
 """SQL to sort by: of equal events, the Delta's is more complete than the base's, and both more than the event when it is delivered again."""
@@ -201,7 +198,7 @@ class Resolver:
         """SQL for a hash of what the newest event of a state carried: of a delete only the row's new key, of others no column in `_older`."""
         sent = {name: f"CASE WHEN try_element_at(_older, {literal(name)}) IS NULL THEN {quoted(name)} END" for name in partial}
         columns = [sent.get(name, quoted(name)) for name in self.schema.names]
-        hashed = [f"to_json({column}, {_EXACT})" if self._is_nested(name) else column for name, column in zip(self.schema.names, columns)]
+        hashed = [f"to_json({column}, {EXACT_JSON})" if self._is_nested(name) else column for name, column in zip(self.schema.names, columns)]
         # the hash passes over nulls, also inside of structs and arrays, so the places of nulls are compared beside it
         nulls = f"array({', '.join(f'({column}) IS NULL' for column in columns)})"
         content = f"xxhash64(_op, {', '.join(hashed)}, {nulls})"
@@ -272,29 +269,15 @@ class Resolver:
         columns = [*self.keys]
         columns += [f"CASE WHEN {self._has_value(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in named]
         columns += [f"CASE WHEN {self._has_value(ALL)} THEN {_best(ALL)}.v.{quoted(name)} END AS {quoted(name)}" for name in rest]
-        # a stored row changes when an event fills one of its columns, and when a late delete ends one of them or more of the time before them
-        changes = " OR ".join(f"({_best(name)}.r.known AND ({_best(name)}.s < {DELTA} OR NOT {self._has_value(name)}))" for name in registers)
         entries = ", ".join(self._entry(name) for name in registers)
         mapped = f"array_sort(filter(array({entries}), _e -> _e IS NOT NULL))"
-        before = "coalesce(array_sort(map_entries(_older)), array())"
-        result = rows.selectExpr(
-            *columns,
-            OP,
-            f"(_head_origin >= {DELTA} AND ({changes})) AS _changes",
-            f"(_head_origin >= {DELTA}) AS _stored",
-            VERSION,
-            POSITION,
-            f"{before} AS _entries_before",
-            f"{mapped} AS _entries",
-            FROM,
-            "_moved_to AS _lived_at",
-            f"{self._moved_to} AS _moved_to",
-            *self._marks,
-        )
-        changed = "_changes OR (_stored AND NOT (_entries_before <=> _entries AND _lived_at <=> _moved_to))"
-        version = f"CASE WHEN {changed} THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
+        rows = rows.selectExpr("*", f"{mapped} AS _entries", f"{self._moved_to} AS _lives_at")
+        # a stored row changes when an event fills one of its columns, and when a late delete ends one of them or more of the time before them
+        changes = [f"({_best(name)}.r.known AND ({_best(name)}.s < {DELTA} OR NOT {self._has_value(name)}))" for name in registers]
+        changes += ["NOT (_entries <=> coalesce(array_sort(map_entries(_older)), array()))", "NOT (_lives_at <=> _moved_to)"]
+        version = f"CASE WHEN _head_origin >= {DELTA} AND ({' OR '.join(changes)}) THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
         older = f"CAST(CASE WHEN size(_entries) > 0 THEN map_from_entries(_entries) END AS {position.older_ddl(self.order)}) AS _older"
-        return result.selectExpr(*self.columns, OP, version, POSITION, older, FROM, MOVED_TO, *self._marks)
+        return rows.selectExpr(*columns, OP, version, POSITION, older, FROM, "_lives_at AS _moved_to", *self._marks)
 
     def _register(self, name: str) -> str:
         own = f"CASE WHEN _op = 'u' THEN named_struct('at', _position, 'via', _position, 'known', true) ELSE {self._unknown_register} END"

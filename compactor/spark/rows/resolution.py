@@ -194,8 +194,7 @@ def _resolved(batch: SparkBatch, whole: bool, judge: bool = True, several_passes
     """Return the resolution, and the keys whose changes are beyond retention (None if there are none)."""
     spec, summary, parent = batch.spec, batch.summary, batch.parent
     barrier = latest([summary.truncate, parent.truncated_to if parent else None])
-    resolver = Resolver(summary.evolved.schema, summary.order, batch.version, spec.keyless, barrier, empty=parent is None)
-    resolver = dataclasses.replace(resolver, tombstones=_tombstones(batch))
+    resolver = Resolver(summary.evolved.schema, summary.order, batch.version, spec.keyless, barrier, parent is None, _tombstones(batch))
     stored = TableReader(batch.session, Layout(spec.root, spec.landing), parent, resolver.schema) if parent else None
     partial = _partial_columns(batch)
     own: list[DataFrame] = []
