@@ -10,7 +10,6 @@ All files of one commit were written by one job, with the same columns. The foot
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +27,6 @@ PROTOCOL = "compactor"
 """`compactor://512@bucket/key` is DuckDB's name for `s3://bucket/key` of 512 bytes: its own S3 client is an extension that it would download."""
 
 _FILE = "__compactor_file"
-_TIMESTAMP = re.compile(r"TIMESTAMP( WITH TIME ZONE|_\w+)?")
 
 
 def address(location: str, size: int) -> str:
@@ -137,7 +135,7 @@ def _query(connection: Any, table: TableDef, parts: Sequence[Part]) -> str:
     partitioned = [column.name for column in table.partition_columns]
     columns = [(column.name, DUCKDB.type(column.type)) for column in table.columns]
     declared = _described(connection, "SELECT " + ", ".join(f"CAST(NULL AS {kind}) AS {DUCKDB.name(name)}" for name, kind in columns))
-    kinds = [(column.name, types.parse(column.type), declared[column.name]) for column in table.columns]
+    kinds = [(column.name, column.type, declared[column.name]) for column in table.columns]
     texts = []
     for part in parts:
         constants = [f"{part.fixed.get(name, 'NULL')} AS {DUCKDB.name(name)}" for name in partitioned]
@@ -153,16 +151,18 @@ def _query(connection: Any, table: TableDef, parts: Sequence[Part]) -> str:
     return f"({' UNION ALL '.join(texts)})"
 
 
-def column(name: str, kind: types.Type, declared: str, stored: str | None) -> str:
+def column(name: str, kind: str, declared: str, stored: str | None) -> str:
     """Return a column of a file in its type. `declared` and `stored` name that type and the file's in DuckDB; None if the file lacks the column."""
-    quoted, target = DUCKDB.name(name), DUCKDB.type(types.text(kind))
+    quoted, target = DUCKDB.name(name), DUCKDB.type(kind)
     if stored is None:
         return f"CAST(NULL AS {target}) AS {quoted}"
     if stored == declared:
         return quoted
-    # a cast would read instants as those of the session's time zone
-    value = _with_instants(quoted, kind) if _TIMESTAMP.sub("", stored) == _TIMESTAMP.sub("", declared) else quoted
-    return f"{value} AS {quoted}" if kind == ("timestamp",) and value != quoted else f"CAST({value} AS {target}) AS {quoted}"
+    if "TIMESTAMP" in stored and "WITH TIME ZONE" not in stored:
+        # a cast to instants would take them for times of the session's time zone
+        local = f"CAST({quoted} AS {target.replace('TIMESTAMPTZ', 'TIMESTAMP')})"
+        return f"{_with_instants(local, types.parse(kind))} AS {quoted}"
+    return f"CAST({quoted} AS {target}) AS {quoted}"
 
 
 def _with_instants(value: str, kind: types.Type, depth: int = 0) -> str:
@@ -176,8 +176,9 @@ def _with_instants(value: str, kind: types.Type, depth: int = 0) -> str:
         key, item = (_with_instants(f"{one}.{part}", kind[at], depth + 1) for at, part in ((1, "key"), (2, "value")))
         return f"map_from_entries([{{'key': {key}, 'value': {item}}} FOR {one} IN map_entries({value})])"
     if kind[0] == "struct":
-        members = ", ".join(f"{DUCKDB.name(name)} := {_with_instants(f'{value}.{DUCKDB.name(name)}', member, depth)}" for name, member in kind[1])
-        return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({members}) END"
+        members = ", ".join(f"{DUCKDB.name(name)} := {_with_instants(f'{one}.{DUCKDB.name(name)}', member, depth + 1)}" for name, member in kind[1])
+        # a list of one, so that the value is written once
+        return f"[CASE WHEN {one} IS NOT NULL THEN struct_pack({members}) END FOR {one} IN [{value}]][1]"
     return value
 
 
