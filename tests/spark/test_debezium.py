@@ -191,6 +191,20 @@ def test_keyless_updates_and_deletes_take_one_equal_row(lake: Lake) -> None:
     assert ["new", "same", "same"] == sorted(row["v"] for row in lake.rows(spec))
 
 
+def test_a_keyless_delete_takes_the_row_of_its_own_microsecond(lake: Lake) -> None:
+    """A row is named by all of its content."""
+    spec = debezium(lake, key=(), container="value")
+    row = {"type": "struct", "optional": True, "fields": [{"field": "at", "type": "int64", "name": "io.debezium.time.MicroTimestamp"}]}
+    schema = {"type": "struct", "fields": [{**row, "field": "before"}, {**row, "field": "after"}, {"field": "op", "type": "string"}]}
+    changes = [*(event("c", 10 + n, after={"at": 1_700_000_000_000_000 + n}) for n in range(4)), event("d", 20, before={"at": 1_700_000_000_000_002})]
+    for hour, part in enumerate((changes[:4], changes[4:])):
+        lake.land(
+            spec, hour, [{"schema": schema, "payload": {**change, "transaction": {"id": "1", "total_order": at}}} for at, change in enumerate(part)]
+        )
+        lake.run(spec)
+    assert ["000000", "000001", "000003"] == sorted(row["at"][20:26] for row in lake.rows(spec))
+
+
 def test_a_record_key_of_more_columns_than_the_tables_key_changes_no_key(lake: Lake) -> None:
     """Debezium sends delete and create where a column of the record's key changes; the table's key stays, and so does its row."""
     spec = debezium(lake, container="kafka", key=("id",))

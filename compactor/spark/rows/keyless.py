@@ -16,7 +16,7 @@ from compactor.core.model.schema import Schema
 from compactor.spark.columns import AFTER, MOVED_TO, OP, POSITION, SOURCE, VERSION
 from compactor.spark.decode.frame import Frame
 from compactor.spark.rows import position
-from compactor.spark.sql import literal, quoted
+from compactor.spark.sql import EXACT_JSON, literal, quoted
 
 REMOVAL = "x"
 """The operation of a removal, and its FROM once it is stored."""
@@ -61,7 +61,7 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str]) -> F
 def content_digest(schema: Schema) -> str:
     """SQL: a digest of all values of a row except its identity."""
     members = ", ".join(quoted(name) for name in schema.values)
-    return f"sha2(to_json(struct({members}), map('ignoreNullFields', 'false')), 256)"
+    return f"sha2(to_json(struct({members}), {EXACT_JSON}), 256)"
 
 
 def is_waiting() -> str:
