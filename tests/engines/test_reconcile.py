@@ -28,16 +28,17 @@ create type mood as enum ('good', 'so so');
 create table every (
   id int primary key, small smallint, big bigint, price numeric(20, 4), plain numeric, ratio double precision, single real, yes boolean,
   born date, at timestamp, zoned timestamptz, at3 timestamp(3), clock time, bytes bytea, ident uuid, doc json, docb jsonb, fixed char(8),
-  "Weird Näme" text, mood mood, tags int[], span interval, made int generated always as (id + 1) stored);
+  "Weird Näme" text, mood mood, host inet, net cidr, tags int[], span interval, made int generated always as (id + 1) stored);
 """
 _ROWS = f"""
 insert into every (id, small, big, price, plain, ratio, single, yes, born, at, zoned, at3, clock, bytes, ident, doc, docb, fixed, "Weird Näme", mood,
-  tags, span)
+  host, net, tags, span)
 select n, n % 100, n::bigint * 1000000007, n * 1.2500, case n % 3 when 0 then n / 8.0 when 1 then 1e20 + n end, n / 3.0::float8, n / 7.0::real,
   n % 2 = 0, date '1899-12-30' + n, timestamp '1969-12-31 23:59:59.999999' + n * interval '1 hour 1 microsecond',
   timestamptz '2024-03-31 00:30:00+01' + n * interval '17 min', timestamp '2024-01-01 00:00:00.125', time '00:00' + n * interval '1.5 s',
   decode(md5(n::text), 'hex'), md5(n::text)::uuid, json_build_object('a', n, 'b', null), jsonb_build_object('z', 1, 'a', n), 'ab',
-  case n % 4 when 0 then null when 1 then 'O''Brien "q" \\ 名前 ' || n when 2 then '' else E'tab\\tline\\n end ' end, 'so so', '{{1,2}}', '1 day'
+  case n % 4 when 0 then null when 1 then 'O''Brien "q" \\ 名前 ' || n when 2 then '' else E'tab\\tline\\n end ' end, 'so so',
+  (array['10.0.0.1', '10.1.2.3/16', '2001:db8::1', '2001:db8::/32'])[n % 4 + 1]::inet, '10.1.0.0/16', '{{1,2}}', '1 day'
 from generate_series(1, {ROWS}) n;
 insert into every (id) values (-5), (2147483646);
 insert into every (id, plain, ratio, single, born, at, zoned, clock, bytes) values
