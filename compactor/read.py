@@ -29,6 +29,7 @@ from compactor.core.results.files import TableFile, table_files
 from compactor.duckdb import connection as duck
 from compactor.duckdb import queries
 from compactor.duckdb.session import with_errors
+from compactor.flows.read.visible import kept
 from compactor.flows.table import Table as Stored
 from compactor.flows.write.feed import after
 
@@ -160,12 +161,12 @@ class Table(Rows):
 
     @classmethod
     def open(cls, config: str | Path, name: str, version: int | None = None) -> Table:
-        """Open a table of a configuration at its newest version, or at another one that is kept.
+        """Open a table of a configuration at the version that readers see (of a table with `checks:` one that passed), or at another one.
 
         Raises ConfigError, NoRowsYet for a table without a version, and Refused for a version that is not kept.
         """
         stored = AppBase.open(config).table(name)
-        return cls(stored, stored.kept(version))
+        return cls(stored, kept(stored, version))
 
     @property
     def name(self) -> str:

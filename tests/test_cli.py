@@ -487,7 +487,7 @@ def test_changes_are_one_json_object_a_line_or_a_table_a_version(fake: FakeApp) 
     assert (code, said.splitlines()) == (0, list(fake.rows))
     assert fake.asked == {"name": "student", "from": 3, "to": 4, "follows": False}
     code, said, _ = called("changes", "student", "--from", "0", "--follow")
-    assert said.splitlines()[0] == "version 4 (commit, 2024-03-05 04:10:00): 1 inserts, 1 updates, 0 deletes"
+    assert said.splitlines()[0] == "version 4 (commit, 2024-03-05 04:10:00): 1 insert, 1 update, 0 deletes"
     assert [line.split() for line in said.splitlines()[1:]] == [["a", "b"], ["1.50", "null"], ["2", "x,", '"y"']]
     assert fake.asked["follows"]
     assert called("changes", "student")[0] == 2

@@ -306,16 +306,19 @@ class App(Versions, Runners, Reconcile):
         return self._local().words(text)
 
     def files(self, name: str, version: int | None = None) -> tuple[Snapshot, list[TableFile]]:
-        """Return a version of a table (default: the newest) and its Parquet files. Starts no JVM."""
+        """Return a version of a table (default: the one that readers see) and its Parquet files. Starts no JVM."""
+        from compactor.flows.read.visible import kept
+
         table = self.table(name)
-        snapshot = table.kept(version)
+        snapshot = kept(table, version)
         return snapshot, table_files(table.spec, snapshot)
 
     def files_sql(self, name: str, version: int | None = None) -> str:
         """Return the rows of a version as a query over its files, for DuckDB without compactor."""
         from compactor.app.local_sql import text
+        from compactor.flows.read.visible import kept
 
-        return text(self.table(name), self.table(name).kept(version))
+        return text(self.table(name), kept(self.table(name), version))
 
     def _reads_locally(self, text: str) -> bool:
         from compactor.duckdb.connection import installed

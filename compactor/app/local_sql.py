@@ -1,4 +1,4 @@
-"""SQL on the configured tables without Spark: DuckDB reads the files of the newest versions. No catalog and no lock is needed."""
+"""SQL on the configured tables without Spark: DuckDB reads the files of the versions that readers see. No catalog and no lock is needed."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from compactor.duckdb import queries
 from compactor.duckdb.connection import connect
 from compactor.duckdb.session import Session, UnknownTable
 from compactor.flows.publish import daily
+from compactor.flows.read.visible import none_visible, visible
 from compactor.flows.table import Table
 from compactor.flows.write.feed import after
 
@@ -38,7 +39,7 @@ def possible(text: str) -> bool:
 
 
 class LocalSql:
-    """Statements on the newest versions of the tables of an App."""
+    """Statements on the tables of an App, at the versions that readers see."""
 
     def __init__(self, app: AppBase) -> None:
         self._app = app
@@ -78,7 +79,7 @@ class LocalSql:
         defined = {}
         for spec in self._specs:
             kinds = {kind for kind in (_kind(spec, name) for name in names) if kind is not None}
-            snapshot = self._app.table(spec.name).newest() if kinds else None
+            snapshot = visible(self._app.table(spec.name)) if kinds else None
             if snapshot is not None:
                 for view in self._views(spec, snapshot, kinds, moment):
                     self._session.define(view)
@@ -109,7 +110,7 @@ class LocalSql:
     def _listed(self) -> Iterator[str]:
         """Yield what `show tables` shows: views of tables that have a version."""
         with ThreadPoolExecutor(16) as pool:
-            snapshots = pool.map(lambda spec: self._app.table(spec.name).newest(), self._specs)
+            snapshots = pool.map(lambda spec: visible(self._app.table(spec.name)), self._specs)
         for spec, snapshot in sorted(zip(self._specs, snapshots, strict=True), key=lambda each: each[0].view):
             if snapshot is not None:
                 names = [spec.view, *([history_views.name(spec)] if snapshot.history else []), *([_changes(spec, snapshot)] if snapshot.feed else [])]
@@ -121,8 +122,8 @@ class LocalSql:
     def _explain(self, error: UnknownTable, moment: int | None) -> None:
         """Raise NoRowsYet if the table is one of ours without a version, Refused if it has no history to read it as of a time."""
         for spec in self._specs:
-            if _kind(spec, error.name.lower()) is not None and self._app.table(spec.name).newest() is None:
-                raise self._app.table(spec.name).no_version() from error
+            if _kind(spec, error.name.lower()) is not None and visible(self._app.table(spec.name)) is None:
+                raise none_visible(self._app.table(spec.name)) from error
             if error.name.lower() == history_views.name(spec).lower() and not spec.history:
                 raise Refused(f"table {spec.name} has no history: set `history: true`") from error
             if moment is not None and spec.view == error.name.lower() and not spec.history:

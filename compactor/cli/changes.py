@@ -10,6 +10,7 @@ import typer
 
 from compactor.cli import grid, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Verbose, Wait
+from compactor.core.results.phrases import counted
 
 
 def changes(
@@ -45,6 +46,7 @@ def changes(
             else:
                 part = snapshot.feed.part
                 version = f"version {snapshot.version} ({snapshot.operation}, {grid.moment(snapshot.time)})"
-                print(f"{version}: {part.inserts:,} inserts, {part.updates:,} updates, {part.deletes:,} deletes")
+                counts = (counted(part.inserts, "insert"), counted(part.updates, "update"), counted(part.deletes, "delete"))
+                print(f"{version}: {', '.join(counts)}")
                 grid.objects_as_text(rows)
             sys.stdout.flush()

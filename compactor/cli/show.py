@@ -191,7 +191,9 @@ def verify(
 def files(
     table: OneTable,
     config: ConfigFile = DEFAULT,
-    version: Annotated[int | None, typer.Option("--version", min=1, metavar="N", help="A version (default: the newest).", show_default=False)] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", min=1, metavar="N", help="A version (default: the newest that readers see).", show_default=False)
+    ] = None,
     query: Annotated[bool, typer.Option("--sql", help="Print one query over the files that shows the rows, for DuckDB without compactor.")] = False,
     output: OutputForm = Output.text,
     verbose: Verbose = False,

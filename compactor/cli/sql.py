@@ -69,8 +69,9 @@ def sql(
 ) -> None:
     """Run SQL statements.
 
-    They run in the configured database, one after the other, until one fails. Queries show the newest committed versions. In JSON, decimals are
-    numbers, timestamps are ISO 8601 in UTC, and binary values are base64. In CSV, null is an empty field and "" an empty text.
+    They run in the configured database, one after the other, until one fails. Queries show the newest versions; of a table with `checks:` the newest
+    that passed. In JSON, decimals are numbers, timestamps are ISO 8601 in UTC, and binary values are base64. In CSV, null is an empty field and "" an
+    empty text.
 
     \b
     Example:
@@ -108,7 +109,7 @@ def shell(
 ) -> None:
     """Type SQL statements, each ended with `;`.
 
-    As `compactor sql`, in one process: the engine starts once. Every statement shows the newest committed versions. The Tab key completes names of
+    As `compactor sql`, in one process: the engine starts once. Every statement shows the newest versions, as there. The Tab key completes names of
     tables and columns, the arrow keys bring earlier statements back, also those of earlier days. Ctrl-C drops what was typed, Ctrl-D or `exit` ends.
     If standard input is a file, its statements run until one fails, or up to `exit`.
 

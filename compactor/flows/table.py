@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from compactor.core.model.errors import NoRowsYet, Refused, StateRefused
+from compactor.core.model.errors import NoRowsYet, StateRefused
 from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import DataFile, Snapshot
 from compactor.core.model.spec import TableSpec
@@ -78,19 +78,6 @@ class Table:
     def no_version(self) -> NoRowsYet:
         """Return the error of a command that needs a version of a table without one."""
         return NoRowsYet(f"table {self.name}: nothing is committed yet; `compactor run {self.name}` makes the first version")
-
-    def kept(self, version: int | None = None) -> Snapshot:
-        """Return a version whose files are kept, the newest one by default.
-
-        Raises NoRowsYet for a table without a version, and Refused for a version that is not kept.
-        """
-        snapshot = self.newest() if version is None else self.snapshot(version)
-        if snapshot is None and version is None:
-            raise self.no_version()
-        newest = self.newest() if version is not None else snapshot
-        if snapshot is None or newest is None or snapshot.expired or is_pending_deletion(snapshot, self.layout, newest):
-            raise Refused(f"table {self.name}: version {version} is not kept; `compactor log {self.name}` shows those that are")
-        return snapshot
 
     def newest(self) -> Snapshot | None:
         """Return the Snapshot with the greatest version, or None for a table that was never committed.

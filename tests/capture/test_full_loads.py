@@ -44,7 +44,9 @@ def test_every_hour_is_postgresqls_dump(tmp_path: Path) -> None:
         def compare(name: str, hour: int, as_of: str | None) -> None:
             wanted = truth.truth(hour)[name]
             columns = [config.stored_name(column) for column, _ in wanted.columns]
-            found = [json.loads(row) for row in app.sql(f"SELECT * FROM `{name}`", as_of=as_of)]
+            # an empty dump in JSON has no columns: the table begins with its first row
+            begun = app.table(name).newest() is not None
+            found = [json.loads(row) for row in app.sql(f"SELECT * FROM `{name}`", as_of=as_of)] if begun else []
             if in_order(dump(wanted), columns) != in_order(found, columns):
                 wrong.append((name, hour, as_of))
 

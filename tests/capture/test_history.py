@@ -13,6 +13,7 @@ from compactor.app.app import App
 from compactor.app.as_of import micros
 from compactor.core.model.errors import Refused
 from compactor.duckdb import queries
+from compactor.flows.read.visible import kept
 from tests.capture import config, landing, truth
 from tests.oracle.sizes import FULL
 from tests.read import same_rows
@@ -54,7 +55,7 @@ def test_as_of_each_hour_the_capture_is_postgresqls_dump(tmp_path: Path) -> None
             for name in (name for name in TABLES if name in dump):
                 rows = [json.loads(row, parse_float=Decimal) for row in app.sql(f"SELECT * FROM `{name}`", as_of=moment)]
                 stored = app.table(name)
-                same_rows.check(queries.as_of(same_rows.session().connection, stored.spec, stored.kept(), micros(moment)), rows)
+                same_rows.check(queries.as_of(same_rows.session().connection, stored.spec, kept(stored), micros(moment)), rows)
                 wrong += [(hour, str(one)) for one in truth.unexpected(truth.differences(rows, dump[name], FORM), FORM, hour)]
         assert [] == wrong
         with pytest.raises(Refused, match="measure has no history"):

@@ -18,6 +18,7 @@ import pytest
 
 from compactor.app.app import App
 from compactor.core.results.reports import TableReport
+from compactor.flows.read.visible import kept
 from tests.capture import config, landing, truth
 from tests.oracle.feed import applied, text
 from tests.read import same_rows
@@ -68,7 +69,7 @@ def view_rows(app: App, table: str) -> list[dict[str, object]]:
     """The rows by Spark; DuckDB has the same."""
     rows = [json.loads(text, parse_float=Decimal) for text in app.sql(f"SELECT * FROM `{table}`")]
     stored = app.table(table)
-    view = same_rows.defined(stored.spec, stored.kept(), stored.spec.view)
+    view = same_rows.defined(stored.spec, kept(stored), stored.spec.view)
     assert view is not None
     same_rows.check(view, rows)
     return rows
@@ -105,7 +106,7 @@ def test_the_capture_equals_postgresql(tmp_path: Path, case: str) -> None:
         assert all(report.outcome == "idle" for report in app.run() if not report.error)
         checked = [name for name in (only or landing.tables()) if name not in REFUSED.get(form, set())]
         assert [] == [check for check in app.verify(checked[:8]) if not check.ok]
-        for name in [name for name in checked if feed and not name.startswith("evolve") and not app.table(name).kept().schema.defaults]:
+        for name in [name for name in checked if feed and not name.startswith("evolve") and not kept(app.table(name)).schema.defaults]:
             told = (line for _, lines in app.changes(name, 0) for line in lines)
             assert Counter(map(text, view_rows(app, name))) == applied(told), f"the change feed of {name}"
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from compactor.config.settings import load
-from compactor.core.model.errors import CheckFailed, ConfigError
+from compactor.core.model.errors import CheckFailed, ConfigError, NoRowsYet, Refused
 from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.audit import Audit, Measured, failures, query
 from compactor.flows.publish import audit
+from compactor.flows.read.changes import changes
 from compactor.flows.read.status import status
+from compactor.flows.read.visible import kept, visible
 from compactor.flows.run import look_at, publish_table
+from tests.faults import MODES, Crash, every_fault
 from tests.oracle.engine import ListEngine
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -34,8 +38,9 @@ def land(lake: Lake, number: int, *rows: tuple[int, int | None]) -> None:
 
 
 def shown(lake: Lake) -> list[tuple[Any, ...]]:
-    """(version, values of a) that readers see."""
-    look = lake.look()
+    """(version, values of a) that readers of the catalog see; those of the files see the same version."""
+    look, by_files = lake.look(), visible(lake.table())
+    assert (by_files and by_files.version) == (look and look.version)
     return [] if look is None else [(look.version, *(row[look.columns.index("a")] for row in look.rows))]
 
 
@@ -121,7 +126,8 @@ def test_a_lost_verdict_is_made_again(damage: bytes) -> None:
     land(there, 1, (1, 5), (2, 5))
     there.run()
     there.storage.write(there.layout.audit(), damage)
-    assert there.run().outcome == "blocked"
+    there.storage.write(there.layout.shown(), damage)
+    assert (there.run().outcome, shown(there)) == ("blocked", [])
     assert Audit.from_bytes(there.storage.read(there.layout.audit())).version == 1
 
 
@@ -132,6 +138,77 @@ def test_other_rules_ask_for_another_audit() -> None:
     there.run()
     there.spec = dataclasses.replace(there.spec, rules=(Rule(SQL, ("none",), values=("SELECT 1 FROM t WHERE a = 6",)),))
     assert (there.run().outcome, shown(there)) == ("resumed", [(1, 5, 5)])
+
+
+def two_versions() -> Lake:
+    """Version 2 is blocked, and the file that repairs it has landed."""
+    there = lake(UNIQUE_A, feed="net", compact_every=1e9)
+    land(there, 1, (1, 5), (2, 6))
+    there.run()
+    land(there, 2, (2, 5))
+    there.run()
+    land(there, 3, (2, 7))
+    return there
+
+
+def test_readers_of_files_see_the_version_that_was_published() -> None:
+    """Also the change feed ends there, unless another version is named."""
+    there = two_versions()
+    assert shown(there) == [(1, 5, 6)]
+    assert (kept(there.table()).version, kept(there.table(), 2).version) == (1, 2)
+    assert [snapshot.version for snapshot in changes(there.table(), 0)] == [1]
+    with pytest.raises(Refused, match="expected a version up to 1, which readers see, found 2"):
+        list(changes(there.table(), 0, to=2))
+    there.run()
+    assert [snapshot.version for snapshot in changes(there.table(), 1)] == [2, 3]
+
+
+def test_a_table_whose_first_version_is_blocked_has_no_rows_yet() -> None:
+    """And the error says what to do."""
+    there = lake(UNIQUE_A, feed="net")
+    with pytest.raises(NoRowsYet, match="nothing is committed yet"):
+        kept(there.table())
+    land(there, 1, (1, 5), (2, 5))
+    there.run()
+    assert shown(there) == []
+    for read in (lambda: kept(there.table()), lambda: list(changes(there.table(), 0))):
+        with pytest.raises(NoRowsYet, match=r"no version has passed its `checks:` yet.*compactor publish t --accept"):
+            read()
+
+
+def test_rules_that_are_new_hide_nothing_that_was_shown() -> None:
+    """Only what comes after them."""
+    there = lake()
+    land(there, 1, (1, 5), (2, 5))
+    there.run()
+    there.spec = dataclasses.replace(there.spec, rules=(UNIQUE_A,))
+    assert shown(there) == [(1, 5, 5)]
+    land(there, 2, (3, 5))
+    assert (there.run().outcome, shown(there)) == ("blocked", [(1, 5, 5)])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_that_dies_anywhere_shows_readers_of_files_no_blocked_version(mode: str) -> None:
+    """They see an older one at most until the next run."""
+    for faults in every_fault(mode):
+        there = two_versions()
+        with suppress(Crash):
+            there.run(faults)
+        seen = visible(there.table())
+        assert seen is not None
+        assert seen.version in (1, 3)
+        there.run()
+        assert shown(there) == [(3, 5, 7)]
+    assert len(faults.calls) > 30
+
+
+def test_a_version_that_is_seen_and_gone_is_an_error() -> None:
+    """A remembered version that vacuum has given up is not read as if it had no rows."""
+    there = two_versions()
+    stub = next(iter(there.committed())).stub()
+    there.storage.write(there.layout.snapshot(1), stub.to_bytes())
+    with pytest.raises(Refused, match="version 1 is not kept"):
+        visible(there.table())
 
 
 @pytest.mark.parametrize(

@@ -158,9 +158,9 @@ def test_a_feed_switched_on_later_begins_there_and_says_so() -> None:
     assert [each["a"] for each in told(lake, 1)] == [1, 2]
     with pytest.raises(Refused, match=r"the changes from version 0 on are not available; the change feed begins at version 1"):
         parts(lake, 0)
-    with pytest.raises(Refused, match="expected a version up to 2, the newest, found 3"):
+    with pytest.raises(Refused, match="expected a version up to 2, which readers see, found 3"):
         parts(lake, 3)
-    with pytest.raises(Refused, match="expected a version up to 2, the newest, found 9"):
+    with pytest.raises(Refused, match="expected a version up to 2, which readers see, found 9"):
         parts(lake, 1, 9)
     lake.spec = dataclasses.replace(lake.spec, feed="off")
     one(lake, "c", line("u", [1], [3], {"a": 3}))

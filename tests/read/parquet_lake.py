@@ -81,6 +81,8 @@ def export(lake: Lake, storage: Storage, root: str) -> None:
             delta=_sized(snapshot.delta, sizes) if snapshot.delta else None,
         )
         storage.write(Layout(root, "").snapshot(snapshot.version), made.to_bytes())
+    if lake.storage.stat(lake.layout.shown()) is not None:
+        storage.write(Layout(root, "").shown(), lake.storage.read(lake.layout.shown()))
 
 
 def _sized(part: Any, sizes: dict[str, int]) -> Any:

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -15,10 +16,17 @@ import pytest
 from compactor.app import App
 from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model.errors import NoRowsYet, Refused
+from compactor.core.model.policy import UNIQUE, Rule
 from compactor.duckdb import sources
 from compactor.duckdb.session import UnknownTable
+from compactor.flows.publish import audit
+from compactor.flows.run import publish_table
 from compactor.read import Table
+from compactor.storage.local import LocalStorage
+from tests.oracle.lake import Lake, table
+from tests.oracle.model import line
 from tests.read.conftest import Place
+from tests.read.parquet_lake import export
 
 
 def test_a_table_gives_the_rows_of_its_version(place: Place) -> None:
@@ -221,3 +229,37 @@ def test_timestamps_inside_of_values_are_instants_whatever_the_sessions_time_zon
     right = expected.replace("EPOCH", "TIMESTAMPTZ '2024-07-01 12:00:00.000001+00'")
     query = f"SELECT typeof(v), v IS NOT DISTINCT FROM CAST({right} AS {DUCKDB.type(kind)}) FROM (SELECT {text} FROM (SELECT {stored} AS v))"
     assert [(declared, True)] == connection.execute(query).fetchall()
+
+
+def test_a_version_that_a_check_has_blocked_is_read_by_its_number_only(tmp_path: Path) -> None:
+    """By Python, SQL, and the list of files; after an acceptance it is what all read."""
+    lake = Lake(table(compact_every=1e9, rules=(Rule(UNIQUE, ("a",)),)))
+    config, opened = tmp_path / "compactor.yaml", App.open
+    config.write_text(f"warehouse: {tmp_path}/w\ntables:\n  t: {{key: [id], order_by: [seq], checks: {{unique: [a]}}}}\n")
+    lake.deliver("increment_2026010100/a.json", [line("c", [at], [at], {"a": 5}) for at in (1, 2)])
+    lake.run()
+    export(lake, LocalStorage(), f"{tmp_path}/w/t")
+    for read in (lambda: Table.open(config, "t"), lambda: opened(config).sql("select * from t"), lambda: opened(config).files_sql("t")):
+        with pytest.raises(NoRowsYet, match="no version has passed its `checks:` yet"):
+            read()
+    assert [*opened(config).sql("show tables")] == []
+    lake.deliver("increment_2026010101/b.json", [line("u", [2], [20], {"a": 6})])
+    lake.run()
+    lake.deliver("increment_2026010102/c.json", [line("c", [3], [30], {"a": 6})])
+    assert lake.run().outcome == "blocked"
+    export(lake, LocalStorage(), f"{tmp_path}/w/t")
+
+    def counted() -> tuple[int, int, list[str], int]:
+        rows = Table.open(config, "t").to_arrow()
+        app = opened(config)
+        return Table.open(config, "t").version, rows.num_rows, [*app.sql("select count(*) n from t")], app.files("t")[0].version
+
+    assert counted() == (2, 2, ['{"n":2}'], 2)
+    assert Table.open(config, "t", version=3).to_arrow().num_rows == 3
+    assert len(duckdb.sql(opened(config).files_sql("t", 3)).fetchall()) == 3
+    newest = lake.newest()
+    assert newest is not None
+    audit.accept(lake.table(), newest)
+    publish_table(lake.table(), newest)
+    export(lake, LocalStorage(), f"{tmp_path}/w/t")
+    assert counted() == (3, 3, ['{"n":3}'], 3)

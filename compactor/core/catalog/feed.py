@@ -70,7 +70,7 @@ def check_start(spec: TableSpec, newest: Snapshot, version: int) -> None:
         how = "set `change_feed: true`; the feed begins with the next run" if spec.feed == OFF else "it begins with the next run that has changes"
         raise Refused(f"table {spec.name}: version {newest.version} has no change feed; {how}")
     if version > newest.version:
-        raise Refused(f"table {spec.name}: expected a version up to {newest.version}, the newest, found {version}")
+        raise Refused(f"table {spec.name}: expected a version up to {newest.version}, which readers see, found {version}")
     if version >= feed.first:
         return
     if version < feed.began:

@@ -17,7 +17,7 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.flows import logs
 from compactor.flows.publish import audit, daily
-from compactor.flows.publish.shown import publication, published_views
+from compactor.flows.publish.shown import publication, published_views, remember_published
 from compactor.flows.table import Table
 from compactor.flows.write import feed
 
@@ -67,6 +67,9 @@ def publish(table: Table, snapshot: Snapshot) -> Snapshot:
                     marked.enter_context(publication(table))
                     _replace(table, snapshot, began)
                     phase.did(f"published version {snapshot.version} in the view {table.spec.database}.{table.spec.view}")
+            if table.spec.rules:
+                # readers of files see no version that a check has blocked (flows.read.visible)
+                remember_published(table, snapshot)
             newest = table.newest()
             # a writer that came after us and published before our replacement has just been undone: show the newest again
             if newest is None or newest.version <= snapshot.version:

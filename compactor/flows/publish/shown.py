@@ -1,6 +1,6 @@
-"""Shown: remember beside the Snapshots what the catalog shows, so that a run with nothing to do need not ask the catalog.
+"""Shown: remember beside the Snapshots what the catalog shows, so that neither a run with nothing to do nor a reader of files need ask the catalog.
 
-_compactor/shown.json         a digest of the version, its views and the catalog, written after they were published
+_compactor/shown.json         the version that was published, and a digest of its views and the catalog; written after they were published
 _compactor/publishing/<id>    one file for each publication that has begun; removed when the publication ends
 
 A publisher that is overtaken may replace a view with an older one before it shows the newest again (H23). If it dies in between, its file stays,
@@ -66,6 +66,8 @@ class Shown:
     """A digest of the version, its views, the landing folders of a live view, and the catalog."""
     compacted: int
     """The newest version in which no Segment is worth compacting; 0 if none is known."""
+    version: int = 0
+    """The newest version that was published; 0 if none is known."""
 
 
 def recall(table: Table, snapshot: Snapshot) -> Shown | None:
@@ -73,7 +75,22 @@ def recall(table: Table, snapshot: Snapshot) -> Shown | None:
     if table.env.catalog_name is None or any(True for _ in table.storage.list(table.layout.publications())):
         return None
     stored = _stored(table)
-    return stored if stored is not None and stored.digest == _digest(table, snapshot, landed_folders(table)) else None
+    if stored is None or stored.version != snapshot.version:
+        return None
+    return stored if stored.digest == _digest(table, snapshot, landed_folders(table)) else None
+
+
+def published(table: Table) -> int:
+    """Return the newest version that was published; 0 if none is known. Asks no catalog."""
+    stored = _stored(table)
+    return 0 if stored is None else stored.version
+
+
+def remember_published(table: Table, snapshot: Snapshot) -> None:
+    """Remember that readers may see `snapshot`. What else is remembered stays."""
+    stored = _stored(table) or Shown("", 0)
+    if stored.version < snapshot.version:
+        _store(table, dataclasses.replace(stored, version=snapshot.version))
 
 
 def not_worth(table: Table) -> int:
@@ -95,9 +112,9 @@ def remember(table: Table, snapshot: Snapshot, folders: Sequence[str], compacted
         table.storage.delete(left)
     stored = _stored(table)
     through = snapshot.version if compacted else stored.compacted if stored is not None else 0
-    made = Shown(_digest(table, snapshot, folders), through)
+    made = Shown(_digest(table, snapshot, folders), through, snapshot.version)
     if made != stored:
-        table.storage.write(table.layout.shown(), json.dumps(dataclasses.asdict(made)).encode())
+        _store(table, made)
 
 
 def _stored(table: Table) -> Shown | None:
@@ -106,6 +123,10 @@ def _stored(table: Table) -> Shown | None:
     except (FileNotFoundError, ValueError, TypeError):
         # nothing is lost with it: the next run writes it again
         return None
+
+
+def _store(table: Table, made: Shown) -> None:
+    table.storage.write(table.layout.shown(), json.dumps(dataclasses.asdict(made)).encode())
 
 
 def _digest(table: Table, snapshot: Snapshot, folders: Sequence[str]) -> str:

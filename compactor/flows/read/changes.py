@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from compactor.core.catalog import feed
 from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
+from compactor.flows.read.visible import none_visible, visible
 from compactor.flows.table import Table
 from compactor.flows.write.feed import after
 
@@ -22,12 +23,12 @@ def changes(table: Table, start: int, to: int | None = None, wait: Wait | None =
     """
     done = start
     while True:
-        newest = table.newest()
+        newest = visible(table)
         if newest is None:
-            raise table.no_version()
+            raise none_visible(table)
         feed.check_start(table.spec, newest, done)
         if wait is None and to is not None and to > newest.version:
-            raise Refused(f"table {table.name}: expected a version up to {newest.version}, the newest, found {to}")
+            raise Refused(f"table {table.name}: expected a version up to {newest.version}, which readers see, found {to}")
         for snapshot in after(table, newest, done):
             if to is not None and snapshot.version > to:
                 break
