@@ -37,7 +37,7 @@ from compactor.spark.decode.order import expression
 from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
-from compactor.spark.rows import deletions, epochs, erase, keyless, position, protect, survey
+from compactor.spark.rows import deletions, epochs, erase, json_writers, keyless, position, protect, survey
 from compactor.spark.rows.comparable import joined
 from compactor.spark.rows.conform import conform, link_key_changes, with_position, writer_positions
 from compactor.spark.rows.invalid import unusable_records, without_invalid
@@ -242,10 +242,9 @@ class Reader:
             writers = signatures.writers_of(frame, stored, schema, spec)
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
-            bare, small = spec.source.plain_rows, opened.size <= survey.INFERRED_HERE
-            writers = survey.writers_of(self.spark, frame, spec.key, schema, bare, small)
-            stored = [*protection.as_text(writers, spec.columns), *_stored_fields(parent)]
-            frame = frame.parsed(decided(writers, _stored_fields(parent)), stored)
+            bare, small, stored = spec.source.plain_rows, opened.size <= json_writers.INFERRED_HERE, _stored_fields(parent)
+            writers = json_writers.writers_of(self.spark, frame, spec.key, stored, schema, bare, small)
+            frame = frame.parsed(decided(writers, stored), [*protection.as_text(writers, spec.columns), *stored])
         elif schema and raw.avro is None:
             frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))
         frame = ENVELOPES[spec.envelope].settle(deletions.marked(frame, spec, _stored_fields(parent)), spec, opened.inputs)

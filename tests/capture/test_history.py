@@ -26,6 +26,9 @@ TABLES = ("toast_def", "trunc_solo", *(("student", "enrollment", "evolve", "uq_i
 ORDER = [[4, 0, 7], [2, 8, 1, 6, 3, 5]]
 """Which hours each run gets: late ones, and a late truncate."""
 
+ADDED_AGAIN = ("evolve", "legacy")
+"""Text that hour 4 dropped, and added again as a number: a view shows the newest column of a name (docs/semantics.md)."""
+
 CHECKED = landing.HOURS if FULL else (3, 8)
 
 
@@ -56,7 +59,8 @@ def test_as_of_each_hour_the_capture_is_postgresqls_dump(tmp_path: Path) -> None
                 rows = [json.loads(row, parse_float=Decimal) for row in app.sql(f"SELECT * FROM `{name}`", as_of=moment)]
                 stored = app.table(name)
                 same_rows.check(queries.as_of(same_rows.session().connection, stored.spec, kept(stored), micros(moment)), rows)
-                wrong += [(hour, str(one)) for one in truth.unexpected(truth.differences(rows, dump[name], FORM), FORM, hour)]
+                unexpected = truth.unexpected(truth.differences(rows, dump[name], FORM), FORM, hour)
+                wrong += [(hour, str(one)) for one in unexpected if (one.table, one.column) != ADDED_AGAIN or hour >= 4]
         assert [] == wrong
         with pytest.raises(Refused, match="measure has no history"):
             list(app.sql("SELECT * FROM measure", as_of=moment))

@@ -201,6 +201,33 @@ def test_numbers_without_schema_stay_numbers(lake: Lake) -> None:
         assert [] == lake.problems(spec)
 
 
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+
+
+@pytest.mark.slow
+def test_numbers_that_are_not_finite_are_doubles_and_text_stays_text(lake: Lake) -> None:
+    """Connect writes them as texts. Beside numbers, alone in a later file, among whole numbers; a text column may have the word too."""
+    first = [{"id": 1, "seq": 1, "n": 1.5, "whole": 7, "word": "NaN", "late": "NaN", "t": 'a: "NaN"'}, {"id": 2, "seq": 1, "n": 2, "word": None}]
+    second = [{"id": at, "seq": 2, "n": value, "whole": value, "word": value, "t": value} for at, value in enumerate(NOT_FINITE, 3)]
+    third = [{"id": 1, "seq": 3, "n": "NaN", "whole": 1, "word": "x", "t": "x", "late": "y"}, {"id": 6, "seq": 3, "n": 0.5, "t": "Infinity"}]
+    expected = [
+        (1, "NaN", 1, "x", "y", "x"),
+        (2, 2, None, None, None, None),
+        *((at, value, value, value, None, value) for at, value in enumerate(NOT_FINITE, 3)),
+        (6, 0.5, None, None, None, "Infinity"),
+    ]
+    for name, groups in (("apart", [first, second, third]), ("together", [[*first, *second, *third]])):
+        spec = lake.spec(name=name)
+        for hour, rows in enumerate(groups):
+            lake.land(spec, hour, rows)
+            assert lake.run(spec).error is None
+        assert expected == [tuple(row[column] for column in ("id", "n", "whole", "word", "late", "t")) for row in lake.rows(spec)]
+        assert [("n", "double"), ("whole", "double"), ("word", "string"), ("late", "string"), ("t", "string")] == [
+            (f.name, f.type) for f in lake.snapshot(spec).schema.fields if f.name in ("n", "whole", "word", "late", "t")
+        ]
+        assert [] == lake.problems(spec)
+
+
 @pytest.mark.slow
 def test_an_empty_array_is_not_lost_where_no_value_tells_its_type(lake: Lake) -> None:
     """A column that held only nulls or empty arrays is typed as other files, or the table, have it."""

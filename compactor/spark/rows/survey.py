@@ -7,131 +7,25 @@ Python values.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from pyspark.sql import DataFrame
 
-from compactor.core.model import times, types
+from compactor.core.model import times
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.position import Partitions, Position, earliest, latest
 from compactor.core.model.spec import TableSpec
-from compactor.core.schema import writer
-from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
 from compactor.core.sources.watermark import Brought
 from compactor.core.sources.whole_hours import brought_by_stream
-from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, PARTITION, ROW, SOURCE, TEXT, WRITER
-from compactor.spark.decode import pg_text
-from compactor.spark.decode.frame import Frame, plain_writer
-from compactor.spark.input.files import from_spark
+from compactor.spark.columns import BLOCK, FILE, PARTITION, ROW, SOURCE, TEXT, WRITER
+from compactor.spark.decode.frame import Frame
 from compactor.spark.rows import position
 from compactor.spark.rows.conform import missing_columns
-from compactor.spark.sql import BY_HASH, LONG_STRINGS, literal, named
-
-INFERRED_HERE = 4 << 20
-"""Bytes of landed files up to which the driver infers types from the values of JSON records. For more a Spark job does."""
-
-
-def writers_of(
-    spark: SparkSession, frame: Frame, key: Sequence[str], schema: WriterSchema | None = None, bare: bool = False, few: bool = False
-) -> list[WriterSchema]:
-    """Return the writers of JSON text: with the schema of the records, or with types inferred from the values where records carry none.
-
-    `bare`: the records are rows without envelope. Unless a connector added columns to them (`__op`), they are taken as hand-made, and a type that
-    differs never makes a second column. `schema` gives the types and meanings of declared columns, for records that carry no schema. A writer that
-    wrote only deletes gives the types of the key columns alone, because its other values are fillers. With `few` records the driver infers types.
-    """
-    image = "coalesce(_after, _before)"
-    rows = (
-        frame.rows.where("_writer IS NOT NULL AND _op IS NOT NULL")
-        .groupBy(WRITER)
-        .agg(
-            named("first(_schema)", "text"),
-            named("max(_op IN ('c', 'u', 'r'))", "rows"),
-            named(f"first({image})", "sample"),
-            named(f"max({image} RLIKE {literal(pg_text.FRACTION)})", "fractions"),
-            *(named(f"collect_list(CASE WHEN {few and '_schema IS NULL'} THEN {column} END)", column) for column in (AFTER, BEFORE)),
-        )
-        .collect()
-    )
-    out = []
-    for row in sorted(rows, key=lambda row: str(row[WRITER])):
-        if row.text:
-            described = dataclasses.replace(writer.from_connect(row.text), id=row[WRITER])
-        else:
-            names = list(json.loads(row.sample)) if row.sample else []
-            column = AFTER if row.rows else BEFORE
-            struct = (_inferred_here(spark, row[column]) if few else None) or _inferred(spark, frame, row[WRITER], column)
-            described = _described(row[WRITER], struct, names, bare)
-            described = dataclasses.replace(described, fractions=bool(row.fractions))
-            described = writer.declared(described, schema) if schema else described
-        if not row.rows and not row.text:
-            others = tuple(field.name for field in described.fields if field.name not in key)
-            fields = tuple(field for field in described.fields if field.name in key)
-            described = dataclasses.replace(described, fields=fields, undecided=(*described.undecided, *others))
-        out.append(described)
-    return out
-
-
-def _inferred(spark: SparkSession, frame: Frame, writer_id: str, image: str) -> T.StructType:
-    """Infer the type of JSON objects in a Spark job."""
-    texts = frame.rows.where(f"_writer = '{writer_id}'").select(image)
-    jvm = spark._jvm
-    assert jvm is not None
-    strings = getattr(texts._jdf, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
-    reader = spark._jsparkSession.read()
-    for name, value in _INFERENCE.items():
-        reader = reader.option(name, value)
-    return T.StructType.fromJson(json.loads(reader.json(strings).schema().json()))
-
-
-_INFERENCE = {"dropFieldIfAllNull": "true", **LONG_STRINGS}
-"""Options of the JSON reader. Not prefersDecimal: it takes text that looks like a number for a number."""
-
-
-def _inferred_here(spark: SparkSession, texts: Sequence[str]) -> T.StructType | None:
-    """Infer the same type as `_inferred` without a Spark job: that of the elements of one array. None if these texts do not make an array."""
-    decoder = json.JSONDecoder()
-    try:
-        # more than one document in a record would be more than one element
-        if not texts or any(text[decoder.raw_decode(text.lstrip())[1] + len(text) - len(text.lstrip()) :].strip() for text in texts):
-            return None
-        inferred = spark.range(1).select(F.schema_of_json(F.lit(f"[{','.join(texts)}]"), _INFERENCE).alias("kind"))
-        # the optimizer computes it, because it is constant
-        plan: Any = inferred._jdf.queryExecution().optimizedPlan()
-        jvm: Any = spark._jvm
-        kind = jvm.org.apache.spark.sql.types.DataType.fromDDL(str(plan.expressions().head().child().eval(None).toString()))
-        element = T.ArrayType.fromJson(json.loads(kind.json())).elementType
-    except (ValueError, RecursionError, PySparkException, Py4JJavaError):
-        return None
-    return element if isinstance(element, T.StructType) else None
-
-
-def _described(writer_id: str, struct: T.StructType, names: list[str], bare: bool) -> WriterSchema:
-    kinds = {field.name: _number(from_spark(field.dataType)) for field in struct.fields if not field.name.startswith("_corrupt")}
-    described = plain_writer(writer_id, ("struct", tuple((name, kinds[name]) for name in names if name in kinds)))
-    guessed = bare and not any(name.startswith("__") for name in names)
-    fields = tuple(dataclasses.replace(field, inferred=True, guessed=guessed) for field in described.fields)
-    return dataclasses.replace(described, fields=fields, undecided=tuple(name for name in names if name not in kinds))
-
-
-def _number(kind: types.Type) -> types.Type:
-    """Return the type for an inferred one: fractions are doubles, as in all JSON readers; whole numbers beyond 64 bits stay exact."""
-    if kind[0] == "decimal":
-        return ("double",) if kind[2] else ("decimal", 38, 0)
-    if kind[0] == "array":
-        return ("array", _number(kind[1]))
-    if kind[0] == "struct":
-        return ("struct", tuple((name, _number(member)) for name, member in kind[1]))
-    return kind
+from compactor.spark.sql import BY_HASH, literal, named
 
 
 @dataclass(frozen=True)
