@@ -346,7 +346,8 @@ class App(Versions, Runners, Reconcile):
 
         def answer() -> Rows:
             spark.sql(f"USE `{database}`")
-            with as_of_views(spark, self.specs() if moment is not None else [], moment):
+            named = [spec for spec in self.specs() if spec.view.lower() in text.lower()]
+            with as_of_views(spark, named, moment):
                 frame = spark.sql(text.strip().rstrip(";"))
             if not frame.columns:
                 return Rows([])

@@ -1,6 +1,6 @@
 """Surveys: the aggregations over decoded rows whose results the driver needs before it can make Changes.
 
-They count records, and find the writers, the Positions and the invalid records. Each function runs one Spark job for each frame and returns plain
+They count records, and find Positions and invalid records. Each function runs one Spark job for each frame and returns plain
 Python values.
 """
 
