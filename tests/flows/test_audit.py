@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from compactor.app.schema import sync
 from compactor.config.settings import load
 from compactor.core.model.errors import CheckFailed, ConfigError, NoRowsYet, Refused
 from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule
@@ -174,6 +175,19 @@ def test_a_table_whose_first_version_is_blocked_has_no_rows_yet() -> None:
     for read in (lambda: kept(there.table()), lambda: list(changes(there.table(), 0))):
         with pytest.raises(NoRowsYet, match=r"no version has passed its `checks:` yet.*compactor publish t --accept"):
             read()
+
+
+def test_a_dry_run_of_sync_publishes_nothing_for_readers_of_files() -> None:
+    """Its catalog only records statements."""
+    there = lake(UNIQUE_A)
+    land(there, 1, (1, 5), (2, 5))
+    there.run()
+    newest = there.newest()
+    assert newest is not None
+    audit.accept(there.table(), newest)
+    assert sync(there.table(), dry_run=True).statements
+    assert shown(there) == []
+    assert (publish_table(there.table(), newest), shown(there)) == (1, [(1, 5, 5)])
 
 
 def test_rules_that_are_new_hide_nothing_that_was_shown() -> None:

@@ -12,7 +12,7 @@ _compactor/ledger/<commit id>.jsonl.gz      inputs of older Snapshots
 _compactor/runs/<time>-<id>.json            run records; the time is the beginning of the run, such as 20261120T140500Z
 _compactor/notices/<digest>.json            schema changes that people were notified of
 _compactor/notices/failed.json              since when a reported failure lasts
-_compactor/shown.json                       what the catalog shows; remembered so that an idle run need not ask it
+_compactor/shown.json                       what was published; an idle run and readers of files need not ask the catalog
 _compactor/audit.json                       the verdict of `checks:` on the newest audited version
 _compactor/last_run.json                    a copy of the newest run record, for `status`; nothing decides by it
 _compactor/last_comparison.json             a copy of the run record of the last comparison with the source

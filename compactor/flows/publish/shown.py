@@ -75,6 +75,7 @@ def recall(table: Table, snapshot: Snapshot) -> Shown | None:
     if table.env.catalog_name is None or any(True for _ in table.storage.list(table.layout.publications())):
         return None
     stored = _stored(table)
+    # of two publishers the one that came first may have written its version last
     if stored is None or stored.version != snapshot.version:
         return None
     return stored if stored.digest == _digest(table, snapshot, landed_folders(table)) else None
@@ -88,6 +89,8 @@ def published(table: Table) -> int:
 
 def remember_published(table: Table, snapshot: Snapshot) -> None:
     """Remember that readers may see `snapshot`. What else is remembered stays."""
+    if table.env.catalog_name is None:
+        return
     stored = _stored(table) or Shown("", 0)
     if stored.version < snapshot.version:
         _store(table, dataclasses.replace(stored, version=snapshot.version))
