@@ -106,7 +106,7 @@ TARGETS = (
         1.0,
         _commits("cpu_seconds", "compactor", ["paimon"]),
         why="Paimon appends the changes as a sorted run, one plan and one job, and looks at no stored row: each reader merges the runs. A commit here looks "
-        "its keys up, so that late events, unavailable values and key changes are right in a view of plain SQL; four plans. Most of its CPU is the "
+        "its keys up, so that late events, unavailable values and key changes are right in a view of plain SQL. Most CPU of its four plans is the "
         "JIT's and the planner's. Reading all rows afterwards costs less than Paimon's merge",
     ),
     Target("the same, bytes, against the copy-on-write peer that writes least", 0.1, _commits("bytes_written", "compactor", COPY_ON_WRITE)),

@@ -346,7 +346,7 @@ class App(Versions, Runners, Reconcile):
 
         def answer() -> Rows:
             spark.sql(f"USE `{database}`")
-            named = [spec for spec in self.specs() if spec.view.lower() in text.lower()]
+            named = [spec for spec in self.specs() if spec.view.lower() in text.lower()] if moment is not None else []
             with as_of_views(spark, named, moment):
                 frame = spark.sql(text.strip().rstrip(";"))
             if not frame.columns:

@@ -61,7 +61,7 @@ def writers_of(
             named("max(_op IN ('c', 'u', 'r'))", "rows"),
             named(f"first({image})", "sample"),
             named(f"max({image} RLIKE {literal(pg_text.FRACTION)})", "fractions"),
-            named(f"max({image} RLIKE {literal(_NOT_FINITE)})", "not_finite"),
+            named(f"max(_schema IS NULL AND {image} RLIKE {literal(_NOT_FINITE)})", "not_finite"),
             *(named(f"collect_list(CASE WHEN {few and '_schema IS NULL'} THEN {column} END)", column) for column in (AFTER, BEFORE)),
         )
         .collect()
@@ -74,10 +74,9 @@ def writers_of(
         else:
             names = list(json.loads(row.sample)) if row.sample else []
             column = AFTER if row.rows else BEFORE
-            texts = row[column] if few else ()
-            struct = _inferred_here(spark, texts) or _inferred(spark, frame, row[WRITER], column)
+            struct = _inferred_here(spark, row[column]) or _inferred(spark, frame, row[WRITER], column)
             if row.not_finite:
-                finite = _inferred_here(spark, [re.sub(_NOT_FINITE, ":null", text) for text in texts])
+                finite = _inferred_here(spark, [re.sub(_NOT_FINITE, ":null", text) for text in row[column]])
                 replaced = f"regexp_replace({column}, {literal(_NOT_FINITE)}, ':null')"
                 struct, words[row[WRITER]] = _with_doubles(struct, finite or _inferred(spark, frame, row[WRITER], replaced))
             described = _described(row[WRITER], struct, names, bare)
