@@ -194,7 +194,7 @@ class FullLoads:
         events = side.drop(OP).selectExpr("*", inline).where("_op IS NOT NULL")
         # no row of a file stands for a delete, nor for what the next load restores
         made, hour = f"(_op = 'd' OR __at > {count})", f"get({hours}, __at - 1)"
-        file = f"get(array({', '.join(literal(files[each if each in files else series.hours[0]].path) for each in series.hours)}), __at - 1)"
+        file = f"get(array({', '.join(literal(files[each if each in files else series.hours[0]].name) for each in series.hours)}), __at - 1)"
         place = f"named_struct('epoch', {self.opened.spec.epoch}, 'o1', {hour}, 'file', {file}, 'block', 0L, 'row', -1L)"
         given = {
             POSITION: f"CASE WHEN {made} THEN CAST({place} AS {position.ddl(self.summary.order)}) ELSE _position END",

@@ -170,7 +170,7 @@ class Reader:
             exactness.check(self.spark, spec, parent, evolved)
         if spec.keyless:
             numbered = any(name in OFFSETS for name, _ in order)
-            contents = {} if numbered else {item.path: self._identity(spec, item, place) for item, place in opened.places.items()}
+            contents = {} if numbered else {item.name: self._identity(spec, item, place) for item, place in opened.places.items()}
             placed = [keyless.identify(frame, order, contents) for frame in placed]
         lacking = _lacking(placed, evolved) if spec.patch_rows else set()
         changes = conform(placed, evolved, spec, order, bool(counts.unavailable_columns or lacking))
@@ -251,8 +251,11 @@ class Reader:
         return dataclasses.replace(frame, writers=tuple(protection.protected(writer, spec.columns) for writer in frame.writers))
 
     def _identity(self, spec: TableSpec, item: Input, location: str) -> str:
-        """Return what identifies the rows of a file: what the envelope says, else a hash of the content."""
-        return ENVELOPES[spec.envelope].file_identity(item.path) or hashlib.sha256(self.storage.read(location)).hexdigest()[:32]
+        """Return what identifies the rows of a file: what the envelope says, in its epoch, else a hash of the content."""
+        own = ENVELOPES[spec.envelope].file_identity(item.path)
+        if own is None:
+            return hashlib.sha256(self.storage.read(location)).hexdigest()[:32]
+        return f"{own}:{item.epoch}" if item.epoch else own
 
 
 def _read_again(opened: Inputs) -> bool:
@@ -329,13 +332,13 @@ def _summary(
 ) -> BatchSummary:
     """Return the counts and bounds of the batch, with those of each input."""
     spec, counted = opened.spec, counts.files
-    unreadable = {item.path: item.reason for item in opened.unusable()}
+    unreadable = {each.file: each.reason for each in opened.unusable()}
     inputs = []
     for item in opened.inputs:
-        if item.path in unreadable:
-            item = item.as_unreadable(unreadable[item.path])
-        elif item.path in counted:
-            file = counted[item.path]
+        if item.name in unreadable:
+            item = item.as_unreadable(unreadable[item.name])
+        elif item.name in counted:
+            file = counted[item.name]
             item = dataclasses.replace(item, rows=file.rows, position_min=file.first, position_max=file.last, quarantined=file.invalid)
         inputs.append(item)
     shown = {field.source: field.name for field in evolved.schema.payload}

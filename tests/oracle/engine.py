@@ -94,7 +94,7 @@ class ListBatch:
         found = [change for change in self.changes if change.op != "t" and change.key in keys]
         counts = Counter(change.position[-3] for change in found)
         told = tuple(Unusable(change.position[-3], BEYOND_RETENTION, change.position[-1] + 1) for change in found)
-        inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts[item.path]) for item in self.summary.inputs)
+        inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts[item.name]) for item in self.summary.inputs)
         summary = dataclasses.replace(self.summary, inputs=inputs, beyond_retention=len(found), unusable=(*self.summary.unusable, *told))
         return dataclasses.replace(
             self, summary=summary, changes=tuple(change for change in self.changes if change.op == "t" or change.key not in keys)
@@ -163,7 +163,7 @@ class ListEngine:
         files = {(item.path, item.etag): self._events(spec, item, locations) for item in inputs}
         changes = {name: events for name, (events, _, _) in files.items()}
         bad = [one for _, _, unusable in files.values() for one in unusable]
-        broken = {one.path: one.reason for one in bad if one.record is None}
+        broken = {one.file: one.reason for one in bad if one.record is None}
         read, records = sum(rows for _, rows, _ in files.values()), len(bad) - len(broken)
         problem = Limits(spec.quarantine_rows, spec.quarantine_share).problem(bad, records, read, len(broken), len(inputs))
         if problem:
@@ -180,8 +180,8 @@ class ListEngine:
         if truncates and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set")
         counted = tuple(
-            item.as_unreadable(broken[item.path])
-            if item.path in broken
+            item.as_unreadable(broken[item.name])
+            if item.name in broken
             else dataclasses.replace(
                 item, rows=files[item.path, item.etag][1], quarantined=len(files[item.path, item.etag][2]), **_bounds(changes[item.path, item.etag])
             )
@@ -221,9 +221,9 @@ class ListEngine:
         place = locations.get((item.path, item.etag)) or Layout(spec.root, spec.landing).landed(item.path)
         try:
             data = self._storage.read(place)
-            events, unusable = sorted_out(data, item.path, item.epoch)
+            events, unusable = sorted_out(data, item.name, item.epoch)
         except (UnicodeDecodeError, FileNotFoundError) as error:
-            return [], 0, [Unusable(item.path, f"cannot be read ({error!r})")]
+            return [], 0, [Unusable(item.name, f"cannot be read ({error!r})")]
         lines = data.decode().splitlines()
         self._timed[item.path, item.etag] = [json.loads(line) for line in lines if '"time": ' in line]
         return events, len(lines), unusable

@@ -56,6 +56,20 @@ def test_a_deleted_row_keeps_its_last_values_however_often_and_in_whatever_order
 
 
 @pytest.mark.slow
+def test_a_deleted_row_shows_the_values_that_late_events_added_to_its_base_row(lake: Lake) -> None:
+    """Base and Delta hold the same event then, and the Delta's row is the complete one."""
+    spec = lake.spec(delete="soft", write_mode="merge-on-read", patch_rows=True)
+    lake.land(spec, 0, [{"id": 1, "seq": 10, "name": "n"}, {"id": 2, "seq": 11, "name": "n", "city": "c"}])
+    lake.run(spec)
+    lake.land(spec, 1, [{"id": 1, "seq": 5, "city": "late"}])
+    assert 1 == lake.run(spec).counts["late"]
+    lake.land(spec, 2, [{"id": 1, "seq": 20, "op": "d"}])
+    assert 1 == lake.run(spec).counts["applied"]
+    assert {(1, "n", "late", True), (2, "n", "c", False)} == {(row["id"], row["name"], row["city"], row["_deleted"]) for row in lake.rows(spec)}
+    assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
 def test_what_a_tombstone_learns_beside_a_compaction_stays(lake: Lake) -> None:
     """A late event changes what a tombstone of the Delta hides, while that Delta is compacted: the new base has the older values, the Delta the newer."""
     spec = lake.spec(delete="soft", write_mode="merge-on-read", compact_every=1e9)

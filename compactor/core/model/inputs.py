@@ -7,6 +7,7 @@ The newest entry of a (path, etag) is the one that counts.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,13 @@ AGAIN = ("replayed", "reread")
 
 LATER = (*AGAIN, "undone", "redone", "discarded", "erased")
 """Outcomes of entries about an input whose first attempt is in the ledger too."""
+
+
+ORIGINAL = "~original"
+"""The end of the etag of an original that is read beside its repaired copy."""
+
+NAME_ENDING = f"(~[0-9]+)?({ORIGINAL})?$"
+"""Regular expression for what a name has beside the path."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,17 @@ class Input:
     """The epoch of its events. The first attempt decides it, and every later one keeps it (H6)."""
     was: int = 0
     """Bytes of its raw file before `compactor erase` rewrote it; 0 if it never did. An interrupted erase may have left this content."""
+    content: int = 1
+    """Which content of its path this is: 1 for the first that was listed, 2 once the sink has written the name again, and so on."""
+
+    @property
+    def name(self) -> str:
+        """Return what Positions call the file. No two inputs have one name: the second content of a path is `path~2`.
+
+        Of a file whose records were repaired, the original is read beside the repaired copy.
+        """
+        original = ORIGINAL if self.etag.endswith(ORIGINAL) else ""
+        return f"{self.path}~{self.content}{original}" if self.content > 1 else f"{self.path}{original}"
 
     def as_unreadable(self, reason: str) -> Input:
         """Return the entry for an attempt that could not open the file."""
@@ -82,6 +101,15 @@ class Input:
         """Return the Input of a JSON object, such as a line of a ledger file."""
         bounds = {name: tuple(raw[name]) if raw[name] is not None else None for name in ("position_min", "position_max")}
         return cls(**{**raw, **bounds})
+
+
+def path_of(name: str) -> str:
+    """Return the path of an input by its name.
+
+    >>> path_of("hour/a.json"), path_of("hour/a.json~2"), path_of("hour/a.json~2~original")
+    ('hour/a.json', 'hour/a.json', 'hour/a.json')
+    """
+    return re.sub(NAME_ENDING, "", name)
 
 
 _TO_OPEN = 1 << 20

@@ -6,6 +6,7 @@ A landed file is new when the ledger has no entry with its path and etag. Files 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -65,6 +66,7 @@ def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[t
     `first`: nothing was ever ingested. Raises InputRefused if there are files, and none lies in a folder that fits the pattern.
     """
     new, waiting, skipped, ignored, old = [], 0, 0, 0, 0
+    contents = Counter(path for path, _ in absorbed)
     misplaced: list[str] = []
     unfinished: set[str] = set()
     files = list(files)
@@ -88,7 +90,8 @@ def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[t
             waiting += 1
             unfinished.add(place.folder)
         else:
-            new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=_epoch(spec, place)))
+            content = contents[item.path] + 1
+            new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=_epoch(spec, place), content=content))
     # beside the folders of a table that runs, a README is no reason to stop; data in folders of another form are
     data = [path for path in misplaced if first or spec.format != "auto" or increment.file_format(path)]
     if data and not (new or waiting or old or skipped):

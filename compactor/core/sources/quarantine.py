@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.core.model.inputs import Input, path_of
+
 LISTED_MAX = 1000
 """The largest number of records that are described for one commit. All are counted."""
 
@@ -28,8 +30,8 @@ TEXT_MAX = 2000
 class Unusable:
     """A record or a whole file that cannot be used."""
 
-    path: str
-    """Path of the file below the landing root."""
+    file: str
+    """Name of the file (`Input.name`)."""
     reason: str
     """Why it cannot be used."""
     record: int | None = None
@@ -38,10 +40,10 @@ class Unusable:
     """The beginning of the record."""
 
     def __str__(self) -> str:
-        return f"{self.path}{f', record {self.record}' if self.record else ''}: {self.reason}"
+        return f"{path_of(self.file)}{f', record {self.record}' if self.record else ''}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values, without the path."""
+        """Return plain JSON values, without the file."""
         if self.record is None:
             return {"reason": self.reason}
         return {"record": self.record, "reason": self.reason, "text": self.text}
@@ -91,8 +93,8 @@ class Limits:
         return None
 
 
-def reason_file(path: str, etag: str, commit: str, records: int, unusable: Sequence[Unusable]) -> bytes:
-    """Return the content of a reason file. LISTED_MAX limits its size."""
-    listed = [item.to_json() for item in unusable if item.path == path]
-    what = {"path": path, "etag": etag, "commit": commit, "records": records, "unusable": listed}
+def reason_file(item: Input, commit: str, unusable: Sequence[Unusable]) -> bytes:
+    """Return the content of an input's reason file. LISTED_MAX limits its size."""
+    listed = [each.to_json() for each in unusable if each.file == item.name]
+    what = {"path": item.path, "etag": item.etag, "commit": commit, "records": item.quarantined, "unusable": listed}
     return (json.dumps(what, ensure_ascii=False, indent=1) + "\n").encode()

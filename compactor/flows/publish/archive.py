@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from compactor.core.model.files import FileInfo
-from compactor.core.model.inputs import AGAIN, Input
+from compactor.core.model.inputs import AGAIN, ORIGINAL, Input
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.phrases import counted
 from compactor.core.schema.adoption import ADOPTED
@@ -70,7 +70,7 @@ def content(table: Table, item: Input, there: str | None, again: bool) -> str | 
     info = table.storage.stat(there) if there else None
     if info is None:
         return None
-    if info.size in (item.size, item.was or item.size) or again or item.etag.endswith("~original"):
+    if info.size in (item.size, item.was or item.size) or again or item.etag.endswith(ORIGINAL):
         return info.path
     # repaired after this version: what that absorbed is in the original
     both = repaired(table, item)
@@ -98,8 +98,8 @@ def taken(table: Table, entries: Iterable[Input]) -> tuple[list[Input], dict[tup
     for item in [item for item in inputs if (item.path, item.etag) in reread and (item.path, item.etag) in places]:
         both = repaired(table, item)
         if both and places[item.path, item.etag] == both[1]:
-            inputs.append(dataclasses.replace(item, etag=f"{item.etag}~original"))
-            places[item.path, f"{item.etag}~original"] = both[0]
+            inputs.append(dataclasses.replace(item, etag=item.etag + ORIGINAL))
+            places[item.path, item.etag + ORIGINAL] = both[0]
     return inputs, places
 
 

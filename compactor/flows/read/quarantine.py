@@ -56,7 +56,7 @@ def describe(table: Table, commit: str, summary: BatchSummary) -> None:
     """Write the reason files of a commit, before its Snapshot. One that is never committed is written again by the next attempt."""
     for item in summary.inputs:
         if item.in_quarantine:
-            text = reason_file(item.path, item.etag, commit, item.quarantined, summary.unusable)
+            text = reason_file(item, commit, summary.unusable)
             table.storage.write(table.layout.reason(item.path, item.etag), text)
 
 

@@ -17,7 +17,7 @@ from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
 from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, unmet
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
-from compactor.core.model.inputs import AGAIN, Input
+from compactor.core.model.inputs import AGAIN, ORIGINAL, Input
 from compactor.core.model.layout import commit_id
 from compactor.core.model.policy import TO_STRING
 from compactor.core.model.position import same_order
@@ -218,7 +218,7 @@ class _Rebuild:
         inputs, locations = _sources(self.table, parent)
         now = ledger.latest(ledger.everything(self.table, parent))
         since = {name for name, item in now.items() if before.get(name) != item and item.outcome != "discarded"}
-        return [item for item in inputs if (item.path, item.etag.removesuffix("~original")) in since], locations
+        return [item for item in inputs if (item.path, item.etag.removesuffix(ORIGINAL)) in since], locations
 
     def _written(
         self, batch: Batch, parent: Snapshot, before: Snapshot | None, writer: str, whole: bool, inputs: Sequence[Input], locations: Locations

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused, OrderRefused
+from compactor.core.model.inputs import NAME_ENDING
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterField, signature
 from compactor.core.sources import increment
@@ -39,7 +40,7 @@ _BEFORE = _ENVELOPE.before_prefix
 _SEQUENCE, _STREAM = "ar_h_change_seq", "transact_id"
 _OPERATIONS = {"i": "c", "u": "u", "d": "d"}
 
-_NAME = "element_at(split(_file, '/'), -1)"
+_NAME = f"regexp_replace(element_at(split(_file, '/'), -1), {literal(NAME_ENDING)}, '')"
 _LOADED = f"{_NAME} RLIKE '^LOAD[_0-9A-Fa-f]+[.]'"
 
 _RUNS = "regexp_extract_all(lower(trim({0})), '([0-9a-f]+|[^0-9a-f]+)', 1)"

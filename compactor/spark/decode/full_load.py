@@ -18,7 +18,7 @@ from compactor.spark.decode.order import FULL_LOADS
 def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input]) -> Frame:
     """Return a frame of plain rows with the hour of each row's folder as order and time."""
     assert frame.images is not None
-    hours = frame.rows.sparkSession.createDataFrame([(item.path, item.hour) for item in inputs], "_file STRING, _hour STRING")
+    hours = frame.rows.sparkSession.createDataFrame([(item.name, item.hour) for item in inputs], "_file STRING, _hour STRING")
     keep = [name for name in frame.rows.columns if name not in (OP, SOURCE, TIME, BEFORE)]
     rows = frame.rows.join(F.broadcast(hours), [FILE], "left").selectExpr(
         *keep,

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 
 from compactor.core.model import times
 from compactor.core.model.errors import InputRefused
+from compactor.core.model.inputs import path_of
 from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import TIME
 from compactor.spark.rows.resolution import Resolution
@@ -23,8 +24,9 @@ TIMELESS = {
 def check(spec: TableSpec, timeless: int, file: str | None) -> None:
     """Raise InputRefused if some changes have no time. `file` is the first with one."""
     if timeless:
+        first = path_of(str(file))
         raise InputRefused(
-            f"table {spec.name}: {timeless} changes, the first ones in {file}, have no time, and neither have their folders; a history "
+            f"table {spec.name}: {timeless} changes, the first ones in {first}, have no time, and neither have their folders; a history "
             "needs one. Set `order_by:` with a timestamp first, have the connector add the source's time (Debezium: `__ts_ms`; AWS DMS: "
             "`TimestampColumnName`), or leave `history` out."
         )
@@ -33,9 +35,9 @@ def check(spec: TableSpec, timeless: int, file: str | None) -> None:
 def timed(changes: DataFrame, batch: Resolution) -> DataFrame:
     """Return Changes with TIME from the first that has one: the source, a timestamp that orders the changes, the hour of the file's folder."""
     sources = [TIME, *ordered_by_time(batch)]
-    hours = {item.path: item.hour for item in batch.summary.inputs if item.hour}
+    hours = {item.name: item.hour for item in batch.summary.inputs if item.hour}
     if hours and batch.spec.source.plain_rows:
-        pairs = ", ".join(f"{literal(path)}, {times.to_micros(hour)}L" for path, hour in hours.items())
+        pairs = ", ".join(f"{literal(name)}, {times.to_micros(hour)}L" for name, hour in hours.items())
         sources.append(f"try_element_at(map({pairs}), _file)")
     columns = [quoted(name) for name in changes.columns if name != TIME]
     return changes.selectExpr(*columns, f"coalesce({', '.join(sources)}, NULL) AS _time")

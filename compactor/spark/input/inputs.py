@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.errors import InconsistentRead, InputRefused, InputUnfinished
-from compactor.core.model.inputs import AGAIN, Input, work
+from compactor.core.model.inputs import AGAIN, Input, path_of, work
 from compactor.core.model.layout import Layout, join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import InputLocations
@@ -44,7 +44,7 @@ class Inputs:
         self._spark, self.spec, self.inputs, self._scratch = spark, spec, inputs, scratch
         self.places = {item: locations.get((item.path, item.etag)) or layout.landed(item.path) for item in inputs}
         roots = files.Origins((spec.landing, layout.archived(""), layout.quarantined("")))
-        renamed = tuple((place, item.path) for item, place in self.places.items() if place in locations.values() and roots.path(place) != item.path)
+        renamed = tuple((place, item.name) for item, place in self.places.items() if roots.path(place) != item.name)
         self.origins = dataclasses.replace(roots, named=renamed, encoded=not all(map(files.is_plain, self.places.values())))
         self.reads = ConsistentReads({place: item.size for item, place in self.places.items()}, spec.name, storage)
         self.unreadable: files.Unreadable = {}
@@ -112,7 +112,7 @@ class Inputs:
 
     def unusable(self) -> list[Unusable]:
         """Return the unreadable files as entries of the quarantine."""
-        return [Unusable(item.path, self.unreadable[place].text) for item, place in self.places.items() if place in self.unreadable]
+        return [Unusable(item.name, self.unreadable[place].text) for item, place in self.places.items() if place in self.unreadable]
 
     @property
     def unfinished(self) -> frozenset[str]:
@@ -126,7 +126,7 @@ class Inputs:
         """
         self.set_aside(records)
         unreadable = self.unusable()
-        judged = [item for item in unreadable if item.path not in self.unfinished]
+        judged = [each for each in unreadable if path_of(each.file) not in self.unfinished]
         again = all(item.outcome in AGAIN for item in self.inputs)
         limits = Limits(self.spec.quarantine_rows, self.spec.quarantine_share, again)
         where = f"table {self.spec.name}: {join(self.spec.landing)}"
@@ -143,19 +143,19 @@ class Inputs:
         """
         if not self.spec.source.full_loads:
             return
-        why = {item.path: self.unreadable[place] for item, place in self.places.items() if place in self.unreadable}
+        why = {item.name: self.unreadable[place] for item, place in self.places.items() if place in self.unreadable}
         for record in records:
-            why.setdefault(record.path, files.Problem(f"record {record.record}: {record.reason}" if record.record else record.reason))
+            why.setdefault(record.file, files.Problem(f"record {record.record}: {record.reason}" if record.record else record.reason))
         folders: dict[str, tuple[str, files.Problem]] = {}
         for item in self.inputs:
             # where one file is unusable for good, waiting for the end of another would not help
-            if item.path in why and (item.folder not in folders or not why[item.path].unfinished):
-                folders[item.folder] = (item.path, why[item.path])
+            if item.name in why and (item.folder not in folders or not why[item.name].unfinished):
+                folders[item.folder] = (item.path, why[item.name])
         others = {}
         for item, place in self.places.items():
             if item.folder in folders and place not in self.unreadable:
                 path, reason = folders[item.folder]
-                others[place] = why.get(item.path) or files.Problem(
+                others[place] = why.get(item.name) or files.Problem(
                     f"belongs to a full load that is not usable: {path}: {reason.text}", reason.unfinished
                 )
         if others:

@@ -64,7 +64,7 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     keep = [name for name in frame.rows.columns if name not in (INVALID, OP)]
     # a record that holds several events: the record's place orders the file, the event's number orders the record
     place = f"_row * {EVENTS_MAX}L + coalesce(_event, 0)" if EVENT in frame.rows.columns else ROW
-    rows = frame.rows.selectExpr(*keep, f"{position.built(epoch, typed, place)} AS _position", f"{why} AS _invalid", OP)
+    rows = frame.rows.selectExpr(*keep, f"{position.built(epoch, typed, order, place)} AS _position", f"{why} AS _invalid", OP)
     return dataclasses.replace(frame, rows=rows.withColumn(OP, F.expr("CASE WHEN _invalid IS NULL THEN _op END")))
 
 

@@ -24,7 +24,7 @@ def epoch(opened: Inputs) -> str:
     """SQL for the epoch of a row: that of its file (H6)."""
     files: dict[int, list[str]] = {}
     for item in opened.inputs:
-        files.setdefault(item.epoch, []).append(literal(item.path))
+        files.setdefault(item.epoch, []).append(literal(item.name))
     most, *others = sorted(files, key=lambda epoch: -len(files[epoch]))
     cases = "".join(f" WHEN _file IN ({', '.join(files[epoch])}) THEN {epoch}" for epoch in others)
     return f"CASE{cases} ELSE {most} END" if cases else str(most)

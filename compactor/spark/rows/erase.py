@@ -109,16 +109,16 @@ def records(
         raise _moved(spec.name)
     numbers = survey.record_numbers([*(row[:3] for row in rows), *others], raws)
     chosen: dict[str, set[int]] = {}
-    for (path, _, _), record in numbers.items():
-        chosen.setdefault(path, set()).add(record)
+    for (file, _, _), record in numbers.items():
+        chosen.setdefault(file, set()).add(record)
     shared = _shared(rows, frames) if spec.source.several_events else set()
     parts: dict[str, set[tuple[int, int]]] = {}
     for row in rows:
         if row[:3] in shared:
             parts.setdefault(row[FILE], set()).add((numbers[row[:3]], row.change))
-    totals = {**{item.path: item.rows for item in summary.inputs}, **(_record_counts(raws) if spec.source.several_events else {})}
+    totals = {**{item.name: item.rows for item in summary.inputs}, **(_record_counts(raws) if spec.source.several_events else {})}
     return {
-        item.path: ErasedRecords(tuple(sorted(chosen.get(item.path, ()))), totals[item.path], tuple(sorted(parts.get(item.path, ()))))
+        item.path: ErasedRecords(tuple(sorted(chosen.get(item.name, ()))), totals[item.name], tuple(sorted(parts.get(item.name, ()))))
         for item in summary.inputs
     }
 
@@ -135,7 +135,7 @@ def _shared(rows: Sequence[Row], frames: Sequence[DataFrame]) -> set[tuple[str, 
 
 
 def _record_counts(raws: Sequence[DataFrame]) -> dict[str, int]:
-    """Return path → number of records, of the files in `raws`. Their rows in a frame are changes."""
+    """Return FILE → number of records, of the files in `raws`. Their rows in a frame are changes."""
     return {row[FILE]: row.n for raw in raws for row in raw.groupBy(FILE).agg(named_sql("count(1)", "n")).collect()}
 
 

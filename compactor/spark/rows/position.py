@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from compactor.core.model import position as core
+from compactor.core.model.inputs import NAME_ENDING
 from compactor.core.model.position import Partitions, Position
 from compactor.spark.sql import literal
 
@@ -17,10 +18,12 @@ Order = core.Order
 ddl, older_ddl = core.ddl, core.older_ddl
 
 
-def built(epoch: str, values: Sequence[str], row: str = "_row") -> str:
-    """SQL for the Position of a decoded row. `epoch`, `values` (the order columns) and `row` (the order inside a block) are SQL."""
+def built(epoch: str, values: Sequence[str], order: Order, row: str = "_row") -> str:
+    """SQL for the Position of a decoded row. `epoch`, `values` (of the order columns) and `row` (the order inside a block) are SQL."""
     middle = "".join(f"'o{at + 1}', {value}, " for at, value in enumerate(values))
-    return f"named_struct('epoch', {epoch}, {middle}'file', _file, 'block', _block, 'row', {row})"
+    # where the file is part of the order, its second content has the events of the first
+    file = f"regexp_replace(_file, {literal(NAME_ENDING)}, '')" if by_file(order) else "_file"
+    return f"named_struct('epoch', {epoch}, {middle}'file', {file}, 'block', _block, 'row', {row})"
 
 
 def fixed(position: Position, order: Order) -> str:

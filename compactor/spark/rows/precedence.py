@@ -188,7 +188,7 @@ class Resolver:
         tie = f"(_before_it IS NOT NULL AND _before_it.e = _same.e AND _before_it.h <> _same.h AND NOT {stored_twin})"
         outcome = (
             f"CASE WHEN _origin <> {EVENT} THEN NULL WHEN _head THEN 'applied' "
-            f"WHEN _again OR {twin} THEN 'duplicate' WHEN {late} THEN 'late' ELSE 'superseded' END"
+            f"WHEN {twin} THEN 'duplicate' WHEN {late} THEN 'late' ELSE 'superseded' END"
         )
         return ranked.selectExpr("*", f"{outcome} AS _outcome", f"(_origin = {EVENT} AND {tie}) AS _tie").drop(
             "_before_it", "_same", "_head_same", "_made"

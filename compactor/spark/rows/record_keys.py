@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from compactor.core.erasure.erased import Erased
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
+from compactor.core.model.inputs import path_of
 from compactor.core.model.schema import Schema
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.evolution import Evolved
@@ -49,7 +50,7 @@ def erased_places(
         rows = _empty(raw).where(f"{named} AND {raw.unreadable} IS NULL").selectExpr(FILE, BLOCK, ROW, f"{wrapped(KEY)[1]} AS {RECORD_KEY}")
         for row in rows.selectExpr(FILE, BLOCK, ROW, f"{unread} AS unread", f"{own} AS own").where(f"own OR (unread AND NOT {foreign})").collect():
             if row.unread:
-                raise _unreadable(spec, evolved.schema, row[FILE])
+                raise _unreadable(spec, evolved.schema, path_of(row[FILE]))
             places.append((row[FILE], row[BLOCK], row[ROW]))
     return places
 

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from compactor.core.model import times
 from compactor.core.model.errors import InputRefused
+from compactor.core.model.inputs import path_of
 from compactor.core.model.position import Partitions, Position, earliest, latest
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
@@ -139,10 +140,11 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
     for row in rows:
         if row.lost is not None:
             place = (row.lost.f, row.lost.b, row.lost.r)
+            record = record_numbers([place], raws)[place]
             raise InputRefused(
-                f"table {spec.name}: {spec.landing}/{row.lost.f}, record {record_numbers([place], raws)[place]}: the record changes or deletes a row "
-                f"(op {row.lost.op}) of a table without a key, and has no before image. Nothing was ingested. Set `key:`, or have the source send "
-                "before images."
+                f"table {spec.name}: {spec.landing}/{path_of(row.lost.f)}, record {record}: the record changes or deletes "
+                f"a row (op {row.lost.op}) of a table without a key, and has no before image. Nothing was ingested. Set `key:`, or have the source "
+                "send before images."
             )
     by_file: dict[str, list[object]] = {}
     for row in rows:
@@ -173,7 +175,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
         _by_partition(rows, "offset", max),
         _by_partition(rows, "least", min),
         _by_partition(rows, "newer", min),
-        brought_by_stream((row[FILE], row[PARTITION], row.change_time, bool(row.images or row.truncates)) for row in rows),
+        brought_by_stream((path_of(row[FILE]), row[PARTITION], row.change_time, bool(row.images or row.truncates)) for row in rows),
     )
 
 
