@@ -11,12 +11,12 @@ FLAT = "compactor/spark/decode/flat.py"
 MUTANTS = [
     # which state of a key is its row
     (RESOLVE, "_op = 'f', _position DESC, {_STORED_FIRST}", "_op = 'f', _position, {_STORED_FIRST}", "flat cases"),
-    (RESOLVE, "_op = 'f', _position DESC, {_STORED_FIRST}", "_op = 'f', _position DESC", "flat cases debezium"),
+    (RESOLVE, "_op = 'f', _position DESC, {_STORED_FIRST}", "_op = 'f', _position DESC", "rewritten flat cases debezium"),
     (RESOLVE, "WHEN {DELTA} THEN 0 WHEN {BASE} THEN 1", "WHEN {DELTA} THEN 1 WHEN {BASE} THEN 0", "debezium cases settings"),
     (RESOLVE, "CASE WHEN _op IN ('d', 'x') THEN 'd' ELSE 'u' END", "CASE WHEN _op IN ('d') THEN 'd' ELSE 'u' END", "debezium dms wal2json"),
     (RESOLVE, "_op = 'c' AND size(_missing) > 0 THEN coalesce", "_op = 'c' AND size(_missing) > 1 THEN coalesce", "debezium"),
     (RESOLVE, 'changes.where("_from IS NOT NULL")', 'changes.where("_from IS NULL")', "cases debezium"),
-    (RESOLVE, "WHEN _again OR {twin} THEN 'duplicate'", "WHEN {twin} THEN 'duplicate'", "positions flat cases"),
+    (RESOLVE, "_before_it = _same) OR {stored_twin}", "_before_it = _same)", "positions flat cases"),
     (
         RESOLVE,
         'late = "false" if self.empty else f"_head_origin >= {DELTA}"',
