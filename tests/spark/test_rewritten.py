@@ -33,6 +33,16 @@ def check_rebuilt(lake: Lake, spec: TableSpec, expected: list[tuple[Any, Any]]) 
     assert [] == lake.problems(spec)
 
 
+def loaded_twice(lake: Lake, spec: TableSpec, first: str, second: str) -> TableSpec:
+    """Two full loads of DMS with the same file name. Returns the table in the epoch of the second."""
+    put(spec, LOAD, first)
+    lake.run(spec)
+    put(spec, LOAD, second)
+    again = lake.with_settings(spec, epoch=1)
+    lake.run(again)
+    return again
+
+
 @pytest.mark.parametrize("names", [("a.json", "b.json"), ("b.json", "a.json")])
 def test_the_newer_content_of_a_name_wins_ties_and_is_counted_as_what_it_is(lake: Lake, names: tuple[str, str]) -> None:
     """It counts as a later file: what it repeats are duplicates, and an event with other values at the same place is a tie that it wins."""
@@ -52,12 +62,8 @@ def test_the_newer_content_of_a_name_wins_ties_and_is_counted_as_what_it_is(lake
 def test_a_second_full_load_of_the_same_names_belongs_to_its_own_epoch(lake: Lake) -> None:
     """DMS's files of both loads have the same names. Also when the archive is read, each has the epoch that it was ingested in."""
     spec = dms(lake)
-    put(spec, LOAD, "1,old\n4,only in the old load\n")
     put(spec, FIRST, "U,1,changed\n")
-    lake.run(spec)
-    put(spec, LOAD, "1,reloaded\n2,reloaded\n")
-    again = lake.with_settings(spec, epoch=1)
-    lake.run(again)
+    again = loaded_twice(lake, spec, "1,old\n4,only in the old load\n", "1,reloaded\n2,reloaded\n")
     expected = [(1, "reloaded"), (2, "reloaded"), (4, "only in the old load")]
     assert expected == pairs(lake, again)
     assert [] == lake.problems(again)
@@ -67,12 +73,7 @@ def test_a_second_full_load_of_the_same_names_belongs_to_its_own_epoch(lake: Lak
 
 def test_a_second_full_load_of_a_table_without_key_adds_its_rows(lake: Lake) -> None:
     """Rows are called by file and line there, and the second load's are others."""
-    spec = dms(lake, key=())
-    put(spec, LOAD, "1,old\n")
-    lake.run(spec)
-    put(spec, LOAD, "1,new\n2,new\n")
-    again = lake.with_settings(spec, epoch=1)
-    lake.run(again)
+    again = loaded_twice(lake, dms(lake, key=()), "1,old\n", "1,new\n2,new\n")
     expected = [(1, "new"), (1, "old"), (2, "new")]
     assert expected == pairs(lake, again)
     assert [] == lake.problems(again)

@@ -79,8 +79,8 @@ class Input:
 
         Of a file whose records were repaired, the original is read beside the repaired copy.
         """
-        original = ORIGINAL if self.etag.endswith(ORIGINAL) else ""
-        return f"{self.path}~{self.content}{original}" if self.content > 1 else f"{self.path}{original}"
+        content = f"~{self.content}" if self.content > 1 else ""
+        return f"{self.path}{content}{ORIGINAL if self.etag.endswith(ORIGINAL) else ''}"
 
     def as_unreadable(self, reason: str) -> Input:
         """Return the entry for an attempt that could not open the file."""

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.errors import InconsistentRead, InputRefused, InputUnfinished
-from compactor.core.model.inputs import AGAIN, Input, path_of, work
+from compactor.core.model.inputs import AGAIN, Input, work
 from compactor.core.model.layout import Layout, join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import InputLocations
@@ -126,7 +126,8 @@ class Inputs:
         """
         self.set_aside(records)
         unreadable = self.unusable()
-        judged = [each for each in unreadable if path_of(each.file) not in self.unfinished]
+        unfinished = {item.name for item in self.inputs if item.path in self.unfinished}
+        judged = [each for each in unreadable if each.file not in unfinished]
         again = all(item.outcome in AGAIN for item in self.inputs)
         limits = Limits(self.spec.quarantine_rows, self.spec.quarantine_share, again)
         where = f"table {self.spec.name}: {join(self.spec.landing)}"
