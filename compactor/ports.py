@@ -33,7 +33,10 @@ class Storage(Protocol):
     """
 
     def list(self, prefix: str) -> Iterator[FileInfo]:
-        """Yield every object below the directory `prefix`, recursively, in path order. A missing prefix yields nothing."""
+        """Yield every object below the directory `prefix`, recursively, in path order. A missing prefix yields nothing.
+
+        Objects with a name that no other call takes are among them, with the `problem`.
+        """
 
     def read(self, path: str) -> bytes:
         """Return the content. Raises FileNotFoundError."""

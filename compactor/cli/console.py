@@ -123,6 +123,8 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
             print(f"{item.table}: hours {f'from {moment(item.whole_to)[:16]} on ' if item.whole_to else ''}not known to be whole: {item.whole_note}")
         if wide and item.compaction:
             print(f"{item.table}: {item.compaction}")
+        for note in item.unusable_files:
+            console().print(f"{item.table}: {note}", soft_wrap=True)
         if item.blocked:
             print(item.blocked)
     for item in statuses:

@@ -53,8 +53,8 @@ def look_at(table: Table) -> TableReport | int:
             return written
         if state.compacted < current.version and due(table, current):
             return sum(segment.size for segment in current.segments)
-    new = discover.landing(table, current).new
-    return written + sum(file.size for file in new) if new else _report(table, current, current, (), False, ())
+    landing = discover.landing(table, current)
+    return written + landing.size if landing.new else _report(table, current, current, (), False, landing.notes)
 
 
 def failure(table: str, error: CompactorError) -> TableReport:
@@ -79,6 +79,8 @@ class Committed:
     """Whether an earlier run was finished."""
     made: list[Snapshot] = field(default_factory=list)
     """The versions that the run made."""
+    notes: list[str] = field(default_factory=list)
+    """What landing has that no run will take."""
     compaction_due: bool = False
     """Whether to look for Segments worth compacting."""
     seconds: float = 0.0
@@ -100,7 +102,7 @@ def commit_table(table: Table, progress: Progress = silent, label: str = "") -> 
         current, step.resumed = resume(table, current)
 
     def ingest() -> Snapshot | None:
-        return _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), step.made, progress, label)
+        return _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress, step.notes), step.made, progress, label)
 
     committed = first = ingest()
     while committed:
@@ -136,10 +138,10 @@ def finish_table(step: Committed, progress: Progress, spending: Spending) -> Tab
         waiting = waiting or compaction.waits(table.spec, current, table.env.clock())
         blocked = audit.blocked(table, current)
         if blocked is not None:
-            return _blocked(_report(table, step.before, current, made, step.resumed, _noted(waiting)), blocked)
+            return _blocked(_report(table, step.before, current, made, step.resumed, (*step.notes, *_noted(waiting))), blocked)
         folders, notes = _shown_landing(table, current) if made or step.resumed or table.spec.live_view else ([], ())
         shown.remember(table, current, folders, compacted=worthless)
-    return _report(table, step.before, current, made, step.resumed, (*notes, *_noted(waiting)))
+    return _report(table, step.before, current, made, step.resumed, (*step.notes, *notes, *_noted(waiting)))
 
 
 def _noted(sentence: str | None) -> tuple[str, ...]:
@@ -309,7 +311,7 @@ def _report(
 ) -> TableReport:
     outcome = "committed" if made else "resumed" if resumed else "idle"
     if current is None:
-        return TableReport(table.name, outcome, notes=(missing(table) or f"no file below {table.spec.landing} is ready to be ingested",))
+        return TableReport(table.name, outcome, notes=(missing(table) or f"no file below {table.spec.landing} is ready to be ingested", *notes))
     if before is not None:
         notes = (*notes, *type_changes(before.schema, current.schema))
     ingested = [snapshot for snapshot in made if snapshot.operation in _INGESTING]

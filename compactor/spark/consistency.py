@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame
 
@@ -27,7 +27,7 @@ _MISSING = re.compile(r"FileNotFoundException|No such file or directory|PATH_NOT
 class ConsistentReads:
     """Reads files through Spark and raises InconsistentRead when Spark's view of them contradicts ours.
 
-    - `open` compares the bytes that Spark lists with ours. It guards the listing, for every format.
+    - `open` compares the locations that Spark reads, and the bytes that it lists there, with ours. It guards the listing, for every format.
     - `materialize` compares the rows of two readings. It guards the tasks that read text, CSV and Avro; Parquet says in its footer how long it is.
     - `confirmed` has files that cannot be read tried once more, before somebody blames them.
     - `again_if_empty` is for files that the driver reads itself.
@@ -49,17 +49,19 @@ class ConsistentReads:
         """Return whether responses can be truncated on the way from this location."""
         return location.startswith("s3://")
 
-    def open(self, read: Callable[[], DataFrame], locations: Sequence[str]) -> DataFrame:
-        """Return the rows of `read`, which has Spark list `locations`, if Spark lists as many bytes there as we expect.
+    def open(self, read: Callable[[list[str]], DataFrame], locations: Sequence[str]) -> DataFrame:
+        """Return the rows of `read`, which gets the patterns of exactly these `locations`, if Spark lists the bytes there that we expect.
 
         Reads up to `TRIES` times. Locations without an expected size (local copies) are not checked.
         """
+        patterns = [_pattern(location) for location in locations]
         if not all(location in self._sizes for location in locations):
-            return read()
+            return read(patterns)
 
         def attempt() -> DataFrame:
-            rows = read()
+            rows = read(patterns)
             listed, expected = _listed_bytes(rows), sum(self._sizes[location] for location in locations)
+            self._check_locations(rows, locations)
             if listed != expected and listed != self._bytes_now(locations):
                 more = f" and {len(locations) - 1} more" if len(locations) > 1 else ""
                 raise InconsistentRead(
@@ -69,6 +71,15 @@ class ConsistentReads:
             return rows
 
         return retried(attempt)
+
+    def _check_locations(self, rows: DataFrame, locations: Sequence[str]) -> None:
+        """Raise InconsistentRead if Spark reads other locations than these."""
+        expected, found = {_bare(location): location for location in locations}, _listed_locations(rows)
+        if found != set(expected):
+            missing, other = [*sorted(set(expected) - found), "none"][0], [*sorted(found - set(expected)), "none"][0]
+            raise InconsistentRead(
+                f"{self._where}expected Spark to read {len(expected):,} locations, found {len(found):,}; missing: {missing}, instead: {other}"
+            )
 
     def materialize(self, rows: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:
         """Return `keep(rows)`, which computes remote rows once for all later work, if a second reading has as many rows of each `_file`.
@@ -132,9 +143,37 @@ def retried(attempt: Callable[[], T]) -> T:
     return attempt()
 
 
+_GLOB = re.compile(r"[{}\[\]*?\\]")
+
+
+def _pattern(location: str) -> str:
+    """Return the glob pattern that fits this location only. Spark takes every path for a Hadoop pattern (org.apache.hadoop.fs.GlobPattern)."""
+    if not _GLOB.search(location):
+        return location
+    scheme, mark, path = location.rpartition("://")
+    # Hadoop takes a name with a colon for a URI once it has divided a pattern into names
+    return scheme + mark + _GLOB.sub(r"\\\g<0>", path).replace(":", "[:]")
+
+
+def _index(rows: DataFrame) -> Any:
+    """Return Spark's list of the files to read."""
+    return rows._jdf.queryExecution().analyzed().collectLeaves().head().relation().location()
+
+
 def _listed_bytes(rows: DataFrame) -> int:
     """Return the bytes of the files to read, as Spark listed them."""
-    return int(rows._jdf.queryExecution().analyzed().collectLeaves().head().relation().location().sizeInBytes())
+    return int(_index(rows).sizeInBytes())
+
+
+def _listed_locations(rows: DataFrame) -> set[str]:
+    """Return the locations to read, as Spark resolved them, without scheme."""
+    # one call for all: each path would be some calls of its own. No path has a NUL.
+    return {_bare(path) for path in str(_index(rows).rootPaths().mkString("\0")).split("\0")}
+
+
+def _bare(location: str) -> str:
+    """Return a location without scheme: Hadoop writes `file:/x` for `/x`."""
+    return re.sub(r"^([a-z0-9]+:)?/*", "", location).rstrip("/")
 
 
 def _rows_by_file(rows: DataFrame) -> dict[str, int]:

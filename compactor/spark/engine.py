@@ -233,6 +233,7 @@ class SparkEngine:
             work = resolve(batch, True, several_passes=True)
             scratch.callback(work.close)
             checks.append(compare.compare_with_archive(self._spark, spec, snapshot, work.resolver, work.heads))
+            checks.append(_events(spec, inputs, batch.summary.inputs))
             return [*checks, *self._history(spec, snapshot, inputs, work)]
 
     def _history(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input] = (), work: Resolution | None = None) -> list[Check]:
@@ -290,6 +291,18 @@ class SparkEngine:
                 "`unresolved: fail` is set."
             )
         return int(cells)
+
+
+def _events(spec: TableSpec, ingested: Sequence[Input], read: Sequence[Input]) -> Check:
+    """Check that each raw file has the events that it had when it was ingested. One that was repaired or rewritten since may have others."""
+    found = {(item.path, item.etag): item.rows for item in read}
+    problems = [
+        f"{item.path}: expected {item.rows} events, found {found[item.path, item.etag]}"
+        for item in ingested
+        if item.outcome == "absorbed" and found[item.path, item.etag] != item.rows
+    ]
+    more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
+    return Check(spec.name, "events of raw files", not problems, "; ".join(problems[:3]) + more or f"{sum(found.values()):,} events")
 
 
 def _purged(heads: DataFrame, purge_through: int, schema: Schema, keep: bool) -> DataFrame:

@@ -156,6 +156,7 @@ class Reader:
         epoch = epochs.epoch(opened)
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
         counts = survey.count_records(placed, spec, parent.source_time if parent and parent.epoch == spec.epoch else None, opened.raws)
+        opened.check_names(counts.files)
         unusable = tuple(item for frame in placed if counts.invalid for item in unusable_records(frame, opened))
         opened.within_limits(counts.invalid, counts.read, unusable)
         if counts.truncate and spec.truncate == "fail":
@@ -199,6 +200,7 @@ class Reader:
         spec = opened.spec
         frames, adopted = foreign_base.frames(opened, base)
         counts = survey.count_records(frames, spec, raws=opened.raws)
+        opened.check_names(counts.files)
         foreign_base.check_usable(spec, [item for frame in frames if counts.invalid for item in unusable_records(frame, opened)], counts.invalid)
         evolved = foreign_base.evolved(frames, adopted)
         summary = dataclasses.replace(_summary(opened, counts, evolved, base.order, (), ()), adoption=adopted)

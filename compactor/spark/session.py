@@ -301,9 +301,12 @@ def defaults_file() -> str:
 def _settle(spark: SparkSession, settings: SessionSettings) -> None:
     jvm: Any = spark.sparkContext._jvm
     if (spark.sparkContext.master or "").startswith("local"):
-        # Otherwise Spark writes a .crc file beside each local file. Nothing here reads them, and every listing would show them.
+        # Otherwise Spark writes a .crc file beside each local file, and looks for one, under names that Hadoop refuses if they have a colon. Nothing
+        # here needs them, and every listing would show them.
         hadoop: Any = spark.sparkContext._jsc
-        jvm.org.apache.hadoop.fs.FileSystem.getLocal(hadoop.hadoopConfiguration()).setWriteChecksum(False)
+        files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(hadoop.hadoopConfiguration())
+        files.setWriteChecksum(False)
+        files.setVerifyChecksum(False)
     if settings.verbose:
         log.info("Spark %s on %s, %s", spark.version, jvm.System.getProperty("java.version"), spark.sparkContext.master)
 

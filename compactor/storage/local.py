@@ -49,7 +49,7 @@ def local_path(location: str, directory: bool = False) -> str:
 
 
 class LocalStorage:
-    """Objects as files. An etag is made of size, mtime and inode. Links to files are followed; links to directories are not listed."""
+    """Objects as files. An etag is made of size, mtime and inode. Links to directories are not listed."""
 
     def list(self, prefix: str) -> Iterator[FileInfo]:
         """Return every file below `prefix` in path order, including the dot files of other programs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import hashlib
 import os
@@ -21,6 +22,8 @@ STAGING_PREFIX = ".compactor-staging-"
 STAGING_SECONDS_MAX = 24 * 3600
 ATTEMPTS = 1000
 BLOCK_BYTES = 1 << 20
+LINK = "is a symbolic link"
+"""What listings say of a link."""
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 _REFUSALS = (
     ({errno.ENOSPC, errno.EDQUOT}, "no space left for {} ({}); nothing of it was stored. Free some space."),
@@ -145,14 +148,23 @@ def describe(path: str) -> FileInfo | None:
 
 
 def walk(directory: str) -> Iterator[FileInfo]:
-    """Return every regular file below `directory` in path order."""
+    """Return every regular file below `directory` in path order, and links to one, which are a problem.
+
+    Who may write a link into a folder need not be allowed to read what it leads to.
+    """
     for name, is_directory in _entries(directory):
         path = os.path.join(directory, name)
         status = None if is_directory else describe(path)
         if is_directory:
             yield from walk(path)
         elif status is not None:
-            yield status
+            yield _unnameable(status) or (dataclasses.replace(status, problem=LINK) if os.path.islink(path) else status)
+
+
+def _unnameable(info: FileInfo) -> FileInfo | None:
+    """Return the description of a file whose path is not UTF-8, with such bytes as `\\xe9`; None for all others."""
+    text = os.fsencode(info.path).decode(errors="backslashreplace")
+    return None if text == info.path else dataclasses.replace(info, path=text, problem="has a name that is not UTF-8")
 
 
 def _entries(directory: str) -> list[tuple[str, bool]]:

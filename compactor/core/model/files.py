@@ -17,3 +17,5 @@ class FileInfo:
     """Changes with the content."""
     modified: float
     """When it was written, in epoch seconds of the store's clock."""
+    problem: str = ""
+    """Why nobody may read it under this path, as `is a symbolic link`; "" for all others. Only listings show such objects."""

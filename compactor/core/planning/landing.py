@@ -34,6 +34,8 @@ class LandedFile:
     """Changes with the content."""
     modified: float
     """When the file was written, in epoch seconds of the store's clock."""
+    problem: str = ""
+    """Why nobody may read it under this path; "" for all others."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,14 @@ class Landing:
     """Files without data: markers, hidden and empty files, and files outside of the folder pattern."""
     absorbed: int = 0
     """Files that are in the ledger already."""
+    unusable: tuple[str, ...] = ()
+    """Files that no run will take until somebody renames or removes them, each with the reason."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence about `unusable`, if there are any."""
+        more = f"; and {len(self.unusable) - 3:,} more" if len(self.unusable) > 3 else ""
+        return (f"left in landing until renamed or removed: {'; '.join(self.unusable[:3])}{more}",) if self.unusable else ()
 
     @property
     def size(self) -> int:
@@ -68,6 +78,7 @@ def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[t
     new, waiting, skipped, ignored, old = [], 0, 0, 0, 0
     contents = Counter(path for path, _ in absorbed)
     misplaced: list[str] = []
+    unusable: list[str] = []
     unfinished: set[str] = set()
     files = list(files)
     for item in files:
@@ -75,18 +86,23 @@ def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[t
             ignored += 1
             continue
         place = increment.landed(spec.pattern, item.path, spec.hours_in, spec.source.load_files)
-        if place is None:
+        if place is None and increment.names_no_date(spec.pattern, item.path):
+            unusable.append(f"{item.path} lies in a folder that names no date")
+        elif place is None:
             misplaced.append(item.path)
+        elif item.problem:
+            unusable.append(f"{item.path} {item.problem}")
         elif (item.path, item.etag) in absorbed:
             old += 1
         elif spec.first_folder and _before(spec, place, spec.first_folder):
             skipped += 1
-        elif now - item.modified < spec.settle:
+        elif abs(now - item.modified) < spec.settle:
+            # a time in the future is a wrong clock: the file must not wait until then
             waiting += 1
             unfinished.add(place.folder)
         elif item.size == 0 and _format(spec, item.path) not in _NEVER_EMPTY:
             ignored += 1
-        elif item.size == 0 and now - item.modified < UNFINISHED_GRACE:
+        elif item.size == 0 and abs(now - item.modified) < UNFINISHED_GRACE:
             waiting += 1
             unfinished.add(place.folder)
         else:
@@ -94,7 +110,7 @@ def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[t
             new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=_epoch(spec, place), content=content))
     # beside the folders of a table that runs, a README is no reason to stop; data in folders of another form are
     data = [path for path in misplaced if first or spec.format != "auto" or increment.file_format(path)]
-    if data and not (new or waiting or old or skipped):
+    if data and not (new or waiting or old or skipped or unusable):
         raise InputRefused(
             f"table {spec.name}: no file below {spec.landing} lies in a folder that fits {spec.pattern!r}. There "
             f"{'is 1 file' if len(data) == 1 else f'are {len(data)} files'}, such as {data[0]}. Correct `increments:`."
@@ -103,7 +119,7 @@ def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[t
         complete = full_loads.complete_folders(spec, ((item.path, item.modified) for item in files), now) - unfinished
         waiting += sum(item.folder not in complete for item in new)
         new = [item for item in new if item.folder in complete]
-    return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(misplaced), old)
+    return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(misplaced), old, tuple(unusable))
 
 
 def _epoch(spec: TableSpec, place: increment.Landed) -> int:

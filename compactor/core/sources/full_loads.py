@@ -32,7 +32,7 @@ def complete_folders(spec: TableSpec, files: Iterable[tuple[str, float]], now: f
             newest[place.folder] = max(modified, newest.get(place.folder, modified))
     if spec.complete is not None:
         return frozenset(folder for folder, written in marked.items() if written >= newest.get(folder, written))
-    return frozenset(folder for folder, written in newest.items() if now - written >= spec.settle)
+    return frozenset(folder for folder, written in newest.items() if abs(now - written) >= spec.settle)
 
 
 def together(spec: TableSpec, paths: Iterable[str], chosen: Collection[str]) -> frozenset[str]:

@@ -107,6 +107,11 @@ def landed(pattern: str, relative: str, zone: str = "UTC", load_files: bool = Fa
     return Landed(match["folder"], moment.strftime("%Y-%m-%dT%H:%M"))
 
 
+def names_no_date(pattern: str, relative: str) -> bool:
+    """Return whether the folder of a file has the form of the pattern and names a day that does not exist, such as `2026-02-31`."""
+    return folder_regex(pattern).match(relative) is not None and landed(pattern, relative) is None
+
+
 def hour_place(pattern: str, hour: datetime, zone: str = "UTC") -> tuple[str, str] | None:
     """Return (directory below the landing root with the files of an hour, prefix of their `Landed.hour`), or None for a flat folder.
 

@@ -20,7 +20,7 @@ def landing(table: Table, snapshot: Snapshot | None, listed: Iterable[FileInfo] 
     Raises InputRefused when files lie there and none fits the pattern.
     """
     infos = table.storage.list(table.spec.landing) if listed is None else listed
-    files = [LandedFile(relative(info.path, table.spec.landing), info.size, info.etag, info.modified) for info in infos]
+    files = [LandedFile(relative(info.path, table.spec.landing), info.size, info.etag, info.modified, info.problem) for info in infos]
     places = [increment.landed(table.spec.pattern, item.path, load_files=table.spec.source.load_files) for item in files]
     ledgered = ledger.absorbed(table, snapshot, {place.folder for place in places if place})
     landed = discover(table.spec, files, ledgered, table.storage.now(), first=snapshot is None)

@@ -83,7 +83,7 @@ def _registered_key(registry: Registry, topic: str, profile: SourceProfile, subj
 
 def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | None = None) -> Proposal:
     """Propose a table for each landing root below `top`, or for each source table where several share one. `registry` supplies keys and schemas."""
-    infos = {relative(info.path, top): info for info in storage.list(top)}
+    infos = {relative(info.path, top): info for info in storage.list(top) if not info.problem}
     folders = path_inference.landing_folders(infos)
     if not folders:
         raise Refused(f"{top}: no landed files there" + (f", only {counted(len(infos), 'marker or unfinished file')}" if infos else ""))

@@ -66,7 +66,9 @@ def _results(table: Table, others: Sequence[TableSpec]) -> Iterator[tuple[str, s
     except CompactorError as error:
         yield "files in landing", str(error), ""
         return
-    yield "files in landing", "", f"{len(landing.new):,} new, {landing.absorbed:,} ingested before, {landing.waiting:,} may not be complete"
+    found = f"{len(landing.new):,} new, {landing.absorbed:,} ingested before, {landing.waiting:,} may not be complete"
+    yield "files in landing", "".join(landing.notes), found
+    infos = {path: info for path, info in infos.items() if not info.problem}
     if problem := _formats(spec, infos):
         yield "formats", problem, ""
     files = [path for path in infos if not increment.ignored(path) and increment.landed(spec.pattern, path, load_files=spec.source.load_files)]

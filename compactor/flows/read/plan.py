@@ -56,5 +56,6 @@ def plan(table: Table, others: Sequence[TableSpec] = ()) -> TablePlan:
         steps.append(f"commit version {snapshot.version + 1}, because the days of {table.spec.view}_daily change")
     if landing.waiting:
         steps.append(f"leave {counted(landing.waiting, 'file')} that may not be complete yet for the next run")
+    steps += landing.notes
     problems = tuple(item.detail for item in check(table, others) if not item.ok) if snapshot is None else ()
     return TablePlan(table.name, snapshot.version if snapshot else None, landing, tuple(steps) or ("nothing to do",), problems)

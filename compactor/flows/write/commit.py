@@ -39,19 +39,22 @@ Choice = Callable[[Optional[Snapshot]], "tuple[Sequence[Input], InputLocations]"
 """The newest Snapshot → inputs to ingest, and the locations of those that do not lie in landing."""
 
 
-def commit(table: Table, newest: Snapshot | None, label: str, progress: Progress) -> Snapshot | None:
-    """Ingest what has landed, at most FILES_MAX files. Return the new Snapshot, or None if nothing has. Raises Conflict as `transact` does."""
+def commit(table: Table, newest: Snapshot | None, label: str, progress: Progress, notes: list[str]) -> Snapshot | None:
+    """Ingest what has landed, at most FILES_MAX files. Return the new Snapshot, or None if nothing has. Raises Conflict as `transact` does.
 
-    def landed(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
+    Sets `notes` to what landing has that no run will take.
+    """
+
+    def choose(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
         with logs.phase(table, "listing") as phase:
-            new = discover.landing(table, parent).new
+            landed = discover.landing(table, parent)
+            new, notes[:] = landed.new, landed.notes
             if new:
-                size = sum(item.size for item in new)
-                phase.did(f"listed {counted(len(new), 'new file')}, {size:,} bytes,", files=len(new), bytes=size)
+                phase.did(f"listed {counted(len(new), 'new file')}, {landed.size:,} bytes,", files=len(new), bytes=landed.size)
         # a full load is ingested whole; all other events may come in any number of commits
         return new if table.spec.source.full_loads else new[:FILES_MAX], _LANDING
 
-    return ingest(table, landed, "commit", label, progress, newest)
+    return ingest(table, choose, "commit", label, progress, newest)
 
 
 def replay(table: Table, paths: Sequence[str], label: str, progress: Progress) -> Snapshot | None:
@@ -199,7 +202,7 @@ class _Ingestion:
 
     def _young(self, path: str) -> bool:
         info = self.table.storage.stat(self.table.layout.landed(path))
-        return info is not None and self.table.storage.now() - info.modified < landing.UNFINISHED_GRACE
+        return info is not None and abs(self.table.storage.now() - info.modified) < landing.UNFINISHED_GRACE
 
     def _unchanged(self, item: Input) -> bool:
         info = self.table.storage.stat(self.table.layout.landed(item.path))

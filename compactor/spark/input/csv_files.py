@@ -154,7 +154,7 @@ def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, pa
         maxCharsPerColumn=-1,
         columnPruning=False,
     )
-    rows = reads.open(lambda: reader.csv(list(paths)), paths)
+    rows = reads.open(reader.csv, paths)
     return dataclasses.replace(_named(rows, used, layout, origins), paths=tuple(paths))
 
 

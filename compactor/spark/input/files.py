@@ -129,7 +129,7 @@ def read(spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str],
     """Return the raw frames of files of one format, and the files that cannot be opened."""
     unreadable: Unreadable = {}
     if kind == "json":
-        rows = reads.open(lambda: spark.read.text(list(paths)), paths)
+        rows = reads.open(spark.read.text, paths)
         return [RawFrame(rows.selectExpr(*origin(origins), "value AS _text"), paths=tuple(paths))], unreadable
     if kind == "parquet":
         return [_parquet(spark, origins, schema, group, reads) for schema, group in _by_footer(spark, paths, unreadable).items()], unreadable
@@ -180,7 +180,7 @@ def parquet_schema(spark: SparkSession, path: str) -> T.StructType:
 
 def _parquet(spark: SparkSession, origins: Origins, schema: str, paths: list[str], reads: ConsistentReads) -> RawFrame:
     struct = T.StructType.fromJson(json.loads(schema))
-    rows = reads.open(lambda: spark.read.schema(struct).parquet(*paths), paths)
+    rows = reads.open(lambda patterns: spark.read.schema(struct).parquet(*patterns), paths)
     origin = (f"{origins.sql()} AS _file", "0L AS _block", "_metadata.row_index AS _row")
     return RawFrame(rows.selectExpr(*origin, "struct(*) AS _value"), from_spark(struct), paths=tuple(paths))
 
@@ -215,7 +215,7 @@ def _head(spark: SparkSession, path: str, size: int, unpack: bool) -> bytes:
 
 
 def _avro(spark: SparkSession, origins: Origins, text: str, paths: list[str], reads: ConsistentReads) -> RawFrame:
-    rows = reads.open(lambda: spark.read.format("avro").option("avroSchema", avro.readable_by_spark(text)).load(paths), paths)
+    rows = reads.open(spark.read.format("avro").option("avroSchema", avro.readable_by_spark(text)).load, paths)
     return RawFrame(rows.selectExpr(*origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, paths=tuple(paths))
 
 

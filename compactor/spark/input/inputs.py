@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
@@ -118,6 +118,12 @@ class Inputs:
     def unfinished(self) -> frozenset[str]:
         """Return the paths of unreadable files whose end is missing, which a sink may still be writing."""
         return frozenset(item.path for item, place in self.places.items() if place in self.unreadable and self.unreadable[place].unfinished)
+
+    def check_names(self, files: Iterable[str]) -> None:
+        """Raise InconsistentRead if rows come from a file that is none of the inputs. `files`: what the rows call their files."""
+        others = sorted(set(files) - {item.name for item in self.inputs})
+        if others:
+            raise InconsistentRead(f"table {self.spec.name}: Spark read rows of {others[0]}, which is none of the files that it was asked for")
 
     def within_limits(self, invalid: int, read: int, records: Sequence[Unusable] = ()) -> None:
         """Check the limits of the quarantine. `invalid` of `read` records are invalid; `records` are the first of them.

@@ -18,8 +18,8 @@ from compactor.spark.columns import FILE
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.input.files import RawFrame, reason
 
-_PLAIN = ".plain"
-"""The suffix of an unpacked copy. With `.zst` at its end Hadoop would unpack it again."""
+_PLAIN = "/plain"
+"""The name of an unpacked copy, in a folder called like the file. With `.zst` at its end Hadoop would unpack it again."""
 
 
 def must_unpack(spark: SparkSession, path: str) -> bool:
@@ -35,7 +35,7 @@ def must_unpack(spark: SparkSession, path: str) -> bool:
 
 
 def unpack(spark: SparkSession, path: str, copy: str) -> str:
-    """Unpack a file and return the location of the copy: `copy` and a suffix. Raises InputRefused, naming the file, if it cannot be unpacked."""
+    """Unpack a file into the folder `copy`, and return the location of the copy. Raises InputRefused, naming the file, if it cannot be unpacked."""
     if not str(spark.sparkContext.master).startswith("local"):
         raise InputRefused(
             f"{path}: this cluster's Hadoop cannot unpack zstd (no native library). Have the sink write gzip, or install libhadoop with zstd."

@@ -47,7 +47,7 @@ class S3Storage:
         self._conditional: dict[str, bool] = {}
 
     def list(self, prefix: str) -> Iterator[FileInfo]:
-        """Return every object below `prefix`, page by page, in path order. Raises Refused for a key that is no valid location."""
+        """Return every object below `prefix`, page by page, in path order."""
         return self._listed(place(prefix, directory=True))
 
     def read(self, path: str) -> bytes:
@@ -207,9 +207,10 @@ class S3Storage:
 
             answer = self._client.retry(directory, "list", attempt)
             for item in answer.get("Contents", []):
-                if _is_data(directory.bucket, item):
+                if _is_data(item):
                     path = f"s3://{directory.bucket}/{item['Key']}"
-                    yield FileInfo(path, int(item["Size"]), item["ETag"].strip('"'), _seconds(item["LastModified"]))
+                    problem = f"has a name that Spark cannot open: {problem}" if (problem := key_problem(item["Key"])) else ""
+                    yield FileInfo(path, int(item["Size"]), item["ETag"].strip('"'), _seconds(item["LastModified"]), problem)
             token = answer.get("NextContinuationToken")
             if not answer.get("IsTruncated") or not token:
                 return
@@ -242,15 +243,10 @@ class S3Storage:
                 self._delete_one(Place(bucket, key))
 
 
-def _is_data(bucket: str, item: dict[str, Any]) -> bool:
-    """Whether a listed object is data. Directory markers and our own probes are not. Raises Refused for an invalid key."""
+def _is_data(item: dict[str, Any]) -> bool:
+    """Whether a listed object is data. Directory markers and our own probes are not."""
     key = str(item["Key"])
-    if key.endswith("/") and not item["Size"]:
-        return False
-    problem = key_problem(key)
-    if problem:
-        raise Refused(f"s3://{bucket}/{key}: {problem}: Spark could not read this object under its name. Rename or delete it.")
-    return not key.rpartition("/")[2].startswith(PROBE_PREFIX)
+    return not (key.endswith("/") and not item["Size"]) and not key.rpartition("/")[2].startswith(PROBE_PREFIX)
 
 
 def _seconds(moment: datetime) -> float:
