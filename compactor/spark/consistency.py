@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, DataFrameReader
 
 from compactor.core.model.errors import InconsistentRead
 from compactor.ports import Storage
@@ -49,17 +49,20 @@ class ConsistentReads:
         """Return whether responses can be truncated on the way from this location."""
         return location.startswith("s3://")
 
-    def open(self, read: Callable[[list[str]], DataFrame], locations: Sequence[str]) -> DataFrame:
-        """Return the rows of `read`, which gets the patterns of exactly these `locations`, if Spark lists the bytes there that we expect.
+    def open(self, reader: DataFrameReader, locations: Sequence[str]) -> DataFrame:
+        """Return the rows of exactly these `locations` if Spark lists the bytes there that we expect. `reader` knows format and options.
 
-        Reads up to `TRIES` times. Locations without an expected size (local copies) are not checked.
+        Reads up to `TRIES` times. Locations without an expected size (local copies) are not checked. Several locations are one of `together`.
         """
-        patterns = [_pattern(location) for location in locations]
+        patterns = [*locations] if len(locations) == 1 else [_pattern(location) for location in locations]
+        if len(locations) == 1:
+            # of several locations this makes Spark read some twice
+            reader = reader.option("__globPaths__", "false")
         if not all(location in self._sizes for location in locations):
-            return read(patterns)
+            return reader.load(patterns)
 
         def attempt() -> DataFrame:
-            rows = read(patterns)
+            rows = reader.load(patterns)
             listed, expected = _listed_bytes(rows), sum(self._sizes[location] for location in locations)
             self._check_locations(rows, locations)
             if listed != expected and listed != self._bytes_now(locations):
@@ -146,13 +149,19 @@ def retried(attempt: Callable[[], T]) -> T:
 _GLOB = re.compile(r"[{}\[\]*?\\]")
 
 
+def together(locations: Sequence[str]) -> list[list[str]]:
+    """Divide locations into those that can be read together, and each of the others.
+
+    Spark takes the locations for patterns, and Hadoop takes a name with a colon for a URI once it has divided a pattern into names.
+    """
+    alone = [location for location in locations if _GLOB.search(location) and ":" in location.rpartition("://")[2]]
+    others = [location for location in locations if location not in alone]
+    return [each for each in (others, *([location] for location in alone)) if each]
+
+
 def _pattern(location: str) -> str:
-    """Return the glob pattern that fits this location only. Spark takes every path for a Hadoop pattern (org.apache.hadoop.fs.GlobPattern)."""
-    if not _GLOB.search(location):
-        return location
-    scheme, mark, path = location.rpartition("://")
-    # Hadoop takes a name with a colon for a URI once it has divided a pattern into names
-    return scheme + mark + _GLOB.sub(r"\\\g<0>", path).replace(":", "[:]")
+    """Return the pattern that fits this location only (org.apache.hadoop.fs.GlobPattern)."""
+    return _GLOB.sub(r"\\\g<0>", location)
 
 
 def _index(rows: DataFrame) -> Any:

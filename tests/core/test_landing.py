@@ -49,6 +49,15 @@ def file(path: str, etag: str = "e", size: int = 5, modified: float = 0.0) -> La
         ([file("h_2026010100/", size=0), file("h_2026010100_$folder$", size=0)], {"format": "parquet"}, {"ignored": 2}),
         ([file("any/name"), file("x")], {"pattern": ""}, {"new": ["any/name", "x"]}),
         ([file("_SUCCESS")], {}, {"ignored": 1}),
+        # a clock that is wrong by more than `settle` must not keep a file in landing until it is right
+        ([file("h_2026010100/a", modified=105.0)], {"settle": 10.0}, {"waiting": 1}),
+        ([file("h_2026010100/a", modified=1e10)], {"settle": 10.0}, {"new": ["h_2026010100/a"]}),
+        ([file("h_2026010100/a.parquet", size=0, modified=1e10)], {}, {"new": ["h_2026010100/a.parquet"]}),
+        # what no run can take is named
+        ([file("h_2026023100/a")], {}, {"unusable": ("h_2026023100/a lies in a folder that names no date",)}),
+        ([file("h_2026010124/a"), file("other/a")], {}, {"unusable": ("h_2026010124/a lies in a folder that names no date",), "ignored": 1}),
+        ([LandedFile("h_2026010100/l", 5, "e", 0.0, "is a link")], {}, {"unusable": ("h_2026010100/l is a link",)}),
+        ([LandedFile("h_2026010100/_l", 5, "e", 0.0, "is a link"), file("h_2026010100/_x")], {}, {"ignored": 2}),
     ],
 )
 def test_discover(files: list[LandedFile], changes: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -57,7 +66,8 @@ def test_discover(files: list[LandedFile], changes: dict[str, Any], expected: di
     assert [item.path for item in result.new] == expected.get("new", [])
     for name in ("waiting", "skipped", "ignored", "absorbed"):
         assert getattr(result, name) == expected.get(name, 0), name
-    assert result.size == 5 * len(result.new)
+    assert result.unusable == expected.get("unusable", ())
+    assert result.size == sum(item.size for item in result.new)
 
 
 def test_a_parquet_file_that_stays_empty_is_taken_and_goes_to_quarantine() -> None:

@@ -358,7 +358,7 @@ class ListEngine:
             if unusable:
                 raise InputRefused(f"table {spec.name}: {item.path} has records that cannot be read")
             numbers = {event.position[-1] + 1 for event in _named(events, snapshot.schema) if erasing.gone(erased, event.key)}
-            out[item.path] = ErasedRecords(tuple(sorted(numbers)), rows)
+            out[item.path] = ErasedRecords(tuple(sorted(numbers)), rows, events=rows)
         return out
 
     def write_without(self, location: str, records: ErasedRecords, staging: str) -> FileInfo:

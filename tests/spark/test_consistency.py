@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
@@ -62,14 +63,26 @@ def _run(lake: Lake, storage: LocalStorage) -> TableReport:
     return run_table(Table(dataclasses.replace(lake.env, storage=storage, engine=lambda: engine), spec))
 
 
-def _text(lake: Lake, count: int) -> tuple[Callable[[], DataFrame], list[str]]:
-    """Return a reading of `count` files of 0, 10, 20, .. bytes, and their paths."""
+class Reader:
+    """A DataFrameReader that gives one answer after the other, and the last one again."""
+
+    def __init__(self, *answers: DataFrame) -> None:
+        self.answers, self.calls = answers, 0
+
+    def load(self, _: list[str]) -> DataFrame:
+        """The next answer."""
+        self.calls += 1
+        return self.answers[min(self.calls, len(self.answers)) - 1]
+
+
+def _text(lake: Lake, count: int) -> tuple[DataFrame, list[str]]:
+    """Return the rows of `count` files of 0, 10, 20, .. bytes, and their paths."""
     folder = lake.root / "text"
     folder.mkdir()
     paths = [str(folder / f"{at}.json") for at in range(count)]
     for at, path in enumerate(paths):
         Path(path).write_text("x" * 10 * at, encoding="utf-8")
-    return lambda: lake.spark.read.text(paths), paths
+    return lake.spark.read.text(paths), paths
 
 
 @pytest.mark.parametrize("kind", ["text", "csv", "json", "parquet"])
@@ -82,48 +95,43 @@ def test_the_sizes_that_spark_lists_are_those_of_the_files(lake: Lake, kind: str
     lake.spark.conf.set("spark.sql.sources.fileCompressionFactor", "3.0")
     try:
         reads = ConsistentReads({str(place): size})
-        assert reads.open(lambda: lake.spark.read.format(kind).schema("v STRING").load(str(place)), [str(place)]).count() == 100
+        assert reads.open(lake.spark.read.format(kind).schema("v STRING"), [str(place)]).count() == 100
     finally:
         lake.spark.conf.unset("spark.sql.sources.fileCompressionFactor")
 
 
 def test_files_of_unexpected_size_are_listed_three_times_and_refused(lake: Lake) -> None:
     """The message has both sizes and what to do."""
-    read, paths = _text(lake, 3)
-    calls: list[int] = []
-
-    def counted() -> DataFrame:
-        calls.append(1)
-        return read()
-
+    rows, paths = _text(lake, 3)
+    reader: Any = Reader(rows)
     reads = ConsistentReads({paths[0]: 0, paths[1]: 11, paths[2]: 20}, "t")
     with pytest.raises(InconsistentRead, match=r"t: \S*0\.json and 2 more: expected 31 bytes, Spark lists 30\. Nothing was committed\. Run again"):
-        reads.open(counted, paths)
-    assert len(calls) == consistency.TRIES
+        reads.open(reader, paths)
+    assert reader.calls == consistency.TRIES
 
 
 def test_a_listing_that_is_right_the_second_time_is_used(lake: Lake) -> None:
     """One truncated response does not fail the run."""
-    read, paths = _text(lake, 3)
-    answers = [read(), lake.spark.read.text(paths[1])]
+    rows, paths = _text(lake, 3)
+    reader: Any = Reader(lake.spark.read.text(paths[1]), rows)
     reads = ConsistentReads({paths[0]: 0, paths[1]: 10, paths[2]: 20})
-    assert reads.open(answers.pop, paths).count() == 2
-    assert answers == []
+    assert reads.open(reader, paths).count() == 2
+    assert reader.calls == 2
 
 
 def test_landed_files_that_were_overwritten_since_they_were_listed_are_read(lake: Lake) -> None:
     """The store is asked for their sizes once more. Stored files never change: any difference is refused."""
-    read, paths = _text(lake, 3)
+    rows, paths = _text(lake, 3)
+    reader: Any = Reader(rows)
     sizes = dict.fromkeys(paths, 5)
-    assert ConsistentReads(sizes, "t", lake.env.storage).open(read, paths).count() == 2
+    assert ConsistentReads(sizes, "t", lake.env.storage).open(reader, paths).count() == 2
     with pytest.raises(InconsistentRead):
-        ConsistentReads(sizes, "t").open(read, paths)
+        ConsistentReads(sizes, "t").open(reader, paths)
 
 
 def test_local_rows_are_not_read_twice(lake: Lake) -> None:
     """No reading more on a local disk."""
-    read, paths = _text(lake, 3)
-    rows = read()
+    rows, paths = _text(lake, 3)
     assert ConsistentReads(dict.fromkeys(paths, 0)).materialize(rows, lambda found: pytest.fail(str(found))) is rows
 
 

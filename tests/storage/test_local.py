@@ -26,7 +26,7 @@ from compactor.core.model.errors import CompactorError, Refused, Unavailable
 from compactor.core.model.files import FileInfo
 from compactor.storage import local, local_files, local_move
 from compactor.storage.local import LocalStorage, local_path
-from compactor.storage.local_files import STAGING_PREFIX
+from compactor.storage.local_files import LINK, STAGING_PREFIX
 from tests.storage.worlds import BAD_NAMES, World
 
 
@@ -66,14 +66,27 @@ def test_directory_or_file_in_the_way(files: World) -> None:
 
 
 def test_links(files: World) -> None:
-    """Links to files are listed and moved as their content; dangling ones and links to directories are not listed."""
+    """Links to files are listed with a problem, and moved as their content; dangling ones and links to directories are not listed."""
     files.put("data/x", b"1")
     for name, to in {"file": "data/x", "dangling": "nowhere", "directory": "data"}.items():
         os.symlink(files.path(to), files.path(name))
-    assert files.content() == {"data/x": b"1", "file": b"1"}
+    assert {"data/x": "", "file": LINK} == {info.path.removeprefix(f"{files.root}/"): info.problem for info in files.storage.list(files.root)}
     assert files.storage.move(files.info("file"), files.path("y"))
     assert not os.path.islink(files.path("y"))
     assert files.content() == {"data/x": b"1", "y": b"1"}
+
+
+def test_names_that_are_not_utf_8(files: World) -> None:
+    """They are listed as people can read them, with the problem, and no other call takes them for a file."""
+    files.put("fine", b"1")
+    for name in (b"caf\xe9", b"d\xff/x"):
+        path = os.path.join(os.fsencode(files.root), name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "xb"):
+            pass
+    listed = {info.path.removeprefix(f"{files.root}/"): info for info in files.storage.list(files.root)}
+    assert [("caf\\xe9", True), ("d\\xff/x", True), ("fine", False)] == sorted((name, bool(info.problem)) for name, info in listed.items())
+    assert files.storage.stat(listed["caf\\xe9"].path) is None
 
 
 def test_move_never_unlinks_the_only_copy(files: World) -> None:

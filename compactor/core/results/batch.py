@@ -99,7 +99,7 @@ class ErasedRecords:
     """Their numbers in the file, from 1."""
     total: int
     """All records of the file."""
-    events: int
-    """All events of the file, as `Input.rows`."""
     changes: tuple[tuple[int, int], ...] = ()
     """Of records that hold changes of other keys too: (number of the record, number of the change in it, from 0). Only these changes go."""
+    events: int = 0
+    """All events of the file, as `Input.rows`."""

@@ -22,7 +22,7 @@ from compactor.core.schema.writer import from_avro
 from compactor.core.sources import increment
 from compactor.spark import failures
 from compactor.spark.columns import TEXT, UNREADABLE, VALUE
-from compactor.spark.consistency import ConsistentReads
+from compactor.spark.consistency import ConsistentReads, together
 from compactor.spark.input import files
 from compactor.spark.input.files import Origins, RawFrame
 from compactor.spark.sql import literal, quoted
@@ -75,7 +75,7 @@ def read(spark: SparkSession, spec: TableSpec, origins: Origins, paths: Sequence
     groups: dict[_Layout, list[str]] = {}
     for path in paths:
         groups.setdefault(_layout(spark, spec, used, path), []).append(path)
-    return [_frame(spark, used, layout, origins, group, reads) for layout, group in groups.items()]
+    return [_frame(spark, used, layout, origins, part, reads) for layout, group in groups.items() for part in together(group)]
 
 
 def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layout:
@@ -139,22 +139,26 @@ def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, pa
     # numbers instead of names: Spark compares names without regard to case
     places = [f"_c{at}" for at in range(len(layout.names))]
     struct = T.StructType([T.StructField(name, T.StringType()) for name in (*places, _CORRUPT)])
-    reader = spark.read.schema(struct).options(
-        header=layout.header,
-        multiLine=True,
-        lineSep="\n",
-        sep=used.delimiter,
-        quote=used.quote or "",
-        escape=used.quote or "",
-        nullValue=_EMPTY,
-        emptyValue="",
-        mode="PERMISSIVE",
-        columnNameOfCorruptRecord=_CORRUPT,
-        enforceSchema=True,
-        maxCharsPerColumn=-1,
-        columnPruning=False,
+    reader = (
+        spark.read.schema(struct)
+        .format("csv")
+        .options(
+            header=layout.header,
+            multiLine=True,
+            lineSep="\n",
+            sep=used.delimiter,
+            quote=used.quote or "",
+            escape=used.quote or "",
+            nullValue=_EMPTY,
+            emptyValue="",
+            mode="PERMISSIVE",
+            columnNameOfCorruptRecord=_CORRUPT,
+            enforceSchema=True,
+            maxCharsPerColumn=-1,
+            columnPruning=False,
+        )
     )
-    rows = reads.open(reader.csv, paths)
+    rows = reads.open(reader, paths)
     return dataclasses.replace(_named(rows, used, layout, origins), paths=tuple(paths))
 
 

@@ -22,7 +22,7 @@ from compactor.core.schema import avro
 from compactor.core.schema.writer import WriterField
 from compactor.spark import failures
 from compactor.spark.columns import UNREADABLE
-from compactor.spark.consistency import ConsistentReads
+from compactor.spark.consistency import ConsistentReads, together
 from compactor.spark.sql import literal
 
 _IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
@@ -129,12 +129,14 @@ def read(spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str],
     """Return the raw frames of files of one format, and the files that cannot be opened."""
     unreadable: Unreadable = {}
     if kind == "json":
-        rows = reads.open(spark.read.text, paths)
-        return [RawFrame(rows.selectExpr(*origin(origins), "value AS _text"), paths=tuple(paths))], unreadable
+        parts = [(reads.open(spark.read.format("text"), part), part) for part in together(paths)]
+        return [RawFrame(rows.selectExpr(*origin(origins), "value AS _text"), paths=tuple(part)) for rows, part in parts], unreadable
     if kind == "parquet":
-        return [_parquet(spark, origins, schema, group, reads) for schema, group in _by_footer(spark, paths, unreadable).items()], unreadable
+        footers = _by_footer(spark, paths, unreadable).items()
+        return [_parquet(spark, origins, schema, part, reads) for schema, group in footers for part in together(group)], unreadable
     if kind == "avro":
-        return [_avro(spark, origins, text, group, reads) for text, group in _by_header(spark, paths, unreadable).items()], unreadable
+        headers = _by_header(spark, paths, unreadable).items()
+        return [_avro(spark, origins, text, part, reads) for text, group in headers for part in together(group)], unreadable
     raise Refused(f"file format {kind!r} is unknown; expected parquet, avro, json or csv. Set `format:`.")
 
 
@@ -180,7 +182,7 @@ def parquet_schema(spark: SparkSession, path: str) -> T.StructType:
 
 def _parquet(spark: SparkSession, origins: Origins, schema: str, paths: list[str], reads: ConsistentReads) -> RawFrame:
     struct = T.StructType.fromJson(json.loads(schema))
-    rows = reads.open(lambda patterns: spark.read.schema(struct).parquet(*patterns), paths)
+    rows = reads.open(spark.read.schema(struct).format("parquet"), paths)
     origin = (f"{origins.sql()} AS _file", "0L AS _block", "_metadata.row_index AS _row")
     return RawFrame(rows.selectExpr(*origin, "struct(*) AS _value"), from_spark(struct), paths=tuple(paths))
 
@@ -215,7 +217,7 @@ def _head(spark: SparkSession, path: str, size: int, unpack: bool) -> bytes:
 
 
 def _avro(spark: SparkSession, origins: Origins, text: str, paths: list[str], reads: ConsistentReads) -> RawFrame:
-    rows = reads.open(spark.read.format("avro").option("avroSchema", avro.readable_by_spark(text)).load, paths)
+    rows = reads.open(spark.read.format("avro").option("avroSchema", avro.readable_by_spark(text)), paths)
     return RawFrame(rows.selectExpr(*origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, paths=tuple(paths))
 
 

@@ -118,7 +118,7 @@ def records(
             parts.setdefault(row[FILE], set()).add((numbers[row[:3]], row.change))
     totals = {**{item.name: item.rows for item in summary.inputs}, **(_record_counts(raws) if spec.source.several_events else {})}
     return {
-        item.path: ErasedRecords(tuple(sorted(chosen.get(item.name, ()))), totals[item.name], item.rows, tuple(sorted(parts.get(item.name, ()))))
+        item.path: ErasedRecords(tuple(sorted(chosen.get(item.name, ()))), totals[item.name], tuple(sorted(parts.get(item.name, ()))), item.rows)
         for item in summary.inputs
     }
 

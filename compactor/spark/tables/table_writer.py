@@ -59,7 +59,7 @@ def parquet(spark: SparkSession, columns: Iterable[tuple[str, str]], directories
     ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in columns)
     if not directories:
         return spark.createDataFrame([], ddl)
-    return ConsistentReads(directories).open(lambda patterns: spark.read.schema(ddl).parquet(*patterns), [*directories])
+    return ConsistentReads(directories).open(spark.read.schema(ddl).format("parquet"), [*directories])
 
 
 def payload(schema: Schema, old: Mapping[str, str]) -> dict[str, str]:
