@@ -173,11 +173,11 @@ class App(Versions, Runners, Reconcile):
 
         return [item for spec in self.specs(names) for item in check(self.runtime.table(self._with_schema(spec), files_only=True), self.specs())]
 
-    def log(self, name: str) -> list[Snapshot]:
-        """Return a table's Snapshots, newest first. Starts no JVM."""
+    def log(self, name: str, limit: int = 0) -> list[Snapshot]:
+        """Return a table's `limit` newest Snapshots (0 for all), newest first. Starts no JVM."""
         from compactor.flows.read.log import history
 
-        return history(self.table(name))
+        return history(self.table(name), limit)
 
     def report(self, names: Sequence[str] = (), at: str | None = None, versions: int = 50) -> str:
         """Return an HTML page about tables. `at`: the page of that moment (ISO 8601, UTC unless it has a zone). `versions`: newest versions a table.

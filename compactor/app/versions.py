@@ -43,18 +43,24 @@ class Versions(AppBase):
         reabsorb: bool = False,
         progress: Progress = silent,
         label: str = "",
+        accept_loss: bool = False,
     ) -> list[TableReport]:
         """Make an older version the newest one.
 
         `version`: its number; `as_of`: instead, a time (ISO 8601), for the newest version of that time. `reabsorb`: afterwards ingest the files
-        again whose changes were undone; it may be used without a version.
+        again whose changes were undone; it may be used without a version. `accept_loss`: go on from `version`, the newest one that is there, although
+        newer ones were committed and somebody deleted them.
         """
-        from compactor.flows.run import reabsorb_table, restore_table
+        from compactor.flows.run import go_on_table, reabsorb_table, restore_table
         from compactor.flows.write import restore
 
         (spec,) = self.specs([name])
         if version is not None and as_of is not None:
             raise Refused("expected either a version or a time, got both")
+        if accept_loss:
+            if version is None or reabsorb:
+                raise Refused("expected a version beside --accept-loss, and no --reabsorb")
+            return [go_on_table(self.runtime.table(spec), version, label)]
         done = []
         if version is not None or as_of is not None:
             files = self.table(name)

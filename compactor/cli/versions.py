@@ -92,6 +92,7 @@ def restore(
         ),
     ] = None,
     reabsorb: Annotated[bool, typer.Option("--reabsorb", help="Then ingest again, from the archive, the files whose changes were undone.")] = False,
+    accept_loss: Annotated[bool, typer.Option("--accept-loss", help="Go on from --version although newer versions were deleted by hand.")] = False,
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
     label: Label = "",
@@ -106,6 +107,9 @@ def restore(
     current settings. --reabsorb alone ingests the files that earlier restores have undone. Exits 75 if another process commits at the
     same time: check the result, then try again.
 
+    --accept-loss is for a table whose newest Snapshots somebody deleted, if no backup has them: the newest version that is there is committed
+    again. What was ingested in the lost versions is missing until the files that `compactor verify` names are moved from the archive to landing.
+
     \b
     Example:
       compactor log student
@@ -117,7 +121,7 @@ def restore(
         raise typer.BadParameter("set either --version or --as-of" + ("" if version else ", or --reabsorb alone"))
     with options.opened(config, verbose, wait, log_format, label) as app:
         with console.progress(1, quiet=output is Output.json or not reabsorb) as progress:
-            reports = app.restore(table, version=version, as_of=as_of, reabsorb=reabsorb, progress=progress, label=label)
+            reports = app.restore(table, version=version, as_of=as_of, reabsorb=reabsorb, progress=progress, label=label, accept_loss=accept_loss)
     if output is Output.json:
         console.as_json([item.to_json() for item in reports])
     else:

@@ -195,6 +195,11 @@ def restore_table(table: Table, target: Snapshot, label: str = "") -> TableRepor
     return _recorded_version(table, "restore", label, silent, lambda _: restore.restore(table, target, label))
 
 
+def go_on_table(table: Table, version: int, label: str = "") -> TableReport:
+    """Go on from the newest version that is there although newer ones are lost."""
+    return _recorded(table, "restore", label, silent, lambda _: restore.without_lost(table, version, label))
+
+
 def adopt_table(
     table: Table, path: str, order_by: Sequence[str], through: str | None, dry: bool, progress: Progress = silent, label: str = ""
 ) -> AdoptReport:

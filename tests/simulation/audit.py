@@ -193,7 +193,7 @@ class Audit:
     def _expired(self, before: Snapshot, after: Snapshot) -> None:
         newest, version = self.newest, before.version
         assert newest is not None
-        assert after.to_bytes() == before.stub().to_bytes(), f"Snapshot {version} changed"
+        assert after in (before.stub(), before.shortened(None), before.shortened(before)), f"Snapshot {version} changed"
         assert version not in {pin.version for pin in newest.pins}, f"version {version} is pinned and expired"
         assert version != newest.version, "the newest version expired"
         assert version < self.shown or not self.shown, f"version {version} is shown and expired"
