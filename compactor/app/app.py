@@ -339,15 +339,21 @@ class App(Versions, Runners, Reconcile):
 
     def _spark_sql(self, text: str, moment: int | None) -> Rows:
         check_reader(self.settings, "query it with Athena, or run this on EMR")
+        from compactor.flows.read.visible import visible
+
         spark = self.runtime.spark()
         database = self.settings.catalog.database
         if not with_sql_errors(lambda: spark.catalog.databaseExists(database)):
             raise Refused(f"the database {database} does not exist yet; `compactor run` creates it")
 
+        def since(spec: TableSpec) -> str | None:
+            snapshot = visible(self.table(spec.name))
+            return snapshot.history.since if snapshot is not None and snapshot.history is not None else None
+
         def answer() -> Rows:
             spark.sql(f"USE `{database}`")
             named = [spec for spec in self.specs() if spec.view.lower() in text.lower()] if moment is not None else []
-            with as_of_views(spark, named, moment):
+            with as_of_views(spark, named, moment, since):
                 frame = spark.sql(text.strip().rstrip(";"))
             if not frame.columns:
                 return Rows([])
