@@ -102,10 +102,11 @@ class Versions(AppBase):
         dry: bool = False,
         progress: Progress = silent,
         label: str = "",
+        fewer: bool = False,
     ) -> RebuildReport:
         """Rebuild a table from its raw files. `as_of`: rebuild an older version instead (a number, or a time in ISO 8601).
 
-        `accept`: publish even if the rows differ; `dry`: build and compare only.
+        `accept`: publish even if the rows differ; `fewer`: even if far fewer rows are left; `dry`: build and compare only.
         """
         from compactor.flows.run import rebuild_table
         from compactor.flows.write import restore
@@ -113,7 +114,7 @@ class Versions(AppBase):
         spec = self._with_schema(self.specs([name])[0])
         target = restore.named(self.table(name), as_of)
         self._start_for([spec], archived=True)
-        return rebuild_table(self.runtime.table(spec), target, accept, dry, progress, label)
+        return rebuild_table(self.runtime.table(spec), target, accept, dry, progress, label, fewer)
 
     def adopt(
         self,

@@ -264,6 +264,7 @@ def rebuild_table(
     dry: bool = False,
     progress: Progress = silent,
     label: str = "",
+    fewer: bool = False,
 ) -> RebuildReport:
     """Rebuild the table, or an older version of it, from its raw files; what an earlier run left undone is finished first."""
     current = table.newest()
@@ -271,7 +272,7 @@ def rebuild_table(
         resume(table, current)
 
     def build(phases: Progress) -> RebuildReport:
-        report = rebuild.rebuild(table, target, accept, dry, phases, label)
+        report = rebuild.rebuild(table, target, accept, dry, phases, label, fewer)
         phases(table.name, "done", 1.0)
         return report
 

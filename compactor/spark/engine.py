@@ -30,6 +30,7 @@ from compactor.core.results.batch import ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema.clustering import by_key
+from compactor.core.sources.quarantine import not_usable_now
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, keys, measured
 from compactor.spark.checks import audit, view_check
@@ -233,6 +234,8 @@ class SparkEngine:
             work = resolve(batch, True, several_passes=True)
             scratch.callback(work.close)
             checks.append(compare.compare_with_archive(self._spark, spec, snapshot, work.resolver, work.heads))
+            problem = not_usable_now(inputs, batch.summary.inputs, batch.summary.unusable)
+            checks.append(Check(spec.name, "ingested records", problem is None, problem or f"{batch.summary.read:,} read"))
             return [*checks, *self._history(spec, snapshot, inputs, work)]
 
     def _history(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input] = (), work: Resolution | None = None) -> list[Check]:
