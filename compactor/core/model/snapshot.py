@@ -303,15 +303,6 @@ class Snapshot(State, Commit):
         empty: dict[str, Any] = dict.fromkeys(("segments", "inputs", "pending", "ledger", "raw", "pending_deletions", "pins"), ())
         return dataclasses.replace(self, **empty, delta=None, history=None, days=None, erased=None, expired=True)
 
-    def shortened(self, following: Snapshot | None) -> Snapshot:
-        """Return the stub without its feed part, and without the columns if `following`, the version after it, has the same.
-
-        A table has a stub for each version that it ever had, and columns are most of a stub.
-        """
-        same = following is not None and following.schema.has_columns_of(self.schema)
-        schema = dataclasses.replace(self.schema, fields=()) if same else self.schema
-        return dataclasses.replace(self.stub(), schema=schema, feed=self.feed.idle() if self.feed else None)
-
     @property
     def _parts(self) -> list[Segment | Delta]:
         return [*self.segments, *([self.delta] if self.delta else [])]

@@ -8,6 +8,7 @@ once. The pending deletions are part of a committed Snapshot, so that no later S
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -156,6 +157,16 @@ def plan_vacuum(
     oldest = min([newest.version, *({*reasons, *(snapshot.version for snapshot in expired)} - listed)])
     days = None if newest.days is None else tuple(day for day in newest.days if day.shown or day.version in there)
     return VacuumPlan(dict(sorted(reasons.items())), expired, (*carried, *added), tuple(added), oldest, feed_kept, days)
+
+
+def shortened(snapshot: Snapshot, following: Snapshot | None) -> Snapshot:
+    """Return the stub without its feed part, and without the columns if `following`, the version after it, has the same.
+
+    A table has a stub for each version that it ever had, and columns are most of a stub.
+    """
+    same = following is not None and following.schema.has_columns_of(snapshot.schema)
+    schema = dataclasses.replace(snapshot.schema, fields=()) if same else snapshot.schema
+    return dataclasses.replace(snapshot.stub(), schema=schema, feed=snapshot.feed.idle() if snapshot.feed else None)
 
 
 def _own_path(snapshot: Snapshot, layout: Layout) -> str:

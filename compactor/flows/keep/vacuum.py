@@ -231,7 +231,7 @@ def _stubs(inspection: _Inspection, committed: bool) -> list[Snapshot]:
     at_hand = {snapshot.version: snapshot for snapshot in (*inspection.changes, *sweep.expired, *inspection.kept)}
     given_up = [each for each in inspection.changes if committed and each.expired and each.version <= sweep.feed_kept]
     return [
-        snapshot.stub() if snapshot.feed and snapshot.version > sweep.feed_kept else snapshot.shortened(at_hand.get(snapshot.version + 1))
+        snapshot.stub() if snapshot.feed and snapshot.version > sweep.feed_kept else retention.shortened(snapshot, at_hand.get(snapshot.version + 1))
         for snapshot in (*sweep.expired, *given_up)
     ]
 
