@@ -107,7 +107,7 @@ class Table:
         return max((number for number in listed if number is not None), default=None)
 
     def check_all_there(self, newest: Snapshot, version: int, proof: str) -> None:
-        """Raise StateRefused if a version between `newest` and one that was committed by this proof is gone. If none is, others have committed."""
+        """Raise StateRefused if a version above `newest` up to `version`, whose commit the proof shows, is gone. Else others have committed."""
         for number in range(newest.version + 1, version + 1):
             if not self.has(number):
                 raise self.lost(number, proof)

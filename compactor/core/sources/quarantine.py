@@ -102,18 +102,18 @@ def newly_invalid(before: Iterable[Input], now: Iterable[Input]) -> dict[str, in
 
     `before`: the inputs as the ledger has them; `now`: as they were read again.
     """
-    known = {(item.path, item.etag): item.quarantined for item in before}
-    more = {item.name: item.quarantined - known.get((item.path, item.etag), 0) for item in now}
+    then = {(item.path, item.etag): item.quarantined for item in before}
+    more = {item.name: item.quarantined - then.get((item.path, item.etag), 0) for item in now}
     return {name: number for name, number in more.items() if number > 0}
 
 
 def not_usable_now(before: Iterable[Input], now: Sequence[Input], unusable: Sequence[Unusable]) -> str | None:
     """Return a sentence about ingested files and records that cannot be used now; None without any."""
     more = newly_invalid(before, now)
-    broken = {item.name for item in now if item.reason}
+    unreadable = {item.name for item in now if item.reason}
     parts = [f"{sum(more.values()):,} records of {len(more):,} files"] if more else []
-    parts += [f"{len(broken):,} files"] if broken else []
-    first = next((f", such as {each}" for each in unusable if each.file in more or each.file in broken), "")
+    parts += [f"{len(unreadable):,} files"] if unreadable else []
+    first = next((f", such as {each}" for each in unusable if each.file in more or each.file in unreadable), "")
     if not parts:
         return None
     return f"{' and '.join(parts)} were ingested and cannot be used with the present settings{first}. Correct the settings, or rebuild the table"

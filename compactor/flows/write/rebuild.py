@@ -266,17 +266,18 @@ class _Rebuild:
         more = newly_invalid(inputs, summary.inputs)
         if not more:
             return
-        told = tuple(each for each in summary.unusable if each.file in more)
+        invalid = tuple(each for each in summary.unusable if each.file in more)
         limits = Limits(table.spec.quarantine_rows, table.spec.quarantine_share, rebuilt=True)
-        problem = limits.problem(told, sum(more.values()), summary.read, 0, len(inputs))
+        problem = limits.problem(invalid, sum(more.values()), summary.read, 0, len(inputs))
         if problem is not None:
             raise InputRefused(f"table {table.name}: {problem}")
         changed = [item for item in summary.inputs if item.name in more]
         repaired = next((item for item in changed if item.etag.endswith(ORIGINAL)), None)
         if repaired is not None:
+            first = next((each for each in invalid if each.file == repaired.name), repaired.path)
             raise InputRefused(
-                f"table {table.name}: {next((each for each in told if each.file == repaired.name), repaired.path)}. The file was repaired, and its "
-                "original and its copy are both in the archive: join them in one file, and rebuild again"
+                f"table {table.name}: {first}. The file was repaired, and its original and its copy are both in the archive: join them in one file, and "
+                "rebuild again"
             )
         before = ledger.everything(table, parent)
         then = restore.changed(ledger.everything(table, self.target), before) if self.target else ()
@@ -285,7 +286,7 @@ class _Rebuild:
         for item in changed:
             entry = latest[item.path, item.etag]
             entries.append(dataclasses.replace(entry, outcome=entry.outcome if entry.outcome in LATER else REBUILT, quarantined=item.quarantined))
-        self.set_aside.append(dataclasses.replace(summary, inputs=tuple(entries), unusable=told, quarantined=sum(more.values())))
+        self.set_aside.append(dataclasses.replace(summary, inputs=tuple(entries), unusable=invalid, quarantined=sum(more.values())))
 
     def _edit(self, parent: Snapshot, made: State, writer: str, counts: dict[str, int], ties: int, unresolved: int) -> Edit:
         made = dataclasses.replace(made, schema=_placed(parent, made), raw=parent.raw, watermark=parent.watermark)
