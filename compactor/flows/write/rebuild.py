@@ -276,8 +276,8 @@ class _Rebuild:
         if repaired is not None:
             first = next((each for each in invalid if each.file == repaired.name), repaired.path)
             raise InputRefused(
-                f"table {table.name}: {first}. The file was repaired, and its original and its copy are both in the archive: join them in one file, and "
-                "rebuild again"
+                f"table {table.name}: {first}. The file was repaired, and its original and its copy are both in the archive: join them in one "
+                "file, and rebuild again"
             )
         before = ledger.everything(table, parent)
         then = restore.changed(ledger.everything(table, self.target), before) if self.target else ()
