@@ -12,6 +12,7 @@ import pytest
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, TryLater
 from compactor.core.model.policy import Policy
 from compactor.core.results.reports import silent
+from compactor.core.sources.watermark import IN_QUARANTINE
 from compactor.flows.read import quarantine
 from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
@@ -365,7 +366,7 @@ def test_records_that_became_invalid_go_to_quarantine_with_their_reasons() -> No
     lake = invalid_now(3)
     (_, problem) = lake.failed_checks()
     assert problem.startswith(
-        "ingested records: 3 records of 1 files were ingested and cannot be used with the present settings, such as increment_2026010100/a.json, record 1:"
+        "ingested records: 3 records of 1 file cannot be used with the present settings any more, such as increment_2026010100/a.json, record 1:"
     )
     for dry in (True, False):
         report = lake.rebuild(dry=dry)
@@ -375,6 +376,7 @@ def test_records_that_became_invalid_go_to_quarantine_with_their_reasons() -> No
     report = lake.rebuild(accept=True)
     assert (report.outcome, report.rows, report.invalid) == ("published", 9, 3)
     assert lake.failed_checks() == []
+    assert lake.newest().watermark.incomplete == IN_QUARANTINE  # type: ignore[union-attr]
     (waits,) = quarantine.waiting(lake.table(), lake.newest())
     assert (waits.path, waits.records) == ("increment_2026010100/a.json", 3)
     reasons = quarantine.reasons(lake.table(), waits)["unusable"]

@@ -286,12 +286,13 @@ class RebuildReport:
         if gap.missing or gap.added or gap.changed:
             counts = f"{gap.missing:,} rows of version {self.against} are missing, {gap.added:,} are new, {gap.changed:,} have other values"
             sentences.append(f"{counts}; such as {', '.join(gap.samples)}")
+        before = "the" if self.rows_before is None else f"{self.rows_before:,}"
         done = {
             "published": f"published as version {self.version}",
             "equal": "nothing was published (a dry run)",
             "differs": "nothing was published; --accept-differences publishes it",
-            "fewer": f"nothing was published: of {self.rows_before or 'the'} rows {self.rows:,} would be left; --accept-differences together with "
-            "--accept-fewer-rows publishes it",
+            "fewer": f"nothing was published: of {before} rows {self.rows:,} would be left; --accept-differences together with --accept-fewer-rows "
+            "publishes it",
         }
         return [*sentences, done[self.outcome], *self.notes]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.model.inputs import Input, path_of
+from compactor.core.results.phrases import counted
 
 LISTED_MAX = 1000
 """The largest number of records that are described for one commit. All are counted."""
@@ -111,12 +112,12 @@ def not_usable_now(before: Iterable[Input], now: Sequence[Input], unusable: Sequ
     """Return a sentence about ingested files and records that cannot be used now; None without any."""
     more = newly_invalid(before, now)
     unreadable = {item.name for item in now if item.reason}
-    parts = [f"{sum(more.values()):,} records of {len(more):,} files"] if more else []
-    parts += [f"{len(unreadable):,} files"] if unreadable else []
+    parts = [f"{counted(sum(more.values()), 'record')} of {counted(len(more), 'file')}"] if more else []
+    parts += [counted(len(unreadable), "unreadable file")] if unreadable else []
     first = next((f", such as {each}" for each in unusable if each.file in more or each.file in unreadable), "")
     if not parts:
         return None
-    return f"{' and '.join(parts)} were ingested and cannot be used with the present settings{first}. Correct the settings, or rebuild the table"
+    return f"{' and '.join(parts)} cannot be used with the present settings any more{first}. Correct the settings, or rebuild the table"
 
 
 def reason_file(item: Input, commit: str, unusable: Sequence[Unusable]) -> bytes:

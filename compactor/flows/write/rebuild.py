@@ -122,6 +122,8 @@ class _Rebuild:
         for summary in self.set_aside:
             quarantine.describe(self.table, edit.writer, summary)
             edit = dataclasses.replace(edit, inputs=(*edit.inputs, *summary.inputs))
+        if self.set_aside and edit.state is not None:
+            edit = dataclasses.replace(edit, state=dataclasses.replace(edit.state, watermark=whole_hours.after_setting_aside(edit.state.watermark)))
         return feed.with_changes(self.table, parent, edit)
 
     def files_moved(self) -> bool:
