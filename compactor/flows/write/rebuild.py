@@ -69,7 +69,8 @@ def rebuild(
     landing.show_live(table, made)
     archive.archive(table, made)
     note = f"`compactor restore {table.name} --version {work.report.version}` goes back"
-    return dataclasses.replace(work.report, outcome="published", version=made.version, rows=made.rows, notes=(note,))
+    invalid = sum(each.quarantined for each in work.set_aside)
+    return dataclasses.replace(work.report, outcome="published", version=made.version, rows=made.rows, invalid=invalid, notes=(note,))
 
 
 def as_text(table: Table, columns: Sequence[str], progress: Progress, label: str) -> Snapshot | None:

@@ -93,7 +93,7 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
 def without_lost(table: Table, version: int, label: str = "") -> TableReport:
     """Go on from the newest version that is there although newer ones were committed and are gone.
 
-    It is committed again under their numbers and the next one, so that none of these numbers ever stands for other rows than readers may have seen.
+    It is committed again under their numbers and under the next one, which no reader has seen: so views move on, and readers of the feed are refused.
     Raises Refused for another version, if its files are gone too, and if no version is lost.
     """
     there = table.newest_listed()
