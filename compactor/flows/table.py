@@ -139,9 +139,10 @@ class Table:
             snapshot = older
 
     def kept(self, newest: Snapshot) -> Iterator[Snapshot]:
-        """Yield `newest` and the older Snapshots that are no stubs, newest first. Raises StateRefused if one of them is gone."""
+        """Yield `newest` and the older Snapshots that no vacuum has given up, newest first. Raises StateRefused if one of them is gone."""
         yield newest
-        for number in sorted(possibly_kept(newest) - {newest.version}, reverse=True):
+        given_up = {self.layout.version_of(self.layout.inside(item.path)) for item in newest.pending_deletions}
+        for number in sorted(possibly_kept(newest) - {newest.version, *given_up}, reverse=True):
             snapshot = self.committed(number)
             if not snapshot.expired:
                 yield snapshot

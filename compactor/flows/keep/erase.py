@@ -227,9 +227,9 @@ def _report(table: Table, request: Request) -> ErasureReport:
 def _left(table: Table, newest: Snapshot, erased: Erased, request: Request) -> list[str]:
     """Return what may still hold values of erased keys: versions, files of older attempts, and attempts that may still write."""
     layout = table.layout
-    kept = list(table.kept(newest))
-    left = [f"version {snapshot.version}" for snapshot in reversed(kept) if snapshot.version < erased.version]
-    named = {path for snapshot in kept if snapshot.version >= erased.version for path in snapshot.named}
+    versions = [table.committed(number) for number in sorted(retention.possibly_kept(newest))]
+    left = [f"version {snapshot.version}" for snapshot in versions if snapshot.version < erased.version and not snapshot.expired]
+    named = {path for snapshot in versions if snapshot.version >= erased.version for path in snapshot.named}
     for info in table.storage.list(table.spec.root):
         unit = layout.unit(info.path)
         # the id of an attempt begins with the version that it tried to make

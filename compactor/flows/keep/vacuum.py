@@ -116,10 +116,13 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
     for version in range(1, max([newest.version, *modified]) + 1):
         if version not in modified:
             modified[version] = _numbered(table, version).modified
+    # what the vacuum before has written over; it left `oldest` as it was, because it might have died before
+    given_up = {layout.version_of(layout.inside(item.path)): item.since for item in newest.pending_deletions}
+    stubs = {version for version, when in given_up.items() if version is not None and modified[version] > when}
     whole = [newest]
     since = newest.feed.kept + 1 if newest.feed else newest.version
     changes = [newest]
-    for version in sorted({*retention.possibly_kept(newest), *range(since, newest.version)} - {newest.version}):
+    for version in sorted({*(retention.possibly_kept(newest) - stubs), *range(since, newest.version)} - {newest.version}):
         snapshot = table.snapshot(version)
         if snapshot is None:
             raise _gone(layout, version)
