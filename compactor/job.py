@@ -66,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     rebuild = commands.add_parser("rebuild")
     rebuild.add_argument("--as-of")
     rebuild.add_argument("--accept-differences", action="store_true")
+    rebuild.add_argument("--accept-fewer-rows", action="store_true")
     rebuild.add_argument("--dry-run", action="store_true")
     # the command is `quarantine replay TABLE`
     replay = commands.add_parser("quarantine").add_subparsers(dest="part", required=True).add_parser("replay")
@@ -160,7 +161,8 @@ def answer(here: Runtime, arguments: argparse.Namespace) -> tuple[Any, int]:
 
 def _rebuilt(here: Runtime, spec: TableSpec, arguments: argparse.Namespace) -> tuple[Any, int]:
     target = restore.named(here.table(spec, files_only=True), arguments.as_of)
-    built = rebuild_table(here.table(spec), target, arguments.accept_differences, arguments.dry_run, label=arguments.label)
+    accepted = {"accept": arguments.accept_differences, "fewer": arguments.accept_fewer_rows}
+    built = rebuild_table(here.table(spec), target, dry=arguments.dry_run, label=arguments.label, **accepted)
     log.log(logging.ERROR if built.exit_code else logging.INFO, "compactor: %s: %s", spec.name, "; ".join(built.sentences))
     return built.to_json(), built.exit_code
 

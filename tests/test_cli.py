@@ -631,7 +631,9 @@ def test_reencrypt_tells_how_many_files_had_another_key(fake: FakeApp) -> None:
 def test_restore_asks_for_a_version_or_a_time(fake: FakeApp) -> None:
     """And, alone or after it, for what was undone."""
     assert called("restore", "student", "--version", "2")[0] == 0
-    assert fake.asked == {"name": "student", "version": 2, "as_of": None, "reabsorb": False, "label": ""}
+    assert fake.asked == {"name": "student", "version": 2, "as_of": None, "reabsorb": False, "label": "", "accept_loss": False}
+    assert called("restore", "student", "--version", "2", "--accept-loss")[0] == 0
+    assert fake.asked["accept_loss"]
     assert called("restore", "student", "--as-of", "2024-03-05", "--reabsorb")[0] == 0
     assert (fake.asked["as_of"], fake.asked["reabsorb"]) == ("2024-03-05", True)
     assert json.loads(called("restore", "student", "--reabsorb", "-o", "json")[1]) == [json.loads(json.dumps(fake.reports[0].to_json()))]
@@ -640,7 +642,7 @@ def test_restore_asks_for_a_version_or_a_time(fake: FakeApp) -> None:
 def test_a_rebuild_tells_what_differs(fake: FakeApp) -> None:
     """And ends with 1 when nothing was published for that reason."""
     code, shown, _ = called("rebuild", "student", "--as-of", "7")
-    assert (code, fake.asked) == (1, {"name": "student", "as_of": "7", "accept": False, "dry": False, "label": ""})
+    assert (code, fake.asked) == (1, {"name": "student", "as_of": "7", "accept": False, "dry": False, "label": "", "fewer": False})
     for told in (
         "1 rows of version 7 are missing, 2 are new, 30 have other values",
         '{"id":1}',

@@ -173,11 +173,11 @@ class App(Versions, Runners, Reconcile):
 
         return [item for spec in self.specs(names) for item in check(self.runtime.table(self._with_schema(spec), files_only=True), self.specs())]
 
-    def log(self, name: str) -> list[Snapshot]:
-        """Return a table's Snapshots, newest first. Starts no JVM."""
+    def log(self, name: str, limit: int = 0) -> list[Snapshot]:
+        """Return a table's `limit` newest Snapshots (0 for all), newest first. Starts no JVM."""
         from compactor.flows.read.log import history
 
-        return history(self.table(name))
+        return history(self.table(name), limit)
 
     def report(self, names: Sequence[str] = (), at: str | None = None, versions: int = 50) -> str:
         """Return an HTML page about tables. `at`: the page of that moment (ISO 8601, UTC unless it has a zone). `versions`: newest versions a table.
@@ -339,15 +339,21 @@ class App(Versions, Runners, Reconcile):
 
     def _spark_sql(self, text: str, moment: int | None) -> Rows:
         check_reader(self.settings, "query it with Athena, or run this on EMR")
+        from compactor.flows.read.visible import visible
+
         spark = self.runtime.spark()
         database = self.settings.catalog.database
         if not with_sql_errors(lambda: spark.catalog.databaseExists(database)):
             raise Refused(f"the database {database} does not exist yet; `compactor run` creates it")
 
+        def since(spec: TableSpec) -> str | None:
+            snapshot = visible(self.table(spec.name))
+            return snapshot.history.since if snapshot is not None and snapshot.history is not None else None
+
         def answer() -> Rows:
             spark.sql(f"USE `{database}`")
             named = [spec for spec in self.specs() if spec.view.lower() in text.lower()] if moment is not None else []
-            with as_of_views(spark, named, moment):
+            with as_of_views(spark, named, moment, since):
                 frame = spark.sql(text.strip().rstrip(";"))
             if not frame.columns:
                 return Rows([])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -29,23 +29,30 @@ def micros(text: str) -> int:
 
 
 @contextmanager
-def as_of_views(spark: SparkSession, specs: Sequence[TableSpec], moment: int | None) -> Iterator[None]:
+def as_of_views(spark: SparkSession, specs: Sequence[TableSpec], moment: int | None, since: Callable[[TableSpec], str | None]) -> Iterator[None]:
     """Create temporary views under the names of these tables' views while a statement is analysed. Spark prefers them to the catalog's views.
 
-    `moment`: microseconds since 1970; None creates no views.
+    `moment`: microseconds since 1970; None creates no views. `since` returns a table's `History.since`.
     """
+
+    def value(query: str) -> int | None:
+        row = spark.sql(query).first()
+        return None if row is None else row[0]
+
     made = []
     try:
         for spec in specs if moment is not None else ():
             table = f"{quoted(spec.database)}.{quoted(spec.view)}"
             if not spark.catalog.tableExists(table):
                 continue
+            why: str | None = f"table {spec.name} has no history: set `history: true`, or omit --as-of"
             if spec.history and spark.catalog.tableExists(f"{quoted(spec.database)}.{quoted(history_views.name(spec))}"):
+                why = history_views.not_begun(spec, since(spec), moment or 0, value)
+            if why is None:
                 text = history_views.as_of_text(spec, spark.table(table).columns, moment or 0)
             else:
-                why = f"table {spec.name} has no history: set `history: true`, or omit --as-of"
-                # fails only if the statement reads this table: only Spark knows which tables it reads
-                text = f"SELECT * FROM {table} WHERE CAST(raise_error('{why}') AS STRING) IS NULL"
+                # fails only if the statement reads this table: only Spark knows which tables it reads. It may be empty now
+                text = f"SELECT t.* FROM (SELECT 1) LEFT JOIN {table} t ON false WHERE CAST(raise_error('{why}') AS STRING) IS NULL"
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {quoted(spec.view)} AS {text}")
             made.append(spec.view)
         yield

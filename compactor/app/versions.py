@@ -43,18 +43,24 @@ class Versions(AppBase):
         reabsorb: bool = False,
         progress: Progress = silent,
         label: str = "",
+        accept_loss: bool = False,
     ) -> list[TableReport]:
         """Make an older version the newest one.
 
         `version`: its number; `as_of`: instead, a time (ISO 8601), for the newest version of that time. `reabsorb`: afterwards ingest the files
-        again whose changes were undone; it may be used without a version.
+        again whose changes were undone; it may be used without a version. `accept_loss`: go on from `version`, the newest one that is there, although
+        newer ones were committed and somebody deleted them.
         """
-        from compactor.flows.run import reabsorb_table, restore_table
+        from compactor.flows.run import go_on_table, reabsorb_table, restore_table
         from compactor.flows.write import restore
 
         (spec,) = self.specs([name])
         if version is not None and as_of is not None:
             raise Refused("expected either a version or a time, got both")
+        if accept_loss:
+            if version is None or reabsorb:
+                raise Refused("expected a version beside --accept-loss, and no --reabsorb")
+            return [go_on_table(self.runtime.table(spec), version, label)]
         done = []
         if version is not None or as_of is not None:
             files = self.table(name)
@@ -96,10 +102,11 @@ class Versions(AppBase):
         dry: bool = False,
         progress: Progress = silent,
         label: str = "",
+        fewer: bool = False,
     ) -> RebuildReport:
         """Rebuild a table from its raw files. `as_of`: rebuild an older version instead (a number, or a time in ISO 8601).
 
-        `accept`: publish even if the rows differ; `dry`: build and compare only.
+        `accept`: publish even if the rows differ; `fewer`: even if far fewer rows are left; `dry`: build and compare only.
         """
         from compactor.flows.run import rebuild_table
         from compactor.flows.write import restore
@@ -107,7 +114,7 @@ class Versions(AppBase):
         spec = self._with_schema(self.specs([name])[0])
         target = restore.named(self.table(name), as_of)
         self._start_for([spec], archived=True)
-        return rebuild_table(self.runtime.table(spec), target, accept, dry, progress, label)
+        return rebuild_table(self.runtime.table(spec), target, accept, dry, progress, label, fewer)
 
     def adopt(
         self,

@@ -133,8 +133,7 @@ def log(
         if inputs:
             _show_inputs(app.inputs(table), output)
             return
-        snapshots, last = app.log(table), app.last_run(table)
-    snapshots = snapshots[:limit] if limit else snapshots
+        snapshots, last = app.log(table, limit), app.last_run(table)
     if output is Format.json:
         console.as_json([console.snapshot_json(snapshot) for snapshot in snapshots])
     else:

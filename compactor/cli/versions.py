@@ -92,6 +92,7 @@ def restore(
         ),
     ] = None,
     reabsorb: Annotated[bool, typer.Option("--reabsorb", help="Then ingest again, from the archive, the files whose changes were undone.")] = False,
+    accept_loss: Annotated[bool, typer.Option("--accept-loss", help="Go on from --version although newer versions were deleted by hand.")] = False,
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
     label: Label = "",
@@ -106,6 +107,9 @@ def restore(
     current settings. --reabsorb alone ingests the files that earlier restores have undone. Exits 75 if another process commits at the
     same time: check the result, then try again.
 
+    --accept-loss is for a table whose newest Snapshots somebody deleted, if no backup has them: the newest version that is there is committed
+    again. What was ingested in the lost versions is missing until the files that `compactor verify` names are moved from the archive to landing.
+
     \b
     Example:
       compactor log student
@@ -117,7 +121,7 @@ def restore(
         raise typer.BadParameter("set either --version or --as-of" + ("" if version else ", or --reabsorb alone"))
     with options.opened(config, verbose, wait, log_format, label) as app:
         with console.progress(1, quiet=output is Output.json or not reabsorb) as progress:
-            reports = app.restore(table, version=version, as_of=as_of, reabsorb=reabsorb, progress=progress, label=label)
+            reports = app.restore(table, version=version, as_of=as_of, reabsorb=reabsorb, progress=progress, label=label, accept_loss=accept_loss)
     if output is Output.json:
         console.as_json([item.to_json() for item in reports])
     else:
@@ -136,6 +140,9 @@ def rebuild(
         ),
     ] = None,
     accept: Annotated[bool, typer.Option("--accept-differences", help="Publish even if rows differ.")] = False,
+    fewer: Annotated[
+        bool, typer.Option("--accept-fewer-rows", help="With --accept-differences: publish even if less than half of the rows are left.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Build and compare, publish nothing.")] = False,
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
@@ -148,8 +155,10 @@ def rebuild(
 
     Reads every file of the ledger again, with the current settings, into a new base. Compares its rows with the current version. Publishes
     the new base if the rows are equal; otherwise shows the differences, changes nothing and exits 1. --accept-differences publishes it
-    anyway: use it after a damaged base, or after a change of the key, of the order, or of how files are decoded. Commits of other runs in the
-    meantime are included. Fails if files are missing. Undo it by restoring the version before.
+    anyway: use it after a damaged base, or after a change of the key, of the order, or of how files are decoded. If less than half of the rows
+    would be left (or fewer than `checks: {max_gone: ..}` allows), --accept-fewer-rows is needed too. Records that were ingested and are invalid
+    now go to quarantine; too many of them stop the rebuild, as they stop a run. Commits of other runs in the meantime are included. Fails if files
+    are missing. Undo it by restoring the version before.
 
     \b
     Example:
@@ -159,7 +168,7 @@ def rebuild(
     """
     with options.opened(config, verbose, wait, log_format, label) as app:
         with console.progress(1, quiet=output is Output.json) as progress:
-            report = app.rebuild(table, as_of=as_of, accept=accept, dry=dry_run, progress=progress, label=label)
+            report = app.rebuild(table, as_of=as_of, accept=accept, dry=dry_run, progress=progress, label=label, fewer=fewer)
     if output is Output.json:
         console.as_json(report.to_json())
         if report.exit_code:

@@ -59,9 +59,17 @@ def check_history(spec: TableSpec, snapshot: Snapshot) -> None:
 
 
 def as_of(connection: Any, spec: TableSpec, snapshot: Snapshot, moment: int) -> ViewDef:
-    """Return the rows at a source time (microseconds since 1970). Raises Refused for a table without history."""
+    """Return the rows at a source time (microseconds since 1970). Raises Refused for a table without history, and for a time before it began."""
     past, shown = history(connection, spec, snapshot), views.view(spec, snapshot)
     dialect = dataclasses.replace(DUCKDB, sources={past.name: f"({past.text})"})
+
+    def value(query: str) -> int | None:
+        row = connection.execute(query).fetchone()
+        return None if row is None else row[0]
+
+    problem = history_views.not_begun(spec, snapshot.history.since if snapshot.history else None, moment, value, dialect)
+    if problem is not None:
+        raise Refused(problem)
     text = history_views.as_of_text(spec, [column.name for column in shown.columns], moment, dialect)
     return dataclasses.replace(shown, text=text)
 

@@ -197,6 +197,11 @@ def restore_table(table: Table, target: Snapshot, label: str = "") -> TableRepor
     return _recorded_version(table, "restore", label, silent, lambda _: restore.restore(table, target, label))
 
 
+def go_on_table(table: Table, version: int, label: str = "") -> TableReport:
+    """Go on from the newest version that is there although newer ones are lost."""
+    return _recorded(table, "restore", label, silent, lambda _: restore.without_lost(table, version, label))
+
+
 def adopt_table(
     table: Table, path: str, order_by: Sequence[str], through: str | None, dry: bool, progress: Progress = silent, label: str = ""
 ) -> AdoptReport:
@@ -261,6 +266,7 @@ def rebuild_table(
     dry: bool = False,
     progress: Progress = silent,
     label: str = "",
+    fewer: bool = False,
 ) -> RebuildReport:
     """Rebuild the table, or an older version of it, from its raw files; what an earlier run left undone is finished first."""
     current = table.newest()
@@ -268,7 +274,7 @@ def rebuild_table(
         resume(table, current)
 
     def build(phases: Progress) -> RebuildReport:
-        report = rebuild.rebuild(table, target, accept, dry, phases, label)
+        report = rebuild.rebuild(table, target, accept, dry, phases, label, fewer)
         phases(table.name, "done", 1.0)
         return report
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +12,7 @@ from compactor.core.model.errors import NoRowsYet, StateRefused
 from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import DataFile, Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.planning.retention import is_pending_deletion
+from compactor.core.planning.retention import is_pending_deletion, possibly_kept
 from compactor.core.schema.adoption import OPERATION
 from compactor.flows.environment import Environment
 from compactor.ports import Catalog, Engine, Storage
@@ -82,33 +84,68 @@ class Table:
     def newest(self) -> Snapshot | None:
         """Return the Snapshot with the greatest version, or None for a table that was never committed.
 
-        Names are predictable: the search goes from the hint (or a listing) upwards until a number is free. A stale hint or listing costs time
-        and nothing else.
+        Names are predictable: the search goes from the greatest version that the hint, `shown.json` or a listing names upwards until a number is
+        free. What is stale there costs time and nothing else. Raises StateRefused if a named version is gone: its number must not be used again.
         """
-        version = self._hinted()
+        version = self.recorded() or self.newest_listed()
         if version is None:
-            listed = [self.layout.version_of(info.path) for info in self.storage.list(self.layout.snapshots())]
-            versions = [number for number in listed if number is not None]
-            if not versions:
-                return self.snapshot(1)
-            version = max(versions)
+            return self.snapshot(1)
         while self.has(version + 1):
             version += 1
         snapshot = self.snapshot(version)
         if snapshot is None:
-            raise self._deleted(version)
+            raise self.lost(version, "the hint `latest` or `shown.json`, which are written after the commit, name it")
         return snapshot
+
+    def recorded(self) -> int | None:
+        """Return the greatest version that the hint and `shown.json` name; both are written after its commit. None if they name none."""
+        return max((version for version in (self._named(self.layout.hint()), self._named(self.layout.shown())) if version > 0), default=None)
+
+    def newest_listed(self) -> int | None:
+        """Return the greatest version in a listing, which may be stale; None without any."""
+        listed = (self.layout.version_of(info.path) for info in self.storage.list(self.layout.snapshots()))
+        return max((number for number in listed if number is not None), default=None)
+
+    def check_all_there(self, newest: Snapshot, version: int, proof: str) -> None:
+        """Raise StateRefused if a version above `newest` up to `version`, whose commit the proof shows, is gone. Else others have committed."""
+        for number in range(newest.version + 1, version + 1):
+            if not self.has(number):
+                raise self.lost(number, proof)
+
+    def lost(self, version: int, proof: str) -> StateRefused:
+        """Return the error about a version that was committed, is gone, and is newer than all others, or newer than some."""
+        path, newest = self.layout.snapshot(version), self.newest_listed()
+        there = "No other version is there" if newest is None else f"The newest version that is there is {newest}"
+        otherwise = ""
+        if newest is not None and newest < version:
+            otherwise = f" If that cannot be done, `compactor restore {self.name} --version {newest} --accept-loss` goes on from version {newest}."
+        return StateRefused(
+            f"table {self.name}: version {version} was committed and is gone ({proof}). {there}. Nothing was changed, and the version's files are "
+            f"kept. Restore {path} from a backup, or an earlier version of the object in its bucket.{otherwise}"
+        )
 
     def has(self, version: int) -> bool:
         """Return whether a version was committed."""
         return self.storage.stat(self.layout.snapshot(version)) is not None
 
     def history(self) -> Iterator[Snapshot]:
-        """Yield Snapshots, newest first, as far back as they are kept."""
+        """Yield all Snapshots and stubs, newest first. A stub without columns has those of the version after it."""
         snapshot = self.newest()
         while snapshot is not None:
             yield snapshot
-            snapshot = self.snapshot(snapshot.parent) if snapshot.parent else None
+            older = self.snapshot(snapshot.parent) if snapshot.parent else None
+            if older is not None and not older.schema.fields:
+                older = dataclasses.replace(older, schema=dataclasses.replace(older.schema, fields=snapshot.schema.fields))
+            snapshot = older
+
+    def kept(self, newest: Snapshot) -> Iterator[Snapshot]:
+        """Yield `newest` and the older Snapshots that no vacuum has given up, newest first. Raises StateRefused if one of them is gone."""
+        yield newest
+        given_up = {self.layout.version_of(self.layout.inside(item.path)) for item in newest.pending_deletions}
+        for number in sorted(possibly_kept(newest) - {newest.version, *given_up}, reverse=True):
+            snapshot = self.committed(number)
+            if not snapshot.expired:
+                yield snapshot
 
     def superseded_since(self, snapshot: Snapshot | None) -> bool:
         """Return whether a newer version was committed since `snapshot` was read."""
@@ -151,12 +188,13 @@ class Table:
             return None
         return "adopted with rows that no landed file holds, and version 1, which had them, is not kept any more"
 
-    def _hinted(self) -> int | None:
+    def _named(self, path: str) -> int:
+        """Return the version that one of the two files names; 0 without any. A file that is damaged names none: the next commit writes it again."""
         try:
-            version = int(self.storage.read(self.layout.hint()))
-        except (FileNotFoundError, ValueError):
-            return None
-        return version if version > 0 and self.has(version) else None
+            content = json.loads(self.storage.read(path))
+            return int(content["version"] if isinstance(content, dict) else content)
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return 0
 
     def _deleted(self, version: int) -> StateRefused:
         path = self.layout.snapshot(version)

@@ -64,5 +64,8 @@ def test_as_of_each_hour_the_capture_is_postgresqls_dump(tmp_path: Path) -> None
         assert [] == wrong
         with pytest.raises(Refused, match="measure has no history"):
             list(app.sql("SELECT * FROM measure", as_of=moment))
+        for engine in ("duckdb", "spark"):
+            with pytest.raises(Refused, match=f"table {TABLES[0]}: its history begins at 20.*; what its rows were at 2001-01-01"):
+                list(app.sql(f"SELECT count(*) FROM {TABLES[0]}", as_of="2001-01-01", engine=engine))
         assert [] != list(app.sql("SELECT * FROM measure"))
         assert [] == [check for check in app.verify(TABLES[1:2]) if not check.ok]

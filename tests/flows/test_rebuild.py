@@ -12,6 +12,8 @@ import pytest
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, TryLater
 from compactor.core.model.policy import Policy
 from compactor.core.results.reports import silent
+from compactor.core.sources.watermark import IN_QUARANTINE
+from compactor.flows.read import quarantine
 from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
 from compactor.flows.write import rebuild as rewrite
@@ -342,3 +344,95 @@ def test_the_old_files_go_with_vacuum() -> None:
     assert newest is not None
     assert lake.units() == newest.named
     assert lake.failed_checks() == []
+
+
+# records that were ingested and are invalid now --------------------------------------------------------------------------
+
+
+def invalid_now(records: int, **settings: Any) -> Lake:
+    """Twelve rows of two files. The archive holds something else for so many of the first file's ten records."""
+    lake = Lake(table(**settings))
+    lake.deliver("increment_2026010100/a.json", [line("c", [number], [number + 1], {"a": number}) for number in range(10)])
+    lake.deliver("increment_2026010100/b.json", [line("c", [number], [number + 1], {"a": number}) for number in (10, 11)])
+    lake.run()
+    path = "/lake/t/archive/increment_2026010100/a.json"
+    lines = lake.storage.read(path).decode().splitlines()
+    lake.storage.write(path, "\n".join(["x" * len(text) for text in lines[:records]] + lines[records:]).encode())
+    return lake
+
+
+def test_records_that_became_invalid_go_to_quarantine_with_their_reasons() -> None:
+    """`verify` reports them before and not after; the report counts them; a replay after the repair brings the rows back, a restore the old state."""
+    lake = invalid_now(3)
+    (_, problem) = lake.failed_checks()
+    assert problem.startswith(
+        "ingested records: 3 records of 1 file cannot be used with the present settings any more, such as increment_2026010100/a.json, record 1:"
+    )
+    for dry in (True, False):
+        report = lake.rebuild(dry=dry)
+        assert (report.outcome, report.invalid, report.exit_code, report.difference.missing) == ("differs", 3, 1, 3)
+        assert any(text.startswith("3 records that were ingested cannot be used with the present settings and would go") for text in report.sentences)
+    assert quarantine.waiting(lake.table(), lake.newest()) == []
+    report = lake.rebuild(accept=True)
+    assert (report.outcome, report.rows, report.invalid) == ("published", 9, 3)
+    assert lake.failed_checks() == []
+    assert lake.newest().watermark.incomplete == IN_QUARANTINE  # type: ignore[union-attr]
+    (waits,) = quarantine.waiting(lake.table(), lake.newest())
+    assert (waits.path, waits.records) == ("increment_2026010100/a.json", 3)
+    reasons = quarantine.reasons(lake.table(), waits)["unusable"]
+    assert [(each["record"], bool(each["reason"])) for each in reasons] == [(1, True), (2, True), (3, True)]
+    again = lake.rebuild()
+    assert (again.outcome, again.invalid) == ("published", 0)
+    back = lake.copy()
+    back.restore(1)
+    assert len(back.look().rows) == 12  # type: ignore[union-attr]
+    assert quarantine.waiting(back.table(), back.newest()) == []
+    original = lake.delivered[next(name for name in lake.delivered if name[0].endswith("a.json"))]
+    lake.storage.write("/lake/t/archive/increment_2026010100/a.json", original)
+    lake.replay()
+    assert len(lake.look().rows) == 12  # type: ignore[union-attr]
+    assert lake.failed_checks() == []
+
+
+def test_too_many_of_them_stop_a_rebuild_as_they_stop_a_run() -> None:
+    """Whatever is accepted: the limits are those of `quarantine:`."""
+    for records, settings, limit in (
+        (10, {}, r"10 of 12 records .* limit is 50 % \(`quarantine.max_share`\)"),
+        (3, {"quarantine_rows": 2}, "max_rows"),
+    ):
+        lake = invalid_now(records, **settings)
+        with pytest.raises(InputRefused, match=f"{limit}.*record 1.*Nothing was published. Correct the table's settings, such as `types:`"):
+            rebuild_table(lake.table(), accept=True, fewer=True)
+        newest = lake.newest()
+        assert newest is not None
+        assert newest.version == 1
+
+
+@pytest.mark.parametrize(("records", "settings"), [(10, {"quarantine_share": 1.0}), (3, {"max_gone": 0.1})])
+def test_far_fewer_rows_need_a_word_of_their_own(records: int, settings: dict[str, Any]) -> None:
+    """More than half of the rows, or more than `checks: {max_gone: ..}` allows."""
+    lake = invalid_now(records, **settings)
+    for accept in (False, True):
+        report = lake.rebuild(accept=accept)
+        assert (report.outcome, report.version, report.exit_code) == ("fewer", None, 1)
+        assert report.sentences[-1] == (
+            f"nothing was published: of 12 rows {12 - records} would be left; --accept-differences together with --accept-fewer-rows publishes it"
+        )
+    report = rebuild_table(lake.table(), accept=True, fewer=True)
+    assert (report.outcome, report.rows) == ("published", 12 - records)
+    assert lake.failed_checks() == []
+
+
+def test_they_go_to_quarantine_also_if_others_commit_meanwhile() -> None:
+    """The entries of a first attempt, which lost the race, are in the one that is committed."""
+    for at in itertools.count(1, 9):
+        lake = invalid_now(3)
+        lake.deliver("increment_2026010101/c.json", [line("c", [20], [50], {"a": 1})])
+        other = Intrusion(at, lambda lake=lake: lake.run())  # type: ignore[misc]
+        assert rebuild_table(lake.table(other), accept=True).outcome == "published"
+        lake.run()
+        assert len(lake.look().rows) == 10  # type: ignore[union-attr]
+        assert [each.records for each in quarantine.waiting(lake.table(), lake.newest())] == [3]
+        assert lake.failed_checks() == []
+        if not other.happened:
+            break

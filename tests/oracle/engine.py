@@ -38,7 +38,7 @@ from compactor.core.schema.adoption import ForeignBase, adoption, unplaced
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import flat_rows
-from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable
+from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable, not_usable_now
 from compactor.core.sources.watermark import Brought
 from compactor.core.sources.whole_hours import brought_by_stream
 from compactor.ports import Entries, Storage
@@ -428,7 +428,13 @@ class ListEngine:
         different = sorted({*rows, *again}, key=repr) if rows != again else []
         wrong = [key for key in different if rows.get(key) != again.get(key)]
         detail = f"{len(wrong)} keys differ, such as {wrong[0]}" if wrong else "equal"
-        return [Check(spec.name, "view equals full recompute", not wrong, detail)]
+        bad = {item.name: self._events(spec, item, locations)[2] for item in inputs}
+        now = [dataclasses.replace(item, quarantined=len(bad[item.name])) for item in inputs]
+        problem = not_usable_now(inputs, now, [one for each in bad.values() for one in each])
+        return [
+            Check(spec.name, "view equals full recompute", not wrong, detail),
+            Check(spec.name, "ingested records", problem is None, problem or "all can be used"),
+        ]
 
     def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
         """No SQL runs here, so there is nothing to compare."""

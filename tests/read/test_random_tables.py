@@ -8,6 +8,7 @@ runs the tables of these seeds.
 from __future__ import annotations
 
 import random
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -17,7 +18,8 @@ from typing import Any
 import pytest
 
 from compactor.core.catalog import history_views, views
-from compactor.core.model.errors import NoRowsYet
+from compactor.core.model import times as model_times
+from compactor.core.model.errors import NoRowsYet, Refused
 from compactor.core.model.spec import NEVER
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -95,6 +97,10 @@ def test_duckdb_shows_the_history_that_the_catalog_shows(tmp_path: Path, seed: i
         assert Counter(map(plain, duck.history(newest, shown))) == Counter(map(plain, expected))
         for moment in part[:5]:
             alive = [row[:2] for row in expected if row[2] <= moment < row[3]]
+            if moment < (begun := min(row[2] for row in expected)):
+                with pytest.raises(Refused, match=f"its history begins at {re.escape(model_times.from_micros(begun))}"):
+                    duck.history(newest, "id, a", moment)
+                continue
             assert Counter(duck.history(newest, "id, a", moment)) == Counter(alive)
 
 

@@ -151,7 +151,7 @@ def test_the_words_are_the_command_lines(job_config: Path) -> None:
         ["run", "a", "-o", "json", "--label", "l", "-p", "3"],
         ["quarantine", "replay", "a", "--output", "json"],
         ["vacuum", "--run", "a"],
-        ["rebuild", "--accept-differences", "--as-of", "3", "--dry-run", "a", "-o", "json", "--label", "l"],
+        ["rebuild", "--accept-differences", "--accept-fewer-rows", "--as-of", "3", "--dry-run", "a", "-o", "json", "--label", "l"],
     ):
         assert job.parser().parse_args(["--job-config", "{}", *words]).tables == ["a"]
     with pytest.raises(SystemExit) as wrong:

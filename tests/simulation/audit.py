@@ -25,6 +25,7 @@ from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.planning.retention import shortened
 from compactor.storage.memory import MemoryStorage
 from tests.oracle.engine import ListEngine
 from tests.oracle.lake import as_rows
@@ -193,7 +194,7 @@ class Audit:
     def _expired(self, before: Snapshot, after: Snapshot) -> None:
         newest, version = self.newest, before.version
         assert newest is not None
-        assert after.to_bytes() == before.stub().to_bytes(), f"Snapshot {version} changed"
+        assert after in (before.stub(), shortened(before, None), shortened(before, before)), f"Snapshot {version} changed"
         assert version not in {pin.version for pin in newest.pins}, f"version {version} is pinned and expired"
         assert version != newest.version, "the newest version expired"
         assert version < self.shown or not self.shown, f"version {version} is shown and expired"

@@ -13,6 +13,7 @@ from compactor.core.model.errors import InputRefused, NoRowsYet, SchemaRefused
 from compactor.core.model.policy import EVOLVE
 from compactor.core.model.spec import Csv, TableSpec
 from compactor.flows.read import quarantine
+from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.input import csv_files, csv_types, files
@@ -216,3 +217,20 @@ def test_a_cut_compressed_file_is_named(lake: Lake) -> None:
     with pytest.raises(InputRefused, match=r"part-0.csv.gz"):
         lake.run(spec)
     assert ["part-0.csv.gz"] == lake.landed(spec)
+
+
+def test_types_that_most_stored_records_do_not_have_do_not_empty_a_table(lake: Lake) -> None:
+    """`rebuild` names the first of them and publishes nothing, or with both words what is left; `verify` says that records are invalid."""
+    spec = lake.spec()
+    put(spec, 1, "id,seq,v\n" + "".join(f"{number},{number},{'1.5' if number < 3 else 'n/a'}\n" for number in range(30)))
+    lake.run(spec)
+    typed = lake.with_settings(spec, csv=Csv(types=(("v", "decimal(10,2)"),)))
+    assert any("ingested records: 27 records of 1 file cannot be used with the present settings any more" in each for each in lake.problems(typed))
+    with pytest.raises(InputRefused, match=r"27 of 30 records are unusable; the limit is 50 % .*part-0.csv, record 4: .*Nothing was published"):
+        rebuild_table(Table(lake.env, typed), accept=True, fewer=True)
+    allowed = lake.with_settings(typed, quarantine_share=1.0)
+    assert (rebuild_table(Table(lake.env, allowed), accept=True).outcome, lake.snapshot(spec).version) == ("fewer", 1)
+    report = rebuild_table(Table(lake.env, allowed), accept=True, fewer=True)
+    assert (report.outcome, report.rows, report.invalid) == ("published", 3, 27)
+    assert [number for number, _ in lake.unusable(typed)] == list(range(4, 31))
+    assert [] == lake.problems(typed)

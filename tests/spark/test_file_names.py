@@ -129,7 +129,7 @@ def test_names_in_quarantine_and_in_an_erase(lake: Lake, monkeypatch: pytest.Mon
     erase(Table(lake.env, fine), Request((("3",),), now=True))
     assert not [path for path in Path(fine.root).rglob("*.json") if '"row 3"' in path.read_text()]
     (Path(fine.root) / "archive" / HOUR / names[4]).write_text('{"id": 4, "seq": 1}\n' * 2 + " " * 40)
-    assert any("events of raw files" in problem for problem in lake.problems(fine))
+    assert any("ingested records: " in problem for problem in lake.problems(fine))
 
 
 def test_an_erase_counts_what_it_reads(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

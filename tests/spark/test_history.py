@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 
+from compactor.app.as_of import as_of_views
+from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
+from compactor.duckdb import queries
 from compactor.spark.history import commit
 from tests.oracle.history import Version, as_of, versions
 from tests.oracle.history_cases import CASES, TRUNCATES, Case, Event
 from tests.oracle.model import Change, ordered, replayed
 from tests.oracle.sizes import FULL
 from tests.oracle.source import Source
+from tests.read import same_rows
 from tests.spark.added_defaults import PLAIN, record, with_score
 from tests.spark.lake import Lake
 
@@ -289,6 +293,44 @@ def test_a_history_that_is_switched_on_later_begins_with_the_rows_as_they_are(la
         (3, 33, three, three, True),
     ] == [tuple(row) for row in rows]  # fmt: skip
     assert [] == lake.problems(spec)
+    # between two and three the rows are known, before nobody knows which there were
+    assert [(1, 11), (3, 3)] == as_of_now(lake, spec, two)
+    for moment in (two - 1, 0):
+        with pytest.raises(Refused, match=r"table t: its history begins at 2024-03-05T02:00; what its rows were at 20|1970-"):
+            as_of_now(lake, spec, moment)
+
+
+def as_of_now(lake: Lake, spec: TableSpec, moment: int) -> list[tuple[int, int]]:
+    """The rows at a source time, by Spark and by DuckDB; a refusal of both is the same."""
+    snapshot = lake.snapshot(spec)
+    assert snapshot.history is not None
+    since = snapshot.history.since
+    try:
+        found = queries.as_of(same_rows.session().connection, spec, snapshot, moment).text
+        rows = same_rows.session().connection.execute(f"SELECT id, a FROM ({found}) ORDER BY id").fetchall()
+    except Refused as error:
+        with pytest.raises(Exception, match=str(error)), as_of_views(lake.spark, [spec], moment, lambda _: since):
+            lake.spark.sql("SELECT id, a FROM t").collect()
+        raise
+    lake.spark.catalog.setCurrentDatabase(lake.database)
+    with as_of_views(lake.spark, [spec], moment, lambda _: since):
+        assert rows == [tuple(row) for row in lake.spark.sql("SELECT id, a FROM t ORDER BY id").collect()]
+    return rows
+
+
+def test_a_time_before_the_first_row_is_refused(lake: Lake) -> None:
+    """Also where no row is left to be shown now."""
+    spec = lake.spec(history=True)
+    lake.land(spec, 2, [{"id": 1, "seq": 10, "a": 1}])
+    lake.land(spec, 3, [{"id": 1, "seq": 11, "op": "d"}])
+    lake.run(spec)
+    two = START - 8 * 3600 * SECOND
+    assert [(1, 1)] == as_of_now(lake, spec, two)
+    assert [] == as_of_now(lake, spec, two + 3600 * SECOND)
+    with pytest.raises(
+        Refused, match=r"table t: its history begins at 2024-03-05T02:00:00Z; what its rows were at 2024-03-05T01:59:59.999999Z is not"
+    ):
+        as_of_now(lake, spec, two - 1)
 
 
 @pytest.mark.slow

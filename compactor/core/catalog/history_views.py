@@ -7,7 +7,7 @@ filter `__end_day >= 'd2026-11-20'` skips everything that ended before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
@@ -159,3 +159,19 @@ def as_of_text(spec: TableSpec, columns: Sequence[str], moment: int, dialect: Di
     day = times.moment(moment).strftime("d%Y-%m-%d")
     at_moment = f"{q('__end_day')} >= '{day}' AND {q('__start_us')} <= {at} AND {q('__end_us')} > {at}"
     return f"SELECT {chosen} FROM {dialect.table(spec.database, name(spec))} WHERE {at_moment}"
+
+
+def not_begun(spec: TableSpec, since: str | None, moment: int, value: Callable[[str], int | None], dialect: Dialect = HIVE) -> str | None:
+    """Return why the rows at a source time (microseconds since 1970) are not known; None if they are.
+
+    `since`: as `History.since`. `value` returns the first value of a query over the history, None without a row.
+    """
+    if since is None or moment >= times.to_micros(since):
+        start, rows = dialect.name("__start_us"), dialect.table(spec.database, name(spec))
+        # ends with the first row that has begun, in most cases with the first file
+        begun = value(f"SELECT {start} FROM {rows} WHERE {start} <= {dialect.whole(moment)} LIMIT 1")
+        first = value(f"SELECT min({start}) FROM {rows}") if begun is None else None
+        if first is None:
+            return None
+        since = times.from_micros(first)
+    return f"table {spec.name}: its history begins at {since}; what its rows were at {times.from_micros(moment)} is not known"

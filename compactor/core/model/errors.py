@@ -167,8 +167,9 @@ class RegistryRefused(Refused):
 class StateRefused(Refused):
     """The table's own state cannot be read: a Snapshot is damaged, has another format, or is gone."""
 
-    advice = """Another format: install the version that wrote it, or a newer one ([versions](compatibility.md)). Damaged or gone: restore the table's
-        folder `_compactor` from a backup or from the store's object versions. Do not edit these files."""
+    advice = """Another format: install the version that wrote it, or a newer one ([versions](compatibility.md)). Damaged or gone: restore the
+        object that the message names from a backup or from the bucket's object versions; the next run goes on as if nothing had happened. A newest
+        Snapshot that nobody has any more: [lost Snapshots](operations.md#lost-snapshots). Do not edit these files."""
 
 
 class TryLater(CompactorError):

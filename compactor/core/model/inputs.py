@@ -17,7 +17,10 @@ from compactor.core.model.position import Position
 AGAIN = ("replayed", "reread")
 """Outcomes of inputs that were taken from quarantine again."""
 
-LATER = (*AGAIN, "undone", "redone", "discarded", "erased")
+REBUILT = "rebuilt"
+"""The outcome of inputs in which a rebuild has found more invalid records."""
+
+LATER = (*AGAIN, "undone", "redone", "discarded", "erased", REBUILT)
 """Outcomes of entries about an input whose first attempt is in the ledger too."""
 
 
@@ -60,6 +63,7 @@ class Input:
     | `undone` | a restore removed its rows from the table |
     | `redone` | its rows were taken again after a restore had removed them |
     | `discarded` | its raw file was deleted from the archive |
+    | `rebuilt` | a rebuild has read it again and left more of its records out: they are in quarantine |
     | `erased` | records of erased keys were removed from its raw file: `size` is the new size |
     """
     quarantined: int = 0

@@ -99,6 +99,11 @@ class Schema:
                 return candidate
         raise KeyError(name)
 
+    def has_columns_of(self, other: Schema) -> bool:
+        """Return whether the columns are those of another version of the table, whatever Changes have come since."""
+        one, two = ([dataclasses.replace(field, first=None, last=None) for field in schema.fields] for schema in (self, other))
+        return one == two and (self.key, self.generation, self.registered) == (other.key, other.generation, other.registered)
+
     @property
     def names(self) -> tuple[str, ...]:
         """Return the stored names in order."""

@@ -270,7 +270,7 @@ class Snapshot(State, Commit):
     replaced: int = 0
     """The newest version whose State did not continue its parent's: the first one, a restore, a rebuild."""
     oldest: int = 1
-    """Every version below it has expired."""
+    """Every version below it has expired, apart from pinned ones and those of `days`."""
     expired: bool = False
     """Whether this is the stub of an expired version, which names no data."""
     feed: Feed | None = None
@@ -301,7 +301,7 @@ class Snapshot(State, Commit):
         of its own.
         """
         empty: dict[str, Any] = dict.fromkeys(("segments", "inputs", "pending", "ledger", "raw", "pending_deletions", "pins"), ())
-        return dataclasses.replace(self, **empty, delta=None, history=None, days=None, expired=True)
+        return dataclasses.replace(self, **empty, delta=None, history=None, days=None, erased=None, expired=True)
 
     @property
     def _parts(self) -> list[Segment | Delta]:

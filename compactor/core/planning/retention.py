@@ -8,6 +8,7 @@ once. The pending deletions are part of a committed Snapshot, so that no later S
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,7 +52,7 @@ class VacuumPlan:
     newly_pending: tuple[PendingDeletion, ...]
     """Those that are not pending yet. Without any there is nothing to commit."""
     oldest: int
-    """The oldest version that is kept or expires now, apart from those of frozen days."""
+    """The oldest version that is kept or expires now, apart from pinned ones and those of frozen days, which are listed."""
     feed_kept: int = 0
     """The feed parts of versions up to this one are given up."""
     days: Days | None = None
@@ -70,6 +71,11 @@ def deletable_at(item: PendingDeletion, grace: float) -> float:
 def is_pending_deletion(snapshot: Snapshot, layout: Layout, newest: Snapshot) -> bool:
     """Return whether `newest` has given up this Snapshot or anything that it names. No later Snapshot may be made from such a one."""
     return snapshot.expired or bool({*snapshot.named, _own_path(snapshot, layout)} & {item.path for item in newest.pending_deletions})
+
+
+def possibly_kept(newest: Snapshot) -> set[int]:
+    """Return the versions up to `newest` that may be more than stubs. Their number depends on what is kept, not on the age of the table."""
+    return {*range(newest.oldest, newest.version + 1), *(pin.version for pin in newest.pins), *(day.version for day in newest.days or ())}
 
 
 def kept(
@@ -146,10 +152,21 @@ def plan_vacuum(
     added += [PendingDeletion(path, now, ORPHAN) for path in sorted(orphans)]
     named = {item.path for item in added}
     carried = [item for item in newest.pending_deletions if item.path not in named and item.path in units]
-    listed, there = {day.version for day in newest.days or ()}, {snapshot.version for snapshot in whole}
+    listed = {*(day.version for day in newest.days or ()), *(pin.version for pin in newest.pins)}
+    there = {snapshot.version for snapshot in whole}
     oldest = min([newest.version, *({*reasons, *(snapshot.version for snapshot in expired)} - listed)])
     days = None if newest.days is None else tuple(day for day in newest.days if day.shown or day.version in there)
     return VacuumPlan(dict(sorted(reasons.items())), expired, (*carried, *added), tuple(added), oldest, feed_kept, days)
+
+
+def shortened(snapshot: Snapshot, following: Snapshot | None) -> Snapshot:
+    """Return the stub without its feed part, and without the columns if `following`, the version after it, has the same.
+
+    A table has a stub for each version that it ever had, and columns are most of a stub.
+    """
+    same = following is not None and following.schema.has_columns_of(snapshot.schema)
+    schema = dataclasses.replace(snapshot.schema, fields=()) if same else snapshot.schema
+    return dataclasses.replace(snapshot.stub(), schema=schema, feed=snapshot.feed.idle() if snapshot.feed else None)
 
 
 def _own_path(snapshot: Snapshot, layout: Layout) -> str:

@@ -235,7 +235,8 @@ class RebuildReport:
     table: str
     """The table's name."""
     outcome: str
-    """`published`; `equal` (a dry run); `differs` (not published, because the result differs and nobody accepted that)."""
+    """`published`; `equal` (a dry run); `differs` (not published, because the result differs and nobody accepted that); `fewer` (not published,
+    because far fewer rows would be left and nobody accepted that)."""
     version: int | None
     """The version that it made; None without one."""
     against: int
@@ -250,13 +251,23 @@ class RebuildReport:
     """How the result differs from version `against`."""
     undone: int = 0
     """Raw files left out, because a restore removed their rows."""
+    invalid: int = 0
+    """Records that were ingested, are invalid now, and go to quarantine."""
+    invalid_first: str = ""
+    """One of them: its file, its number, and why it is invalid."""
     notes: tuple[str, ...] = ()
     """Sentences for the operator."""
 
     @property
     def exit_code(self) -> int:
         """Return 1 if the result differs and was therefore not published."""
-        return 1 if self.outcome == "differs" else 0
+        return 1 if self.outcome in ("differs", "fewer") else 0
+
+    @property
+    def rows_before(self) -> int | None:
+        """Return how many rows version `against` has; None if it cannot be read."""
+        gap = self.difference
+        return None if gap.unreadable else self.rows + gap.missing - gap.added
 
     @property
     def sentences(self) -> list[str]:
@@ -265,6 +276,10 @@ class RebuildReport:
         sentences = [f"{counted(self.files, 'file')} ({self.bytes:,} bytes) give {self.rows:,} rows"]
         if self.undone:
             sentences.append(f"{self.undone} files ingested after version {self.against} are left out; `compactor restore --reabsorb` takes them")
+        if self.invalid:
+            goes = "are in quarantine" if self.outcome == "published" else "would go to quarantine"
+            what = counted(self.invalid, "record")
+            sentences.append(f"{what} that were ingested cannot be used with the present settings and {goes}, such as {self.invalid_first}")
         if gap.unreadable:
             sentences.append(f"version {self.against} cannot be read: {gap.unreadable}")
         elif not gap:
@@ -273,10 +288,13 @@ class RebuildReport:
         if gap.missing or gap.added or gap.changed:
             counts = f"{gap.missing:,} rows of version {self.against} are missing, {gap.added:,} are new, {gap.changed:,} have other values"
             sentences.append(f"{counts}; such as {', '.join(gap.samples)}")
+        before = "the" if self.rows_before is None else f"{self.rows_before:,}"
         done = {
             "published": f"published as version {self.version}",
             "equal": "nothing was published (a dry run)",
             "differs": "nothing was published; --accept-differences publishes it",
+            "fewer": f"nothing was published: of {before} rows {self.rows:,} would be left; --accept-differences together with --accept-fewer-rows "
+            "publishes it",
         }
         return [*sentences, done[self.outcome], *self.notes]
 

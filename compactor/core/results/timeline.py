@@ -187,12 +187,16 @@ def version_of(raw: Mapping[str, Any], record: RunRecord | None) -> Version:
 
 
 def schema_changes(versions: Sequence[Version]) -> tuple[SchemaChange, ...]:
-    """Return the versions that changed columns, newest first. `versions`: oldest first."""
-    changes = []
-    for before, after in zip(versions, versions[1:]):
-        if before.columns == after.columns:
+    """Return the versions that changed columns, newest first. `versions`: oldest first. A stub without columns has those of the version after it."""
+    changes: list[SchemaChange] = []
+    columns = [version.columns for version in versions]
+    for at in reversed(range(len(versions) - 1)):
+        columns[at] = columns[at] or columns[at + 1]
+    for after, earlier, later in zip(versions[1:], columns, columns[1:]):
+        # the columns of the newest versions of a past moment may be unknown
+        if earlier == later or not later:
             continue
-        old, new = dict(before.columns), dict(after.columns)
+        old, new = dict(earlier), dict(later)
         sentences = [f"added {name} {kind}" for name, kind in new.items() if name not in old]
         sentences += [f"removed {name} {kind}" for name, kind in old.items() if name not in new]
         sentences += [f"{name}: {old[name]} became {kind}" for name, kind in new.items() if name in old and old[name] != kind]

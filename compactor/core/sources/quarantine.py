@@ -10,11 +10,12 @@ table. Both are in the ledger and have a `.reason.json` in quarantine:
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.model.inputs import Input, path_of
+from compactor.core.results.phrases import counted
 
 LISTED_MAX = 1000
 """The largest number of records that are described for one commit. All are counted."""
@@ -65,6 +66,8 @@ class Limits:
     """The largest share of the records, and of the files. It counts from SHARE_MIN of them on, unless it is 0."""
     again: bool = False
     """Whether the files come from quarantine."""
+    rebuilt: bool = False
+    """Whether the records were ingested before, and a rebuild reads them again."""
 
     def problem(self, unusable: Sequence[Unusable], records: int, read: int, files: int, inputs: int) -> str | None:
         """Return why a run stops, or None. `records` of `read` records and `files` of `inputs` files cannot be used."""
@@ -77,6 +80,8 @@ class Limits:
                 "Nothing was committed; the files stay in quarantine. Repair them (`compactor quarantine show` names the place for a copy), replay "
                 "others by their paths, or give a file up with `compactor quarantine discard`."
             )
+        if self.rebuilt:
+            todo = "Nothing was published. Correct the table's settings, such as `types:`, or raise the limit for this rebuild."
         if self.rows is not None and records + files > self.rows:
             return f"{records + files:,} records or files are unusable; the limit is {self.rows:,} (`quarantine.max_rows`): {first}. {todo}"
         if files == inputs or (read and records == read):
@@ -91,6 +96,28 @@ class Limits:
             what = too_many[0]
             return f"{what} are unusable; the limit is {self.share * 100:g} % (`quarantine.max_share`): {first}. {todo}"
         return None
+
+
+def newly_invalid(before: Iterable[Input], now: Iterable[Input]) -> dict[str, int]:
+    """Return the number of records that were ingested and are invalid now, by the names of the files that have any.
+
+    `before`: the inputs as the ledger has them; `now`: as they were read again.
+    """
+    then = {(item.path, item.etag): item.quarantined for item in before}
+    more = {item.name: item.quarantined - then.get((item.path, item.etag), 0) for item in now}
+    return {name: number for name, number in more.items() if number > 0}
+
+
+def not_usable_now(before: Iterable[Input], now: Sequence[Input], unusable: Sequence[Unusable]) -> str | None:
+    """Return a sentence about ingested files and records that cannot be used now; None without any."""
+    more = newly_invalid(before, now)
+    unreadable = {item.name for item in now if item.reason}
+    parts = [f"{counted(sum(more.values()), 'record')} of {counted(len(more), 'file')}"] if more else []
+    parts += [counted(len(unreadable), "unreadable file")] if unreadable else []
+    first = next((f", such as {each}" for each in unusable if each.file in more or each.file in unreadable), "")
+    if not parts:
+        return None
+    return f"{' and '.join(parts)} cannot be used with the present settings any more{first}. Correct the settings, or rebuild the table"
 
 
 def reason_file(item: Input, commit: str, unusable: Sequence[Unusable]) -> bytes:

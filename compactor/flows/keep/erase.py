@@ -227,9 +227,9 @@ def _report(table: Table, request: Request) -> ErasureReport:
 def _left(table: Table, newest: Snapshot, erased: Erased, request: Request) -> list[str]:
     """Return what may still hold values of erased keys: versions, files of older attempts, and attempts that may still write."""
     layout = table.layout
-    older = {*range(newest.oldest, erased.version), *(day.version for day in newest.days or () if day.version < erased.version)}
-    left = [f"version {number}" for number in sorted(older) if not table.committed(number).expired]
-    named = {path for number in range(erased.version, newest.version + 1) for path in table.committed(number).named}
+    versions = [table.committed(number) for number in sorted(retention.possibly_kept(newest))]
+    left = [f"version {snapshot.version}" for snapshot in versions if snapshot.version < erased.version and not snapshot.expired]
+    named = {path for snapshot in versions if snapshot.version >= erased.version for path in snapshot.named}
     for info in table.storage.list(table.spec.root):
         unit = layout.unit(info.path)
         # the id of an attempt begins with the version that it tried to make

@@ -66,8 +66,11 @@ def _change(table: Table, change: Callable[[Snapshot], Pins], label: str) -> Pin
         if newest is None:
             raise table.no_version()
         after.append(change(newest))
-        same = after[-1] == newest.pins
-        return None if same else Edit("pin", commit_id(newest.version + 1, table.env.nonce()), pins=after[-1])
+        if after[-1] == newest.pins:
+            return None
+        # vacuum looks again at versions that are not pinned any more
+        unpinned = {item.version for item in newest.pins} - {item.version for item in after[-1]}
+        return Edit("pin", commit_id(newest.version + 1, table.env.nonce()), pins=after[-1], oldest=min({newest.oldest, *unpinned}))
 
     transact(table, planned, label)
     return after[-1]

@@ -83,8 +83,8 @@ def vacuum(table: Table, dry: bool, label: str = "") -> VacuumReport:
     with contextlib.suppress(audit.Blocked):
         newest = publish.publish(table, made) if made is not None else newest
     _unregister(table, inspection)
-    for snapshot in inspection.sweep.expired:
-        table.storage.write(table.layout.snapshot(snapshot.version), snapshot.stub().to_bytes())
+    for stub in _stubs(inspection, made is not None):
+        table.storage.write(table.layout.snapshot(stub.version), stub.to_bytes())
     table.storage.delete(_files(table, inspection))
     return _report(table, inspection, dry=False, version=newest.version)
 
@@ -113,14 +113,16 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
     # before the files are listed: what is registered was written before
     registered = {} if table.env.files_only else _registered(table, newest)
     units, modified, records = _listed(table, layout)
-    for version in range(1, newest.version + 1):
+    for version in range(1, max([newest.version, *modified]) + 1):
         if version not in modified:
             modified[version] = _numbered(table, version).modified
+    # what the vacuum before has written over; it left `oldest` as it was, because it might have died before
+    given_up = {layout.version_of(layout.inside(item.path)): item.since for item in newest.pending_deletions}
+    stubs = {version for version, when in given_up.items() if version is not None and modified[version] > when}
     whole = [newest]
-    since = newest.feed.kept + 1 if newest.feed else newest.oldest
+    since = newest.feed.kept + 1 if newest.feed else newest.version
     changes = [newest]
-    # versions of frozen days may be much older than all others
-    for version in sorted({*range(min(newest.oldest, since), newest.version), *(day.version for day in newest.days or ())}):
+    for version in sorted({*(retention.possibly_kept(newest) - stubs), *range(since, newest.version)} - {newest.version}):
         snapshot = table.snapshot(version)
         if snapshot is None:
             raise _gone(layout, version)
@@ -224,6 +226,17 @@ def _unregister(table: Table, inspection: _Inspection) -> None:
     for name in dict.fromkeys([*gone, *inspection.orphan_partitions]):
         values = list(dict.fromkeys([*gone.get(name, []), *inspection.orphan_partitions.get(name, [])]))
         table.catalog().drop_partitions(table.spec.tables_in, name, values)
+
+
+def _stubs(inspection: _Inspection, committed: bool) -> list[Snapshot]:
+    """Return the stubs to write: of versions that expire, and shorter ones of versions whose part of the feed is given up now."""
+    sweep = inspection.sweep
+    at_hand = {snapshot.version: snapshot for snapshot in (*inspection.changes, *sweep.expired, *inspection.kept)}
+    given_up = [each for each in inspection.changes if committed and each.expired and each.version <= sweep.feed_kept]
+    return [
+        snapshot.stub() if snapshot.feed and snapshot.version > sweep.feed_kept else retention.shortened(snapshot, at_hand.get(snapshot.version + 1))
+        for snapshot in (*sweep.expired, *given_up)
+    ]
 
 
 def _registered(table: Table, newest: Snapshot) -> dict[str, list[PartitionDef]]:

@@ -98,7 +98,9 @@ def taken(table: Table, entries: Iterable[Input]) -> tuple[list[Input], dict[tup
     for item in [item for item in inputs if (item.path, item.etag) in reread and (item.path, item.etag) in places]:
         both = repaired(table, item)
         if both and places[item.path, item.etag] == both[1]:
-            inputs.append(dataclasses.replace(item, etag=item.etag + ORIGINAL))
+            # the records that its copy repairs are invalid in it still
+            invalid = max(each.quarantined for each in every if (each.path, each.etag) == (item.path, item.etag))
+            inputs.append(dataclasses.replace(item, etag=item.etag + ORIGINAL, quarantined=invalid))
             places[item.path, item.etag + ORIGINAL] = both[0]
     return inputs, places
 

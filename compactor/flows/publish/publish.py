@@ -33,23 +33,46 @@ def behind(table: Table, snapshot: Snapshot) -> bool:
 
 
 def _behind(table: Table, snapshot: Snapshot, view: ViewDef) -> bool:
-    shown = table.catalog().view(view.database, view.name)
+    shown = _ours(table, snapshot, view)
     if shown is None:
         return True
-    check_owner(table, snapshot, shown)
     version = _version(shown)
     return version < snapshot.version or (version == snapshot.version and shown.text != view.text)
 
 
+def _ours(table: Table, snapshot: Snapshot, view: ViewDef) -> ViewDef | None:
+    """Return the view of this name that the catalog shows; None without one.
+
+    Raises CatalogRefused if it is another table's, StateRefused if it shows a version that is newer than `snapshot` and gone.
+    """
+    shown = table.catalog().view(view.database, view.name)
+    if shown is not None:
+        check_owner(table, snapshot, shown)
+        table.check_all_there(snapshot, _version(shown), f"the view {shown.database}.{shown.name} shows version {_version(shown)}")
+    return shown
+
+
 def shown_version(table: Table, snapshot: Snapshot) -> int | None:
     """The oldest version that a view of the table shows, None without any. Raises CatalogRefused for another table's view."""
-    results = []
+    shown = (_ours(table, snapshot, view) for view in published_views(table, snapshot))
+    return min((_version(view) for view in shown if view is not None), default=None)
+
+
+def check_newest(table: Table, snapshot: Snapshot) -> None:
+    """Raise StateRefused if a view shows a version that is newer than `snapshot` and gone, CatalogRefused for another table's view."""
+    for view in published_views(table, snapshot):
+        _ours(table, snapshot, view)
+
+
+def newest_shown(table: Table, snapshot: Snapshot) -> int:
+    """Return the newest version that a view of the table shows; 0 without any. Raises CatalogRefused for another table's view."""
+    newest = 0
     for view in published_views(table, snapshot):
         shown = table.catalog().view(view.database, view.name)
         if shown is not None:
             check_owner(table, snapshot, shown)
-            results.append(_version(shown))
-    return min(results, default=None)
+            newest = max(newest, _version(shown))
+    return newest
 
 
 def publish(table: Table, snapshot: Snapshot) -> Snapshot:

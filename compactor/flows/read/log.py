@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import Snapshot
 from compactor.flows import ledger
 from compactor.flows.table import Table
 
 
-def history(table: Table) -> list[Snapshot]:
-    """Snapshots, newest first."""
-    return list(table.history())
+def history(table: Table, limit: int = 0) -> list[Snapshot]:
+    """The `limit` newest Snapshots, newest first; 0 for all."""
+    return list(islice(table.history(), limit or None))
 
 
 def inputs(table: Table) -> list[Input]:

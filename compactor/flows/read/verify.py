@@ -23,11 +23,12 @@ from compactor.core.model.snapshot import COUNTS, DataFile, Snapshot
 from compactor.core.planning import compaction, retention
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
+from compactor.core.sources import increment
 from compactor.flows import ledger
 from compactor.flows.keep import discard
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
-from compactor.flows.publish import archive
+from compactor.flows.publish import archive, publish
 from compactor.flows.publish.landing import pending
 from compactor.flows.table import Table
 from compactor.flows.write import feed
@@ -38,12 +39,14 @@ def verify(table: Table, deep: bool = False) -> list[Check]:
     snapshot = table.newest()
     if snapshot is None:
         return [Check(table.name, "snapshot", True, "nothing committed yet")]
-    checks = [_twice(_files, table, snapshot), _tiling(table, snapshot), _counts(table)]
+    if not table.env.files_only:
+        publish.check_newest(table, snapshot)
+    checks = [_twice(_files, table, snapshot), _tiling(table, snapshot), _counts(table, snapshot)]
     try:
         entries = ledger.everything(table, snapshot)
     except (Conflict, StateRefused) as error:
         return [*checks, Check(table.name, "ledger", False, str(error))]
-    checks.append(_twice(partial(_inputs, entries), table, snapshot))
+    checks += [_twice(partial(_inputs, entries), table, snapshot), _archive(entries, table)]
     if snapshot.feed is not None and snapshot.feed.mode != feeds.OFF:
         checks += _feed(table, snapshot, deep)
     if deep:
@@ -113,7 +116,7 @@ def _feed(table: Table, newest: Snapshot, deep: bool) -> list[Check]:
         checks.append(_feed_table(table, newest, versions))
     if table.env.files_only or problems:
         return checks
-    whole = {each.version: each for each in table.history() if not retention.is_pending_deletion(each, layout, newest)}
+    whole = {each.version: each for each in table.kept(newest) if not retention.is_pending_deletion(each, layout, newest)}
     pairs = [(whole.get(each.version - 1), each) for each in versions if each.version in whole and (each.version == 1 or each.version - 1 in whole)]
     if not deep:
         pairs = [pair for pair in pairs if pair[1].feed and pair[1].feed.part][-1:]
@@ -174,7 +177,7 @@ def _live(table: Table, snapshot: Snapshot) -> list[Check]:
 def _kept_versions(table: Table, newest: Snapshot) -> Check:
     """Check that every file of a restorable version exists, has its size, and begins and ends as its format requires."""
     layout = table.layout
-    kept = [each for each in table.history() if not retention.is_pending_deletion(each, layout, newest)]
+    kept = [each for each in table.kept(newest) if not retention.is_pending_deletion(each, layout, newest)]
     files = {f"{layout.inside(path)}/{file.name}": (file, each.version) for each in kept for path, file in each.data_files}
     problems = [problem for path, (file, version) in files.items() for problem in [_damage(table, path, file, version)] if problem]
     for file in {file.path: file for each in kept for file in each.ledger}.values():
@@ -228,9 +231,10 @@ def _tiling(table: Table, snapshot: Snapshot) -> Check:
     return Check(table.name, "key ranges complete", problem is None, problem or f"{len(snapshot.segments)} segments")
 
 
-def _counts(table: Table) -> Check:
+def _counts(table: Table, newest: Snapshot) -> Check:
+    """Check the counts of kept versions; they were checked in all others while these were kept."""
     wrong, read = [], 0
-    for snapshot in table.history():
+    for snapshot in table.kept(newest):
         total = sum(snapshot.counts.get(name, 0) for name in COUNTS)
         read += snapshot.counts.get("read", 0)
         if snapshot.counts and total != snapshot.counts["read"]:
@@ -247,6 +251,29 @@ def _inputs(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check
     problems = [f"{twice} inputs are in the ledger twice"] if twice else []
     problems += [f"{len(lost)} ingested files are neither in landing nor in archive or quarantine, such as {lost[0]}"] if lost else []
     return Check(table.name, "inputs", not problems, "; ".join(problems) or f"{len(first)} ingested, {len(landing.new)} waiting")
+
+
+def _archive(entries: Sequence[Input], table: Table) -> Check:
+    """Check that the ledger names every archived file. Another one belongs to a version that is lost, or somebody has put it there."""
+    root = table.layout.archived("")
+    there = [path for path in (relative(info.path, root) for info in table.storage.list(root)) if not increment.ignored(path)]
+    unnamed = _unnamed(table, there, entries)
+    if unnamed and (newest := table.newest()):
+        # a file moves after the commit that ingested it, so a newer ledger names what a run has archived meanwhile
+        unnamed = _unnamed(table, unnamed, ledger.everything(table, newest))
+    problem = f"no version has ingested {counted(len(unnamed), 'archived file')}: {', '.join(unnamed[:3])}{', ...' if len(unnamed) > 3 else ''}"
+    what = "of a version that was lost? Move such files back to landing, and run"
+    return Check(table.name, "archive", not unnamed, f"{problem} ({what})" if unnamed else counted(len(there), "file"))
+
+
+def _unnamed(table: Table, paths: Sequence[str], entries: Sequence[Input]) -> list[str]:
+    """Return those of the paths below the archive that no entry of the ledger has."""
+    layout = table.layout
+    root = layout.archived("")
+    named = {relative(place, root) for item in entries for place in (layout.archived(item.path), layout.archived(item.path, item.etag))}
+    # a repaired copy may have its own etag in its name, which no ledger has
+    repaired = {item.path for item in entries if item.outcome in AGAIN}
+    return [path for path in paths if path not in named and layout.without_etag(path) not in repaired]
 
 
 def _not_comparable(table: Table, snapshot: Snapshot, entries: Sequence[Input]) -> str | None:

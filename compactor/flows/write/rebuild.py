@@ -17,7 +17,7 @@ from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
 from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, unmet
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
-from compactor.core.model.inputs import AGAIN, ORIGINAL, Input
+from compactor.core.model.inputs import AGAIN, LATER, ORIGINAL, REBUILT, Input
 from compactor.core.model.layout import commit_id
 from compactor.core.model.policy import TO_STRING
 from compactor.core.model.position import same_order
@@ -29,15 +29,20 @@ from compactor.core.results.batch import BatchSummary
 from compactor.core.results.checks import Difference
 from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Progress, RebuildReport, silent
+from compactor.core.sources.quarantine import Limits, newly_invalid
 from compactor.flows import ledger, logs
 from compactor.flows.keep import discard
 from compactor.flows.publish import archive, landing, publish
+from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from compactor.flows.transact import preview, transact
 from compactor.flows.write import feed, restore, state, whole_hours
 from compactor.ports import Batch
 
 Locations = dict[tuple[str, str], str]
+
+FEWER = 0.5
+"""The share of the rows that `--accept-differences` alone lets go, unless `checks: {max_gone: ..}` is less."""
 
 
 def rebuild(
@@ -47,13 +52,16 @@ def rebuild(
     dry: bool = False,
     progress: Progress = silent,
     label: str = "",
+    fewer: bool = False,
 ) -> RebuildReport:
     """Build the newest version again, or `target`, and publish it if its rows are those of that version, or if `accept`. Never publish when `dry`.
 
-    Raises InputRefused naming the files that are gone or cannot be read, RequirementFailed when others restore or rebuild meanwhile, Conflict when
-    they go on committing.
+    `fewer`: also if far fewer rows are left. Records that are invalid now count against the limits of the quarantine, and go there.
+
+    Raises InputRefused naming the files that are gone or cannot be read, or the first of too many invalid records; RequirementFailed when others
+    restore or rebuild meanwhile, Conflict when they go on committing.
     """
-    work = _Rebuild(table, target, accept, dry, progress)
+    work = _Rebuild(table, target, accept, dry, progress, fewer=fewer)
     made = transact(table, work.edit, label, moved=work.files_moved)
     if made is None:
         return work.report
@@ -61,7 +69,8 @@ def rebuild(
     landing.show_live(table, made)
     archive.archive(table, made)
     note = f"`compactor restore {table.name} --version {work.report.version}` goes back"
-    return dataclasses.replace(work.report, outcome="published", version=made.version, rows=made.rows, notes=(note,))
+    invalid = sum(each.quarantined for each in work.set_aside)
+    return dataclasses.replace(work.report, outcome="published", version=made.version, rows=made.rows, invalid=invalid, notes=(note,))
 
 
 def as_text(table: Table, columns: Sequence[str], progress: Progress, label: str) -> Snapshot | None:
@@ -80,8 +89,10 @@ def as_text(table: Table, columns: Sequence[str], progress: Progress, label: str
 class _Rebuild:
     """The rebuild of one table. It builds once, and catches up with what others commit."""
 
-    def __init__(self, table: Table, target: Snapshot | None, accept: bool, dry: bool, progress: Progress, texts: Sequence[str] = ()) -> None:
-        self.table, self.target, self.accept, self.dry, self.progress = table, target, accept, dry, progress
+    def __init__(
+        self, table: Table, target: Snapshot | None, accept: bool, dry: bool, progress: Progress, texts: Sequence[str] = (), fewer: bool = False
+    ) -> None:
+        self.table, self.target, self.accept, self.fewer, self.dry, self.progress = table, target, accept, fewer, dry, progress
         self.texts = texts
         """Stored columns that become text."""
         self.inputs: Sequence[Input] = ()
@@ -90,6 +101,8 @@ class _Rebuild:
         """The version that `built` is on top of."""
         self.built: Snapshot | None = None
         """The result so far, as the Snapshot it would be."""
+        self.set_aside: list[BatchSummary] = []
+        """The batches with records that were ingested and are invalid now; their inputs are the entries for the ledger."""
         self.report: RebuildReport
 
     def edit(self, parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
@@ -107,6 +120,11 @@ class _Rebuild:
             built = preview(self.table, parent, edit)
         # only what was compared is caught up with; a comparison that failed is made again
         self.head, self.built = parent, built
+        for summary in self.set_aside:
+            quarantine.describe(self.table, edit.writer, summary)
+            edit = dataclasses.replace(edit, inputs=(*edit.inputs, *summary.inputs))
+        if self.set_aside and edit.state is not None:
+            edit = dataclasses.replace(edit, state=dataclasses.replace(edit.state, watermark=whole_hours.after_setting_aside(edit.state.watermark)))
         return feed.with_changes(self.table, parent, edit)
 
     def files_moved(self) -> bool:
@@ -118,6 +136,7 @@ class _Rebuild:
 
     def _build(self, parent: Snapshot) -> Edit:
         table, target = self.table, self.target
+        self.set_aside.clear()
         if target is not None and table.vacuumed(target):
             raise RequirementFailed(f"table {table.name}: version {target.version} was vacuumed while it was being rebuilt")
         _check_origin(table, parent)
@@ -169,12 +188,17 @@ class _Rebuild:
         difference = self._difference(against, built)
         undone, size = sum(item.outcome == "undone" for item in built.inputs), sum(item.size for item in self.inputs)
         self.report = RebuildReport(self.table.name, "equal", None, against.version, len(self.inputs), size, built.rows, difference, undone)
-        if not self.dry and (self.accept or not difference):
+        if self.set_aside:
+            first = next((str(each) for each in self.set_aside[0].unusable), "")
+            self.report = dataclasses.replace(self.report, invalid=sum(each.quarantined for each in self.set_aside), invalid_first=first)
+        before = against.rows if self.report.rows_before is None else self.report.rows_before
+        few = built.rows < before * (1.0 - min(self.table.spec.max_gone, FEWER))
+        if not self.dry and (not difference or (self.accept and (self.fewer or not few))):
             self.report = dataclasses.replace(self.report, version=parent.version)
             return True
         # nobody has seen the files: the nonce in their names is ours alone
         self.table.storage.delete(f"{self.table.layout.inside(path)}/{file.name}" for path, file in built.data_files)
-        self.report = dataclasses.replace(self.report, outcome="differs" if difference else "equal")
+        self.report = dataclasses.replace(self.report, outcome="equal" if not difference else "fewer" if few else "differs")
         return False
 
     def _difference(self, against: Snapshot, made: Snapshot) -> Difference:
@@ -229,6 +253,7 @@ class _Rebuild:
             scratch.callback(batch.close)
             summary = batch.summary
             _check_read(table, summary, inputs, locations)
+            self._look_for_invalid(parent, summary, inputs)
             whole = whole or compaction.whole_base(table.spec, before, summary.changes, bool(summary.evolved.retyped), summary.truncate is not None)
             self.progress(table.name, "resolve", 0.3)
             written = state.write(table, batch, before, writer, whole, 0, scratch)
@@ -237,6 +262,34 @@ class _Rebuild:
                 counts = {name: before.counts.get(name, 0) + number for name, number in counts.items()}
                 ties += before.ties
             return self._edit(parent, written.state, writer, counts, ties, written.staged.unresolved)
+
+    def _look_for_invalid(self, parent: Snapshot, summary: BatchSummary, inputs: Sequence[Input]) -> None:
+        """Remember the records that were ingested and are invalid now. Raises InputRefused if they are more than the table allows."""
+        table = self.table
+        more = newly_invalid(inputs, summary.inputs)
+        if not more:
+            return
+        invalid = tuple(each for each in summary.unusable if each.file in more)
+        limits = Limits(table.spec.quarantine_rows, table.spec.quarantine_share, rebuilt=True)
+        problem = limits.problem(invalid, sum(more.values()), summary.read, 0, len(inputs))
+        if problem is not None:
+            raise InputRefused(f"table {table.name}: {problem}")
+        changed = [item for item in summary.inputs if item.name in more]
+        repaired = next((item for item in changed if item.etag.endswith(ORIGINAL)), None)
+        if repaired is not None:
+            first = next((each for each in invalid if each.file == repaired.name), repaired.path)
+            raise InputRefused(
+                f"table {table.name}: {first}. The file was repaired, and its original and its copy are both in the archive: join them in one "
+                "file, and rebuild again"
+            )
+        before = ledger.everything(table, parent)
+        then = restore.changed(ledger.everything(table, self.target), before) if self.target else ()
+        latest = ledger.latest([*before, *then])
+        entries = []
+        for item in changed:
+            entry = latest[item.path, item.etag]
+            entries.append(dataclasses.replace(entry, outcome=entry.outcome if entry.outcome in LATER else REBUILT, quarantined=item.quarantined))
+        self.set_aside.append(dataclasses.replace(summary, inputs=tuple(entries), unusable=invalid, quarantined=sum(more.values())))
 
     def _edit(self, parent: Snapshot, made: State, writer: str, counts: dict[str, int], ties: int, unresolved: int) -> Edit:
         made = dataclasses.replace(made, schema=_placed(parent, made), raw=parent.raw, watermark=parent.watermark)
@@ -276,7 +329,7 @@ def _sources(table: Table, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[
         raise Refused(
             f"table {table.name}: no file that version {snapshot.version} has ingested has rows; `compactor log {table.name} --inputs` lists them"
         )
-    kept = [(dataclasses.replace(item, outcome="absorbed", quarantined=0, reason=""), there) for there, item in chosen.items()]
+    kept = [(dataclasses.replace(item, outcome="absorbed", reason=""), there) for there, item in chosen.items()]
     kept.sort(key=lambda each: each[0].path)
     return [item for item, _ in kept], {(item.path, item.etag): there for item, there in kept}
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from datetime import datetime
 
+from compactor.core.catalog.feed import begun_anew
 from compactor.core.model import times
 from compactor.core.model.edit import Edit, NewestIs
 from compactor.core.model.errors import InputRefused, Refused
@@ -68,6 +69,7 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     if head is None or retention.is_pending_deletion(target, table.layout, head):
         raise Refused(f"table {table.name}: version {target.version} was vacuumed; {_listed(_available(table))}")
     _check_erased(table, head, target.version)
+    publish.check_newest(table, head)
     head_version = head.version
 
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
@@ -85,6 +87,44 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     notes += [f"{counted(undone, 'file')} undone: left in place; `--reabsorb` takes them again"] if undone else []
     notes += [f"{redone} files that an earlier restore had undone are in the table again"] if redone else []
     return TableReport(table.name, "committed", made.version, (f"restore {made.version}",), len(made.inputs), rows=made.rows, notes=tuple(notes))
+
+
+@logs.of_table
+def without_lost(table: Table, version: int, label: str = "") -> TableReport:
+    """Go on from the newest version that is there although newer ones were committed and are gone.
+
+    It is committed again under their numbers and under the next one, which no reader has seen: so views move on, and readers of the feed are refused.
+    Raises Refused for another version, if its files are gone too, and if no version is lost.
+    """
+    there = table.newest_listed()
+    snapshot = table.snapshot(version)
+    if snapshot is None or there != version:
+        raise Refused(f"table {table.name}: expected the newest version that is there, {there}, found {version}")
+    lost = max(table.recorded() or 0, publish.newest_shown(table, snapshot))
+    if lost <= version:
+        raise Refused(f"table {table.name}: no version after {version} is lost; leave out --accept-loss")
+    if snapshot.expired or not table.files_exist(snapshot, snapshot.data_files):
+        raise Refused(
+            f"table {table.name}: vacuum has taken files of version {version}: nothing is left to go on from. Restore a backup of the table."
+        )
+    made = snapshot
+    while made.version <= lost:
+
+        def planned(parent: Snapshot | None, scratch: ExitStack, target: Snapshot = made) -> Edit | None:
+            edit = _edit(table, target, parent, target.version) if parent else None
+            # readers of the feed may have followed it through the lost versions
+            return dataclasses.replace(edit, feed=begun_anew(target.feed, target.version + 1)) if edit else None
+
+        made = transact(table, planned, label, newest=made) or made
+    publish.publish(table, made)
+    landing.show_live(table, made)
+    archive.archive(table, made)
+    gone = f"version {lost} is lost" if lost == version + 1 else f"versions {version + 1} to {lost} are lost"
+    note = (
+        f"{gone}, and what was ingested in them: move the archived files that `compactor verify {table.name}` names (`archive`) back to landing, and "
+        "run. Erase again what was erased in them."
+    )
+    return TableReport(table.name, "committed", made.version, (f"restore {made.version}",), rows=made.rows, notes=(note,))
 
 
 def _check_erased(table: Table, head: Snapshot, version: int) -> None:
@@ -185,8 +225,8 @@ def _schema(head: Schema, target: Schema) -> Schema:
 
 def _available(table: Table) -> list[Snapshot]:
     layout = table.layout
-    versions = list(table.history())
-    return [snapshot for snapshot in versions if not retention.is_pending_deletion(snapshot, layout, versions[0])]
+    newest = table.newest()
+    return [snapshot for snapshot in table.kept(newest) if not retention.is_pending_deletion(snapshot, layout, newest)] if newest else []
 
 
 def _listed(versions: list[Snapshot]) -> str:

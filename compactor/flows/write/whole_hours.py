@@ -39,6 +39,11 @@ def after_giving_up(table: Table, parent: Snapshot, inputs: Collection[Input]) -
     return dataclasses.replace(before, incomplete="")
 
 
+def after_setting_aside(before: Watermark) -> Watermark:
+    """Return the watermark after records that were ingested went to quarantine. They may be of any hour."""
+    return dataclasses.replace(before, whole_to=None, incomplete=before.incomplete or IN_QUARANTINE)
+
+
 def brought_back(target: Snapshot, entries: Iterable[Input]) -> Watermark:
     """Return the watermark of a restore or rebuild to `target`. `entries`: the whole ledger after it."""
     lacking = _lacks_rows(ledger.latest(entries).values())
