@@ -19,7 +19,7 @@ variable "lake" {
     The bucket of the tables. `bucket`: its name (default: `name`, `lake`, account and region). `create = false`: use an existing bucket and do
     not change its settings; `kms_key_arn` is its key, if it has one. `warehouse`: the prefix, for `warehouse:` in compactor.yaml.
     `noncurrent_days`: how long overwritten and deleted objects can be recovered. `guard_snapshots`: the bucket policy denies overwriting a
-    Snapshot.
+    Snapshot without a condition.
   EOT
   type = object({
     bucket          = optional(string)
