@@ -56,7 +56,7 @@ variable "lake" {
 variable "landing" {
   description = <<-EOT
     Prefixes that sinks write to outside the warehouse: `bucket` (default: the lake), `prefix`, and `kms_key_arn` if that bucket has its own
-    key. Jobs read there, and delete files after archiving them.
+    key. Jobs read there, delete files after archiving them, and mark each table's folder as theirs (`_compactor/owner.json`).
   EOT
   type = list(object({
     bucket      = optional(string)

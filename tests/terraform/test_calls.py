@@ -241,7 +241,7 @@ WRITES = ("PutObject", "CopyObject", "CreateMultipartUpload", "UploadPartCopy", 
 @pytest.mark.parametrize(
     ("operation", "where"),
     [
-        pytest.param(WRITES, (WAREHOUSE,), id="writes stay below the warehouse"),
+        pytest.param(WRITES, (WAREHOUSE, f"{LANDING}/t/_compactor"), id="writes stay below the warehouse, apart from the mark of landing"),
         pytest.param(("DeleteObject", "DeleteObjects"), (WAREHOUSE, LANDING), id="deletes stay below the warehouse and landing"),
         pytest.param(("GetObject", "HeadObject"), (WAREHOUSE, LANDING), id="reads stay below the warehouse and landing"),
     ],

@@ -31,7 +31,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import daily, retention
 from compactor.core.planning.retention import Unit, VacuumPlan
 from compactor.core.results.reports import Swept, VacuumReport
-from compactor.flows import logs
+from compactor.flows import logs, owner
 from compactor.flows.keep import discard
 from compactor.flows.keep.discard import Discards
 from compactor.flows.publish import audit, publish
@@ -80,6 +80,7 @@ def vacuum(table: Table, dry: bool, label: str = "") -> VacuumReport:
     inspection = looks[-1]
     if dry:
         return _report(table, inspection, dry=True, version=inspection.newest.version)
+    owner.check(table)
     newest = inspection.newest
     with contextlib.suppress(audit.Blocked):
         newest = publish.publish(table, made) if made is not None else newest
