@@ -53,6 +53,9 @@ class Storage(Protocol):
     def write(self, path: str, data: bytes) -> None:
         """Create or replace an object atomically."""
 
+    def replace(self, file: FileInfo, data: bytes) -> bool:
+        """Replace an object atomically if it is still `file` (same etag). Return False, and write nothing, if it has changed or is gone."""
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create an object durably and atomically. Return False if the name is taken. Of concurrent callers exactly one gets True."""
 

@@ -23,8 +23,9 @@ locals {
     }
   }
 
-  # A second guard in addition to the tool's own If-None-Match: no other writer can replace a Snapshot either. The condition on
-  # ObjectCreationOperation excludes the parts of multipart uploads, which cannot have the header.
+  # A second guard in addition to the tool's own conditions: no other writer can replace a Snapshot blindly either. The tool creates Snapshots
+  # with If-None-Match, and vacuum replaces expired ones with If-Match. The condition on ObjectCreationOperation excludes the parts of multipart
+  # uploads, which cannot have these headers.
   snapshots_once = {
     Sid       = "SnapshotsAreWrittenOnce"
     Effect    = "Deny"
@@ -32,7 +33,7 @@ locals {
     Action    = "s3:PutObject"
     Resource  = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/snapshots/*.json"
     Condition = {
-      Null = { "s3:if-none-match" = "true" }
+      Null = { "s3:if-none-match" = "true", "s3:if-match" = "true" }
       Bool = { "s3:ObjectCreationOperation" = "true" }
     }
   }

@@ -7,6 +7,7 @@ locals {
     lake_uploads = ["s3:ListBucketMultipartUploads"]                                              # S3A's committers look for uploads left behind
     lake_objects = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"] # get, head, copy; put, parts; delete
     landing      = ["s3:GetObject", "s3:DeleteObject"]                                            # read, copy from, delete what was archived
+    landing_mark = ["s3:PutObject"]                                                               # whose landing it is, created once
     code_list    = ["s3:ListBucket"]                                                              # Hadoop lists before it downloads
     code_objects = ["s3:GetObject"]                                                               # main.py, the job zip, plans
     key          = ["kms:Decrypt", "kms:GenerateDataKey"]                                         # SSE-KMS; parts of uploads need both
@@ -95,6 +96,12 @@ locals {
           Effect   = "Allow"
           Action   = local.job_actions.landing
           Resource = [for prefix in prefixes : "arn:${local.partition}:s3:::${bucket}/${prefix}/*"]
+        }],
+        # `prefix` may be the landing folder of a table, or have those of many
+        [for bucket, prefixes in local.landing_prefixes : {
+          Effect   = "Allow"
+          Action   = local.job_actions.landing_mark
+          Resource = flatten([for prefix in prefixes : [for place in [prefix, "${prefix}/*"] : "arn:${local.partition}:s3:::${bucket}/${place}/_compactor/*"]])
         }],
       )
     })

@@ -19,7 +19,7 @@ variable "lake" {
     The bucket of the tables. `bucket`: its name (default: `name`, `lake`, account and region). `create = false`: use an existing bucket and do
     not change its settings; `kms_key_arn` is its key, if it has one. `warehouse`: the prefix, for `warehouse:` in compactor.yaml.
     `noncurrent_days`: how long overwritten and deleted objects can be recovered. `guard_snapshots`: the bucket policy denies overwriting a
-    Snapshot.
+    Snapshot without a condition.
   EOT
   type = object({
     bucket          = optional(string)
@@ -56,7 +56,7 @@ variable "lake" {
 variable "landing" {
   description = <<-EOT
     Prefixes that sinks write to outside the warehouse: `bucket` (default: the lake), `prefix`, and `kms_key_arn` if that bucket has its own
-    key. Jobs read there, and delete files after archiving them.
+    key. Jobs read there, delete files after archiving them, and mark each table's folder as theirs (`_compactor/owner.json`).
   EOT
   type = list(object({
     bucket      = optional(string)

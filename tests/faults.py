@@ -134,6 +134,10 @@ class FaultyStorage:
         """One call."""
         self.faults.call("write", path, lambda: self.inner.write(path, data))
 
+    def replace(self, file: FileInfo, data: bytes) -> bool:
+        """One call."""
+        return self.faults.call("replace", file.path, lambda: self.inner.replace(file, data))
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """One call."""
         return self.faults.call("put_if_absent", path, lambda: self.inner.put_if_absent(path, data))

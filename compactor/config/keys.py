@@ -126,8 +126,8 @@ class Table(Section):
     )
     archive: Annotated[str, values.choice("move", "copy", "keep")] | None = setting(
         None,
-        "Ingested files: move them to <table>/archive, copy them there, or keep them in landing only. Default: move; keep with live_view, with "
-        "source_table, and if tables share landing files.",
+        "Ingested files: move them to <table>/archive, copy them there, or keep them in landing only. With copy and keep nothing in landing is "
+        "changed, also not in that of another environment. Default: move; keep with live_view, with source_table, and if tables share landing files.",
     )
     archive_retention: Annotated[float | None, Read(values.retention, {"type": ["string", "null"], "examples": ["90d", "forever"]})] = setting(
         None, "Age at which vacuum deletes ingested files from the archive. Then the table cannot be rebuilt from it any more.", written="forever"

@@ -15,7 +15,8 @@ class Listed:
     def __init__(self, storage: Storage) -> None:
         self.list, self.read, self.read_range = storage.list, storage.read, storage.read_range
         self.checksum, self.encrypt, self.now = storage.checksum, storage.encrypt, storage.now
-        self.write, self.put_if_absent, self.move, self.delete = storage.write, storage.put_if_absent, storage.move, storage.delete
+        self.write, self.replace, self.put_if_absent = storage.write, storage.replace, storage.put_if_absent
+        self.move, self.delete = storage.move, storage.delete
         self._folders: dict[str, dict[str, FileInfo]] = {}
 
     def stat(self, path: str) -> FileInfo | None:

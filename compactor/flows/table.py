@@ -36,6 +36,11 @@ class Table:
     def _columns_of(self) -> dict[int, Snapshot]:
         return {}
 
+    @cached_property
+    def owners(self) -> dict[str, str]:
+        """The marks that were read: path → owner (`flows/owner.py`)."""
+        return {}
+
     @property
     def name(self) -> str:
         """The name in the configuration."""

@@ -22,7 +22,7 @@ from compactor.core.planning import daily
 from compactor.core.planning.compaction import tiling_problem
 from compactor.core.planning.daily import Day, Days
 from compactor.core.results.phrases import counted
-from compactor.flows import ledger, logs
+from compactor.flows import ledger, logs, owner
 from compactor.flows.table import Table
 
 log = logging.getLogger(__name__)
@@ -52,6 +52,7 @@ def transact(table: Table, plan: Plan, label: str = "", moved: Callable[[], bool
                 edit = plan(parent, scratch)
                 if edit is None:
                     return None
+                owner.check(table)
                 _check(table, parent, edit, planned_before=attempt > 0)
                 stamp = _stamp(table, label)
                 edit = dataclasses.replace(edit, days=days_after(table, parent, edit, stamp.time))

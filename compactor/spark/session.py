@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 
 from compactor.core.model.errors import Busy, Refused
+from compactor.spark.embedded import ensure_database, url
 from compactor.spark.gateway import end_finalizer, keeping_interrupts
 from compactor.spark.java import find_java
 
@@ -123,6 +124,8 @@ def open_session(settings: SessionSettings) -> SparkSession:
                 conf.set(key, value)
         with keeping_interrupts():
             spark = SparkSession.builder.config(conf=conf).getOrCreate()
+        if lock is not None:
+            ensure_database(spark.sparkContext._jvm, str(settings.metastore_dir))
     except BaseException:
         _stop_jvm()
         if lock is not None:
@@ -202,7 +205,7 @@ def _metastore_conf(settings: SessionSettings) -> dict[str, str]:
     return {
         "spark.sql.catalogImplementation": "hive",
         "spark.hadoop.hive.metastore.uris": "",
-        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={home / 'metastore_db'};create=true",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": url(settings.metastore_dir),
         "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
         "spark.hadoop.hive.metastore.schema.verification": "false",
         # Otherwise all users of the machine share /tmp/hive, which belongs to the first of them.

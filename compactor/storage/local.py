@@ -87,6 +87,14 @@ class LocalStorage:
         with os_errors(name):
             retry_directory(name, lambda: replace(name, data))
 
+    def replace(self, file: FileInfo, data: bytes) -> bool:
+        """Replace the file if its etag is the same, atomically and durably. It is compared just before: what changes it after that is lost."""
+        here = self.stat(file.path)
+        if here is None or here.etag != file.etag:
+            return False
+        self.write(file.path, data)
+        return True
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create the file durably. Return False if the name is taken; the existing file is durable then, too."""
         name = local_path(path)

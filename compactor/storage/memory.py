@@ -60,6 +60,15 @@ class MemoryStorage:
             etag = f"{hashlib.sha256(data).hexdigest()}-{self._generation}"
             self._objects[path] = (FileInfo(path, len(data), etag, self._clock()), bytes(data))
 
+    def replace(self, file: FileInfo, data: bytes) -> bool:
+        """Replace the object if its etag is the same."""
+        with self._lock:
+            here = self.stat(file.path)
+            if here is None or here.etag != file.etag:
+                return False
+            self.write(file.path, data)
+            return True
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create the object. Return False if the name is taken."""
         _check(path)

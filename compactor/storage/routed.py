@@ -50,6 +50,10 @@ class RoutedStorage:
         """Write to the store of `path`."""
         self.at(path).write(path, data)
 
+    def replace(self, file: FileInfo, data: bytes) -> bool:
+        """Replace in the store of `file`."""
+        return self.at(file.path).replace(file, data)
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create in the store of `path`."""
         return self.at(path).put_if_absent(path, data)

@@ -10,12 +10,15 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 from compactor.core.model.errors import Busy, Refused
+from compactor.spark import embedded, session
 from compactor.spark import java as java_module
-from compactor.spark import session
 from compactor.spark.java import find_java
 from compactor.spark.session import LOCK_NAME, SessionSettings, embedded_lock, session_conf
 
@@ -95,6 +98,49 @@ for _ in range(2):
     if _ == 0:
         close_session(spark)
 """
+
+
+@pytest.mark.spark
+def test_a_half_made_database_is_set_aside_and_one_under_another_name_made_again(
+    hive_session: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a kill leaves of Derby's own making: a folder in which Derby opens no database, ever. (Older versions made it in place.)"""
+    for name in ("metastore_db", "metastore_db-new"):
+        (tmp_path / name / "seg0").mkdir(parents=True)
+        (tmp_path / name / "db.lck").write_text("")
+    jvm: Any = hive_session.sparkContext._jvm
+    driver, account = jvm.org.apache.derby.jdbc.EmbeddedDriver(), jvm.java.util.Properties()
+    with pytest.raises(Py4JJavaError, match="not found"):
+        driver.connect(embedded.url(str(tmp_path)), account)
+    embedded.ensure_database(jvm, str(tmp_path))
+    assert "metastore_db was no database: it has no service.properties. It is metastore_db-unfinished-" in caplog.text
+    # open: not made anew, or it would be renamed under its users
+    connection = driver.connect(embedded.url(str(tmp_path)), account)
+    embedded.ensure_database(jvm, str(tmp_path))
+    connection.close()
+    with pytest.raises(Py4JJavaError, match="shutdown"):
+        driver.connect(f"{embedded.url(str(tmp_path))};shutdown=true", account)
+    left = sorted(path.name.rpartition("-")[0] or path.name for path in tmp_path.iterdir())
+    assert left == ["metastore_db", "metastore_db-unfinished"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(("folder", "after"), [("metastore_db-new", 0.0), ("metastore_db-new", 1.0), ("metastore_db", 0.0), ("metastore_db", 1.5)])
+def test_a_first_run_killed_while_its_metastore_is_made_is_followed_by_one_that_works(tmp_path: Path, folder: str, after: float) -> None:
+    """kill -9 of the process and its JVM while Derby makes the database, and while the metastore makes its tables in it."""
+    command = [sys.executable, "-c", SESSION, str(tmp_path / "metastore"), str(tmp_path / "warehouse")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(session.__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, start_new_session=True) as first:
+        while not (tmp_path / "metastore" / folder).is_dir():
+            assert first.poll() is None, "it ended before"
+            time.sleep(0.005)
+        time.sleep(after)
+        os.killpg(first.pid, signal.SIGKILL)
+    assert first.returncode == -signal.SIGKILL
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 2
 
 
 @pytest.mark.spark

@@ -145,5 +145,5 @@ def test_whatever_failed_a_run_is_idle_only_when_all_is_done(mode: str, error: s
         report, started = look(lake)
         assert (report.outcome, report.version, started) == ("idle", 3, []), faults.fail_at
         assert lake.look().version == 3
-        assert not [*lake.storage.list(lake.spec.landing)]
+        assert not lake.landing()
     assert faults.fail_at > 20

@@ -181,7 +181,7 @@ def test_a_number_is_never_free_again_and_remembers_what_happened() -> None:
         ("notes.txt", b"mine"),
         ("base/mine/part-0.parquet", b""),
         ("history/v00000001-01234567/part-0.parquet", b""),
-        ("_compactor/owner.json", b"{}"),
+        ("_compactor/foreign.json", b"{}"),
         ("_compactor/snapshots/3.json", b"{}"),
     ],
 )

@@ -212,7 +212,8 @@ class Lake:
     def landing(self) -> set[tuple[str, str]]:
         """What lies in landing."""
         start = len(self.spec.landing) + 1
-        return {(info.path[start:], info.etag) for info in self.storage.list(self.spec.landing)}
+        files = (info for info in self.storage.list(self.spec.landing) if info.path != self.layout.landing_owner())
+        return {(info.path[start:], info.etag) for info in files}
 
     def archive(self) -> list[bytes]:
         """The contents of the archive."""

@@ -59,6 +59,12 @@ class Clocked:
         self._inner.write(path, data)
         self._changed(path)
 
+    def replace(self, file: FileInfo, data: bytes) -> bool:
+        """As the inner one."""
+        done = self._inner.replace(file, data)
+        self._changed(file.path, done)
+        return done
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """As the inner one."""
         done = self._inner.put_if_absent(path, data)

@@ -326,7 +326,7 @@ class Audit:
         assert newest is not None
         self.newest_is_shown()
         self._places(settled=True)
-        left = [info.path for info in self.storage.list(self.spec.landing)]
+        left = [info.path for info in self.storage.list(self.spec.landing) if info.path != self.layout.landing_owner()]
         assert not left, f"{left[0]} still lies in landing"
         if everything:
             events = [event for name in self._lasting() for event in self._parsed(name)]

@@ -50,6 +50,10 @@ class ActorStorage:
         """One step."""
         self._call("write", path, lambda: self._inner.write(path, data))
 
+    def replace(self, file: FileInfo, data: bytes) -> bool:
+        """One step."""
+        return self._call("replace", file.path, lambda: self._inner.replace(file, data))
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """One step."""
         return self._call("put_if_absent", path, lambda: self._inner.put_if_absent(path, data))

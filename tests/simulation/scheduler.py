@@ -30,6 +30,7 @@ START = 1_770_000_000.0
 CHANGES = frozenset(
     (
         "write",
+        "replace",
         "put_if_absent",
         "move",
         "move end",

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from compactor.catalog.hive import HiveCatalog
 from compactor.core.model.errors import CatalogRefused
+from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import TableReport
@@ -111,7 +112,8 @@ class Lake:
 
     def landed(self, spec: TableSpec) -> list[str]:
         """Files still in landing."""
-        return sorted(path.name for path in Path(spec.landing).rglob("*") if path.is_file())
+        mark = Path(Layout(spec.root, spec.landing).landing_owner())
+        return sorted(path.name for path in Path(spec.landing).rglob("*") if path.is_file() and path != mark)
 
     def with_settings(self, spec: TableSpec, **settings: Any) -> TableSpec:
         """The same table, configured otherwise."""

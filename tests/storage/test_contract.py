@@ -121,6 +121,20 @@ def test_write_replaces(world: World) -> None:
         assert world.content() == {"x": data}
 
 
+def test_replace(world: World) -> None:
+    """Only what is still the file that the caller has seen; else nothing is written."""
+    first = world.put("x", b"1")
+    assert world.storage.replace(first, b"2")
+    assert not world.storage.replace(first, b"3")
+    (listed,) = world.storage.list(world.root)
+    assert world.storage.replace(listed, b"4"), "a listing names the same file"
+    assert world.content() == {"x": b"4"}
+    last = world.info("x")
+    world.storage.delete([last.path])
+    assert not world.storage.replace(last, b"5")
+    assert world.content() == {}
+
+
 def test_etag_follows_content(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The etag stays while the object stays, and changes with the content however quickly that follows."""
     # Without the wait for the disk two writes can fall into one step of an older kernel's clock, and inodes come round again.
@@ -321,7 +335,7 @@ def test_copy_name_taken(world: World) -> None:
 # Random programs
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/\0"), min_size=1, max_size=60)
-STEPS = st.tuples(st.sampled_from(["write", "put", "move", "delete"]), st.integers(0, 5), st.integers(0, 5), st.binary(max_size=3))
+STEPS = st.tuples(st.sampled_from(["write", "put", "replace", "move", "delete"]), st.integers(0, 5), st.integers(0, 5), st.binary(max_size=3))
 
 
 PROGRAMS = (st.lists(NAMES, min_size=6, max_size=6, unique=True), st.lists(STEPS, max_size=20))
@@ -356,6 +370,10 @@ def compare_with_a_dict(world: World, names: Sequence[str], steps: Any) -> None:
         elif step == "put":
             assert world.storage.put_if_absent(world.path(one), data) == (one not in model)
             model.setdefault(one, data)
+        elif step == "replace":
+            seen = world.storage.stat(world.path(one)) or FileInfo(world.path(one), 0, "none", 0.0)
+            assert world.storage.replace(seen, data) == (one in model)
+            model |= {one: data} if one in model else {}
         elif step == "delete":
             world.storage.delete([world.path(one), world.path(two)])
             model = {key: value for key, value in model.items() if key not in (one, two)}

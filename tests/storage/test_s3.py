@@ -33,6 +33,7 @@ CALLS: dict[str, Callable[[S3Storage], Any]] = {
     "checksum": lambda storage: storage.checksum(INFO),
     "write": lambda storage: storage.write("s3://lake/here/x", b"1"),
     "put": lambda storage: storage.put_if_absent("s3://lake/here/new", b"1"),
+    "replace": lambda storage: storage.replace(INFO, b"1"),
     "move": lambda storage: storage.move(INFO, "s3://lake/here/y"),
     "delete": lambda storage: storage.delete(["s3://lake/here/x"]),
     "delete many": lambda storage: storage.delete(["s3://lake/here/x", "s3://lake/here/y"]),
@@ -74,7 +75,7 @@ def key(world: World, *names: str) -> str:
 
 
 def test_the_server_heeds_the_conditions_that_s3_heeds(server: Server) -> None:
-    """If-None-Match of put, copy and complete; If-Match of delete, copy and complete; the etag of a copy's source; the owner. Each answers 412 or 403."""
+    """If-None-Match of put, copy and complete; If-Match of put, delete, copy and complete; the etag of a copy's source; the owner. Each answers 412 or 403."""
     client, here = plain(server), {"Bucket": "lake", "Key": "conditions/x"}
     other = {"Bucket": "lake", "Key": "conditions/y"}
     for each in (here, other):
@@ -83,6 +84,8 @@ def test_the_server_heeds_the_conditions_that_s3_heeds(server: Server) -> None:
     part = client.upload_part(**other, UploadId=upload, PartNumber=1, Body=b"1")["ETag"]
     cases: list[tuple[str, Callable[[], Any]]] = [
         ("412", lambda: client.put_object(**here, Body=b"2", IfNoneMatch="*")),
+        ("412", lambda: client.put_object(**here, Body=b"2", IfMatch="other")),
+        ("404", lambda: client.put_object(Bucket="lake", Key="conditions/none", Body=b"2", IfMatch="other")),
         ("412", lambda: client.delete_object(**here, IfMatch="other")),
         ("412", lambda: client.copy_object(**other, CopySource=here, CopySourceIfMatch="other")),
         ("412", lambda: client.copy_object(**other, CopySource=here, IfNoneMatch="*")),
@@ -114,14 +117,18 @@ def test_the_server_heeds_the_conditions_that_s3_heeds(server: Server) -> None:
 def test_a_boto3_older_than_conditional_puts_can_put_conditionally(server: Server) -> None:
     """As EMR 7 brings it. What the client is taught is a header that a newer one would write itself. (Seen with boto3 1.28, too.)"""
     client, here = plain(server), {"Bucket": "lake", "Key": "conditions/old"}
-    s3_client._teach_conditional_put(client)
-    sent: list[str | None] = []
-    client.meta.events.register("before-send.s3.PutObject", lambda request, **_: sent.append(request.headers.get("If-None-Match")))
-    client.put_object(**here, Body=b"1", IfNoneMatch="*")
-    with pytest.raises(ClientError, match="PreconditionFailed"):
-        client.put_object(**here, Body=b"2", IfNoneMatch="*")
+    conditions = s3_client._PUT_CONDITIONS
+    for name, header in conditions.items():
+        s3_client._teach_conditional_put(client, name, header)
+    sent: list[tuple[str | None, ...]] = []
+    client.meta.events.register("before-send.s3.PutObject", lambda request, **_: sent.append(tuple(map(request.headers.get, conditions.values()))))
+    etag = client.put_object(**here, Body=b"1", IfNoneMatch="*")["ETag"]
+    for condition in ({"IfNoneMatch": "*"}, {"IfMatch": "other"}):
+        with pytest.raises(ClientError, match="PreconditionFailed"):
+            client.put_object(**here, Body=b"2", **condition)
+    client.put_object(**here, Body=b"2", IfMatch=etag)
     client.put_object(**here, Body=b"3")
-    assert [b"*", b"*", None] == sent
+    assert [(b"*", None), (b"*", None), (None, b"other"), (None, etag.encode()), (None, None)] == sent
     assert b"3" == client.get_object(**here)["Body"].read()
 
 
@@ -181,6 +188,17 @@ def test_a_store_without_conditional_copies_and_deletes_moves_all_the_same(proxy
     getattr(proxy, how).update({"if-match", "if-none-match"})
     assert here.storage.move(source, here.path("y"))
     assert here.content() == {"y": b"1" * size}
+
+
+@pytest.mark.parametrize("how", ["strip", "refuse"])
+def test_a_store_without_conditional_replacing_replaces_all_the_same(proxy: Proxy, how: str) -> None:
+    """After looking once more."""
+    here = world(proxy.url)
+    first = here.put("x", b"1")
+    getattr(proxy, how).add("if-match")
+    assert here.storage.replace(first, b"2")
+    assert not here.storage.replace(first, b"3")
+    assert here.content() == {"x": b"2"}
 
 
 def test_a_store_without_batch_delete_is_asked_one_by_one(proxy: Proxy) -> None:

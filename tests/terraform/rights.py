@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
 
 from tests.terraform.module import MODULE, locals_of
 
@@ -32,6 +34,15 @@ KMS_RIGHTS = {
 }
 """S3 operation that names a KMS key → IAM actions on that key. A copy reads its source, and parts are decrypted when an upload is completed."""
 
+WHOLE_OBJECTS = {"PutObject": "true", "CopyObject": "true", "CompleteMultipartUpload": "true"}
+"""S3 operation → the condition key `s3:ObjectCreationOperation`; it is false for parts and beginnings of uploads."""
+
+CONDITIONS: dict[str, Callable[[str | None, str], bool]] = {
+    "Null": lambda value, wanted: (value is None) == (wanted == "true"),
+    "Bool": lambda value, wanted: value == wanted,
+}
+"""IAM's operators, for one value each: what a request says under a key, what the policy says."""
+
 SERVICES = {"emr": "elasticmapreduce"}
 """botocore's name of a service → IAM's, where they differ."""
 
@@ -57,3 +68,19 @@ def needed(calls: Iterable[tuple[str, str]], keyed: Iterable[str] = ()) -> set[s
         for service, operation in calls
         for action in (S3_RIGHTS[operation] if service == "s3" else {f"{SERVICES.get(service, service)}:{operation}"})
     } | {action for operation in keyed for action in KMS_RIGHTS[operation]}
+
+
+def denies(statement: Mapping[str, Any], operation: str, resource: str, headers: Mapping[str, str]) -> bool:
+    """Whether a Deny of a bucket policy, with an ARN in which nothing is left to compute, forbids a request.
+
+    Raises KeyError for an operator or a condition key that nobody has written down here.
+    """
+    assert (statement["Effect"], statement["Principal"]) == ("Deny", "*")
+    said = {
+        "s3:if-match": headers.get("If-Match"),
+        "s3:if-none-match": headers.get("If-None-Match"),
+        "s3:ObjectCreationOperation": WHOLE_OBJECTS.get(operation, "false"),
+    }
+    # all keys of all operators must hold
+    fits = all(CONDITIONS[operator](said[key], wanted) for operator, keys in statement["Condition"].items() for key, wanted in keys.items())
+    return fits and statement["Action"] in S3_RIGHTS[operation] and fnmatchcase(resource, statement["Resource"])

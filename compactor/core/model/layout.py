@@ -19,7 +19,7 @@ _compactor/last_comparison.json             a copy of the run record of the last
 _compactor/publishing/<id>                  a publication that has begun
 _compactor/erased/<20 digits>.json, .txt    the certificate of an erase; the number is the version that it was written for
 _compactor/rewriting/<commit id>/<n>/*.parquet   a raw file without records of erased keys, before it takes its place in the archive
-_compactor/owner.json                       the owner of the catalog objects
+_compactor/owner.json                       the database that shows the table; below landing: the table that moves ingested files out of it
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ _KINDS = (
     ("last_comparison", re.compile(r"_compactor/last_comparison\.json")),
     ("certificate", re.compile(r"_compactor/erased/\d{20}\.(json|txt)")),
     ("copy", re.compile(r"_compactor/rewriting/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>\d+)/(?P<file>[^/]+)")),
+    ("owner", re.compile(r"_compactor/owner\.json")),
     ("publishing", re.compile(r"_compactor/publishing/(?P<id>[^/]+)")),
     ("archive", re.compile(r"archive/(?P<part>.+)")),
     ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
@@ -149,6 +150,14 @@ class Layout:
     def last_comparison(self) -> str:
         """Return the file with a copy of the record of the last comparison with the source."""
         return join(self.root, "_compactor/last_comparison.json")
+
+    def owner(self) -> str:
+        """Return the mark of the environment that the table belongs to."""
+        return join(self.root, "_compactor/owner.json")
+
+    def landing_owner(self) -> str:
+        """Return the mark of the table that moves ingested files out of landing. It is no landed file: its folder's name begins with `_`."""
+        return join(self.landing, "_compactor/owner.json")
 
     def publications(self) -> str:
         """Return the directory of the marks of publications that have begun."""

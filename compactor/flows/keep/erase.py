@@ -136,7 +136,8 @@ def _check(table: Table, newest: Snapshot, request: Request) -> None:
 
 
 def _landing(table: Table) -> list[str]:
-    return [relative(info.path, table.spec.landing) for info in table.storage.list(table.spec.landing)]
+    infos = (info for info in table.storage.list(table.spec.landing) if info.path != table.layout.landing_owner())
+    return [relative(info.path, table.spec.landing) for info in infos]
 
 
 def _edit(table: Table, parent: Snapshot, erased: Erased, chosen: Sequence[RawFile], writer: str) -> Edit | None:

@@ -31,7 +31,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import daily, retention
 from compactor.core.planning.retention import Unit, VacuumPlan
 from compactor.core.results.reports import Swept, VacuumReport
-from compactor.flows import logs
+from compactor.flows import logs, owner
 from compactor.flows.keep import discard
 from compactor.flows.keep.discard import Discards
 from compactor.flows.publish import audit, publish
@@ -44,11 +44,12 @@ Values = dict[str, list[tuple[str, ...]]]
 
 @dataclasses.dataclass(frozen=True)
 class _Inspection:
-    """Step 1. `orphan_partitions`: partitions that no view needs; `changes`: the Snapshots, stubs too, whose parts of the feed are still kept;
-    `records`: run records past their age.
+    """Step 1. `snapshots`: the file of each version; `orphan_partitions`: partitions that no view needs; `changes`: the Snapshots, stubs too, whose
+    parts of the feed are still kept; `records`: run records past their age.
     """
 
     newest: Snapshot
+    snapshots: dict[int, FileInfo]
     kept: tuple[Snapshot, ...]
     sweep: VacuumPlan
     units: dict[str, Unit]
@@ -79,12 +80,13 @@ def vacuum(table: Table, dry: bool, label: str = "") -> VacuumReport:
     inspection = looks[-1]
     if dry:
         return _report(table, inspection, dry=True, version=inspection.newest.version)
+    owner.check(table)
     newest = inspection.newest
     with contextlib.suppress(audit.Blocked):
         newest = publish.publish(table, made) if made is not None else newest
     _unregister(table, inspection)
     for stub in _stubs(inspection, made is not None):
-        table.storage.write(table.layout.snapshot(stub.version), stub.to_bytes())
+        _write_over(table, inspection.snapshots[stub.version], stub)
     table.storage.delete(_files(table, inspection))
     return _report(table, inspection, dry=False, version=newest.version)
 
@@ -112,10 +114,11 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
     shown = None if table.env.files_only else publish.shown_version(table, newest)
     # before the files are listed: what is registered was written before
     registered = {} if table.env.files_only else _registered(table, newest)
-    units, modified, records = _listed(table, layout)
-    for version in range(1, max([newest.version, *modified]) + 1):
-        if version not in modified:
-            modified[version] = _numbered(table, version).modified
+    units, snapshots, records = _listed(table, layout)
+    for version in range(1, max([newest.version, *snapshots]) + 1):
+        if version not in snapshots:
+            snapshots[version] = _numbered(table, version)
+    modified = {version: info.modified for version, info in snapshots.items()}
     # what the vacuum before has written over; it left `oldest` as it was, because it might have died before
     given_up = {layout.version_of(layout.inside(item.path)): item.since for item in newest.pending_deletions}
     stubs = {version for version, when in given_up.items() if version is not None and modified[version] > when}
@@ -144,23 +147,23 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
     named = {*(path for snapshot in kept for path in snapshot.named), *feed.paths(changes, sweep.feed_kept)}
     orphans = _orphan_partitions(layout, newest, named, units, registered)
     old = tuple(info for info in records if info.modified < now - DAYS_KEPT * 86400.0)
-    return _Inspection(newest, kept, sweep, units, orphans, discard.due(table, newest, now), now, tuple(changes), old)
+    return _Inspection(newest, snapshots, kept, sweep, units, orphans, discard.due(table, newest, now), now, tuple(changes), old)
 
 
-def _listed(table: Table, layout: Layout) -> tuple[dict[str, Unit], dict[int, float], list[FileInfo]]:
-    """The units below the root by path, when each Snapshot was written, and the run records.
+def _listed(table: Table, layout: Layout) -> tuple[dict[str, Unit], dict[int, FileInfo], list[FileInfo]]:
+    """The units below the root by path, the file of each Snapshot, and the run records.
 
     Raises StateRefused for an object that this version does not know.
     """
     units: dict[str, Unit] = {}
     records: list[FileInfo] = []
-    modified: dict[int, float] = {}
+    snapshots: dict[int, FileInfo] = {}
     unknown: list[str] = []
     landing = table.spec.landing.rstrip("/") + "/"
     for info in table.storage.list(table.spec.root):
         version, unit = layout.version_of(info.path), layout.unit(info.path)
         if version is not None:
-            modified[version] = info.modified
+            snapshots[version] = info
         elif unit is not None:
             units[unit[0]] = _with(units.get(unit[0]) or Unit(*unit, (), 0, info.modified), info)
         elif (kind := layout.kind(info.path)) == "run":
@@ -172,7 +175,7 @@ def _listed(table: Table, layout: Layout) -> tuple[dict[str, Unit], dict[int, fl
             f"table {table.name}: {len(unknown)} objects below {table.spec.root} are not ours, such as {unknown[0]}. Nothing was deleted. Move them "
             "elsewhere; if a newer compactor wrote them, let that one vacuum."
         )
-    return units, modified, records
+    return units, snapshots, records
 
 
 def _with(unit: Unit, info: FileInfo) -> Unit:
@@ -208,6 +211,12 @@ def _edit(table: Table, inspection: _Inspection) -> Edit | None:
         feed=dataclasses.replace(newest.feed, kept=inspection.sweep.feed_kept, part=None) if newest.feed else None,
         inputs=inspection.discards.entries,
     )
+
+
+def _write_over(table: Table, stored: FileInfo, stub: Snapshot) -> None:
+    """Write a stub over a Snapshot. It is replaced only as it was read: a bucket policy may deny all other puts (docs/terraform.md)."""
+    if not table.storage.replace(stored, stub.to_bytes()) and not table.committed(stub.version).expired:
+        raise Conflict(f"table {table.name}: {stored.path} changed since it was listed. Vacuum again.")
 
 
 def _unregister(table: Table, inspection: _Inspection) -> None:

@@ -16,7 +16,7 @@ from compactor.core.model.inputs import AGAIN, ORIGINAL, Input
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.phrases import counted
 from compactor.core.schema.adoption import ADOPTED
-from compactor.flows import logs
+from compactor.flows import logs, owner
 from compactor.flows.table import Table
 
 
@@ -108,6 +108,9 @@ def taken(table: Table, entries: Iterable[Input]) -> tuple[list[Input], dict[tup
 def _to_move(table: Table, item: Input) -> bool:
     if item.outcome in AGAIN:
         return not item.reason and _taken_again(table, item) is not None
+    # also files that were to be moved before the setting was changed
+    if table.spec.archive == "keep":
+        return False
     return still_landed(table, item) and not (table.spec.archive == "copy" and table.storage.stat(_copied(table, item)))
 
 
@@ -115,6 +118,8 @@ def _archived(table: Table, item: Input) -> bool:
     layout = table.layout
     if item.outcome in AGAIN:
         return _left_quarantine(table, item)
+    if table.spec.archive == "keep":
+        return False
     goes_to = layout.quarantined if item.outcome == "quarantined" else layout.archived
     source = table.storage.stat(layout.landed(item.path))
     if source is None or not _same(source, item):
@@ -123,6 +128,7 @@ def _archived(table: Table, item: Input) -> bool:
     if table.spec.archive == "copy":
         target = _copied(table, item)
         return table.storage.stat(target) is None and table.storage.move(source, target, keep=True)
+    owner.check_landing(table)
     try:
         return table.storage.move(source, goes_to(item.path))
     except FileExistsError:

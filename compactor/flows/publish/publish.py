@@ -15,7 +15,7 @@ from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused, TryLater
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
-from compactor.flows import logs
+from compactor.flows import logs, owner
 from compactor.flows.publish import audit, daily
 from compactor.flows.publish.shown import publication, published_views, remember_published
 from compactor.flows.table import Table
@@ -85,6 +85,7 @@ def publish(table: Table, snapshot: Snapshot) -> Snapshot:
         while True:
             began = table.env.clock()
             if behind(table, snapshot):
+                owner.check(table)
                 audit.check(table, snapshot)
                 with logs.phase(table, "publishing") as phase:
                     marked.enter_context(publication(table))

@@ -20,6 +20,7 @@ from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
 from compactor.core.sources import csv_profile, increment
 from compactor.core.sources.source_profile import SourceProfile
+from compactor.flows import owner
 from compactor.flows.land import discover
 from compactor.flows.land.sample import sample
 from compactor.flows.table import Table
@@ -56,6 +57,7 @@ def _results(table: Table, others: Sequence[TableSpec]) -> Iterator[tuple[str, s
         problem = "" if os.environ.get(HASH_KEY) else f"`columns:` hashes a column, which needs a secret; set the environment variable {HASH_KEY}"
         yield "secret of `columns`", problem, HASH_KEY
     yield "landing folder of its own", _shared(spec, others), f"no other table reads {spec.landing}"
+    yield "environment of its own", owner.foreign(table), f"database {spec.database}"
     snapshot = table.newest()
     if snapshot is None and (problem := missing(table)):
         yield "files in landing", problem, ""

@@ -21,7 +21,7 @@ from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Progress
 from compactor.core.sources import full_loads
-from compactor.flows import ledger, logs
+from compactor.flows import ledger, logs, owner
 from compactor.flows.land import discover
 from compactor.flows.publish import archive, notices
 from compactor.flows.read import quarantine
@@ -107,6 +107,9 @@ class _Ingestion:
         self.inputs = inputs
         if not inputs:
             return None
+        owner.check(self.table)
+        if not self.locations:
+            owner.check_landing(self.table)
         self.progress(self.table.name, "read", 0.1)
         version = self.parent.version + 1 if self.parent else 1
         commit = commit_id(version, self.table.env.nonce())

@@ -39,6 +39,8 @@ _WHOLE = {
     "upload_part_copy": ("CopyPartResult",),
 }
 """Fields of a complete response. A connection may end within the headers, and botocore does not check."""
+_PUT_CONDITIONS = {"IfNoneMatch": "If-None-Match", "IfMatch": "If-Match"}
+"""Conditions of a put: boto3's parameter → header."""
 _SSE = {"sse-s3": "AES256", "sse-kms": "aws:kms", "dsse-kms": "aws:kms:dsse"}
 
 
@@ -104,7 +106,8 @@ class S3Client:
 
     def request_with(self, operation: str, where: Place, expect: Iterable[str], conditions: dict[str, str], **parameters: Any) -> dict[str, Any]:
         """Call `request` with those `conditions` that this boto3 and this store support."""
-        supported = self._connection.client.meta.service_model.operation_model(api_name(operation)).input_shape.members
+        members = self._connection.client.meta.service_model.operation_model(api_name(operation)).input_shape.members
+        supported = {*members, *(_PUT_CONDITIONS if operation == "put_object" else ())}
         usable = {name: value for name, value in conditions.items() if name in supported and (where.bucket, operation) not in self._lacking}
         try:
             return self.request(operation, where, (*expect, UNSUPPORTED), **usable, **parameters)
@@ -171,20 +174,22 @@ class S3Client:
             client = connect("s3", config, settings.region, s3={"addressing_style": "path" if settings.path_style else "auto"})
         except (BotoCoreError, ValueError) as error:
             raise refusal(error, "s3://", "begin", settings.host) from error
-        if "IfNoneMatch" not in client.meta.service_model.operation_model("PutObject").input_shape.members:
-            _teach_conditional_put(client)
+        members = client.meta.service_model.operation_model("PutObject").input_shape.members
+        for name, header in _PUT_CONDITIONS.items():
+            if name not in members:
+                _teach_conditional_put(client, name, header)
         return client
 
 
-def _teach_conditional_put(client: Any) -> None:
-    """Add the If-None-Match header to a boto3 without conditional puts (before 1.35, as on EMR 7). The header is signed like any other."""
+def _teach_conditional_put(client: Any, name: str, header: str) -> None:
+    """Add a condition to a boto3 without conditional puts (before 1.35, as on EMR 7). The header is signed like any other."""
 
     def keep(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
-        context[__name__] = params.pop("IfNoneMatch", None)
+        context[header] = params.pop(name, None)
 
     def send(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
-        if context.get(__name__) is not None:
-            params["headers"]["If-None-Match"] = context[__name__]
+        if context.get(header) is not None:
+            params["headers"][header] = context[header]
 
     client.meta.events.register("provide-client-params.s3.PutObject", keep)
     client.meta.events.register("before-call.s3.PutObject", send)

@@ -105,6 +105,11 @@ class S3Storage:
         where = place(path)
         self._client.retry(where, "write", lambda: self._put(where, data))
 
+    def replace(self, file: FileInfo, data: bytes) -> bool:
+        """Replace the object if its etag is the same: checked just before, and by the store itself where it supports the condition."""
+        where, mark = place(file.path), uuid.uuid4().hex
+        return self._client.retry(where, "replace", lambda: self._replaced(where, file, data, mark))
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create the object. Return False if another call took the name, whatever the content. Raises Refused without conditional puts."""
         where = place(path)
@@ -189,6 +194,18 @@ class S3Storage:
         if head is None:
             raise Retryable("the name was taken by an object that is not there")
         return head.metadata.get(PUT_ID) == mark
+
+    def _replaced(self, where: Place, file: FileInfo, data: bytes, mark: str) -> bool:
+        head = self._client.head(where)
+        if head is None or head.etag != file.etag:
+            # an earlier attempt of this call may have replaced it
+            return head is not None and head.metadata.get(PUT_ID) == mark
+        sent = {"Key": where.key, "Body": data, "Metadata": {PUT_ID: mark}, **self._client.encryption(where)}
+        try:
+            self._client.request_with("put_object", where, (ABSENT, TAKEN), {"IfMatch": file.etag}, **sent)
+        except ExpectedError as answer:
+            raise Retryable("the object changed just before it was replaced") from answer
+        return True
 
     def _put(self, where: Place, data: bytes, expect: Iterable[str] = (), **parameters: Any) -> None:
         self._client.request("put_object", where, expect, Key=where.key, Body=data, **self._client.encryption(where), **parameters)

@@ -1,0 +1,96 @@
+"""Owner: the marks that keep two environments from changing one table, or from taking the files out of one landing folder.
+
+<root>/_compactor/owner.json       the database that shows the table
+<landing>/_compactor/owner.json    the root of the table that moves ingested files out of the folder; only with `archive: move`
+
+The first run that needs a mark creates it, if it is absent: of two first runs one owns. Nothing replaces a mark. Whoever moves a table to another
+environment deletes it, and the next run creates another.
+
+What a crash leaves: a mark of a table without a version, which the next run of the same environment takes for its own.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+from compactor.core.model.errors import Refused
+from compactor.flows.table import Table
+
+
+def check(table: Table) -> None:
+    """Raise Refused if another environment owns the table. Asked before anything is committed or shown."""
+    # what is only looked at, or tried out, belongs to nobody
+    if table.env.catalog_name is None:
+        return
+    owner = _claimed(table, table.layout.owner(), table.spec.database)
+    if owner != table.spec.database:
+        raise Refused(_of_another(table, owner))
+
+
+def check_landing(table: Table) -> None:
+    """Raise Refused if another table moves files out of this landing folder, or if nobody may. Asked before files are ingested or moved."""
+    spec = table.spec
+    if spec.archive != "move":
+        return
+    try:
+        owner = _claimed(table, table.layout.landing_owner(), spec.root)
+    except Refused as error:
+        raise Refused(
+            f"table {table.name}: {spec.landing} cannot be marked as this table's, which `archive: move` needs to take ingested files out of it. "
+            f"Nothing was changed. Allow it, or set `archive: keep` (files stay where they are) or `archive: copy`: {error}"
+        ) from error
+    if owner != spec.root:
+        raise Refused(_landing_of_another(table, owner))
+
+
+def foreign(table: Table) -> str:
+    """Return why a run would be refused by the marks that are there; "" if it would not. Creates none."""
+    spec, layout = table.spec, table.layout
+    marks = [(layout.owner(), spec.database, _of_another)]
+    if spec.archive == "move":
+        marks.append((layout.landing_owner(), spec.root, _landing_of_another))
+    for path, ours, sentence in marks:
+        with suppress(FileNotFoundError):
+            owner = _named(table.storage.read(path))
+            if owner != ours:
+                return sentence(table, owner)
+    return ""
+
+
+def _of_another(table: Table, owner: str) -> str:
+    path, spec = table.layout.owner(), table.spec
+    return (
+        f"table {table.name}: {spec.root} belongs to the database {owner} ({path}), and this configuration has {spec.database}: two environments "
+        f"cannot share a warehouse. Nothing was changed. Give this one its own `warehouse:`. If {owner} has given the table up, delete {path} and "
+        "run again."
+    )
+
+
+def _landing_of_another(table: Table, owner: str) -> str:
+    path, spec = table.layout.landing_owner(), table.spec
+    return (
+        f"table {table.name}: {spec.landing} belongs to the table {owner} ({path}), whose runs move its files to their archive, and this table would "
+        "take them away. Nothing was changed. Set `archive: keep`: it reads the files and leaves them where they are (`archive: copy` keeps copies). "
+        f"If {owner} has given the folder up, delete {path} and run again."
+    )
+
+
+def _claimed(table: Table, path: str, ours: str) -> str:
+    """Return whom a mark names. Create it for `ours` if it is absent. It is read once."""
+    if path not in table.owners:
+        try:
+            data = table.storage.read(path)
+        except FileNotFoundError:
+            table.storage.put_if_absent(path, json.dumps({"owner": ours, "since": table.env.now()}).encode())
+            # perhaps another's, who came first
+            data = table.storage.read(path)
+        table.owners[path] = _named(data)
+    return table.owners[path]
+
+
+def _named(data: bytes) -> str:
+    try:
+        return str(json.loads(data)["owner"])
+    except (ValueError, KeyError, TypeError):
+        return "of a mark that cannot be read"
