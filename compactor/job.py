@@ -11,6 +11,7 @@ It needs only the standard library, PySpark and boto3. `compactor package` puts 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import logging
 import os
@@ -99,8 +100,9 @@ def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
         conf = metastore_conf(config.catalog, config.catalog_id, config.metastore_uri)
         kinds = {spec.timestamps for spec in config.specs}
         timestamps = {"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[kinds.pop()]
+        encrypted = not all(spec.quotes_records for spec in config.specs)
         settings = SessionSettings(config.metastore_uri, None, config.warehouse, verbose=verbose, conf=tuple(conf.items()), timestamps=timestamps)
-        return open_session(settings)
+        return open_session(dataclasses.replace(settings, encrypted=encrypted))
 
     return Runtime(config, session, schema if config.schemas else None, notify)
 

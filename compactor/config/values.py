@@ -93,6 +93,16 @@ def kms_key(value: Any) -> str:
     return str(value or "")
 
 
+def secret(value: Any) -> str:
+    """Parse the ARN of a secret in AWS Secrets Manager; None is no secret. Anything else may be the secret itself, and is not shown."""
+    if value is not None and not re.fullmatch(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[\w/+=.@-]+", str(value)):
+        raise ValueError(
+            "expected the ARN of a secret in AWS Secrets Manager, such as arn:aws:secretsmanager:eu-central-1:123456789012:secret:hashes-AbCdEf, "
+            "found something else (not shown: it may be the secret)"
+        )
+    return str(value or "")
+
+
 # ---- times and sizes -------------------------------------------------------------------------------------------------
 
 
