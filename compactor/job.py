@@ -148,7 +148,7 @@ def answer(here: Runtime, arguments: argparse.Namespace) -> tuple[Any, int]:
 
         reports = run_tables(here.environment(), specs, parallel=arguments.parallel, label=arguments.label, start=start)
         if here.config.metrics is not None:
-            # files of this machine would go with the job: whoever sent the job writes them when it has ended
+            # whoever sent the job writes files and sends to addresses when it has ended
             sinks = here.sinks(local=False)
             measure(here.environment(files_only=True), specs, reports, sinks, here.config.metrics.lineage_job)
         return [report.to_json() for report in reports], _code([report.exit_code for report in reports])
