@@ -43,7 +43,11 @@ class Read:
 
 def shown(value: Any) -> str:
     """Return a value as an error message quotes it, an address without user and password."""
-    return "nothing" if value is None else re.sub(r"[^\s/'\"=?&]+@", "***@", repr(value))[:80]
+    if value is None:
+        return "nothing"
+    text = repr(value)
+    # up to the last @, because a password may have / ? and # that are not percent-encoded
+    return re.sub(r"://.*@" if "://" in text else r"[^\s'\"]+@", lambda user: f"{user[0][:3] if user[0][0] == ':' else ''}***@", text)[:80]
 
 
 def listed(names: Iterable[Any]) -> str:
