@@ -264,7 +264,7 @@ class Journal(logging.Handler):
         """Print and keep one record, which may have several lines."""
         text = self.format(record)
         print(text, file=sys.stderr, flush=True)
-        self._lines.extend(text.splitlines())
+        self._lines.extend(text.split("\n"))
         self._emitted += 1
 
     def close(self) -> None:

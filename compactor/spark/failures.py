@@ -151,9 +151,10 @@ def translating(method: Callable[..., Any]) -> Callable[..., Any]:
             if translation is not None:
                 raise translation from error
             specs = [getattr(each, "spec", each) for each in (*arguments, *options.values())]
-            if all(spec.quotes_records for spec in specs if isinstance(spec, TableSpec)):
-                raise
-            raise RuntimeError(kind(error)) from None
+            silent = any(isinstance(spec, TableSpec) and not spec.quotes_records for spec in specs)
+            if silent and isinstance(error, (PySparkException, Py4JError)):
+                raise RuntimeError(kind(error)) from None
+            raise
 
     return call
 
