@@ -264,7 +264,11 @@ WORDS = ("Qx7kAz", "Zw9mBy", "Vt3pCx")
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
-@given(marks=st.lists(st.sampled_from([*"@:/?#%[]& =,;\\'\"$!~+\n\x00\u2100é€\udcff", "%4", "%00", "://", "@@", "%zz", "?x=", "/@"]), min_size=2, max_size=2))
+@given(
+    marks=st.lists(
+        st.sampled_from([*"@:/?#%[]& =,;\\'\"$!~+\n\x00\u2100é€\udcff", "%4", "%00", "://", "@@", "%zz", "?x=", "/@"]), min_size=2, max_size=2
+    )
+)
 @settings(deadline=None, max_examples=40)
 def test_no_message_has_a_part_of_a_password(scheme: str, marks: list[str]) -> None:
     """Not percent-encoded, it looks like a host, a port, a path or a parameter, and drivers quote those."""
@@ -273,7 +277,9 @@ def test_no_message_has_a_part_of_a_password(scheme: str, marks: list[str]) -> N
         open_source(f"{scheme}://reader:{password}@127.0.0.1:1/school", "student", 1, 60)
     assert not [word for word in WORDS if word in str(refused.value)]
     with pytest.raises(Unavailable) as unavailable:
-        open_source(f"{scheme}://reader:{quote(password.replace(chr(0), '').encode('utf-8', 'replace'), safe='')}@127.0.0.1:1/school", "student", 1, 60)
+        open_source(
+            f"{scheme}://reader:{quote(password.replace(chr(0), '').encode('utf-8', 'replace'), safe='')}@127.0.0.1:1/school", "student", 1, 60
+        )
     assert not [word for word in WORDS if word in str(unavailable.value)]
     shown = [registry_shown(f"https://u:{password}@reg/x"), config_shown(f"thrift://u:{password}@h:9083")]
     assert not [word for word in WORDS for text in shown if word in text]
