@@ -21,6 +21,7 @@ __all__ = [
     "EXACT_JSON",
     "LONG_STRINGS",
     "cast",
+    "cited",
     "coalesce",
     "from_json",
     "literal",
@@ -30,8 +31,7 @@ __all__ = [
     "once",
     "quoted",
     "struct",
-    "told",
-    "untold",
+    "with_cited",
 ]
 
 EXACT_JSON = "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", 'ignoreNullFields', 'false')"
@@ -62,13 +62,13 @@ def literal(value: Any) -> str:
     return text_literal(str(value))
 
 
-def told(value: str, chars_max: int = 80) -> str:
-    """Return the beginning of a value of a record for a reason why the record is invalid. `untold` shows or hides it."""
+def cited(value: str, chars_max: int = 80) -> str:
+    """Return the beginning of a value of a record for a reason why the record is invalid. `with_cited` shows or hides it."""
     return f"concat('\\u0002', translate(substr({value}, 1, {chars_max}), '\\u0002\\u0003', ''), '\\u0003')"
 
 
-def untold(reason: str, shown: bool) -> str:
-    """Return a reason with the values that `told` put into it, or without them."""
+def with_cited(reason: str, shown: bool) -> str:
+    """Return a reason with the values that `cited` put into it, or without them."""
     return re.sub("\x02([^\x03]*)\x03", r"\1" if shown else "(not shown)", reason)
 
 

@@ -26,7 +26,7 @@ from compactor.spark.columns import BLOCK, FILE, PARTITION, ROW, SOURCE, TEXT, W
 from compactor.spark.decode.frame import Frame
 from compactor.spark.rows import position
 from compactor.spark.rows.conform import missing_columns
-from compactor.spark.sql import BY_HASH, literal, named, untold
+from compactor.spark.sql import BY_HASH, literal, named, with_cited
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ def list_unusable(rows: DataFrame, why: str, text: str, raws: Sequence[DataFrame
     )
     places = [row[:3] for row in listed]
     numbers, texts = record_numbers(places, raws), record_texts(places, raws if quotes else ())
-    return [Unusable(row[FILE], untold(row.why, quotes), numbers[row[:3]], texts.get(row[:3]) or row.text or "") for row in listed]
+    return [Unusable(row[FILE], with_cited(row.why, quotes), numbers[row[:3]], texts.get(row[:3]) or row.text or "") for row in listed]
 
 
 def record_texts(places: Collection[tuple[str, int, int]], raws: Sequence[DataFrame]) -> dict[tuple[str, int, int], str]:
