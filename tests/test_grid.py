@@ -149,7 +149,7 @@ def test_no_value_and_no_name_of_a_file_reaches_a_terminal_as_it_is(
         lambda: grid.table(["x"], [[EVIL]]),
         lambda: grid.rows_as_text([f"n{EVIL}"], [row] * 2),
         lambda: grid.objects_as_text([row]),
-        lambda: grid.say(EVIL),
+        lambda: grid.print_message(EVIL),
         lambda: grid.console().print(EVIL, soft_wrap=True),
         lambda: console.reports([TableReport("t", "failed", error=EVIL, notes=(EVIL,))]),
         lambda: grid.rows_as_csv([f"n{EVIL}"], [row]),

@@ -15,16 +15,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
-from compactor.cli.grid import coloured, console, moment, say, size, table, warned
+from compactor.cli.grid import coloured, console, moment, print_message, size, table, warned
 from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import UNEXPECTED, see
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.model.visible import visible
 from compactor.core.reconcile.report import EQUAL
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted, without_table
 from compactor.core.results.reports import Progress as ProgressCallback
 from compactor.core.results.reports import TablePlan, TableReport, TableStatus
+from compactor.core.results.visible import visible
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import Step
 from compactor.core.sources.proposal import Proposal
@@ -121,11 +121,13 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
     table(columns, rows, ("version", "max rows", "segments", "size", "delta rows", "quarantine"), optional, wide)
     for item in statuses:
         if wide and item.whole_note:
-            say(f"{item.table}: hours {f'from {moment(item.whole_to)[:16]} on ' if item.whole_to else ''}not known to be whole: {item.whole_note}")
+            print_message(
+                f"{item.table}: hours {f'from {moment(item.whole_to)[:16]} on ' if item.whole_to else ''}not known to be whole: {item.whole_note}"
+            )
         if wide and item.compaction:
-            say(f"{item.table}: {item.compaction}")
+            print_message(f"{item.table}: {item.compaction}")
         if item.blocked:
-            say(item.blocked)
+            print_message(item.blocked)
     for item in statuses:
         failing(item.last_run)
         last = item.last_comparison

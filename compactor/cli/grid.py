@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from compactor.core.model.visible import visible
+from compactor.core.results.visible import visible
 
 PLAIN_WIDTH = 250
 """Width in characters if the output is a file or a pipe."""
@@ -29,7 +29,7 @@ class _Console(Console):
         super().print(*(visible(each, "\n\t") if isinstance(each, str) else each for each in objects), **options)
 
 
-def say(text: str, stream: TextIO | None = None) -> None:
+def print_message(text: str, stream: TextIO | None = None) -> None:
     """Print a message as it is, but for characters that a terminal would obey."""
     print(visible(text, "\n\t"), file=stream or sys.stdout)
 

@@ -104,7 +104,7 @@ def main() -> None:
 def _print_error(text: str, verbose: bool) -> None:
     if verbose:
         traceback.print_exc()
-    grid.say(f"compactor: {text}", sys.stderr)
+    grid.print_message(f"compactor: {text}", sys.stderr)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def show(
     else:
         console.reasons(files)
         if not files:
-            grid.say(f"{table}: nothing is in quarantine")
+            grid.print_message(f"{table}: nothing is in quarantine")
 
 
 @commands.command()

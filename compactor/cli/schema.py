@@ -147,5 +147,5 @@ def notify(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputFo
     else:
         for item in results:
             for change in item.changes:
-                grid.say(f"{item.table}: {change}")
+                grid.print_message(f"{item.table}: {change}")
     raise typer.Exit(code)

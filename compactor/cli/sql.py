@@ -171,7 +171,7 @@ def _run(run: Callable[[str], None], text: str) -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     except CompactorError as error:
-        grid.say(f"{error}\n{see(error.id)}", sys.stderr)
+        grid.print_message(f"{error}\n{see(error.id)}", sys.stderr)
 
 
 @contextlib.contextmanager

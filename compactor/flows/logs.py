@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from compactor.core.model.visible import visible
 from compactor.core.results.phrases import counted, without_table
 from compactor.core.results.reports import TableReport
+from compactor.core.results.visible import visible
 
 if TYPE_CHECKING:
     from compactor.flows.table import Table

@@ -35,5 +35,5 @@ def publish(
         console.as_json([{"table": name, "result": text} for name, text in results])
     else:
         for name, text in results:
-            grid.say(f"{name}: {text}")
+            grid.print_message(f"{name}: {text}")
     raise typer.Exit(code)

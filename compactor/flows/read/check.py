@@ -53,8 +53,8 @@ def _results(table: Table, others: Sequence[TableSpec]) -> Iterator[tuple[str, s
     """Yield (check, problem or "", what was found)."""
     spec = table.spec
     if any(rule.kind == HASH for rule in spec.columns):
-        known = spec.hash_secret or os.environ.get(HASH_KEY)
-        problem = "" if known else f"`columns:` hashes a column, which needs a secret; set `hash_secret`, or the environment variable {HASH_KEY}"
+        there = spec.hash_secret or os.environ.get(HASH_KEY)
+        problem = "" if there else f"`columns:` hashes a column, which needs a secret; set `hash_secret`, or the environment variable {HASH_KEY}"
         yield "secret of `columns`", problem, spec.hash_secret or HASH_KEY
     yield "landing folder of its own", _shared(spec, others), f"no other table reads {spec.landing}"
     snapshot = table.newest()
@@ -136,8 +136,8 @@ def _misfit(spec: TableSpec, profile: SourceProfile, column: str, kind: str) -> 
     """Return which sampled value of a CSV column does not have its declared type."""
     names = [name for name in profile.columns if name.lower() == column.lower()]
     value = next((value for name in names for value in profile.sample.values(name) if not csv_profile.has_type(str(value), kind)), None)
-    found = repr(value) if spec.quotes_records else "of another type"
-    return "" if value is None else f"a sampled value of {column} is {found}, expected {kind}; correct `csv: {{types: ..}}`, or leave {column} out"
+    shown = repr(value) if spec.quotes_records else "of another type"
+    return "" if value is None else f"a sampled value of {column} is {shown}, expected {kind}; correct `csv: {{types: ..}}`, or leave {column} out"
 
 
 def _absent(absent: Sequence[str], columns: Sequence[str]) -> str:

@@ -14,4 +14,4 @@ def visible(text: str, keep: str = "") -> str:
     >>> visible("a\\x1b[2Jb\\u202ec\\n", keep="\\n")
     'a\\\\x1b[2Jb\\\\u202ec\\n'
     """
-    return _UNSEEN.sub(lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], text)
+    return _UNSEEN.sub(lambda each: each[0] if each[0] in keep else repr(each[0])[1:-1], text)
