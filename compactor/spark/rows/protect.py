@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -47,16 +48,20 @@ def _value(value: str, rule: Protection, kind: str, hashes: Callable[[str], str]
 def hashing(spark: SparkSession, key: bytes) -> Callable[[str], str]:
     """Return a function from SQL of a text to SQL, in this session, of its HMAC-SHA256 (RFC 2104) in hexadecimal digits."""
     padded = key.ljust(_BLOCK, b"\0")
-    inner = _hidden(spark, "compactor_hash_inner", bytes(byte ^ 0x36 for byte in padded))
-    outer = _hidden(spark, "compactor_hash_outer", bytes(byte ^ 0x5C for byte in padded))
+    inner, outer = (_hidden(spark, bytes(byte ^ mask for byte in padded)) for mask in (0x36, 0x5C))
     return lambda value: f"sha2(concat({outer}, unhex(sha2(concat({inner}, cast({value} AS binary)), 256))), 256)"
 
 
-def _hidden(spark: SparkSession, name: str, value: bytes) -> str:
+_names: dict[bytes, str] = {}
+"""Value → random name of its function. Tables with different secrets share a session."""
+
+
+def _hidden(spark: SparkSession, value: bytes) -> str:
     """Return a call of a function of this session that gives these bytes. Plans show its name only, and so do logs, event logs and Spark's pages.
 
     The function is a map without entries: any argument gives its default. Spark computes the calls of such functions in its tasks, never beforehand.
     """
+    name = _names.setdefault(value, f"compactor_hash_{secrets.token_hex(8)}")
     jvm: Any = spark._jvm
     sql = jvm.org.apache.spark.sql
     none, binary, number = jvm.scala.Option.apply(None), *map(sql.types.DataType.fromDDL, ("binary", "int"))
