@@ -11,6 +11,7 @@ It needs only the standard library, PySpark and boto3. `compactor package` puts 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import logging
 import os
@@ -100,8 +101,9 @@ def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
         conf = metastore_conf(config.catalog, config.catalog_id, config.metastore_uri)
         kinds = {spec.timestamps for spec in config.specs}
         timestamps = {"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[kinds.pop()]
+        encrypted = not all(spec.quotes_records for spec in config.specs)
         settings = SessionSettings(config.metastore_uri, None, config.warehouse, verbose=verbose, conf=tuple(conf.items()), timestamps=timestamps)
-        return open_session(settings)
+        return open_session(dataclasses.replace(settings, encrypted=encrypted))
 
     return Runtime(config, session, schema if config.schemas else None, notify)
 
@@ -147,7 +149,7 @@ def answer(here: Runtime, arguments: argparse.Namespace) -> tuple[Any, int]:
 
         reports = run_tables(here.environment(), specs, parallel=arguments.parallel, label=arguments.label, start=start)
         if here.config.metrics is not None:
-            # files of this machine would go with the job: whoever sent the job writes them when it has ended
+            # whoever sent the job writes files and sends to addresses when it has ended
             sinks = here.sinks(local=False)
             measure(here.environment(files_only=True), specs, reports, sinks, here.config.metrics.lineage_job)
         return [report.to_json() for report in reports], _code([report.exit_code for report in reports])
@@ -264,7 +266,7 @@ class Journal(logging.Handler):
         """Print and keep one record, which may have several lines."""
         text = self.format(record)
         print(text, file=sys.stderr, flush=True)
-        self._lines.extend(text.splitlines())
+        self._lines.extend(text.split("\n"))
         self._emitted += 1
 
     def close(self) -> None:

@@ -75,7 +75,10 @@ class Runtime:
         )
 
     def sinks(self, local: bool = True, remote: bool = True) -> list[Sink]:
-        """Return the sinks of measures. `local`: files of this machine, which a cluster has no use for; `remote`: all others."""
+        """Return the sinks of measures.
+
+        `local`: files of this machine, which a cluster has no use for, and addresses, which do not travel there; `remote`: all others.
+        """
         settings = self.config.metrics
         if settings is None:
             return []
@@ -86,12 +89,11 @@ class Runtime:
             place = getattr(settings, name)
             if place and (remote if place == LOG else local):
                 sinks.append(functools.partial(sink, settings=settings))
-        if settings.pushgateway and remote:
+        if settings.pushgateway and local:
             sinks.append(lambda measured: http.push(measured, settings))
-        if settings.openlineage and "://" in settings.openlineage and remote:
-            sinks.append(lambda measured: http.send_events(measured, settings))
-        elif settings.openlineage and "://" not in settings.openlineage and local:
-            sinks.append(lambda measured: files.write_events(measured, settings))
+        if settings.openlineage and local:
+            send = http.send_events if "://" in settings.openlineage else files.write_events
+            sinks.append(functools.partial(send, settings=settings))
         return sinks
 
     def table(self, spec: TableSpec, files_only: bool = False) -> Table:

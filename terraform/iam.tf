@@ -24,6 +24,8 @@ locals {
     log_objects  = ["s3:PutObject"]                                                               # report and log of a run; EMR, as the job
     notices      = ["sns:Publish"]                                                                # `notify:` targets
     metrics      = ["cloudwatch:PutMetricData"]                                                   # the alarms' metrics
+    secret       = ["secretsmanager:GetSecretValue"]                                              # `hash_secret`
+    secret_key   = ["kms:Decrypt"]                                                                # its own key
   }
 
   caller_actions = {
@@ -67,6 +69,8 @@ locals {
   names    = [for name in values(local.databases) : "${local.glue}:database/${name}"]
   own_keys = distinct(concat([local.kms_key_arn], compact([var.lake.kms_key_arn]), local.landing_keys, values(local.archive_key_arns)))
 
+  hash_secrets = var.hash_secret[*]
+
   metric_statements = var.alarms == null ? [] : [{
     Effect    = "Allow"
     Action    = local.job_actions.metrics
@@ -92,6 +96,8 @@ locals {
           { Effect = "Allow", Action = local.job_actions.code_objects, Resource = ["${local.code_arn}/jobs/*", "${local.code_arn}/plans/*"] },
           { Effect = "Allow", Action = local.job_actions.key, Resource = local.own_keys },
         ],
+        [for secret in local.hash_secrets : { Effect = "Allow", Action = local.job_actions.secret, Resource = secret.arn }],
+        [for arn in compact(local.hash_secrets[*].kms_key_arn) : { Effect = "Allow", Action = local.job_actions.secret_key, Resource = arn }],
         [for bucket, prefixes in local.landing_prefixes : {
           Effect   = "Allow"
           Action   = local.job_actions.landing

@@ -99,6 +99,7 @@ locals {
       local.runner == "local" ? {} : { runner = local.runner },
       var.database.tables == null ? {} : { tables_in = var.database.tables.name },
       { for name, arn in local.archive_key_arns : "archive_kms_key" => arn if name == "default" },
+      { for secret in local.hash_secrets : "hash_secret" => secret.arn },
     ) },
     var.alarms == null ? {} : { metrics = { deployment = var.name, namespace = var.alarms.namespace } },
   )

@@ -141,6 +141,24 @@ variable "archive_keys" {
   }
 }
 
+variable "hash_secret" {
+  description = <<-EOT
+    A secret in AWS Secrets Manager, for `hash_secret` in compactor.yaml: its text keys the hashes of protected columns and of erased keys. Jobs may
+    read it, callers may not. The module does not create it, because its text would be in Terraform's state. `kms_key_arn`: the key that it is
+    encrypted with, unless that is `aws/secretsmanager`.
+  EOT
+  type = object({
+    arn         = string
+    kms_key_arn = optional(string)
+  })
+  default = null
+
+  validation {
+    condition     = var.hash_secret == null ? true : can(regex("^arn:[a-z-]+:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:", var.hash_secret.arn))
+    error_message = "hash_secret: expected the ARN of a secret as `arn`."
+  }
+}
+
 variable "code_bucket" {
   description = "Name of the bucket for job packages, plans and DAGs (default: `name`, `code`, account and region)."
   type        = string

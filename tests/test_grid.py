@@ -131,3 +131,39 @@ def test_rows_that_do_not_fit_a_terminal_stand_below_each_other(monkeypatch: pyt
     grid.rows_as_text(["id", "text", "at"], [row, row])
     columns = ["id    7", "text  " + "x" * 300, "at    2026-11-20T07:12:00.117395Z"]
     assert printed(terminal) == ["-- row 1", *columns, "-- row 2", *columns]
+
+
+EVIL = "a\x1b[2J\x9b1m\x07\u202egnp\u2066\u2028z\x7f\ttab\nnext\r\ud800"
+"""What a terminal obeys, what hides or moves text, and half a character."""
+SEEN = "a\\x1b[2J\\x9b1m\\x07\\u202egnp\\u2066\\u2028z\\x7f"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_no_value_and_no_name_of_a_file_reaches_a_terminal_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    """In tables, messages and errors; in text and CSV of a query, where tabs and line ends are data. JSON is exact."""
+    shown = narrow(monkeypatch) if terminal else None
+    row = json.dumps({f"n{EVIL}": EVIL}, separators=(",", ":"))
+    outputs = (
+        lambda: grid.table(["x"], [[EVIL]]),
+        lambda: grid.rows_as_text([f"n{EVIL}"], [row] * 2),
+        lambda: grid.objects_as_text([row]),
+        lambda: grid.print_message(EVIL),
+        lambda: grid.console().print(EVIL, soft_wrap=True),
+        lambda: console.reports([TableReport("t", "failed", error=EVIL, notes=(EVIL,))]),
+        lambda: grid.rows_as_csv([f"n{EVIL}"], [row]),
+    )
+    for number, output in enumerate(outputs):
+        output()
+        captured = capsys.readouterr()
+        text = captured.out + captured.err + (shown.getvalue() if shown else "")
+        assert SEEN in text.replace("\n", ""), number
+        assert not set(text) & set("\x1b\x9b\x07\u202e\u2066\u2028\x7f\ud800"), number
+        if shown:
+            printed(shown)
+    grid.rows_as_csv(["n"], ['{"n":"a\\u001b\\tb\\nc"}'])
+    grid.rows_as_json([row])
+    text = shown.getvalue() if shown else capsys.readouterr().out
+    assert text.startswith('n\n"a\\x1b\tb\nc"\n[')
+    assert json.loads(text[text.index("[") :]) == [{f"n{EVIL}": EVIL}]

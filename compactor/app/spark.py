@@ -32,7 +32,8 @@ def open_session(settings: Settings, packages: frozenset[str], verbose: bool, wa
     s3a = s3a_properties(settings.s3_settings, 1 if pyspark_major() == 3 else 2) if settings.uses_s3 and not on_emr() else {}
     catalog = metastore_conf(settings.catalog.type, settings.catalog.catalog_id, settings.catalog.uri)
     conf = {**catalog, **s3a, **{key: value for key, value in more.items() if value}, **conf}
-    timestamps = {settings.spec(name).timestamps for name in settings.names}
+    specs = [settings.spec(name) for name in settings.names]
+    timestamps = {spec.timestamps for spec in specs}
     try:
         return session.open_session(
             session.SessionSettings(
@@ -44,6 +45,7 @@ def open_session(settings: Settings, packages: frozenset[str], verbose: bool, wa
                 wait_seconds=wait,
                 brief=brief,
                 timestamps={"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[timestamps.pop()],
+                encrypted=not all(spec.quotes_records for spec in specs),
             )
         )
     except Refused as error:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
-from compactor.cli.grid import coloured, console, moment, size, table, warned
+from compactor.cli.grid import coloured, console, moment, print_message, size, table, warned
 from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import UNEXPECTED, see
 from compactor.core.model.snapshot import Snapshot
@@ -24,6 +24,7 @@ from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted, without_table
 from compactor.core.results.reports import Progress as ProgressCallback
 from compactor.core.results.reports import TablePlan, TableReport, TableStatus
+from compactor.core.results.visible import visible
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import Step
 from compactor.core.sources.proposal import Proposal
@@ -64,7 +65,7 @@ def reports(reports: Sequence[TableReport]) -> None:
     out = console()
     for item in reports:
         for note in (*item.notes, *_remarks(item)):
-            out.print(f"{item.table}: {note}", soft_wrap=True)
+            out.print(f"{item.table}: {visible(note)}", soft_wrap=True)
     print_errors([TableError(item.table, item.outcome, item.error, item.error_id or UNEXPECTED) for item in reports if item.error])
 
 
@@ -96,7 +97,7 @@ def print_errors(errors: Sequence[TableError]) -> None:
     done = ("was" if len(errors) == 1 else "were") + " stopped" if {error.outcome for error in errors} == {"stopped"} else "failed"
     out.print(f"\n{counted(len(errors), 'table')} {done}:", style="bold red")
     for error in errors:
-        out.print(f"  {error.table} ({error.outcome}, {error.id}): {without_table(error.table, error.text)}", soft_wrap=True)
+        out.print(f"  {error.table} ({error.outcome}, {error.id}): {visible(without_table(error.table, error.text))}", soft_wrap=True)
     for each in dict.fromkeys(error.id for error in errors):
         out.print(see(each), soft_wrap=True)
 
@@ -120,13 +121,15 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
     table(columns, rows, ("version", "max rows", "segments", "size", "delta rows", "quarantine"), optional, wide)
     for item in statuses:
         if wide and item.whole_note:
-            print(f"{item.table}: hours {f'from {moment(item.whole_to)[:16]} on ' if item.whole_to else ''}not known to be whole: {item.whole_note}")
+            print_message(
+                f"{item.table}: hours {f'from {moment(item.whole_to)[:16]} on ' if item.whole_to else ''}not known to be whole: {item.whole_note}"
+            )
         if wide and item.compaction:
-            print(f"{item.table}: {item.compaction}")
+            print_message(f"{item.table}: {item.compaction}")
         for note in item.unusable_files:
-            console().print(f"{item.table}: {note}", soft_wrap=True)
+            print_message(f"{item.table}: {note}")
         if item.blocked:
-            print(item.blocked)
+            print_message(item.blocked)
     for item in statuses:
         failing(item.last_run)
         last = item.last_comparison
@@ -141,7 +144,7 @@ def failing(last: RunRecord | None) -> None:
     if last is None or not last.failures:
         return
     times = f"failed {last.failures:,} times since {moment(last.failing_since)}, last" if last.failures > 1 else "failed"
-    text = without_table(last.table, last.error or "")
+    text = visible(without_table(last.table, last.error or ""))
     console().print(f"{last.table}: {times} at {moment(last.ended)} ({last.error_class}): {text}\n{see(last.error_id or UNEXPECTED)}", soft_wrap=True)
 
 
@@ -163,9 +166,9 @@ def plans(plans: Sequence[TablePlan]) -> None:
         version = "nothing committed yet" if item.version is None else f"version {item.version}"
         out.print(f"{item.table} ({version})", style="bold")
         for step in item.steps:
-            out.print(f"  {step}", soft_wrap=True)
+            out.print(f"  {visible(step)}", soft_wrap=True)
         for problem in item.problems:
-            out.print(f"  problem: {problem}", style="red", soft_wrap=True)
+            out.print(f"  problem: {visible(problem)}", style="red", soft_wrap=True)
 
 
 def checks(checks: Sequence[Check]) -> None:
@@ -280,18 +283,19 @@ def reasons(files: Sequence[tuple[QuarantinedFile, dict[str, Any]]]) -> None:
     """Print the invalid records of each file."""
     out = console()
     for item, content in files:
-        out.print(f"{item.table}: {item.path}", style="bold")
+        out.print(f"{item.table}: {visible(item.path)}", style="bold")
         for entry in content["unusable"]:
             where = f"record {entry['record']}: " if "record" in entry else ""
-            out.print(f"  {where}{entry['reason']}", soft_wrap=True)
+            out.print(f"  {where}{visible(entry['reason'])}", soft_wrap=True)
             if entry.get("text"):
-                out.print(f"    {entry['text']}", soft_wrap=True)
+                out.print(f"    {visible(entry['text'])}", soft_wrap=True)
         more = content["records"] - len(content["unusable"])
         if more > 0:
             out.print(f"  and {more:,} more")
-        out.print(f"  a replay reads {item.location or 'nothing: the file no longer exists'}; put a repaired copy at {item.repaired}", soft_wrap=True)
+        there = visible(item.location or "nothing: the file no longer exists")
+        out.print(f"  a replay reads {there}; put a repaired copy at {visible(item.repaired)}", soft_wrap=True)
         if item.records is None:
-            out.print(f"  without events? compactor quarantine discard {item.table} {item.path}", soft_wrap=True)
+            out.print(f"  without events? compactor quarantine discard {item.table} {visible(item.path)}", soft_wrap=True)
 
 
 # ---- progress --------------------------------------------------------------------------------------------------------

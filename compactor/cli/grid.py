@@ -12,11 +12,26 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from compactor.core.results.visible import visible
+
 PLAIN_WIDTH = 250
 """Width in characters if the output is a file or a pipe."""
 
 _GAP = 2
 """Blanks between two columns."""
+
+
+class _Console(Console):
+    """A console that escapes what a terminal would obey. Lines and tabs of messages stay."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print. Only our own tables and styles have control characters."""
+        super().print(*(visible(each, "\n\t") if isinstance(each, str) else each for each in objects), **options)
+
+
+def print_message(text: str, stream: TextIO | None = None) -> None:
+    """Print a message as it is, but for characters that a terminal would obey."""
+    print(visible(text, "\n\t"), file=stream or sys.stdout)
 
 
 def console(stream: TextIO | None = None, wide: bool = False) -> Console:
@@ -25,7 +40,7 @@ def console(stream: TextIO | None = None, wide: bool = False) -> Console:
     width = None if stream.isatty() and not wide else PLAIN_WIDTH
     # a dumb terminal is 80 columns wide to rich, unless both are given
     height = None if width is None else 100
-    return Console(file=stream, markup=False, highlight=False, emoji=False, width=width, height=height)
+    return _Console(file=stream, markup=False, highlight=False, emoji=False, width=width, height=height)
 
 
 def table(
@@ -42,6 +57,7 @@ def table(
     `wide`: leave nothing out; None: the command has no such option. `empty`: the sentence to print if there are no rows.
     """
     out = console(wide=bool(wide))
+    columns, right, optional = ([visible(name) for name in names] for names in (columns, right, optional))
     lines = [tuple(map(_cell, row)) for row in rows]
     if empty and not lines:
         out.print(empty, soft_wrap=True)
@@ -72,7 +88,7 @@ def table(
 
 
 def _cell(value: Any) -> str | Text:
-    return value if isinstance(value, Text) else "" if value is None else f"{value:,}" if type(value) is int else str(value)
+    return value if isinstance(value, Text) else "" if value is None else f"{value:,}" if type(value) is int else visible(str(value))
 
 
 OUTCOMES = {"failed": "bold red", "FAILED": "bold red", "later": "yellow", "stopped": "yellow"}
@@ -81,7 +97,7 @@ OUTCOMES = {"failed": "bold red", "FAILED": "bold red", "later": "yellow", "stop
 
 def coloured(word: str) -> Text:
     """Return an outcome in its colour."""
-    return Text(word, style=OUTCOMES.get(word, ""))
+    return Text(visible(word), style=OUTCOMES.get(word, ""))
 
 
 def warned(value: Any) -> Any:
@@ -141,7 +157,7 @@ def rows_as_json(rows: Iterable[str]) -> None:
 
 
 def rows_as_csv(columns: Sequence[str], rows: Iterable[str]) -> None:
-    """Print a header, then one line a row. Null is an empty field, an empty text is quoted."""
+    """Print a header, then one line a row. Null is an empty field, an empty text is quoted. Control characters but line ends and tabs are escaped."""
     if not columns:
         return
     sys.stdout.write(",".join(map(_csv_cell, columns)) + "\n")
@@ -153,6 +169,7 @@ def _csv_cell(cell: str | None) -> str:
     # Python's csv module writes null and "" the same way
     if cell is None:
         return ""
+    cell = visible(cell, "\r\n\t")
     quote = cell == "" or any(char in cell for char in ',"\r\n') or cell != cell.strip()
     return '"' + cell.replace('"', '""') + '"' if quote else cell
 
@@ -167,6 +184,7 @@ def rows_as_text(columns: Sequence[str], rows: Iterable[str]) -> int:
 
 def _rows(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     """Print rows as a table, or below each other, a column a line, on a terminal that is too narrow for them."""
+    columns, lines = [visible(name) for name in columns], [[visible(cell) for cell in line] for line in lines]
     if not sys.stdout.isatty() or sum(_widths(columns, lines).values()) + _GAP * (len(columns) - 1) <= console().width:
         table(columns, lines)
         return

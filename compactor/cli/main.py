@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from compactor import __version__
-from compactor.cli import changes, demo, ingest, init, package, quarantine, run, schema, show, sql, versions
+from compactor.cli import changes, demo, grid, ingest, init, package, quarantine, run, schema, show, sql, versions
 from compactor.cli.proof import erase, publish, reconcile
 from compactor.core.model.errors import UNEXPECTED, CompactorError, see
 
@@ -104,7 +104,7 @@ def main() -> None:
 def _print_error(text: str, verbose: bool) -> None:
     if verbose:
         traceback.print_exc()
-    print(f"compactor: {text}", file=sys.stderr)
+    grid.print_message(f"compactor: {text}", sys.stderr)
 
 
 if __name__ == "__main__":

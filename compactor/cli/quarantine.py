@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from compactor.cli import console, options
+from compactor.cli import console, grid, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, LogForm, LogFormat, OneTable, Output, OutputForm, Tables, Verbose, Wait
 
 commands = typer.Typer(
@@ -71,7 +71,7 @@ def show(
     else:
         console.reasons(files)
         if not files:
-            print(f"{table}: nothing is in quarantine")
+            grid.print_message(f"{table}: nothing is in quarantine")
 
 
 @commands.command()

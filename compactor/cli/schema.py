@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from compactor.cli import console, options
+from compactor.cli import console, grid, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.core.model.errors import NoRowsYet
 
@@ -147,5 +147,5 @@ def notify(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputFo
     else:
         for item in results:
             for change in item.changes:
-                print(f"{item.table}: {change}")
+                grid.print_message(f"{item.table}: {change}")
     raise typer.Exit(code)

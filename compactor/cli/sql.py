@@ -71,7 +71,7 @@ def sql(
 
     They run in the configured database, one after the other, until one fails. Queries show the newest versions; of a table with `checks:` the newest
     that passed. In JSON, decimals are numbers, timestamps are ISO 8601 in UTC, and binary values are base64. In CSV, null is an empty field and "" an
-    empty text.
+    empty text. Text and CSV have control characters, and marks that turn the direction of text, escaped as in \\x1b; CSV keeps tabs and line ends.
 
     \b
     Example:
@@ -171,7 +171,7 @@ def _run(run: Callable[[str], None], text: str) -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     except CompactorError as error:
-        print(f"{error}\n{see(error.id)}", file=sys.stderr)
+        grid.print_message(f"{error}\n{see(error.id)}", sys.stderr)
 
 
 @contextlib.contextmanager

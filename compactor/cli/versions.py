@@ -172,7 +172,7 @@ def rebuild(
     if output is Output.json:
         console.as_json(report.to_json())
         if report.exit_code:
-            print(f"compactor: {table}: {'; '.join(report.sentences)}", file=sys.stderr)
+            grid.print_message(f"compactor: {table}: {'; '.join(report.sentences)}", sys.stderr)
     else:
         _show_rebuilt(report)
     raise typer.Exit(report.exit_code)

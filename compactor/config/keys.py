@@ -203,8 +203,14 @@ class Table(Section):
     columns: Annotated[tuple[Protection, ...], Read(compound.protections, {"type": "object"})] = setting(
         (),
         "Column: what happens to its values before anything is written. exclude: no such column; hash: HMAC-SHA256 with the secret in "
-        "COMPACTOR_HASH_KEY; mask(4): all but the last 4 characters are *; null. Needs `archive_kms_key` or an explicit `archive:`, as raw files "
+        "`hash_secret`; mask(4): all but the last 4 characters are *; null. Needs `archive_kms_key` or an explicit `archive:`, as raw files "
         "hold the values.",
+    )
+    hash_secret: Annotated[str, Read(values.secret, {"type": ["string", "null"]})] = setting(
+        "",
+        "ARN of a secret in AWS Secrets Manager: the text that keys the hashes of `columns` and of erased keys, read where Spark runs, with the role "
+        "there. Default: the environment variable COMPACTOR_HASH_KEY.",
+        written=None,
     )
     checks: Checks = setting(Checks(), "Checks before a commit.")
     notify: Annotated[tuple[tuple[str, ...], ...], Read(compound.notify, compound.NOTIFY)] = setting(

@@ -265,7 +265,7 @@ _SAME = (
     *("envelope", "format", "source_table", "topic", "partitions", "order_by", "op", "delete_when", "metadata_columns", "delete", "patch_rows"),
     *("truncate", "unresolved", "beyond_retention", "write_mode", "live_view", "read_optimized", "timestamps", "cluster_by"),
     *("target_file_bytes", "small_batch", "settle", "complete", "hours_in", "publish_window", "keep", "keep_versions", "grace", "engines"),
-    *("archive_retention", "archive_kms_key", "notify", "feed_retention", "columns"),
+    *("archive_retention", "archive_kms_key", "hash_secret", "notify", "feed_retention", "columns"),
     *("history", "track", "track_except", "history_end", "history_zero_length"),
 )
 """Fields of a TableSpec that equal the key of the same name."""

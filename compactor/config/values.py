@@ -43,7 +43,11 @@ class Read:
 
 def shown(value: Any) -> str:
     """Return a value as an error message quotes it, an address without user and password."""
-    return "nothing" if value is None else re.sub(r"[^\s/'\"=?&]+@", "***@", repr(value))[:80]
+    if value is None:
+        return "nothing"
+    text = repr(value)
+    # up to the last @, because a password may have / ? and # that are not percent-encoded
+    return re.sub(r"://.*@" if "://" in text else r"[^\s'\"]+@", lambda user: f"{user[0][:3] if user[0][0] == ':' else ''}***@", text)[:80]
 
 
 def listed(names: Iterable[Any]) -> str:
@@ -90,6 +94,16 @@ def kms_key(value: Any) -> str:
     """
     if value is not None and not re.fullmatch(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+", str(value)):
         raise ValueError(f"expected the ARN of a KMS key, such as arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab-34cd, found {shown(value)}")
+    return str(value or "")
+
+
+def secret(value: Any) -> str:
+    """Parse the ARN of a secret in AWS Secrets Manager; None is no secret. Anything else may be the secret itself, and is not shown."""
+    if value is not None and not re.fullmatch(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[\w/+=.@-]+", str(value)):
+        raise ValueError(
+            "expected the ARN of a secret in AWS Secrets Manager, such as arn:aws:secretsmanager:eu-central-1:123456789012:secret:hashes-AbCdEf, "
+            "found something else (not shown: it may be the secret)"
+        )
     return str(value or "")
 
 

@@ -14,6 +14,7 @@ import itertools
 import json
 import logging
 import secrets
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from compactor.core.results.phrases import counted, without_table
 from compactor.core.results.reports import TableReport
+from compactor.core.results.visible import visible
 
 if TYPE_CHECKING:
     from compactor.flows.table import Table
@@ -172,19 +174,23 @@ class Line(logging.Formatter):
         self._form, self._bare = form, bare
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line. A command's last message, `compactor: ..`, stays as it is, because callers look for it."""
+        """Return the line; of a text of several lines, the others are indented: no value can look like a line of its own.
+
+        A command's last message, `compactor: ..`, stays as it is, because callers look for it.
+        """
         text = super().format(record)
         context = {name: value for name, value in current().items() if value is not None and name != GROUP}
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
         if self._form == JSON:
             figures = getattr(record, FIELDS, {})
             return json.dumps({"time": moment, "level": record.levelname, **context, **figures, "message": text}, ensure_ascii=False, default=str)
+        text = visible(text, "\n\t")
         if self._bare or text.startswith("compactor: "):
             return text
         table, message, rest = context.get("table"), *text.partition("\n")[::2]
         parts = [str(table)] if table and not message.startswith(f"{table}:") else []
         parts += [f"{name} {context[name]}" for name in ("version", "run") if name in context]
-        return f"{message} [{', '.join([*parts, moment])}]" + (f"\n{rest}" if rest else "")
+        return f"{message} [{', '.join([*parts, moment])}]" + (f"\n{textwrap.indent(rest, '  ')}" if rest else "")
 
 
 def without_py4j(record: logging.LogRecord) -> bool:

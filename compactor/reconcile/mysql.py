@@ -134,9 +134,14 @@ def _arguments(url: str) -> dict[str, Any]:
     more = dict(parse_qsl(parts.query))
     if set(more) - {"ssl_ca"}:
         raise Refused(f"--source: unknown parameter {', '.join(sorted(set(more) - {'ssl_ca'}))} of a mysql:// URL, expected ssl_ca")
+    try:
+        port = parts.port or 3306
+    except ValueError:
+        raise Refused("--source: expected a port up to 65535") from None
     if not parts.hostname or not parts.path.strip("/"):
         raise Refused("--source: expected mysql://user@host/database")
     password = unquote(parts.password) if parts.password is not None else os.environ.get("MYSQL_PWD", "")
     tls = {"ssl_ca": more["ssl_ca"], "ssl_verify_cert": True, "ssl_verify_identity": True} if more else {}
     user = unquote(parts.username or "")
-    return {"host": parts.hostname, "port": parts.port or 3306, "user": user, "password": password, "database": unquote(parts.path.strip("/")), **tls}
+    # bytes, because the driver takes a text for Latin-1
+    return {"host": parts.hostname, "port": port, "user": user, "password": os.fsencode(password), "database": unquote(parts.path.strip("/")), **tls}

@@ -103,7 +103,7 @@ def _address(url: str) -> str:
         port = parts.port
     except ValueError:
         raise ConfigError(f"registry: {shown(url)!r} is no address; expected something like https://registry.example:8081") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in parts.path:
         raise ConfigError(f"registry: expected an address like https://registry.example:8081, without ? and #; found {shown(url)!r}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
@@ -134,9 +134,9 @@ def shown(url: str) -> str:
     head, mark, rest = url.partition("://")
     if not mark:
         head, rest = "", url
-    rest = rest.split("?")[0].split("#")[0]
-    host, slash, path = rest.partition("/")
-    return f"{head}{mark}{host.rpartition('@')[2]}{slash}{path}"
+    # up to the last @, because a password may have / ? and # that are not percent-encoded
+    rest = rest.rpartition("@")[2].split("?")[0].split("#")[0]
+    return f"{head if head.isalpha() else ''}{mark}{rest}"
 
 
 def identity(settings: RegistrySettings, environment: Mapping[str, str]) -> Identity:

@@ -222,7 +222,7 @@ class EmrRunner:
     def _pass_log(self, submitted: Submitted, on_line: Callable[[str], None], since: int) -> int:
         """Pass the log from line `since` to `on_line`. Return the number of lines passed so far."""
         try:
-            lines = self._storage.read(join(submitted.report, "log.txt")).decode("utf-8", "replace").splitlines()
+            lines = self._storage.read(join(submitted.report, "log.txt")).decode("utf-8", "replace").split("\n")[:-1]
         except FileNotFoundError:
             return since
         for line in lines[since:]:

@@ -156,7 +156,7 @@ class SparkEngine:
         rows, delta = stored.rows(snapshot.segments), stored.delta()
         if delta is not None:
             rows = _with_delta(rows, delta, snapshot, spec)
-        rows, left_out = erase.stored_rows(rows, schema, erased, spec.name)
+        rows, left_out = erase.stored_rows(rows, schema, erased, spec)
         parts = compaction.segment_count(snapshot.size, snapshot.size, spec)
         placed = segments.placement(rows, schema, [(None, None, parts)], snapshot.rows)
         rows, version = placed.place(rows, schema), snapshot.version

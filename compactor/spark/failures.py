@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from compactor.core.model.errors import CompactorError, EngineEnded, InconsistentRead, Refused, Stopped, Unavailable
+from compactor.core.model.spec import TableSpec
 from compactor.spark.gateway import OUT_OF_MEMORY, jvm_end
 
 C = TypeVar("C", bound=type)
@@ -147,11 +148,25 @@ def translating(method: Callable[..., Any]) -> Callable[..., Any]:
         except Exception as error:
             # damaged landed files were found when the batch was read
             translation = environment_error(error, stored=True)
-            if translation is None:
-                raise
-            raise translation from error
+            if translation is not None:
+                raise translation from error
+            specs = [getattr(each, "spec", each) for each in (*arguments, *options.values())]
+            silent = any(isinstance(spec, TableSpec) and not spec.quotes_records for spec in specs)
+            if silent and isinstance(error, (PySparkException, Py4JError)):
+                raise RuntimeError(kind(error)) from None
+            raise
 
     return call
+
+
+def kind(error: BaseException) -> str:
+    """Return the class of an error's innermost cause and Spark's name of it: all that reports say where they may not quote records."""
+    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    name = cause.getClass().getName() if cause is not None else type(error).__name__
+    condition = re.search(r"\[[A-Z][A-Z_.]+\]", str(error))
+    return f"{name}{f' {condition[0]}' if condition else ''}; its message is not shown, because it may quote values of the table"
 
 
 def _text(error: BaseException) -> str:

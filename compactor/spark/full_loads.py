@@ -42,7 +42,7 @@ from compactor.spark.input.inputs import Inputs
 from compactor.spark.keys import row_key
 from compactor.spark.rows import position, survey
 from compactor.spark.rows.precedence import EVENT, union
-from compactor.spark.sql import literal, named, null, quoted
+from compactor.spark.sql import cited, literal, named, null, quoted
 from compactor.spark.tables.compare import comparable
 from compactor.spark.tables.table_reader import TableReader
 
@@ -213,9 +213,9 @@ class FullLoads:
     def _set_aside(self, changes: DataFrame) -> None:
         """Set the loads aside that have two rows of one key."""
         key = row_key(self.summary.evolved.schema)
-        why = f"concat('has the key ', {key}, ' of another row of its full load: `key` does not identify the rows of this table')"
+        why = f"concat('has the key ', {cited(key)}, ' of another row of its full load: `key` does not identify the rows of this table')"
         rows = changes.where(f"_op = '{_TWICE}'").selectExpr("*", "_position.block AS _block", "_position.row AS _row")
-        self.opened.set_aside(survey.list_unusable(rows, why, "to_json(struct(*))", self.opened.raws, not self.opened.spec.columns))
+        self.opened.set_aside(survey.list_unusable(rows, why, "to_json(struct(*))", self.opened.raws, self.opened.spec))
 
     def _check_gone(self, series: _Series, files: Mapping[str, Input], counts: Mapping[str, int], gone: Mapping[int, int]) -> None:
         """Raise CheckFailed when a load lacks too many of the rows before it. `counts`: rows by hour; `gone`: rows by the number of the load."""

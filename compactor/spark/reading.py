@@ -135,8 +135,9 @@ class Reader:
                 except Exception as error:
                     failures.raise_environment_error(error)
                     # a truncated response can cause an error that no single file causes
-                    if not opened.find_unreadable() and opened.reads.confirmed({spec.name: files.reason(error)}):
-                        raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
+                    reason = opened.reason(error)
+                    if not opened.find_unreadable() and opened.reads.confirmed({spec.name: reason}):
+                        raise Refused(f"table {spec.name}: Spark failed: {reason}") from (error if spec.quotes_records else None)
             return dataclasses.replace(batch, scratch=scratch.pop_all())
 
     def _read(self, opened: Inputs, parent: Snapshot | None, version: int, entries: Entries, erased: Erased | None) -> SparkBatch:
@@ -177,7 +178,7 @@ class Reader:
         changes = conform(placed, evolved, spec, order, bool(counts.unavailable_columns or lacking))
         if counts.unlinked and not spec.keyless:
             changes = link_key_changes(changes, evolved.schema)
-        changes = protect.protect(changes, evolved.schema, spec.columns, spec.name)
+        changes = protect.protect(changes, evolved.schema, spec)
         changes = changes.coalesce(1) if opened.small else changes
         kept = parent is not None or not _read_again(opened)
         changes, mistyped, listed, moves = without_invalid(opened, changes, evolved.schema, kept)
@@ -187,7 +188,7 @@ class Reader:
         counts = dataclasses.replace(counts, moves=moves)
         if erased is not None:
             check_key(spec.name, parent.schema if parent else evolved.schema, evolved.schema)
-            changes, left_out = erase.without_erased(changes, evolved.schema, erased, spec.name)
+            changes, left_out = erase.without_erased(changes, evolved.schema, erased, spec)
             counts = dataclasses.replace(counts, ignored=counts.ignored + left_out)
         summary = _summary(opened, counts, evolved, order, landed, unusable)
         summary = dataclasses.replace(summary, unavailable_columns=tuple(sorted({*summary.unavailable_columns, *lacking})))

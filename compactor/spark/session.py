@@ -85,6 +85,9 @@ class SessionSettings:
     timestamps: str = "INT96"
     """The Parquet type of timestamps. Hive 2 and 3 read INT96 only."""
 
+    encrypted: bool = False
+    """Whether Spark encrypts what it writes to local disks: cached rows, shuffle files and spills."""
+
 
 class Lock:
     """The lock of an embedded metastore's folder. A child process may inherit `fd`; then the lock lasts until both have ended."""
@@ -190,6 +193,7 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": str(settings.verbose).lower(),
         # several tables share the cores, each in a pool of its own (Environment.share)
         "spark.scheduler.mode": "FAIR",
+        **({"spark.io.encryption.enabled": "true"} if settings.encrypted else {}),
         **_metastore_conf(settings),
         **_master_conf(settings),
     }
@@ -348,7 +352,7 @@ def embedded_lock(directory: str, wait_seconds: float) -> Lock:
     """
     Path(directory).mkdir(parents=True, exist_ok=True)
     path = Path(directory) / LOCK_NAME
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     start = time.monotonic()
     warned = False
     while not _try_lock(fd):
@@ -363,7 +367,11 @@ def embedded_lock(directory: str, wait_seconds: float) -> Lock:
             warned = True
         time.sleep(0.1)
     os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()} {shlex.join(sys.argv)[:400]}\n".encode("utf-8", "replace"), 0)
+    with contextlib.suppress(PermissionError):
+        # one that an older version wrote
+        os.fchmod(fd, 0o600)
+    # no arguments: they may be keys to erase, or passwords
+    os.pwrite(fd, f"{os.getpid()} {os.path.basename(sys.argv[0])}\n".encode("utf-8", "replace"), 0)
     return Lock(fd)
 
 

@@ -5,6 +5,7 @@ Expressions are text here, not Column objects: `try_cast` has no Column form in 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "EXACT_JSON",
     "LONG_STRINGS",
     "cast",
+    "cited",
     "coalesce",
     "from_json",
     "literal",
@@ -29,6 +31,7 @@ __all__ = [
     "once",
     "quoted",
     "struct",
+    "with_cited",
 ]
 
 EXACT_JSON = "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", 'ignoreNullFields', 'false')"
@@ -57,6 +60,16 @@ def literal(value: Any) -> str:
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"
     return text_literal(str(value))
+
+
+def cited(value: str, chars_max: int = 80) -> str:
+    """Return the beginning of a value of a record for a reason why the record is invalid. `with_cited` shows or hides it."""
+    return f"concat('\\u0002', translate(substr({value}, 1, {chars_max}), '\\u0002\\u0003', ''), '\\u0003')"
+
+
+def with_cited(reason: str, shown: bool) -> str:
+    """Return a reason with the values that `cited` put into it, or without them."""
+    return re.sub("\x02([^\x03]*)\x03", r"\1" if shown else "(not shown)", reason)
 
 
 def from_json(text: str, schema: str, **options: str) -> str:

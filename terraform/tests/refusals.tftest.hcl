@@ -85,6 +85,12 @@ run "an_archive_key_for_no_table" {
   expect_failures = [var.archive_keys]
 }
 
+run "a_name_instead_of_a_secret" {
+  command = plan
+  variables { hash_secret = { arn = "hashes" } }
+  expect_failures = [var.hash_secret]
+}
+
 run "a_database_that_hive_cannot_name" {
   command = plan
   variables { database = { name = "My-School" } }

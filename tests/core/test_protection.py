@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from compactor import job
 from compactor.app import App
+from compactor.app import spark as app_spark
+from compactor.aws import client, secrets
 from compactor.config.settings import load
 from compactor.core.model.errors import ConfigError, Refused
 from compactor.core.model.policy import Protection
@@ -16,6 +21,8 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema import protection
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.settings.job_config import JobConfig
+from compactor.spark.rows import protect
+from compactor.spark.session import SessionSettings, session_conf
 from compactor.storage.s3.storage import S3Storage
 
 KEY = "arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -103,3 +110,84 @@ def test_rules_travel_to_a_cluster(tmp_path: Path) -> None:
     spec = load(tmp_path / "compactor.yaml").spec("t")
     assert spec.columns == RULES
     assert TableSpec.from_json(spec.to_json()).columns == tuple(RULES)
+
+
+ARN = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:hashes-AbCdEf"
+
+
+def test_no_secret_and_no_address_travels_to_a_cluster(tmp_path: Path) -> None:
+    """The configuration of a job stays in S3: it has the name of the secret; whoever sends the job sends to addresses."""
+    targets = "[log, {sns: 'arn:aws:sns:eu-central-1:123456789012:t'}, {webhook: 'https://h/PLANTED'}, {command: [x, PLANTED]}, {slack: PLANTED}]"
+    metrics = "{deployment: d, pushgateway: 'http://u:PLANTED@h:9091', openlineage: 'http://h/PLANTED'}"
+    table = f"{{key: [id], archive: keep, columns: {{mail: hash}}, hash_secret: '{ARN}', notify: {targets}}}"
+    (tmp_path / "compactor.yaml").write_text(f"metrics: {metrics}\ntables: {{t: {table}}}\n")
+    with App.open(tmp_path / "compactor.yaml") as app:
+        data = app.job_config(["t"]).written()
+        assert len(app.runtime.sinks(local=False)) == 1
+    assert b"PLANTED" not in data
+    there = JobConfig.read(data)
+    assert there.specs[0].hash_secret == ARN
+    assert there.specs[0].notify == (("log",), ("sns", "arn:aws:sns:eu-central-1:123456789012:t"), ("webhook",), ("command",), ("slack",))
+    with pytest.raises(Refused, match="webhook: messages to this target cannot be sent from a cluster"):
+        job.notify(there.specs[0].notify[2], None)  # type: ignore[arg-type]
+    (tmp_path / "compactor.yaml").write_text("tables: {t: {key: [id], hash_secret: PLANTED}}\n")
+    with pytest.raises(ConfigError, match="expected the ARN of a secret") as refused:
+        load(tmp_path / "compactor.yaml")
+    assert "PLANTED" not in str(refused.value)
+
+
+class FakeSecrets:
+    """AWS Secrets Manager."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer, self.asked = answer, list[str]()
+        self.meta = SimpleNamespace(endpoint_url="https://secrets", events=SimpleNamespace(register=lambda *_: None))
+
+    def client(self, service: str, region_name: str, **_: Any) -> FakeSecrets:
+        """A client for the region in the ARN."""
+        assert (service, region_name) == ("secretsmanager", "eu-central-1")
+        return self
+
+    def get_secret_value(self, SecretId: str) -> dict[str, Any]:
+        """The text, or a refusal."""
+        self.asked.append(SecretId)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return {"SecretString": self.answer} if isinstance(self.answer, str) else {"SecretBinary": self.answer}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("PLANTED secret of hashes", ""),
+        ("PLANTED", r"the secret in `hash_secret` \(arn:aws:secretsmanager:.*\) has 7 bytes; expected 16 to 64"),
+        (b"PLANTED secret of hashes", "expected a text, found bytes"),
+        (ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "x"), "grant secretsmanager:GetSecretValue on it"),
+    ],
+)
+def test_the_secret_is_read_by_its_name(monkeypatch: pytest.MonkeyPatch, answer: Any, expected: str) -> None:
+    """With the identity of the process, once; the variable counts for nothing then."""
+    fake = FakeSecrets(answer)
+    monkeypatch.setattr(client, "make_session", lambda: fake)
+    monkeypatch.setenv("COMPACTOR_HASH_KEY", "another secret of hashes")
+    secrets.secret_text.cache_clear()
+    spec = TableSpec("t", "/t", "/l", "", "d", "t", "d", ("id",), hash_secret=ARN)
+    if not expected:
+        assert [protect.secret(spec, "x") for _ in range(2)] == [answer.encode()] * 2
+        assert fake.asked == [ARN]
+        return
+    with pytest.raises(Refused, match=expected) as refused:
+        protect.secret(spec, "x")
+    assert "PLANTED" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("columns", "encrypted"), [("columns: {ssn: exclude}, archive: keep", True), ("archive: keep", False)])
+def test_a_session_for_protected_columns_encrypts_local_disks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, columns: str, encrypted: bool) -> None:
+    """On this machine and on a cluster."""
+    opened: list[SessionSettings] = []
+    monkeypatch.setattr("compactor.spark.session.open_session", opened.append)
+    (tmp_path / "compactor.yaml").write_text(f"tables: {{t: {{key: [id], {columns}}}, u: {{key: [id]}}}}\n")
+    with App.open(tmp_path / "compactor.yaml") as app:
+        app_spark.open_session(app.settings, frozenset(), False, 0.0, {}, False)
+        job.runtime(JobConfig.read(app.job_config().written())).spark()
+    assert [session_conf(settings).get("spark.io.encryption.enabled") for settings in opened] == ["true" if encrypted else None] * 2

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import pymysql
 import pytest
 import sqlglot
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from compactor.config.values import shown as config_shown
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile.canonical import Columns, LakeColumn, Pair, SourceColumn, pair_columns
 from compactor.core.reconcile.mysql_sql import MysqlSql, form
@@ -17,6 +21,7 @@ from compactor.core.reconcile.reached import MysqlLog
 from compactor.core.reconcile.side import SqlSide
 from compactor.reconcile.mysql import MysqlSource
 from compactor.reconcile.source import open_source
+from compactor.registry.settings import shown as registry_shown
 
 
 @pytest.mark.parametrize(
@@ -180,7 +185,7 @@ def test_the_address_becomes_the_driver_s_arguments(server: FakeServer, monkeypa
         assert (source.address, source.table) == ("mysql://db:3306/school", "`school`.`student`")
     assert {
         "user": "reader",
-        "password": "p@ss",
+        "password": b"p@ss",
         "ssl_ca": "/ca.pem",
         "ssl_verify_identity": True,
         "autocommit": True,
@@ -188,7 +193,7 @@ def test_the_address_becomes_the_driver_s_arguments(server: FakeServer, monkeypa
     assert server.closed == 3
     with open_source("mariadb://reader@db:3307/school", "shop.student", 1, 60) as source:
         assert (source.address, source.table) == ("mysql://db:3307/school", "`shop`.`student`")
-    assert (server.arguments["password"], "ssl_ca" in server.arguments) == ("other", False)
+    assert (server.arguments["password"], "ssl_ca" in server.arguments) == (b"other", False)
 
 
 @pytest.mark.parametrize(("version", "limit"), [("8.0.36", "max_execution_time = 90000"), ("10.11.19-MariaDB", "max_statement_time = 90")])
@@ -252,3 +257,29 @@ def test_a_generated_column_is_not_compared(server: FakeServer) -> None:
         query=lambda text: [("id", "int(11)", None, None), ("made", "int", None, "`id` + 1"), ("b", "text", "latin1", "")], _where=""
     )
     assert [(column.name, column.form) for column in MysqlSource.columns(source)] == [("id", "integer"), ("made", None), ("b", "text")]
+
+
+WORDS = ("Qx7kAz", "Zw9mBy", "Vt3pCx")
+"""The parts of a password between its special characters."""
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+@given(
+    marks=st.lists(
+        st.sampled_from([*"@:/?#%[]& =,;\\'\"$!~+\n\x00\u2100é€\udcff", "%4", "%00", "://", "@@", "%zz", "?x=", "/@"]), min_size=2, max_size=2
+    )
+)
+@settings(deadline=None, max_examples=40)
+def test_no_message_has_a_part_of_a_password(scheme: str, marks: list[str]) -> None:
+    """Not percent-encoded, it looks like a host, a port, a path or a parameter, and drivers quote those."""
+    password = "".join(word + mark for word, mark in zip(WORDS, [*marks, ""]))
+    with pytest.raises((Refused, Unavailable)) as refused:
+        open_source(f"{scheme}://reader:{password}@127.0.0.1:1/school", "student", 1, 60)
+    assert not [word for word in WORDS if word in str(refused.value)]
+    with pytest.raises(Unavailable) as unavailable:
+        open_source(
+            f"{scheme}://reader:{quote(password.replace(chr(0), '').encode('utf-8', 'replace'), safe='')}@127.0.0.1:1/school", "student", 1, 60
+        )
+    assert not [word for word in WORDS if word in str(unavailable.value)]
+    shown = [registry_shown(f"https://u:{password}@reg/x"), config_shown(f"thrift://u:{password}@h:9083")]
+    assert not [word for word in WORDS for text in shown if word in text]

@@ -143,3 +143,10 @@ def test_a_table_that_fails_is_a_line_of_level_error(log: Log) -> None:
     run_tables(lake.env(), [lake.spec])
     logging.getLogger().removeHandler(terminal)
     assert terminal.stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("log", ["text"], indirect=True)
+def test_no_value_can_look_like_a_line_of_its_own(log: Log) -> None:
+    """A name of a file may have line ends, and what a terminal obeys."""
+    logging.getLogger("compactor").info("t: left %s", "a\x1b[2J\u202e\nt: committed version 9\x85.json")
+    assert [line.split(" [run")[0] for line in log.lines] == ["t: left a\\x1b[2J\\u202e", "  t: committed version 9\\x85.json"]

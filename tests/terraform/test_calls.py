@@ -60,6 +60,7 @@ OTHERS = {
     "logs:PutLogEvents": "EMR Serverless, as the job",
     "sns:Publish": "whoever tells of failures",
     "cloudwatch:PutMetricData": "`metrics:`, after a run",
+    "secretsmanager:GetSecretValue": "`hash_secret:`, where a table hashes columns or has erased keys",
 }
 """Rights of a job that no call of boto3 in this package needs, and whose they are."""
 

@@ -49,7 +49,7 @@ def test_no_right_that_the_tool_must_not_have(role: str) -> None:
     ]
     assert wrong == []
     services = {action.split(":")[0] for action in rights.actions(role)}
-    assert services <= {"s3", "glue", "kms", "logs", "sns", "cloudwatch", "emr-serverless", "elasticmapreduce", "iam"}
+    assert services <= {"s3", "glue", "kms", "logs", "sns", "cloudwatch", "emr-serverless", "elasticmapreduce", "iam", "secretsmanager"}
 
 
 def test_a_caller_changes_no_data() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from compactor.cli import console, options
+from compactor.cli import console, grid, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Output, OutputForm, Tables, Verbose, Wait
 
 
@@ -35,5 +35,5 @@ def publish(
         console.as_json([{"table": name, "result": text} for name, text in results])
     else:
         for name, text in results:
-            print(f"{name}: {text}")
+            grid.print_message(f"{name}: {text}")
     raise typer.Exit(code)

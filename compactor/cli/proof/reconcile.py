@@ -86,15 +86,15 @@ def _show(result: ReconcileReport) -> None:
     if differing:
         grid.table(("key", "difference", "columns", "why it is no delay"), differing)
     rows = f"{result.rows[0]:,} rows in the source, {result.rows[1]:,} in the lake (version {result.version})"
-    print(f"{result.table}: {result.outcome}. {rows}; {result.different:,} rows differ")
-    print(f"compared {len(result.columns)} columns in {result.parts:,} key ranges with {result.source} in {result.seconds:.1f} s")
-    print(f"positions: source {result.source_position}, lake {result.lake_position}; {result.suspects:,} rows looked at again")
+    grid.print_message(f"{result.table}: {result.outcome}. {rows}; {result.different:,} rows differ")
+    grid.print_message(f"compared {len(result.columns)} columns in {result.parts:,} key ranges with {result.source} in {result.seconds:.1f} s")
+    grid.print_message(f"positions: source {result.source_position}, lake {result.lake_position}; {result.suspects:,} rows looked at again")
     if result.changing:
-        print(f"{result.changing:,} rows were changed by the source in every look and are not judged")
+        grid.print_message(f"{result.changing:,} rows were changed by the source in every look and are not judged")
     if result.outcome == "too many":
         print("too many rows differ at first to look at each: the lake is far behind (try --at now), or another table was compared")
     for name, reason in result.skipped:
-        print(f"not compared: {name}: {reason}")
+        grid.print_message(f"not compared: {name}: {reason}")
 
 
 def _value(text: str | None) -> str:

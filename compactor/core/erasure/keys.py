@@ -25,8 +25,8 @@ def check_secret(erased: Erased, secret: bytes, table: str) -> None:
     """Raise Refused if the secret is not the one that the keys were hashed with."""
     if hashed(_FINGERPRINT, secret)[:16] != erased.secret:
         raise Refused(
-            f"table {table}: the secret in COMPACTOR_HASH_KEY is not the one that the erased keys were hashed with, so their events would not be "
-            "recognised. Nothing was read or written. Set the secret that was set when they were erased."
+            f"table {table}: the secret of hashes (COMPACTOR_HASH_KEY, or `hash_secret`) is not the one that the erased keys were hashed with, so "
+            "their events would not be recognised. Nothing was read or written. Set the secret that was set when they were erased."
         )
 
 

@@ -169,6 +169,8 @@ class TableSpec:
     """Seconds that raw files stay in the archive; None for ever."""
     archive_kms_key: str = ""
     """ARN of the KMS key for raw files in archive and quarantine; "" for the key of all other files."""
+    hash_secret: str = ""
+    """ARN of the secret in AWS Secrets Manager that keys the hashes of columns and erased keys; "" for the environment variable HASH_KEY."""
     publish_window: float = 600.0
     """Seconds after which a publish that is not finished is left to the next run."""
     feed: str = "off"
@@ -221,6 +223,11 @@ class TableSpec:
     def registry_version(self) -> tuple[str, int, int | None] | None:
         """Return (subject, version, id or None) of the newest schema in the registry; None if the registry was not asked."""
         return None if self.subject is None or self.registered is None else (self.subject, *self.registered)
+
+    @property
+    def quotes_records(self) -> bool:
+        """Return whether reports may quote landed records: not those with protected columns, nor those that have a key of their own."""
+        return not self.columns and not self.archive_kms_key
 
     @property
     def keyless(self) -> bool:

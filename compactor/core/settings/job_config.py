@@ -1,7 +1,7 @@
 """JobConfig: the complete configuration that is sent to a job on a cluster. The job needs no other file, environment variable or registry.
 
 It has the tables' specs, how to reach storage and catalog, and the schemas that Kafka records refer to by id. It never lists landed files: the job
-itself lists and plans (H30).
+itself lists and plans (H30). The file stays in S3, so it has no secret, and no address that may contain one: whoever sent the job sends to these.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.notice import Target
 from compactor.core.settings.metrics import MetricsSettings
 from compactor.core.settings.s3 import S3Settings
 
@@ -51,9 +52,9 @@ class JobConfig:
     def written(self) -> bytes:
         """Return the configuration as JSON. Equal configurations give equal bytes."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        values["specs"] = [spec.to_json() for spec in self.specs]
+        values["specs"] = [dataclasses.replace(spec, notify=tuple(map(_without_address, spec.notify))).to_json() for spec in self.specs]
         values["s3"] = dataclasses.asdict(self.s3)
-        values["metrics"] = dataclasses.asdict(self.metrics) if self.metrics else None
+        values["metrics"] = dataclasses.asdict(dataclasses.replace(self.metrics, pushgateway=None, openlineage=None)) if self.metrics else None
         return json.dumps({"format": FORMAT, **values}, sort_keys=True, ensure_ascii=False).encode()
 
     @classmethod
@@ -79,3 +80,8 @@ class JobConfig:
     def schema(self, number: int) -> str | None:
         """Return the schema with this id, or None."""
         return dict(self.schemas).get(number)
+
+
+def _without_address(target: Target) -> Target:
+    """Return a target of messages as a cluster needs it: one that it cannot reach without its address, program or variable."""
+    return target if target[0] in ("log", "sns") else target[:1]

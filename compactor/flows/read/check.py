@@ -54,8 +54,9 @@ def _results(table: Table, others: Sequence[TableSpec]) -> Iterator[tuple[str, s
     """Yield (check, problem or "", what was found)."""
     spec = table.spec
     if any(rule.kind == HASH for rule in spec.columns):
-        problem = "" if os.environ.get(HASH_KEY) else f"`columns:` hashes a column, which needs a secret; set the environment variable {HASH_KEY}"
-        yield "secret of `columns`", problem, HASH_KEY
+        there = spec.hash_secret or os.environ.get(HASH_KEY)
+        problem = "" if there else f"`columns:` hashes a column, which needs a secret; set `hash_secret`, or the environment variable {HASH_KEY}"
+        yield "secret of `columns`", problem, spec.hash_secret or HASH_KEY
     yield "landing folder of its own", _shared(spec, others), f"no other table reads {spec.landing}"
     yield "environment of its own", owner.foreign(table), f"database {spec.database}"
     snapshot = table.newest()
@@ -128,18 +129,19 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
         yield "columns of `order_by`", f"`order_by` is not set, and the rows carry no order; set it to columns out of {', '.join(columns[:20])}", ""
     if unprotected := [rule.column for rule in spec.columns if not rule.covers(*columns)]:
         yield "columns of `columns`", f"{_absent(unprotected, columns)}. A mistyped name protects nothing", ""
-    misfit = next((problem for name, kind in spec.csv.types for profile in profiles if (problem := _misfit(profile, name, kind))), "")
+    misfit = next((problem for name, kind in spec.csv.types for profile in profiles if (problem := _misfit(spec, profile, name, kind))), "")
     for setting, names in configured.items():
         absent = [name for name in names if name.lower() not in present]
         if names:
             yield f"columns of `{setting}`", _absent(absent, columns) if absent else misfit if setting == "csv.types" else "", ", ".join(names)
 
 
-def _misfit(profile: SourceProfile, column: str, kind: str) -> str:
+def _misfit(spec: TableSpec, profile: SourceProfile, column: str, kind: str) -> str:
     """Return which sampled value of a CSV column does not have its declared type."""
     names = [name for name in profile.columns if name.lower() == column.lower()]
     value = next((value for name in names for value in profile.sample.values(name) if not csv_profile.has_type(str(value), kind)), None)
-    return "" if value is None else f"a sampled value of {column} is {value!r}, expected {kind}; correct `csv: {{types: ..}}`, or leave {column} out"
+    shown = repr(value) if spec.quotes_records else "of another type"
+    return "" if value is None else f"a sampled value of {column} is {shown}, expected {kind}; correct `csv: {{types: ..}}`, or leave {column} out"
 
 
 def _absent(absent: Sequence[str], columns: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.decode.order import SOURCE
 from compactor.spark.decode.tables import of_other_table
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import from_json, literal, member, null
+from compactor.spark.sql import cited, from_json, literal, member, null
 
 _SOURCE_DDL = ", ".join(f"{name}: STRING" for name in SOURCE)
 _BODY = f"op STRING, before STRING, after STRING, source STRUCT<{_SOURCE_DDL}>, transaction STRUCT<id: STRING, total_order: STRING>, ts_ms STRING"
@@ -52,7 +52,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     invalid = (
         "CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN _keys IS NULL THEN 'is not a JSON object' "
         f"WHEN {no_envelope} THEN 'is not a Debezium envelope (no `op`)' "
-        f"WHEN _m.op IS NOT NULL AND _m.op NOT IN ('c', 'u', 'd', 'r', 't', 'm') THEN concat('has an unknown op ', _m.op) END"
+        f"WHEN _m.op IS NOT NULL AND _m.op NOT IN ('c', 'u', 'd', 'r', 't', 'm') THEN concat('has an unknown op ', {cited('_m.op')}) END"
     )
     op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", "_m.source.schema", "_m.source.table", spec)
     source = ", ".join(f"_m.source.{name} AS {name}" for name in SOURCE)
@@ -115,7 +115,8 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
         text("_value.source", source, "table"),
         spec,
     )
-    invalid = "CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN ('c', 'u', 'd', 'r', 't', 'm') THEN concat('has an unknown op ', _value.op) END"
+    unknown = "_value.op IS NOT NULL AND _value.op NOT IN ('c', 'u', 'd', 'r', 't', 'm')"
+    invalid = f"CASE WHEN {unknown} THEN concat('has an unknown op ', {cited('_value.op')}) END"
     rows = (
         raw.rows.selectExpr(
             *PLACE,

@@ -28,7 +28,7 @@ from compactor.spark.decode.frame import Frame, declared_order, plain_writer
 from compactor.spark.decode.order import PLAIN_ROWS, SOURCE, default_order, flat_connector, flat_source
 from compactor.spark.input.files import RawFrame
 from compactor.spark.rows import survey
-from compactor.spark.sql import literal
+from compactor.spark.sql import cited, literal
 
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
@@ -103,7 +103,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     row_op = f"WHEN {deleted} THEN 'd' WHEN {code} IS NULL THEN '{bare}' ELSE {op_of_code}"
     op_sql = f"CASE WHEN _op IS NULL OR {silent} OR {other} THEN NULL {row_op} END"
     unknown_code = f"_invalid IS NULL AND _op IS NOT NULL AND {code} IS NOT NULL AND NOT ({silent}) AND {op_of_code} IS NULL"
-    problem = f"CASE WHEN {unknown_code} THEN concat('has an unknown operation ', {code}) END"
+    problem = f"CASE WHEN {unknown_code} THEN concat('has an unknown operation ', {cited(code)}) END"
     keep = [name for name in frame.rows.columns if name not in (OP, INVALID, SOURCE_COLUMN, TIME, BEFORE, DELETES)]
     rows = frame.rows.selectExpr(
         *keep,

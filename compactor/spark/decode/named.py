@@ -24,7 +24,7 @@ from compactor.spark.decode import pg_text
 from compactor.spark.decode.conversions import to_stored
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import NAMED_COLUMNS, SOURCE, OrderNames
-from compactor.spark.sql import literal, once, quoted
+from compactor.spark.sql import cited, literal, once, quoted
 
 TOAST, ANY = "toast", "any"
 """What an update may leave out unchanged: values that PostgreSQL stores out of line, or any column except the key."""
@@ -129,7 +129,7 @@ def _value_problem(kind: str, value: str) -> str:
     moment = f"{day} AND NOT ({value} RLIKE '{pg_text.ISO_DATE}' OR {value} RLIKE '{pg_text.INFINITE}')"
     escaped = f"{kind} = 'bytea' AND {value} NOT RLIKE {literal(_HEX_DIGITS)}"
     return (
-        f"CASE WHEN {moment} THEN concat('holds the date ', {value}, ', which is not ISO: set DateStyle of the sending session to ISO') "
+        f"CASE WHEN {moment} THEN concat('holds the date ', {cited(value)}, ', which is not ISO: set DateStyle of the sending session to ISO') "
         f"WHEN {escaped} THEN 'holds bytes that are not hexadecimal: set bytea_output of the sending session to hex' END"
     )
 
@@ -164,7 +164,7 @@ def _misfits(writers: Sequence[WriterSchema]) -> list[str]:
         for images in (AFTER, BEFORE):
             value = f"{images}.{quoted(column.name)}"
             meant = f"{value} <> '' AND lower({value}) NOT RLIKE '^[+-]?(infinity|nan)$'"
-            reason = f"concat({literal(f'column {column.name}: ')}, substr({value}, 1, 60), {literal(f' is not of type {types.text(column.type)}')})"
+            reason = f"concat({literal(f'column {column.name}: ')}, {cited(value, 60)}, {literal(f' is not of type {types.text(column.type)}')})"
             cases.append(f"CASE WHEN _writer IN ({ids}) AND {meant} AND {to_stored(value, ('string',), column)} IS NULL THEN {reason} END")
     return cases or ["CAST(NULL AS STRING)"]
 

@@ -25,7 +25,7 @@ from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import lsn_number, micros
 from compactor.spark.decode.tables import of_other_table
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import from_json, literal
+from compactor.spark.sql import cited, from_json, literal
 
 _COLUMNS = "ARRAY<STRUCT<name: STRING, type: STRING, value: STRING>>"
 _TEXTS = "ARRAY<STRING>"
@@ -66,7 +66,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     names = ", ".join(literal(code) for code in (*_OPS, *_SILENT))
     codes = " ".join(f"WHEN {literal(code)} THEN {literal(op)}" for code, op in _OPS.items())
     other = of_other_table("_e.schema", "_e.`table`", spec.source_table)
-    unknown = f"CASE WHEN _e.kind NOT IN ({names}) THEN concat('has an unknown action ', _e.kind) END"
+    unknown = f"CASE WHEN _e.kind NOT IN ({names}) THEN concat('has an unknown action ', {cited('_e.kind')}) END"
     rows = events.selectExpr(
         *(name for name in kept if name != "_problem"),
         EVENT,

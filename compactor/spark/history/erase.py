@@ -33,8 +33,8 @@ def without(spark: SparkSession, storage: Storage, spec: TableSpec, snapshot: Sn
     versions = Versions(snapshot.schema, snapshot.order, snapshot.version, ())
     parts = Parts(spark, layout, versions, snapshot.schema)
     columns = [quoted(name) for name, _ in versions.stored]
-    ended, ended_gone = erase.stored_rows(parts.rows(stored.closed).selectExpr(*columns), snapshot.schema, erased, spec.name, _NAMING)
-    last, last_gone = erase.stored_rows(parts.open(stored, None).selectExpr(*columns), snapshot.schema, erased, spec.name, _NAMING)
+    ended, ended_gone = erase.stored_rows(parts.rows(stored.closed).selectExpr(*columns), snapshot.schema, erased, spec, _NAMING)
+    last, last_gone = erase.stored_rows(parts.open(stored, None).selectExpr(*columns), snapshot.schema, erased, spec, _NAMING)
     writer = Writer(spark, storage, layout, versions, commit, spec.name)
     if stored.closed:
         writer.write(ended.selectExpr("*", BY_DAY), sum(part.rows for part in stored.closed))

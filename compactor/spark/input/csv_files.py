@@ -86,7 +86,8 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
         twice = sorted({name for name in names if names.count(name) > 1 or not name})
         if twice:
             raise InputRefused(
-                f"table {spec.name}: {path}: the header names {twice[0]!r} twice, or has an empty name; expected different names. Repair the file."
+                f"table {spec.name}: {path}: the header names {_quoted(spec, twice[0])} twice, or has an empty name; expected different names. "
+                "Repair the file."
             )
         return _Layout(names, True, crlf)
     columns = used.columns
@@ -103,7 +104,12 @@ def _check_delimiter(spec: TableSpec, path: str, used: Csv, first: Sequence[str]
     other = max((char for char in _DELIMITERS if char != used.delimiter), key=first[0].count)
     if other in first[0]:
         values = f"the first line has one value with the delimiter {used.delimiter!r}, and {first[0].count(other) + 1} with {other!r}"
-        raise InputRefused(f"table {spec.name}: {path}: {values}: {first[0][:100]!r}. Set `csv: {{delimiter: {json.dumps(other)}}}`.")
+        raise InputRefused(f"table {spec.name}: {path}: {values}: {_quoted(spec, first[0][:100])}. Set `csv: {{delimiter: {json.dumps(other)}}}`.")
+
+
+def _quoted(spec: TableSpec, text: str) -> str:
+    """Return a part of the first line for a message. It may be a row."""
+    return repr(text) if spec.quotes_records else "(not shown)"
 
 
 def _has_operation(more: int, path: str) -> bool:

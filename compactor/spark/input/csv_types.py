@@ -25,7 +25,7 @@ from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark.columns import BLOCK, FILE, ROW, UNREADABLE, VALUE
 from compactor.spark.decode import conversions
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import literal, named, quoted, struct
+from compactor.spark.sql import cited, literal, named, quoted, struct
 
 _WHOLE = "^-?(0|[1-9][0-9]*)$"
 _NUMBER = "^-?(0|[1-9][0-9]*)([.][0-9]+)?$"
@@ -149,5 +149,5 @@ def _fault(text: str, value: str, kind: types.Type, name: str) -> str:
     rounded = f" OR {text} RLIKE '[.][0-9]{{{kind[2]}}}0*[1-9]'" if kind[0] == "decimal" else ""
     far = f" AND NOT {text} RLIKE '{_FAR}'" if kind[0] in ("date", "timestamp") else ""
     wrong = f"trim({text}) <> '' AND lower({text}) NOT IN ({special}){far} AND ({value} IS NULL{rounded})"
-    why = f"concat({literal(f'column {name} holds ')}, substr({text}, 1, 80), {literal(f', expected {types.text(kind)}')})"
+    why = f"concat({literal(f'column {name} holds ')}, {cited(text)}, {literal(f', expected {types.text(kind)}')})"
     return f"CASE WHEN {wrong} THEN {why} END"

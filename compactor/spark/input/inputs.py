@@ -169,6 +169,10 @@ class Inputs:
             self.unreadable.update(others)
             raise LoadSetAside
 
+    def reason(self, error: Exception) -> str:
+        """Return why Spark failed, for reports."""
+        return files.reason(error) if self.spec.quotes_records else failures.kind(error)
+
     def _opened(self, kind: str, paths: list[str]) -> list[files.RawFrame]:
         raws, unreadable = self._read(kind, paths)
         while not self.reads.confirmed({path: why.text for path, why in unreadable.items()}):
@@ -218,7 +222,7 @@ class Inputs:
                 self._read_halves(kind, paths[:half])
                 self._read_halves(kind, paths[half:])
                 return
-            reason = files.reason(error)
+            reason = self.reason(error)
             if not self.reads.confirmed({paths[0]: reason}):
                 self._read_halves(kind, paths)
                 return

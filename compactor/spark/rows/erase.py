@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -22,7 +22,7 @@ from compactor.spark.keys import key_columns, key_text, key_types, row_key
 from compactor.spark.rows import survey
 from compactor.spark.rows.conform import EVENTS_MAX
 from compactor.spark.rows.invalid import record_place
-from compactor.spark.rows.protect import hashed, secret
+from compactor.spark.rows.protect import hashing, secret
 from compactor.spark.sql import literal
 from compactor.spark.sql import named as named_sql
 
@@ -39,34 +39,41 @@ def erased_with(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, keys: 
         if len(key) != len(kinds) or None in json.loads(text):
             columns = ", ".join(f"{name} ({kind})" for name, kind in zip(snapshot.schema.key, kinds))
             raise Refused(f"table {spec.name}: expected a value for each column of the key, {columns}, found {', '.join(key)}. Nothing was erased.")
-    return with_keys(snapshot.erased, texts, secret(spec.name, _WHY), spec.name)
+    return with_keys(snapshot.erased, texts, secret(spec, _WHY), spec.name)
 
 
-def gone(erased: Erased, text: str, table: str) -> str:
-    """SQL: whether a key, as `key_text` writes it, is erased; false for null. Raises Refused for a missing or another secret."""
-    key = secret(table, _WHY)
-    check_secret(erased, key, table)
-    return f"coalesce({hashed(text, key)} IN ({', '.join(literal(each) for each in erased.keys)}), false)"
+def gone(spark: SparkSession, spec: TableSpec, erased: Erased) -> Callable[[str], str]:
+    """Return a function from SQL of a key, as `key_text` writes it, to SQL for this session: whether the key is erased; false for null.
+
+    Raises Refused for a missing or another secret.
+    """
+    key = secret(spec, _WHY)
+    check_secret(erased, key, spec.name)
+    hashes, listed = hashing(spark, key), ", ".join(literal(each) for each in erased.keys)
+    return lambda text: f"coalesce({hashes(text)} IN ({listed}), false)"
 
 
-def without_erased(changes: DataFrame, schema: Schema, erased: Erased, table: str) -> tuple[DataFrame, int]:
+def without_erased(changes: DataFrame, schema: Schema, erased: Erased, spec: TableSpec) -> tuple[DataFrame, int]:
     """Return the Changes of other keys, which name no erased key, and the number of those left out."""
-    own = f"(_op <> 't' AND {gone(erased, row_key(schema), table)})"
+    is_gone = gone(changes.sparkSession, spec, erased)
+    own = f"(_op <> 't' AND {is_gone(row_key(schema))})"
     left_out = int(measured.compute(changes, {"n": f"count_if({own})"})["n"])
-    return _naming_none(changes.where(f"NOT {own}"), (FROM, TO), erased, table), left_out
+    emptied = {name: f"CASE WHEN NOT {is_gone(name)} THEN {name} END AS {name}" for name in (FROM, TO)}
+    return changes.where(f"NOT {own}").selectExpr(*(emptied.get(name, f"`{name}`") for name in changes.columns)), left_out
 
 
-def stored_rows(rows: DataFrame, schema: Schema, erased: Erased, table: str, naming: Sequence[str] = (FROM, MOVED_TO)) -> tuple[DataFrame, int]:
+def stored_rows(rows: DataFrame, schema: Schema, erased: Erased, spec: TableSpec, naming: Sequence[str] = (FROM, MOVED_TO)) -> tuple[DataFrame, int]:
     """Return the stored rows of other keys, and the number of those left out. `naming`: the columns that name another key.
 
     Raises Refused if a row's key was changed from or to an erased one, and not both are erased.
     """
-    own = gone(erased, row_key(schema), table)
-    other = " OR ".join(f"({own} AND {name} IS NOT NULL AND NOT {_link(name)} AND NOT {gone(erased, name, table)})" for name in naming)
-    named = " OR ".join(f"(NOT {own} AND {gone(erased, name, table)})" for name in naming)
+    is_gone = gone(rows.sparkSession, spec, erased)
+    own = is_gone(row_key(schema))
+    other = " OR ".join(f"({own} AND {name} IS NOT NULL AND NOT {_link(name)} AND NOT {is_gone(name)})" for name in naming)
+    named = " OR ".join(f"(NOT {own} AND {is_gone(name)})" for name in naming)
     numbers = measured.compute(rows, {"n": f"count_if({own})", "moved": f"count_if({other} OR {named})"})
     if numbers["moved"]:
-        raise _moved(table)
+        raise _moved(spec.name)
     return rows.where(f"NOT {own}"), int(numbers["n"])
 
 
@@ -100,8 +107,8 @@ def records(
     `raws` and `frames`: the raw and the decoded rows of the batch. `others`: (FILE, BLOCK, ROW) of records that make no Change.
     """
     changes = changes.where("_op <> 't'")
-    own = gone(erased, row_key(summary.evolved.schema), spec.name)
-    named = gone(erased, FROM, spec.name)
+    is_gone = gone(changes.sparkSession, spec, erased)
+    own, named = is_gone(row_key(summary.evolved.schema)), is_gone(FROM)
     left = f"({own} <> {named} AND {FROM} IS NOT NULL AND NOT {_link(FROM)})"
     number = f"_position.row % {EVENTS_MAX}L" if spec.source.several_events else "0L"
     rows = changes.where(f"{own} OR {left}").selectExpr(FILE, *record_place(spec), f"{left} AS moved", f"{number} AS change").distinct().collect()
@@ -141,11 +148,6 @@ def _record_counts(raws: Sequence[DataFrame]) -> dict[str, int]:
 
 def _link(name: str) -> str:
     return f"startswith({name}, '{LINK_MARK}')"
-
-
-def _naming_none(rows: DataFrame, columns: Sequence[str], erased: Erased, table: str) -> DataFrame:
-    emptied = {name: f"CASE WHEN NOT {gone(erased, name, table)} THEN {name} END AS {name}" for name in columns}
-    return rows.selectExpr(*(emptied.get(name, f"`{name}`") for name in rows.columns))
 
 
 def _moved(table: str) -> Refused:

@@ -15,14 +15,11 @@ from compactor.spark.rows import survey
 from compactor.spark.rows.conform import EVENTS_MAX
 from compactor.spark.sql import literal, quoted
 
-HIDDEN = "'(not shown: the table has `columns:`)'"
-"""SQL: what stands for the text of an invalid record that may hold protected values."""
-
 
 def unusable_records(frame: Frame, opened: Inputs) -> list[Unusable]:
     """Return the invalid records of a frame, with the text that reports quote."""
-    text = HIDDEN if opened.spec.columns else TEXT if TEXT in frame.rows.columns else "to_json(struct(_after AS after, _before AS before))"
-    return survey.list_unusable(frame.rows.where("_invalid IS NOT NULL"), INVALID, text, opened.raws, not opened.spec.columns)
+    text = TEXT if TEXT in frame.rows.columns else "to_json(struct(_after AS after, _before AS before))"
+    return survey.list_unusable(frame.rows.where("_invalid IS NOT NULL"), INVALID, text, opened.raws, opened.spec)
 
 
 def record_place(spec: TableSpec) -> tuple[str, str]:
@@ -57,6 +54,5 @@ def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema, kept: bo
     why = (
         f"CASE WHEN {keyless} THEN {no_key} ELSE concat('the value of ', _mistyped, ' is not of type ', try_element_at(map({kinds}), _mistyped)) END"
     )
-    text = HIDDEN if opened.spec.columns else "to_json(struct(*))"
-    listed = survey.list_unusable(rows, why, text, opened.raws, not opened.spec.columns)
+    listed = survey.list_unusable(rows, why, "to_json(struct(*))", opened.raws, opened.spec)
     return changes.where(f"NOT {invalid}"), counts, tuple(listed), numbers["moves"]

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.errors import Refused
 from compactor.core.model.policy import HASH, HASH_KEY, MASK, NULL, Protection
 from compactor.core.model.schema import Schema
-from compactor.spark.sql import literal, quoted
+from compactor.core.model.spec import TableSpec
+from compactor.spark.sql import quoted
 
 _BLOCK = 64
 """Bytes of a block of SHA-256 (RFC 2104)."""
 
 
-def protect(changes: DataFrame, schema: Schema, rules: Sequence[Protection], table: str) -> DataFrame:
+def protect(changes: DataFrame, schema: Schema, spec: TableSpec) -> DataFrame:
     """Return the changes with the values that are stored. Raises Refused if a column is hashed and there is no secret."""
-    if not rules:
+    if not spec.columns:
         return changes
-    by_name = {field.name: rule for field in schema.fields for rule in rules if rule.covers(field.source, *field.formerly)}
+    by_name = {field.name: rule for field in schema.fields for rule in spec.columns if rule.covers(field.source, *field.formerly)}
     kinds = {field.name: field.type for field in schema.fields}
-    stored = {name: _value(quoted(name), rule, kinds[name], table) for name, rule in by_name.items()}
+    hashed = any(rule.kind == HASH for rule in by_name.values())
+    hashes = hashing(changes.sparkSession, secret(spec, "`columns:` hashes a column")) if hashed else None
+    stored = {name: _value(quoted(name), rule, kinds[name], hashes) for name, rule in by_name.items()}
     columns = [f"{stored[name]} AS {quoted(name)}" if name in stored else quoted(name) for name in changes.columns]
     return changes.selectExpr(*columns)
 
 
-def _value(value: str, rule: Protection, kind: str, table: str) -> str:
+def _value(value: str, rule: Protection, kind: str, hashes: Callable[[str], str] | None) -> str:
     if rule.kind == NULL:
         return f"CAST(NULL AS {kind})"
     if rule.kind == MASK:
@@ -36,21 +41,59 @@ def _value(value: str, rule: Protection, kind: str, table: str) -> str:
         shown = f"concat(repeat('*', {hidden}), right({value}, {rule.keep}))"
         return f"CASE WHEN length({value}) > {rule.keep} THEN {shown} ELSE repeat('*', length({value})) END"
     assert rule.kind == HASH
-    return hashed(value, secret(table, "`columns:` hashes a column"))
+    assert hashes is not None
+    return hashes(value)
 
 
-def hashed(value: str, key: bytes) -> str:
-    """SQL: the HMAC-SHA256 of a text (RFC 2104), in hexadecimal digits."""
+def hashing(spark: SparkSession, key: bytes) -> Callable[[str], str]:
+    """Return a function from SQL of a text to SQL, in this session, of its HMAC-SHA256 (RFC 2104) in hexadecimal digits."""
     padded = key.ljust(_BLOCK, b"\0")
-    inner, outer = bytes(byte ^ 0x36 for byte in padded), bytes(byte ^ 0x5C for byte in padded)
-    return f"sha2(concat({literal(outer)}, unhex(sha2(concat({literal(inner)}, cast({value} AS binary)), 256))), 256)"
+    inner, outer = (_hidden(spark, bytes(byte ^ mask for byte in padded)) for mask in (0x36, 0x5C))
+    return lambda value: f"sha2(concat({outer}, unhex(sha2(concat({inner}, cast({value} AS binary)), 256))), 256)"
 
 
-def secret(table: str, why: str) -> bytes:
+_names: dict[bytes, str] = {}
+"""Value → random name of its function. Tables with different secrets share a session."""
+
+
+def _hidden(spark: SparkSession, value: bytes) -> str:
+    """Return a call of a function of this session that gives these bytes. Plans show its name only, and so do logs, event logs and Spark's pages.
+
+    The function is a map without entries: any argument gives its default. Spark computes the calls of such functions in its tasks, never beforehand.
+    """
+    name = _names.setdefault(value, f"compactor_hash_{secrets.token_hex(8)}")
+    jvm: Any = spark._jvm
+    sql = jvm.org.apache.spark.sql
+    none, binary, number = jvm.scala.Option.apply(None), *map(sql.types.DataType.fromDDL, ("binary", "int"))
+    argument, untyped = jvm.PythonUtils.toSeq([sql.catalyst.expressions.Literal(0, number)]), jvm.PythonUtils.toSeq([])
+    call = sql.catalyst.expressions.ScalaUDF(_always(jvm, value), binary, argument, untyped, none, jvm.scala.Option.apply(name), False, True)
+    functions: Any = spark._jsparkSession.sessionState().functionRegistry()
+    functions.createOrReplaceTempFunction(name, _always(jvm, call), "scala_udf")
+    return f"{name}()"
+
+
+def _always(jvm: Any, value: Any) -> Any:
+    """Return a function of the JVM that gives this value for any argument."""
+    return jvm.scala.collection.immutable.HashMap().withDefaultValue(value)
+
+
+def secret(spec: TableSpec, why: str) -> bytes:
     """Return the secret of hashes. `why`: what needs it, for the message. Raises Refused if there is none, or if it is too short or too long."""
-    value = os.environ.get(HASH_KEY, "").encode()
-    if len(value) < 16:
-        raise Refused(f"table {table}: {why}, which needs a secret. Set the environment variable {HASH_KEY} to at least 16 bytes.")
-    if len(value) > _BLOCK:
-        raise Refused(f"table {table}: the secret in {HASH_KEY} has more than {_BLOCK} bytes. Set a shorter one.")
+    place = f"`hash_secret` ({spec.hash_secret})" if spec.hash_secret else HASH_KEY
+    value = _named(spec) if spec.hash_secret else os.environ.get(HASH_KEY, "").encode()
+    if not value:
+        raise Refused(
+            f"table {spec.name}: {why}, which needs a secret. Set the environment variable {HASH_KEY} to at least 16 bytes; for jobs on EMR set "
+            "`hash_secret` to the ARN of a secret in AWS Secrets Manager."
+        )
+    if not 16 <= len(value) <= _BLOCK:
+        raise Refused(f"table {spec.name}: the secret in {place} has {len(value)} bytes; expected 16 to {_BLOCK}.")
     return value
+
+
+def _named(spec: TableSpec) -> bytes:
+    try:
+        from compactor.aws.secrets import secret_text
+    except ImportError:
+        raise Refused(f"table {spec.name}: `hash_secret` is in AWS Secrets Manager, which needs boto3: pip install boto3") from None
+    return secret_text(spec.hash_secret, spec.name).encode()

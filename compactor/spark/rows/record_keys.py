@@ -39,7 +39,6 @@ def erased_places(
     `unpacked`: the raw frames, with KEY. `frames`: what they were decoded to. `registry`: whether keys that name a schema were read, or are null.
     """
     readings = _readings(evolved.schema, evolved, frames)
-    own = " OR ".join(f"({gone(erased, reading, spec.name)})" for reading in readings)
     unread = " AND ".join(f"({reading}) IS NULL" for reading in readings)
     # of a stream of several tables a JSON key with other columns is another table's
     foreign = f"coalesce(startswith(ltrim({RECORD_KEY}), '{{'), false)" if spec.source_table else "false"
@@ -47,6 +46,8 @@ def erased_places(
     named = f"(trim({KEY}) <> ''{f' OR {OFFSET} IS NOT NULL' if registry else ''})"
     places = []
     for raw in unpacked:
+        is_gone = gone(raw.rows.sparkSession, spec, erased)
+        own = " OR ".join(f"({is_gone(reading)})" for reading in readings)
         rows = _empty(raw).where(f"{named} AND {raw.unreadable} IS NULL").selectExpr(FILE, BLOCK, ROW, f"{wrapped(KEY)[1]} AS {RECORD_KEY}")
         for row in rows.selectExpr(FILE, BLOCK, ROW, f"{unread} AS unread", f"{own} AS own").where(f"own OR (unread AND NOT {foreign})").collect():
             if row.unread:

@@ -256,7 +256,7 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
     rows = batch.changes.where("_op <> 't'").join(keys, key, "left_semi")
     rows = rows.selectExpr("*", *record_place(batch.spec))
     counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
-    set_aside = survey.list_unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))", batch.raws, not batch.spec.columns)
+    set_aside = survey.list_unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))", batch.raws, batch.spec)
     inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.name, 0)) for item in batch.summary.inputs)
     unusable = (*batch.summary.unusable, *set_aside)[:LISTED_MAX]
     summary = dataclasses.replace(batch.summary, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)

@@ -26,7 +26,7 @@ from compactor.spark.columns import BLOCK, FILE, PARTITION, ROW, SOURCE, TEXT, W
 from compactor.spark.decode.frame import Frame
 from compactor.spark.rows import position
 from compactor.spark.rows.conform import missing_columns
-from compactor.spark.sql import BY_HASH, literal, named
+from compactor.spark.sql import BY_HASH, literal, named, with_cited
 
 
 @dataclass(frozen=True)
@@ -226,11 +226,17 @@ def _file_counts(group: list) -> FileCounts:  # type: ignore[type-arg]
     return FileCounts(sum(row.n for row in group), sum(row.invalid for row in group), first, last)
 
 
-def list_unusable(rows: DataFrame, why: str, text: str, raws: Sequence[DataFrame], quoted_as_landed: bool = True) -> list[Unusable]:
+HIDDEN = "(not shown: the table has `columns` or `archive_kms_key`)"
+"""What stands for a record where reports may not quote it."""
+
+
+def list_unusable(rows: DataFrame, why: str, text: str, raws: Sequence[DataFrame], spec: TableSpec) -> list[Unusable]:
     """Return the first of these rows as entries of the quarantine. `why` (the reason) and `text` (the record) are SQL.
 
-    `raws`: the raw rows that these were decoded from. `quoted_as_landed`: prefer the record as its file has it to `text`.
+    `raws`: the raw rows that these were decoded from, whose text is preferred to `text`.
     """
+    quotes = spec.quotes_records
+    text = text if quotes else literal(HIDDEN)
     listed = (
         rows.selectExpr(FILE, BLOCK, ROW, f"{why} AS why", f"substr({text}, 1, {TEXT_MAX}) AS text")
         .orderBy(FILE, BLOCK, ROW)
@@ -238,8 +244,8 @@ def list_unusable(rows: DataFrame, why: str, text: str, raws: Sequence[DataFrame
         .collect()
     )
     places = [row[:3] for row in listed]
-    numbers, texts = record_numbers(places, raws), record_texts(places, raws if quoted_as_landed else ())
-    return [Unusable(row[FILE], row.why, numbers[row[:3]], texts.get(row[:3]) or row.text or "") for row in listed]
+    numbers, texts = record_numbers(places, raws), record_texts(places, raws if quotes else ())
+    return [Unusable(row[FILE], with_cited(row.why, quotes), numbers[row[:3]], texts.get(row[:3]) or row.text or "") for row in listed]
 
 
 def record_texts(places: Collection[tuple[str, int, int]], raws: Sequence[DataFrame]) -> dict[tuple[str, int, int], str]:

@@ -31,6 +31,7 @@ module "compactor" {
   database    = { name = local.later, tables = { name = local.later } }
 
   archive_keys = { default = { existing = { arn = local.later } }, orders = { role_arns = [local.later] } }
+  hash_secret  = { arn = local.later, kms_key_arn = local.later }
 
   roles = {
     path                     = local.later
