@@ -382,6 +382,46 @@ def test_verify_fails_when_a_check_does(fake: FakeApp) -> None:
     assert "FAILED" in shown
 
 
+MANY = [f"t{at:02d}" for at in range(65)]
+
+
+def test_of_many_tables_those_that_need_somebody_are_shown(fake: FakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are counted in one line, unless every row is asked for. JSON and exit codes are complete."""
+    outcomes = {"t30": "failed", "t40": "later", "t50": "committed", "t51": "committed", "t52": "committed"}
+    fake.reports = [TableReport(name, outcomes.get(name, "idle"), notes=("one file went to quarantine",) * (name == "t51")) for name in MANY]
+    fake.reports[30] = dataclasses.replace(fake.reports[30], error="no column x", exit_code=1)
+    problems = {"t31": ("no file has ever landed",)}
+    work = {"t60": ("read 2 new files",)}
+    monkeypatch.setattr(fake, "plan", lambda names: [_plan(name, work.get(name), problems.get(name, ())) for name in names])
+    checks = [Check(name, check, (name, check) != ("t30", "ledger"), "2 files") for name in MANY for check in ("files", "ledger")]
+    for command in ("check", "verify"):
+        monkeypatch.setattr(fake, command, lambda names, **_: [check for check in checks if check.table in names], raising=False)
+    monkeypatch.setattr(fake, "specs", lambda names: [SimpleNamespace(name=name) for name in names or MANY])
+    expected = {
+        "run": (["table", "t30", "t40", "t51", "60 idle, 2 committed (--verbose shows all)", "t51: one file went to quarantine"], 65),
+        "plan": (
+            ["t31 (version 3)", "  nothing to do", "  problem: no", "1 with work, 0 new files; 63 with nothing to do (--verbose shows all)"],
+            65,
+        ),
+        "check": (["table", "t30", "129 checks passed; 64 tables without a failed one (--verbose shows all)"], 130),
+        "verify": (["table", "t30", "129 checks passed; 64 tables without a failed one (--verbose shows all)"], 130),
+    }
+    for command, (starts, number) in expected.items():
+        code, shown, _ = called(command)
+        assert (code, len(shown.splitlines())) == (1, len(starts)), shown
+        assert [line[: len(start)] for line, start in zip(shown.splitlines(), starts, strict=True)] == starts
+        code, whole, _ = called(command, "--verbose")
+        assert (code, whole.splitlines()[1][:3] in ("t30", "  n"), len(whole.splitlines()) >= number) == (1, True, True)
+        assert len(json.loads(called(command, "--output", "json")[1])) == number
+        few = called(command, *MANY[25:35])[1] if command != "run" else "t29"
+        assert "--verbose" not in few
+        assert "t29" in few
+
+
+def _plan(name: str, steps: tuple[str, ...] | None, problems: tuple[str, ...]) -> TablePlan:
+    return TablePlan(name, 3, Landing(()), steps or ("nothing to do",), problems)
+
+
 def test_sql_as_json_csv_and_text(fake: FakeApp) -> None:
     """Numbers keep their digits in every form."""
     assert called("sql", "select 1", "-o", "json")[1] == '[\n{"a":1.50,"b":null},\n{"a":2,"b":"x, \\"y\\""}\n]\n'

@@ -24,6 +24,7 @@ from compactor.app.schema import Announced, SchemaCheck, SchemaDiff, Synced, ann
 from compactor.app.spark import check_reader, spark_reads
 from compactor.app.versions import Versions
 from compactor.config.values import absolute
+from compactor.core.catalog import statements
 from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
@@ -279,27 +280,22 @@ class App(Versions, Runners, Reconcile):
 
         `as_of` (ISO 8601; UTC unless it has a zone): read the tables as of that source time. Reading a table without history fails.
         `engine`: DUCKDB reads the configured tables and needs no JVM, SPARK reads and changes everything in the catalog. AUTO takes DuckDB for
-        statements that only read these tables and have no names in Hive's quotes.
+        queries of these tables that mean the same in both.
         """
         moment = micros(as_of) if as_of is not None else None
-        if engine == DUCKDB or (engine == AUTO and self._reads_locally(text)):
-            from compactor.duckdb.session import UnknownTable
+        if engine == SPARK or (engine == AUTO and not self._reads_locally(text)):
+            return self._spark_sql(text, moment)
+        from compactor.app.local_sql import either
+        from compactor.duckdb.session import UnknownTable
 
-            try:
-                return self._local().rows(text.strip().rstrip(";"), moment)
-            except UnknownTable as error:
-                if engine == DUCKDB or not spark_reads(self.settings):
-                    hint = f"expected a view of {self.settings.file} that has rows; --engine spark reads every table of the catalog"
-                    raise Refused(f"{error}: {hint}") from error
-                log.warning("%s (%s has none of that name). Starting Spark, which reads every table of the catalog.", error, self.settings.file)
-                try:
-                    return self._spark_sql(text, moment)
-                except Refused as other:
-                    if "TABLE_OR_VIEW_NOT_FOUND" not in str(other):
-                        raise
-                    # ours has the hint
-                    raise error from other
-        return self._spark_sql(text, moment)
+        text = text.strip().rstrip(";")
+        if engine == AUTO and spark_reads(self.settings):
+            return either(self._local(), text, moment, lambda: self._spark_sql(text, moment))
+        try:
+            return self._local().rows(text, moment)
+        except UnknownTable as error:
+            hint = f"expected a view of {self.settings.file} that has rows; --engine spark reads every table of the catalog"
+            raise Refused(f"{error}: {hint}") from error
 
     def sql_words(self, text: str) -> list[str]:
         """Return names that may go on a statement typed so far: all tables, and the columns of those that it mentions. Starts no JVM."""
@@ -354,7 +350,7 @@ class App(Versions, Runners, Reconcile):
             spark.sql(f"USE `{database}`")
             named = [spec for spec in self.specs() if spec.view.lower() in text.lower()] if moment is not None else []
             with as_of_views(spark, named, moment, since):
-                frame = spark.sql(text.strip().rstrip(";"))
+                frame = spark.sql(statements.for_spark(text.strip().rstrip(";")))
             if not frame.columns:
                 return Rows([])
             return Rows(frame.columns, row_texts(frame.selectExpr(AS_JSON)))

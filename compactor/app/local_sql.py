@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,10 @@ from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.duckdb import queries
+from compactor.duckdb import exact, queries
 from compactor.duckdb.connection import connect
-from compactor.duckdb.session import Session, UnknownTable
+from compactor.duckdb.parse_tree import Inexact
+from compactor.duckdb.session import Session, StatementRefused, UnknownTable
 from compactor.flows.publish import daily
 from compactor.flows.read.visible import none_visible, visible
 from compactor.flows.table import Table
@@ -27,12 +29,43 @@ from compactor.flows.write.feed import after
 if TYPE_CHECKING:
     from compactor.app.base import AppBase
 
+log = logging.getLogger(__name__)
+
 _GENERATION = re.compile(r"_g\d+$")
 HISTORY, CHANGES, STORED, ROWS, DAYS, COMPACTED = "history", "changes", "stored", "rows", "days", "compacted"
 
 
+_UNKNOWN_TO_SPARK = ("PARSE_SYNTAX_ERROR", "UNRESOLVED_ROUTINE")
+_DUCKDB_ONLY = ("summarize", "pivot", "unpivot", "describe", "desc", "show")
+"""First words of statements whose result only DuckDB has, or has in this form."""
+
+
+def either(local: LocalSql, text: str, moment: int | None, spark: Callable[[], Rows]) -> Rows:
+    """Run a statement on DuckDB if it means the same in Spark, else on Spark.
+
+    What only one engine can parse runs there. Raises Refused with the errors of both if none runs it.
+    """
+    try:
+        return local.rows(text, moment, only_exact=True)
+    except (Inexact, StatementRefused, UnknownTable) as error:
+        why = str(error).removeprefix("sql: ")
+        log.warning("runs on Spark: %s", why.partition("\n")[0])
+        try:
+            return spark()
+        except Refused as other:
+            if isinstance(error, Inexact) and any(code in str(other) for code in _UNKNOWN_TO_SPARK):
+                log.warning("runs on DuckDB: Spark does not know this syntax")
+                return local.rows(text, moment)
+            if isinstance(error, StatementRefused):
+                raise StatementRefused(f"{error}\nSpark: {str(other).removeprefix('sql: ')}") from other
+            if isinstance(error, UnknownTable) and "TABLE_OR_VIEW_NOT_FOUND" in str(other):
+                # ours has the hint
+                raise error from other
+            raise
+
+
 def possible(text: str) -> bool:
-    """Return whether a statement is one that DuckDB runs as Spark does: it only reads, and has no names in Hive's quotes."""
+    """Return whether a statement is one that DuckDB may run: it only reads, and has no names in Hive's quotes."""
     if statements.first_word(text) in ("describe", "desc", "show"):
         return statements.described(text) is not None or statements.shows_tables(text)
     return statements.first_word(text) in statements.READS and not statements.has_backquotes(text)
@@ -49,10 +82,10 @@ class LocalSql:
         databases = [app.settings.catalog.database, *(name for spec in self._specs for name in (spec.database, spec.tables_in))]
         self._session = Session(app.runtime.storage, databases, remote)
 
-    def rows(self, text: str, moment: int | None = None) -> Rows:
-        """Run a statement. Raises UnknownTable, and Refused for other mistakes.
+    def rows(self, text: str, moment: int | None = None, only_exact: bool = False) -> Rows:
+        """Run a statement. Raises UnknownTable, StatementRefused if another engine may run it, and Refused for other mistakes.
 
-        `moment` (microseconds since 1970): show the tables as of that source time.
+        `moment` (microseconds since 1970): show the tables as of that source time; `only_exact`: raise Inexact if Spark may answer otherwise.
         """
         with self._lock:
             if statements.shows_tables(text):
@@ -60,7 +93,10 @@ class LocalSql:
             described = statements.described(text)
             defined = self._define(statements.mentioned(text), moment)
             try:
-                return _described(defined, described) if described is not None else Rows(*self._session.query(text))
+                if described is not None:
+                    return _described(defined, described)
+                columns = self._names_in_spark(text, defined.values()) if only_exact else None
+                return Rows(*self._session.query(text, columns, only_exact))
             except UnknownTable as error:
                 self._explain(error, moment)
                 names = {name for spec in self._specs for name in _names(spec)}
@@ -73,6 +109,26 @@ class LocalSql:
         with self._lock:
             views_ = self._define(statements.mentioned(statement), None)
         return sorted(names | {column.name for view in views_.values() for column in view.columns})
+
+    def _names_in_spark(self, text: str, defined: Iterable[ViewDef]) -> list[str] | None:
+        """Return the names of a statement's columns in Spark; None if they are DuckDB's. Raises Inexact if Spark may answer otherwise."""
+        if statements.first_word(text) in _DUCKDB_ONLY:
+            return None
+        if part := statements.in_one_dialect(text):
+            raise Inexact(f"{part} means something else there")
+        tables = {view.name: [(column.name, column.type) for column in view.columns] for view in defined}
+        try:
+            return exact.names(self._session.tree(text), tables)
+        except Inexact as error:
+            self._session.bind(text)
+            raise Inexact(f"DuckDB may answer {error} otherwise (--engine duckdb takes it all the same)") from error
+        except exact.UnknownColumn as missing:
+            try:
+                self._session.bind(text)
+            except StatementRefused as error:
+                # a mistake to Spark too
+                raise Refused(str(error)) from error
+            raise Inexact(f"DuckDB has a column {missing} that is in no table") from missing
 
     def _define(self, names: set[str], moment: int | None) -> dict[str, ViewDef]:
         """Define the views with these names, as of now or of a source time. Return name → view."""

@@ -15,11 +15,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
+from compactor.cli import grid
 from compactor.cli.grid import coloured, console, moment, print_message, size, table, warned
 from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import UNEXPECTED, see
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.reconcile.report import EQUAL
+from compactor.core.results import summary
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted, without_table
 from compactor.core.results.reports import Progress as ProgressCallback
@@ -51,8 +53,9 @@ def clear(about: str) -> None:
 # ---- reports ---------------------------------------------------------------------------------------------------------
 
 
-def reports(reports: Sequence[TableReport]) -> None:
-    """Print one line a table, then notes, then all errors in full."""
+def reports(reports: Sequence[TableReport], whole: bool = True) -> None:
+    """Print one line a table, then notes, then all errors in full. Unless `whole`, of many tables only those that need somebody."""
+    reports, rest = summary.reports(reports, whole)
     columns = ("table", "outcome", "version", "action", "files", "events", "rows changed", "late", "max rows", "bytes written", "seconds")
     rows = [
         (
@@ -61,7 +64,9 @@ def reports(reports: Sequence[TableReport]) -> None:
         )
         for item in reports
     ]
-    table(columns, rows, right=columns[2:3] + columns[4:], optional=("version", "max rows", "late", "bytes written", "events"))
+    if rows or not rest:
+        table(columns, rows, right=columns[2:3] + columns[4:], optional=("version", "max rows", "late", "bytes written", "events"))
+    grid.rest(rest)
     out = console()
     for item in reports:
         for note in (*item.notes, *_remarks(item)):
@@ -159,21 +164,27 @@ def _waiting(item: TableStatus) -> str:
     return ", ".join(part for part in (landed, left) if part) or "nothing"
 
 
-def plans(plans: Sequence[TablePlan]) -> None:
-    """Print what a run would do."""
+def plans(plans: Sequence[TablePlan], whole: bool = True) -> None:
+    """Print what a run would do. Unless `whole`, of many tables only those with problems."""
     out = console()
-    for item in plans:
+    shown, rest = summary.plans(plans, whole)
+    for item in shown:
         version = "nothing committed yet" if item.version is None else f"version {item.version}"
         out.print(f"{item.table} ({version})", style="bold")
         for step in item.steps:
             out.print(f"  {visible(step)}", soft_wrap=True)
         for problem in item.problems:
             out.print(f"  problem: {visible(problem)}", style="red", soft_wrap=True)
+    grid.rest(rest)
 
 
-def checks(checks: Sequence[Check]) -> None:
-    """Print the results of verify."""
-    table(("table", "check", "result", "details"), [(item.table, item.name, coloured("ok" if item.ok else "FAILED"), item.detail) for item in checks])
+def checks(checks: Sequence[Check], whole: bool = True) -> None:
+    """Print the results of verify or check. Unless `whole`, of many tables only what failed."""
+    shown, rest = summary.checks(checks, whole)
+    rows = [(item.table, item.name, coloured("ok" if item.ok else "FAILED"), item.detail) for item in shown]
+    if rows:
+        table(("table", "check", "result", "details"), rows)
+    grid.rest(rest)
 
 
 def snapshots(snapshots: Sequence[Snapshot], wide: bool = False, empty: str = "nothing committed yet") -> None:

@@ -91,6 +91,12 @@ def _cell(value: Any) -> str | Text:
     return value if isinstance(value, Text) else "" if value is None else f"{value:,}" if type(value) is int else visible(str(value))
 
 
+def rest(line: str) -> None:
+    """Print a line about rows that are not shown, if there is one."""
+    if line:
+        console().print(f"{line} (--verbose shows all)", soft_wrap=True)
+
+
 OUTCOMES = {"failed": "bold red", "FAILED": "bold red", "later": "yellow", "stopped": "yellow"}
 """Colours of outcomes that need attention."""
 

@@ -45,6 +45,9 @@ class LogFormat(str, Enum):
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="PATH", envvar="COMPACTOR_CONFIG", help="Configuration file.", show_default=True)]
 OutputForm = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show log lines, Spark's log, and tracebacks.")]
+ManyVerbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show every row, also of more than ten tables, log lines, Spark's log, and tracebacks.")
+]
 Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait if another process uses the embedded metastore.")]
 Tables = Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="Tables (default: all).", show_default=False)]
 Wide = Annotated[bool, typer.Option("--wide", "-w", help="Show all columns, also if lines are longer than the terminal.")]

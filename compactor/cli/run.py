@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from compactor.cli import console, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, LogForm, LogFormat, Output, OutputForm, Tables, Verbose, Wait
+from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, LogForm, LogFormat, ManyVerbose, Output, OutputForm, Tables, Wait
 from compactor.core.results.reports import TableReport
 
 Parallel = Annotated[int | None, typer.Option("--parallel", "-p", min=1, help="Number of tables at a time (default: by the number of cores).")]
@@ -25,7 +25,7 @@ def run(
     ] = None,
     label: Label = "",
     wait: Wait = WAIT_SECONDS,
-    verbose: Verbose = False,
+    verbose: ManyVerbose = False,
     log_format: LogForm = LogFormat.text,
 ) -> None:
     """Bring tables up to date.
@@ -53,7 +53,7 @@ def compact(
     parallel: Parallel = None,
     label: Label = "",
     wait: Wait = WAIT_SECONDS,
-    verbose: Verbose = False,
+    verbose: ManyVerbose = False,
     log_format: LogForm = LogFormat.text,
 ) -> None:
     """Bring tables up to date and compact them now.
@@ -93,19 +93,19 @@ def _run(
 
         def show_work() -> None:
             if busy := [report for report in once() if report.outcome != "idle"]:
-                _show(busy, output)
+                _show(busy, output, verbose)
 
         if loop is not None:
             app.repeat(show_work, loop)
             return
         reports = once()
-    _show(reports, output)
+    _show(reports, output, verbose)
     codes = {report.exit_code for report in reports}
     raise typer.Exit(130 if 130 in codes else 1 if codes - {0, 75} else 75 if 75 in codes else 0)
 
 
-def _show(reports: list[TableReport], output: Output) -> None:
+def _show(reports: list[TableReport], output: Output, verbose: bool) -> None:
     if output is Output.json:
         console.as_json([report.to_json() for report in reports])
     else:
-        console.reports(reports)
+        console.reports(reports, verbose)

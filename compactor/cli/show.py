@@ -20,6 +20,7 @@ from compactor.cli.options import (
     Format,
     LogForm,
     LogFormat,
+    ManyVerbose,
     OneTable,
     Output,
     OutputForm,
@@ -68,7 +69,7 @@ def status(
     raise typer.Exit(code)
 
 
-def plan(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+def plan(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: ManyVerbose = False) -> None:
     """Show what a run would do.
 
     Lists the steps with their files and bytes. A table without a first run is also compared with its files, like `compactor check`. Changes
@@ -84,11 +85,11 @@ def plan(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm
     if output is Output.json:
         console.as_json([item.to_json() for item in results])
     else:
-        console.plans(results)
+        console.plans(results, verbose)
     raise typer.Exit(code or (1 if any(item.problems for item in results) else 0))
 
 
-def check(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+def check(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: ManyVerbose = False) -> None:
     """Compare the configuration with the files in landing.
 
     Finds folders without files, two tables on one folder, key and order columns that no sampled file has, another envelope, and another
@@ -104,7 +105,7 @@ def check(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputFor
     if output is Output.json:
         console.as_json([item.to_json() for item in results])
     elif results:
-        console.checks(results)
+        console.checks(results, verbose)
     raise typer.Exit(code or (0 if all(item.ok for item in results) else 1))
 
 
@@ -165,7 +166,7 @@ def verify(
     files_only: Annotated[bool, typer.Option("--files-only", help="Only checks that need no Spark.")] = False,
     deep: Annotated[bool, typer.Option("--deep", help="Also read every file of every kept version, and compare the size of every raw file.")] = False,
     wait: Wait = WAIT_SECONDS,
-    verbose: Verbose = False,
+    verbose: ManyVerbose = False,
     log_format: LogForm = LogFormat.text,
 ) -> None:
     """Check that tables are consistent.
@@ -183,7 +184,7 @@ def verify(
     if output is Output.json:
         console.as_json([item.to_json() for item in results])
     elif results:
-        console.checks(results)
+        console.checks(results, verbose)
     raise typer.Exit(code or (0 if all(item.ok for item in results) else 1))
 
 

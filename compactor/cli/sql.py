@@ -48,7 +48,7 @@ EngineName = Annotated[
     typer.Option(
         "--engine",
         help="duckdb answers at once and reads the tables of the configuration; spark reads and changes everything in the catalog. "
-        "auto: duckdb for queries of these tables, spark for anything else and for names in back-quotes.",
+        "auto: duckdb for queries of these tables that mean the same in both, spark for anything else.",
     ),
 ]
 AsOf = Annotated[

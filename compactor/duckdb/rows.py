@@ -41,13 +41,16 @@ def _label(name: str) -> str:
 def _text(value: str, kind: Any, depth: int) -> str:
     """Return SQL for a value as JSON, null for null. `depth`: how many lambdas are around it."""
     family = kind.id
+    if family == "decimal" and _child(kind, "precision") == _child(kind, "scale"):
+        # DuckDB writes .5
+        return f"regexp_replace(CAST({value} AS VARCHAR), '^(-?)[.]', '\\10.')"
     if family in _NUMBERS:
         return f"CAST({value} AS VARCHAR)"
     if family == "boolean":
         return f"CASE WHEN {value} THEN 'true' WHEN NOT {value} THEN 'false' END"
     if family in ("float", "double"):
         special = f"CASE WHEN isnan({value}) THEN '\"NaN\"' WHEN {value} > 0 THEN '\"Infinity\"' ELSE '\"-Infinity\"' END"
-        return f"CASE WHEN isfinite({value}) THEN CAST({value} AS VARCHAR) WHEN {value} IS NOT NULL THEN {special} END"
+        return f"CASE WHEN isfinite({value}) THEN {_decimal_text(value)} WHEN {value} IS NOT NULL THEN {special} END"
     # a run never stores an infinite time, but a statement may compute one
     if family == "date":
         return f"'\"' || coalesce({_day(value)}, CAST({value} AS VARCHAR)) || '\"'"
@@ -72,6 +75,20 @@ def _text(value: str, kind: Any, depth: int) -> str:
         texts = f"list_transform(map_entries({value}), lambda {item}: {key} || ':' || coalesce({text}, 'null'))"
         return f"'{{' || array_to_string({texts}, ',') || '}}'"
     return f"CAST(to_json(CAST({value} AS VARCHAR)) AS VARCHAR)"
+
+
+def _decimal_text(value: str) -> str:
+    """Return SQL for the text of a finite number, as Java writes it: with an exponent below 0.001 and from 10,000,000 on."""
+    text = f"CAST(abs({value}) AS VARCHAR)"
+    # DuckDB writes 123456789.5, 1e+16, 0.0001, 1e-05
+    mantissa, power = f"split_part({text}, 'e', 1)", f"coalesce(TRY_CAST(split_part({text}, 'e', 2) AS INTEGER), 0)"
+    whole, part = f"split_part({mantissa}, '.', 1)", f"split_part({mantissa}, '.', 2)"
+    digits = f"ltrim({whole} || {part}, '0')"
+    shift = f"(length({whole}) - 1 - (length({whole} || {part}) - length({digits})))"
+    after = f"coalesce(nullif(rtrim(substring({digits}, 2), '0'), ''), '0')"
+    scientific = f"left({digits}, 1) || '.' || {after} || 'E' || ({power} + {shift})"
+    plain = f"{value} = 0 OR (abs({value}) >= 1e-3 AND abs({value}) < 1e7)"
+    return f"CASE WHEN {plain} THEN CAST({value} AS VARCHAR) ELSE CASE WHEN {value} < 0 THEN '-' ELSE '' END || {scientific} END"
 
 
 def _child(kind: Any, name: str) -> Any:

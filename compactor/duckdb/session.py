@@ -30,6 +30,12 @@ class UnknownTable(Refused):
         self.name = name
 
 
+class StatementRefused(Refused):
+    """DuckDB cannot parse or compute a statement. If `--engine auto` asked Spark too, Spark's error is the second one in the message."""
+
+    advice = "Correct the statement. DuckDB has its own dialect; `--engine spark` runs Hive's ([where they differ](python.md#sql))."
+
+
 class Session:
     """A DuckDB in memory. `databases`: where names without a database are looked up; `remote`: whether files are in S3."""
 
@@ -50,34 +56,54 @@ class Session:
         self._schema(database)
         self.connection.execute(f"DROP VIEW IF EXISTS {DUCKDB.name(database)}.{DUCKDB.name(name)}")
 
-    def query(self, text: str) -> tuple[list[str], Iterator[str]]:
+    def tree(self, text: str) -> dict[str, Any]:
+        """Return the parse tree of a query. Raises StatementRefused."""
+        (parsed,) = with_errors(lambda: self.connection.execute("SELECT json_serialize_sql(?)", [text]).fetchone())
+        result = json.loads(parsed)
+        if result["error"]:
+            raise StatementRefused(f"sql: {result['error_type'].capitalize()} Error: {result['error_message']}")
+        tree: dict[str, Any] = result["statements"][0]
+        return tree
+
+    def bind(self, text: str) -> None:
+        """Raise what `query` would raise for a query without computing it."""
+        with_errors(lambda: self._cursor().sql(text))
+
+    def query(self, text: str, names: Sequence[str] | None = None, as_spark: bool = False) -> tuple[list[str], Iterator[str]]:
         """Run one statement. Return its columns, and its rows as JSON objects; no columns for a statement without a result.
 
-        Raises UnknownTable, and Refused for other mistakes.
+        `names`: the names of the columns, if not DuckDB's; `as_spark`: a sum beyond 64 bits is an error. Raises UnknownTable, StatementRefused, and
+        Refused for other mistakes.
         """
-        # a cursor of its own: the rows of an earlier statement may still be read
-        cursor = self.connection.cursor()
-        configure(cursor)
-        cursor.execute(f"SET search_path = {DUCKDB.text(self._path)}")
+        cursor = self._cursor()
         if first_word(text) not in READS:
             return _other(cursor, text)
         relation = with_errors(lambda: cursor.sql(text))
-        columns, kinds = list(relation.columns), list(relation.types)
+        columns, kinds = list(names or relation.columns), list(relation.types)
         # by place: two columns may have the same name
-        names = [f"c{at}" for at in range(len(columns))]
-        chosen = object_text(columns, [f"r.{name}" for name in names], kinds)
+        places = [f"c{at}" for at in range(len(columns))]
+        values = [f"CAST(r.{name} AS BIGINT)" if as_spark and kind.id == "hugeint" else f"r.{name}" for name, kind in zip(places, kinds)]
+        chosen = object_text(columns, values, kinds)
         # the statement may end in a comment
-        with_errors(lambda: cursor.execute(f"SELECT {chosen} FROM ({text}\n) AS r({', '.join(names)})"))
-        return columns, _rows(cursor)
+        with_errors(lambda: cursor.execute(f"SELECT {chosen} FROM ({text}\n) AS r({', '.join(places)})"))
+        return columns, _rows(cursor, with_errors(lambda: cursor.fetchmany(_BATCH)))
+
+    def _cursor(self) -> Any:
+        # one for each statement: the rows of an earlier one may still be read
+        cursor = self.connection.cursor()
+        configure(cursor)
+        cursor.execute(f"SET search_path = {DUCKDB.text(self._path)}")
+        return cursor
 
     def _schema(self, name: str) -> None:
         self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {DUCKDB.name(name)}")
 
 
-def _rows(cursor: Any) -> Iterator[str]:
-    while batch := with_errors(lambda: cursor.fetchmany(_BATCH)):
+def _rows(cursor: Any, batch: list[tuple[str]]) -> Iterator[str]:
+    while batch:
         for (text,) in batch:
             yield text
+        batch = with_errors(lambda: cursor.fetchmany(_BATCH))
 
 
 def _other(cursor: Any, text: str) -> tuple[list[str], Iterator[str]]:
@@ -89,7 +115,7 @@ def _other(cursor: Any, text: str) -> tuple[list[str], Iterator[str]]:
 
 
 def with_errors(call: Callable[[], _T]) -> _T:
-    """Call DuckDB. Its errors become Refused, or the error of the store behind them."""
+    """Call DuckDB. Its errors become StatementRefused, Refused if not the statement is the cause, or the error of the store behind them."""
     import duckdb
 
     try:
@@ -103,4 +129,5 @@ def with_errors(call: Callable[[], _T]) -> _T:
         unknown = _UNKNOWN.search(text)
         if unknown is not None:
             raise UnknownTable(unknown["name"]) from error
-        raise Refused(f"sql: {text[:2000]}") from error
+        kind = Refused if isinstance(error, duckdb.OperationalError) else StatementRefused
+        raise kind(f"sql: {text[:2000]}") from error

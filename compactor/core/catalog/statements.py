@@ -67,6 +67,39 @@ def has_backquotes(text: str) -> bool:
     return any(kind == "ticked" for kind, _ in _tokens(text))
 
 
+def in_one_dialect(text: str) -> str | None:
+    """Return a part of a statement that Spark reads otherwise than standard SQL, though both can parse it; None without such a part.
+
+    >>> in_one_dialect('select "id"'), in_one_dialect("select 'a\\\\n'"), in_one_dialect("select 1L, a1, 1e3, 'it''s'")
+    ('double quotes (a text in Spark, a name in DuckDB)', "a backslash in a text (Spark's escape)", 'the number 1L')
+    """
+    before = digits = ""
+    for kind, piece in _tokens(text):
+        if kind == "quoted":
+            return "double quotes (a text in Spark, a name in DuckDB)"
+        if kind == "text" and "\\" in piece:
+            return "a backslash in a text (Spark's escape)"
+        if kind == "text" and before == "text":
+            return "two texts side by side"
+        if kind == "word" and before == "digit" and not re.fullmatch(r"[eE]\d*", piece):
+            return f"the number {digits}{piece}"
+        if kind == "other" and piece.isdigit():
+            digits, before = (digits if before == "digit" else "") + piece, "digit"
+        elif kind != "comment" and not (piece.isspace() and before == "text"):
+            before = kind
+    return None
+
+
+def for_spark(text: str) -> str:
+    """Return a statement with the quotes in its texts as Spark writes them. To Spark 3, `'it''s'` is two texts side by side.
+
+    >>> for_spark("select 'it''s', ''")
+    "select 'it\\\\'s', ''"
+    """
+    pieces = [*_tokens(text)]
+    return "".join("'" + piece[1:-1].replace("''", "\\'") + "'" if kind == "text" and "\\" not in piece else piece for kind, piece in pieces)
+
+
 def mentioned(text: str) -> set[str]:
     """Return every word and quoted name of a statement in lower case: its tables and more.
 

@@ -1,0 +1,61 @@
+"""What a screen of many tables shows: what needs somebody is shown, the rest is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from compactor.core.results.checks import Check
+from compactor.core.results.phrases import counted
+from compactor.core.results.reports import TablePlan, TableReport
+
+FEW = 10
+"""Up to so many tables every one is shown."""
+
+
+class OfTable(Protocol):
+    """A result that belongs to a table."""
+
+    @property
+    def table(self) -> str:
+        """Return the table's name."""
+
+
+_T = TypeVar("_T", bound=OfTable)
+
+
+def parted(items: Sequence[_T], needs_somebody: Callable[[_T], bool], whole: bool) -> tuple[list[_T], list[_T]]:
+    """Return what to show and what to count. Of few tables everything is shown; of many what needs somebody, with `whole` the others after it."""
+    if len({item.table for item in items}) <= FEW:
+        return [*items], []
+    needing, others = [item for item in items if needs_somebody(item)], [item for item in items if not needs_somebody(item)]
+    return ([*needing, *others], []) if whole else (needing, others)
+
+
+def reports(items: Sequence[TableReport], whole: bool) -> tuple[list[TableReport], str]:
+    """Return the reports to show, and a line about the others."""
+    shown, rest = parted(items, _report_needs_somebody, whole)
+    counts = Counter(f"{item.outcome}{' with a note' if item.notes else ''}" for item in rest)
+    return shown, ", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common())
+
+
+def plans(items: Sequence[TablePlan], whole: bool) -> tuple[list[TablePlan], str]:
+    """Return the plans to show, and a line about the others."""
+    shown, rest = parted(items, lambda item: bool(item.problems), whole)
+    busy, files = [item for item in rest if item.steps != ("nothing to do",)], sum(len(item.landing.new) for item in rest)
+    working = f"{len(busy):,} with work, {counted(files, 'new file')}" if busy else ""
+    idle = f"{len(rest) - len(busy):,} with nothing to do" if len(rest) > len(busy) else ""
+    return shown, "; ".join(part for part in (working, idle) if part)
+
+
+def checks(items: Sequence[Check], whole: bool) -> tuple[list[Check], str]:
+    """Return the checks to show, and a line about the others."""
+    shown, rest = parted(items, lambda item: not item.ok, whole)
+    clean = len({item.table for item in items} - {item.table for item in shown})
+    return shown, f"{counted(len(rest), 'check')} passed; {counted(clean, 'table')} without a failed one" if rest else ""
+
+
+def _report_needs_somebody(item: TableReport) -> bool:
+    remarkable = item.notes or item.ties or item.unresolved or item.figures.files_quarantined
+    return item.outcome not in ("idle", "committed", "resumed") or (item.outcome != "idle" and bool(remarkable))

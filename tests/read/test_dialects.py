@@ -1,0 +1,469 @@
+"""Statements that mean something else in DuckDB and in Spark: `--engine auto` answers as Spark, whichever of the two runs them.
+
+    python -m pytest tests/read/test_dialects.py -m ""
+
+runs every statement of EXACT on both engines and compares columns and rows.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from compactor.app import App
+from compactor.app.local_sql import LocalSql
+from compactor.app.query import Rows
+from compactor.core.model.errors import CompactorError, Refused
+from tests.parts.one_spark import app_on_one_spark
+
+__all__ = ["app_on_one_spark"]
+
+UTC = dt.timezone.utc
+NAN, INF = float("nan"), float("inf")
+PEOPLE = pyarrow.table(
+    {
+        "id": pyarrow.array([1, 2, 3, 4, 5, 6, 7, 8], "int64"),
+        "seq": pyarrow.array(range(8), "int64"),
+        "name": ["Ann", None, "Zoë Å", "O'Brien", "", "a%b_c", " ß🙂x ", "ann"],
+        "age": pyarrow.array([30, 41, None, 7, -7, 41, 2147483647, 0], "int32"),
+        "small": pyarrow.array([1, -2, 3, None, 127, 127, 5, 0], "int16"),
+        "score": [1.5, 0.1, -0.0, NAN, INF, 1e10, 1e-5, None],
+        "ratio": pyarrow.array([0.1, 2.5, -0.0, None, 1e7, 1.5e-4, 3.0, 0.5], "float32"),
+        "balance": pyarrow.array([*map(Decimal, "12.50 -0.01 2.345 0 99999999 1.005 -2.5".split()), None], pyarrow.decimal128(12, 3)),
+        "born": [dt.date(1990, 2, 7), None, dt.date(1500, 3, 1), dt.date(2024, 2, 29), dt.date(9999, 12, 31), *[dt.date(2000, 1, day) for day in (1, 2, 31)]],
+        "seen": pyarrow.array(
+            [dt.datetime(2026, 1, 1, hour, 30, 5, hour, tzinfo=UTC) for hour in range(6)] + [dt.datetime(1, 1, 1, tzinfo=UTC), None],
+            pyarrow.timestamp("us", "UTC"),
+        ),
+        "ok": [True, False, None, True, False, True, None, False],
+        "tags": pyarrow.array([["a", "b"], [], None, ["c", None], ["x"], ["y"], ["z"], ["w"]], pyarrow.list_(pyarrow.string())),
+        "place": pyarrow.array([{"city": "Oslo", "zip": 1}, None, *({"city": None, "zip": at} for at in range(6))],
+                               pyarrow.struct([("city", pyarrow.string()), ("zip", pyarrow.int32())])),
+        "raw": pyarrow.array([b"\x00\xff", b"", None, b"a", b"b", b"c", b"d", b"e"], "binary"),
+    }
+)  # fmt: skip
+ORDERS = pyarrow.table(
+    {
+        "id": pyarrow.array(range(1, 11), "int64"),
+        "seq": pyarrow.array(range(10), "int64"),
+        "person": pyarrow.array([1, 1, 2, 3, 3, 3, None, 9, 8, 8], "int64"),
+        "amount": pyarrow.array([Decimal(at) / 4 if at != 4 else None for at in range(10)], pyarrow.decimal128(10, 2)),
+        "kind": ["new", "old", None, "new", "new", "", "old", "new", "old", "new"],
+        "day": [dt.date(2026, 1, 1 + at // 3) for at in range(10)],
+    }
+)
+TABLES = {"people": PEOPLE, "orders": ORDERS, "order": ORDERS[:1]}
+
+EXACT = """
+    select * from people
+    select id, name from people order by id
+    select ID, Name from people
+    select p.id, p.* from people as p where p.id < 3
+    select school.people.id from school.people
+    select count(*) from people
+    select COUNT(*), count(name), count(distinct age), count(null) from people
+    select sum(age), min(age), max(age), avg(age) from people
+    select sum(small) as s, avg(small) as a, sum(id) as i from people
+    select min(name), max(name), min(born), max(born), min(seen), max(seen), min(ok), max(ok) from people
+    select min(score), max(score), min(ratio), max(ratio) from people
+    select min(balance), max(balance), sum(balance), count(balance) from people
+    select sum(amount) as total, max(amount) - min(amount) as spread from orders
+    select sum(score) as s from people where score < 2 and score > -1
+    select sum(distinct age) as s, count(distinct ok) as c from people where age < 100
+    select count(*) filter (where age > 10) as n from people
+    select kind, count(*) as n from orders group by kind order by kind
+    select kind, count(*) as n from orders group by 1 order by 2 desc, 1
+    select kind as k, sum(amount) as s from orders group by k order by s desc
+    select kind from orders group by kind having count(*) > 1 order by kind desc
+    select person, kind, count(*) as n from orders group by person, kind order by n, person, kind
+    select ratio from people order by ratio desc, id
+    select ok, count(*) as n from people group by ok order by ok
+    select age from people order by age
+    select age from people order by age desc
+    select age from people order by age nulls last
+    select age from people order by age desc nulls first, id
+    select name from people order by name
+    select name from people order by name desc
+    select score from people order by score
+    select born from people order by born
+    select seen from people order by seen desc
+    select id from people order by balance, id
+    select id from people order by -id limit 3
+    select id from people order by id limit 2 offset 3
+    select distinct age from people order by age
+    select distinct kind, day from orders
+    select * from people where name = 'Ann'
+    select id from people where name <> 'Ann'
+    select id from people where name = 'O''Brien'
+    select id from people where name = ''
+    select id from people where name > 'a'
+    select id from people where name >= 'Zo' and name < 'Zp'
+    select id from people where name like 'A%'
+    select id from people where name like '%_b%'
+    select id from people where name like '_nn'
+    select id from people where name not like '%n%'
+    select id from people where name like '% ß_x%'
+    select id from people where name like ''
+    select id from people where age in (30, 41, null)
+    select id from people where age not in (30, 41)
+    select id from people where age not in (30, null)
+    select id from people where name in ('Ann', 'ann')
+    select id from people where age between 0 and 41
+    select id from people where age not between 0 and 41
+    select id from people where balance between 1 and 2.5
+    select id from people where balance > 1.004
+    select id from people where balance = 12.5
+    select id from people where balance <= 0
+    select id from people where score > 0.05
+    select id from people where score = score
+    select id from people where score >= 1e10
+    select id from people where score = 0
+    select id from people where age > 7.5
+    select id from people where age = '30'
+    select id from people where age is null
+    select id from people where not (age > 10)
+    select id from people where age > 10 or name is null
+    select id from people where age > 10 and not ok
+    select id from people where ok
+    select id from people where ok is true
+    select id from people where ok is not true
+    select id from people where ok = false
+    select id from people where ok is null
+    select id from people where age is distinct from 41
+    select id from people where age is not distinct from null
+    select id from people where born = '2024-02-29'
+    select id from people where born >= date '2000-01-01'
+    select id from people where born < '1990-02-08'
+    select id from people where born in ('2000-01-01', '2000-01-31')
+    select id from people where born between '2000-01-01' and '2000-01-31'
+    select id from people where seen > '2026-01-01 02:00:00'
+    select id from people where seen >= timestamp '2026-01-01 03:30:05.000003'
+    select id from people where seen < '2026-01-01'
+    select id from people where cast(seen as date) = date '2026-01-01'
+    select id from people where seen > born
+    select id from people where born < current_date
+    select id from people where seen < current_timestamp
+    select year(born) as y, month(born) as m, day(born) as d, quarter(born) as q from people
+    select year(seen) as y, hour(seen) as h, minute(seen) as m from people
+    select extract(year from born) as y, extract(hour from seen) as h from people
+    select year(born), count(*) from people group by 1 order by 1
+    select date_trunc('month', seen) as m, count(*) as n from people group by 1
+    select date_trunc('HOUR', seen) as h from people
+    select date_trunc('week', seen) as w from people
+    select cast(seen as date) as d from people
+    select length(name) as n, name from people
+    select substr(name, 2, 3) as s, substring(name, 1, 2) as t, substr(name, 2) as u from people
+    select substring(name from 2 for 1) as s from people
+    select name || '!' as s from people
+    select name || null as s from people
+    select 'a' || name || kind as s from people join orders on person = people.id
+    select coalesce(name, 'none') as n, coalesce(age, 0) as a, ifnull(small, 1) as i from people
+    select coalesce(balance, 0.00) as b from people
+    select nullif(age, 41) as a, nullif(name, '') as n from people
+    select case when age > 40 then 'old' when age > 10 then 'mid' else 'young' end as c from people
+    select case kind when 'new' then 1 when 'old' then 2 end as c from orders
+    select sum(case when kind = 'new' then amount end) as s from orders
+    select sum(case when kind = 'new' then 1 else 0 end) as n from orders
+    select id + 1 as a, id - 10 as b, id * 3 as c, -id as d from people
+    select age + small as s, small * 2 as t from people where age < 100
+    select balance + 1 as a, balance - 0.5 as b, balance * 2 as c, -balance as d from people
+    select amount * 1.25 as a, amount + amount as b from orders
+    select score + 1 as a, score * 2 as b, -score as c, score - 0.1 as d from people
+    select score * age as a from people
+    select id / 4 as a, age % 5 as b, score / 2 as c from people
+    select age / 3 as a from people
+    select abs(age) as a, abs(balance) as b, abs(score) as c from people
+    select cast(id as string) as s, cast(age as bigint) as b, cast(age as double) as d from people
+    select score, ratio from people
+    select score * 1e15 as a, score * 1e-5 as b, score * 1e300 as c from people
+    select balance, amount from people join orders on people.id = person
+    select tags, place, raw from people
+    select name, tags from people where tags is not null
+    select count(*) as n from people where place is null
+    select p.id, o.amount from people p join orders o on o.person = p.id
+    select p.id, o.amount from people p left join orders o on o.person = p.id and o.kind = 'new'
+    select p.id, o.id as o from people p right join orders o on o.person = p.id
+    select p.id, o.id as o from people p full outer join orders o on o.person = p.id
+    select a.id, b.id as other from orders a, orders b where a.person = b.person and a.id < b.id
+    select count(*) as n from people cross join orders
+    select * from people p join orders o on p.id = o.person
+    select id, amount from people join orders using (id)
+    select * from orders a join (select person as p, count(*) as n from orders group by person) b on a.person = b.p
+    select id from people where id in (select person from orders)
+    select id from people where id not in (select person from orders)
+    select id from people where id not in (select person from orders where person is not null)
+    select id from people p where exists (select 1 from orders o where o.person = p.id)
+    select id from people p where not exists (select * from orders o where o.person = p.id)
+    select id from people where age = (select max(age) from people)
+    select id, (select count(*) from orders o where o.person = p.id) as n from people p
+    with old as (select id, age from people where age > 40) select count(*) as n from old
+    with a as (select person, sum(amount) as s from orders group by person), b as (select max(s) as m from a) select a.person from a join b on a.s = b.m
+    select max(n) as m from (select kind, count(*) as n from orders group by kind)
+    select id from people union all select id from orders
+    select name from people union select kind from orders
+    select age from people intersect select small from people
+    select id from people except select person from orders
+    select amount from orders union all select balance from people
+    (select id from people where id < 3) union all (select id from orders where id > 9) order by 1 desc
+    select id, row_number() over (partition by kind order by id) as n from orders
+    select id, rank() over (order by kind) as r, dense_rank() over (order by kind desc) as d from orders
+    select id, sum(amount) over (partition by kind) as s, count(*) over () as n from orders
+    select id, sum(id) over (order by id) as s, max(id) over (partition by day order by id) as m from orders
+    select * from (select id, row_number() over (partition by person order by id desc) as n from orders) t where n = 1
+    select 1 as a, 'x' as b, 1.50 as c, 1e3 as d, true as e, null as f
+    select 1, 'x'
+    select 1.10 * 2.5 as a, 1 + 1.5 as b, 7 / 2 as c, 7 % -3 as d, -7 % 3 as e
+    select 'it''s' as s, '"' as q, 'ü🙂' as u
+    select 1e7 as a, 1234567.0e0 as b, 1e-3 as c, 9.99e-4 as d, 123456789.125e0 as e, 1e22 as f, 1.5e300 as g
+    select id from people where seen in ('2026-01-01', '2026-01-01 01:30:05.000001')
+    select id, id from people
+    select count(*) from people where name = null
+    select null = null as a, 1 = null as b, null and false as c, null or true as d
+    select max(age) - min(age) as d, sum(id) * 2 as t, sum(id) / 2 as h from people where age < 100
+    select abs(-5) as a, -5 % 3 as b, .5 as c, 0.1 + 0.2 as d, 1e0 + 0.1 as e, 1.0 * 3 as f
+    select 1. as a
+    select id from people where balance > 1e0
+    select id from people where id = 1.0 or id in (2, 3.0)
+    select id from people where born = seen
+    select id from people where seen >= date '2026-01-01'
+    select coalesce(null, name) as n from people
+    select name, count(*) as n from people group by name order by count(*) desc, name
+    select kind, sum(amount) as s from orders group by kind having sum(amount) > 1 order by s
+    select distinct kind from orders order by kind desc
+    select extract(day from seen) as d, extract(month from born) as m from people
+    select date_trunc('quarter', seen) as q, date_trunc('year', seen) as y, date_trunc('minute', seen) as m, date_trunc('second', seen) as s from people
+    select id, sum(age) over (partition by ok) as s from people where age < 100
+    select id, rank() over (order by score) as r, rank() over (order by score desc) as s from people
+    select age from people except all select age from people where id < 3
+    select age from people intersect all select age from people
+    select id from people limit 0
+    select id from people order by id offset 6
+    select id as x, x + 1 as y from people
+    select id + 1 as age, age * 2 as b from people where id < 3
+    select id + 1 as id from people where id < 3
+    select s.id from (select id + 1 as id from people) s where s.id > 3
+    select p.name n from people p
+    select id from people where name like 'a.c'
+    select id from people where name like '_____'
+    select id from people where name like '%''%'
+    select id from people where name like '%[%' or name like '%(%' or name like '%$%' or name like '%^%'
+    select count(distinct score) as c, count(distinct ratio) as r, count(distinct balance) as b from people
+    select score = 0 as a, score > 1 as b, score is null as c, score <> score as d from people
+    select sum(balance) as s, min(balance) as m from people where balance is null
+    select sum(age) as s, count(*) as n, avg(age) as a, max(name) as m from people where id > 100
+    select kind, sum(amount) as s from orders where id > 100 group by kind
+    select ok and age > 1 as a, ok or age > 1 as b, not ok as c from people
+    select o.day, count(*) as n from orders o group by o.day order by o.day desc
+    select day, kind, max(amount) as m from orders group by day, kind order by m desc, day, kind
+    select p.name, sum(o.amount) as total from people p left join orders o on o.person = p.id group by p.name order by total desc, p.name
+    with recent as (select * from orders where day > '2026-01-02') select count(*) as n, sum(amount) as s from recent
+    select count(*) as n from people p join orders o on p.id = o.person and o.amount > p.id
+    select a.id from orders a where a.amount > (select avg(b.id) from orders b)
+    select id from orders where amount = (select max(amount) from orders) or person is null
+    select substr(name, 1, 1) as first, count(*) as n from people group by substr(name, 1, 1) order by 1
+    select length(name) as l, count(*) as n from people group by length(name) order by l
+    select case when amount > 1 then 'big' else 'small' end as size, count(*) as n from orders group by 1 order by 1
+    select case when amount > 1 then amount else 0.00 end as size from orders
+    select age + 1.5 as a, id * 0.1 as b, 10 - balance as c from people
+    select score * balance as a, id * 1e0 as b from people where score < 100
+    select cast(seen as date) as d, count(*) as n from people group by cast(seen as date) order by d
+    select cast(id as int) as a, cast(small as bigint) as b, cast(age as string) || 'x' as c from people
+    select cast(null as int) as a, cast('2024-02-29' as date) as b, cast(born as date) as c from people
+    select date '2024-02-29' as d
+    select born from people where born > date '9999-01-01' or born < date '1582-10-15'
+    select min(seen) as a, max(seen) as b from people where seen < '2026-01-01 00:00:00'
+    select true and false as a, not true as b
+    select 10000000000 as a, -1 as b, 99999999999.5 as c
+    select 'Abc' = 'abc' as a, 'a ' = 'a' as b, '' = ' ' as c, 'a' < 'B' as d
+    select id between 2 and 4 as b from people
+    select id from people where id between null and 3
+    select nullif(id, 3) as a, nullif(amount, amount) as b from orders
+    select .5 as a, -.25 as b, 0.00 as c
+    select row_number() over (partition by kind order by day desc, id) as r, id from orders
+    select kind, count(*) over (partition by kind) as n, min(day) over (partition by kind) as d, id from orders
+    select count(*) filter (where kind = 'new') as new, count(*) filter (where kind is null) as none, sum(amount) filter (where day = '2026-01-01') as s from orders
+    select id /* all */ from people -- of them
+"""
+"""Statements that auto gives to DuckDB, one a line."""
+
+SPARK = {
+    "double quotes": ['select "name" from people', 'select id from people where name = "Ann"', 'select id as "my id" from people'],
+    "a backslash in a text": [r"select 'a\nb' as s", r"select id from people where name like '%\_b%'", r"select id from people where name like 'a\%%'"],
+    "two texts side by side": ["select 'a' 'b' as s"],
+    "the number 1L": ["select 1L as n", "select id from people where id = 1L"],
+    "the number 0x1F": ["select 0x1F as n"],
+    "syntax error": [
+        "select id, tag from people lateral view explode(tags) t as tag",
+        "select * from order",
+        "select * from group",
+        "select id from people where name rlike 'A.*'",
+        "select 7 div 2 as n",
+        "select id from people distribute by id",
+        "select p.id from people p left semi join orders o on o.person = p.id",
+    ],
+    "does not exist": [
+        "select date_format(seen, 'yyyy-MM') as m from people",
+        "select nvl(name, 'none') as n from people",
+        "select get_json_object(name, '$.a') as a from people",
+        "select from_unixtime(id) as t from people",
+        "select collect_list(name) as n from people",
+        "select size(tags) as n from people",
+        "select to_date(name) as d from people",
+    ],
+    "sample": ["select * from people tablesample (50 percent)"],
+    "`/`": [
+        "select 1/0 as a",
+        "select id / age as a from people",
+        "select balance / 3 as b from people",
+        "select 1.0 / 3 as a",
+        "select score / score as a from people",
+    ],
+    "Overflow": ["select balance * balance as a from people", "select 2147483647 + 1 as a"],
+    "out of range": ["select sum(9223372036854775807) as s from orders"],
+    "`%`": ["select id % age as a from people", "select 5 % 0 as a"],
+    "`avg`": ["select avg(amount) as a from orders", "select avg(ratio) as a from people"],
+    "`round`": ["select round(score, 1) as r from people", "select round(balance, 1) as r from people"],
+    "`floor`": ["select floor(score) as f from people"],
+    "a cast from": [
+        "select cast(name as int) as i from people where id = 5",
+        "select cast('5.5' as int) as i",
+        "select cast(balance as int) as i from people",
+        "select cast(balance as decimal(10, 1)) as d from people",
+        "select cast(score as int) as i from people",
+        "select cast(score as string) as s from people",
+        "select cast(seen as string) as s from people",
+        "select cast(name as date) as d from people",
+        "select cast(age as boolean) as b from people",
+        "select cast(ok as int) as b from people",
+        "select cast('2026-1-1' as date) as d",
+    ],
+    "`upper`": ["select upper(name) as u from people"],
+    "`lower`": ["select id from people where lower(name) = 'ann'"],
+    "`trim`": ["select trim(name) as t from people"],
+    "`concat`": ["select concat(name, null) as c from people"],
+    "`substr`": ["select substr(name, 0, 2) as s from people", "select substr(name, -2) as s from people", "select substr(name, age) as s from people"],
+    "`substring`": ["select substring(name, 0) as s from people"],
+    "`~~`": ["select id from people where name like name"],
+    "`like_escape`": ["select id from people where name like '%!_b%' escape '!'"],
+    "`~~*`": ["select id from people where name ilike 'ANN'"],
+    "`regexp_extract`": ["select regexp_extract(name, '(n+)') as r from people"],
+    "`regexp_replace`": ["select regexp_replace(name, 'n', '') as r from people"],
+    "`split_part`": ["select split_part(name, 'n', 0) as s from people"],
+    "`concat_ws`": ["select concat_ws(',', name, null) as c from people"],
+    "`greatest`": ["select greatest(age, small) as g from people"],
+    "`dayofweek`": ["select dayofweek(born) as d from people"],
+    "No function matches": ["select datediff(born, seen) as d from people", "select id from people where age <=> null"],
+    "there is no table user": ["select * from user"],
+    "`date_add`": ["select date_add(born, 1) as d from people"],
+    "`to_days`": ["select seen + interval 1 day as d from people", "select current_date - interval 7 days as d"],
+    "`-`": ["select born - date '2000-01-01' as d from people", "select seen - seen as d from people"],
+    "`+`": ["select born + 1 as d from people", "select balance + 1 + 1 + 1 + 1 + ratio as d from people"],
+    "`date_trunc`": ["select date_trunc('month', born) as d from people", "select date_trunc('decade', seen) as d from people"],
+    "`*`": ["select sum(amount) * sum(balance) as p from people join orders on person = people.id"],
+    "array extract": ["select tags[1] as t from people"],
+    "a value of unknown type": ["select place.zip from people order by place.zip", "select id from people where place.city = 'Oslo'"],
+    "`coalesce` of several types": ["select coalesce(balance, age) as c from people"],
+    "`case` with several types": ["select case when ok then 1 else 'x' end as c from people"],
+    "a comparison of": [
+        "select id from people where age = 'x'",
+        "select id from people where age = '5.5'",
+        "select id from people where balance = '12.5'",
+        "select id from people where born > '2000'",
+        "select id from people where seen > '2026-01-01T00:00:00Z'",
+        "select id from people where ratio = 0.1",
+        "select id from people where name = 5",
+    ],
+    "a comparison with": ["select id from people where tags = tags", "select id from people where raw = raw"],
+    "a condition that is no boolean": ["select id from people where age"],
+    "order by with": ["select id from people order by tags", "select id from people order by place"],
+    "group by with": ["select count(*) as n from people group by tags", "select score, count(*) as n from people group by score"],
+    "distinct with": ["select distinct score from people", "select score from people union select score from people", "select distinct tags from people", "select distinct * from people"],
+    "the columns of a union": ["select name from people union select age from people", "select * from orders union all select * from orders"],
+    "`*` of a join with `using`": ["select * from people join orders using (id)", "select * from people natural join orders"],
+    "the name of a computed column": ["select id + 1 from people", "select case when ok then 1 end from people", "select *, id * 2 from people"],
+    "which has the name of another one": ["select -age as age from people order by age", "select length(name) as name, count(*) as n from people group by name"],
+    "grouping sets": ["select kind, count(*) as n from orders group by rollup (kind)"],
+    "`lag` over a window": ["select lag(id) over (order by id) as l from orders"],
+    "`start`": ["select sum(id) over (order by id rows 1 preceding) as s from orders"],
+    "table function": ["select * from range(3)"],
+    "a computed limit": ["select id from people limit 1 + 1"],
+    "`count`": ["select count(tags) as n from people"],
+    "`stddev`": ["select stddev(age) as s from people"],
+    "`median`": ["select median(age) as m from people"],
+}  # fmt: skip
+"""Part of the reason → statements that `--engine auto` gives to Spark."""
+
+HIVE = {
+    "select tag from people lateral view explode(tags) t as tag where id = 1": ['{"tag":"a"}', '{"tag":"b"}'],
+    "select date_format(seen, 'yyyy-MM') as m, nvl(name, '-') as n from people where id = 2": ['{"m":"2026-01","n":"-"}'],
+    """select get_json_object('{"a": {"b": 7}}', '$.a.b') as b, "it's" as t""": ['{"b":"7","t":"it\'s"}'],
+    "select id from people where name = 'O''Brien' and name rlike 'B'": ['{"id":4}'],
+    "select id from order": ['{"id":1}'],
+    "select tags[1] as t, substr(name, 0, 2) as s, round(2.675e0, 2) as r from people where id = 1": ['{"t":"b","s":"An","r":2.68}'],
+    "select avg(amount) as a from orders": ['{"a":1.138889}'],
+}
+"""Statements of Hive's dialect, and their rows."""
+
+FEW = 10
+"""Statements of EXACT that are always tried."""
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("app_on_one_spark")]
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App]:
+    """The tables after a run."""
+    for name, rows in TABLES.items():
+        folder = tmp_path / "w" / name / "incremental" / "increment_2026010100"
+        folder.mkdir(parents=True)
+        pyarrow.parquet.write_table(rows, folder / "part.parquet")
+    config = tmp_path / "compactor.yaml"
+    tables = "".join(f"  {name}: {{key: [id], order_by: [seq], format: parquet}}\n" for name in TABLES)
+    config.write_text(f"warehouse: {tmp_path}/w\ncatalog: {{database: school}}\ntables:\n{tables}")
+    with App.open(config) as opened:
+        assert [report.error for report in opened.run()] == [None] * len(TABLES)
+        yield opened
+
+
+def differences(app: App, texts: list[str]) -> list[str]:
+    """What the engines show otherwise. DuckDB must run each statement without asking Spark."""
+    found, local = [], LocalSql(app)
+    for text in texts:
+        try:
+            duck, spark = local.rows(text, only_exact=True), app.sql(text, engine="spark")
+        except CompactorError as error:
+            found.append(f"{text}\n  {error}")
+            continue
+        shown = [(rows.columns, [*rows] if re.search(r"order by [^()]*$", text) else sorted(rows)) for rows in (duck, spark)]
+        if shown[0] != shown[1]:
+            found.append(f"{text}\n  DuckDB {shown[0]}\n  Spark  {shown[1]}")
+    return found
+
+
+def test_auto_answers_as_spark_does(app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few statements on both engines; every statement that differs goes to Spark, and a line says why."""
+    texts = EXACT.strip().splitlines()
+    assert differences(app, [text.strip() for text in texts[:: len(texts) // FEW]]) == []
+    for reason, listed in SPARK.items():
+        for text in listed:
+            with monkeypatch.context() as patch:
+                patch.setattr(App, "_spark_sql", lambda *_: Rows(["spark"]))
+                caplog.clear()
+                assert app.sql(text).columns == ["spark"], text
+            assert [record.message.startswith("runs on Spark: ") and reason in record.message for record in caplog.records] == [True], caplog.text
+    assert {text: [*app.sql(text)] for text in HIVE} == HIVE
+    with pytest.raises(Refused, match="DIVIDE_BY_ZERO"):
+        [*app.sql("select 1/0 as a")]
+
+
+@pytest.mark.slow
+def test_every_statement_answers_the_same(app: App) -> None:
+    """The whole list on both engines."""
+    assert "\n".join(differences(app, [text.strip() for text in EXACT.strip().splitlines()])) == ""
