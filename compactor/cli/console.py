@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
 from compactor.cli import grid
 from compactor.cli.grid import coloured, console, moment, print_message, size, table, warned
 from compactor.core.measures.record import RunRecord
@@ -27,8 +26,6 @@ from compactor.core.results.phrases import counted, without_table
 from compactor.core.results.reports import Progress as ProgressCallback
 from compactor.core.results.reports import TablePlan, TableReport, TableStatus
 from compactor.core.results.visible import visible
-from compactor.core.schema.policy import Decision
-from compactor.core.schema.schema_history import Step
 from compactor.core.sources.proposal import Proposal
 from compactor.flows import logs
 from compactor.flows.land.ingest import Ingested
@@ -227,55 +224,6 @@ def proposed(proposal: Proposal, file: str) -> None:
         out.print(f"left out {source}: {reason}", soft_wrap=True)
     todo = proposal.todo or "next: `compactor check`, `compactor run`"
     out.print(f"\n{file}: {counted(len(proposal.tables), 'table')}; {todo}", soft_wrap=True)
-
-
-def synced(results: Sequence[Synced]) -> None:
-    """Print the state of each table's view and the statements, which can be copied and run."""
-    out = console()
-    for item in results:
-        done = f"{counted(len(item.statements), 'statement')}" + ("" if item.applied else " would be run") if item.statements else "nothing to do"
-        out.print(f"-- {item.table}: {item.state}, {done}", style="bold", soft_wrap=True)
-        for statement in item.statements:
-            out.print(f"{statement};\n", soft_wrap=True)
-
-
-def schema_steps(steps: Sequence[Step]) -> None:
-    """Print the Snapshots that changed a schema."""
-    out = console()
-    if not steps:
-        out.print("nothing committed yet")
-    for item in steps:
-        registry = f", {item.registered[0]} version {item.registered[1]}" if item.registered else ""
-        out.print(f"version {item.version}, {moment(item.time)}{registry}", style="bold", soft_wrap=True)
-        for change in item.changes:
-            out.print(f"  {change.sentence}", soft_wrap=True)
-
-
-def schema_diff(difference: SchemaDiff) -> None:
-    """Print what a declared schema changes."""
-    out = console()
-    versions = [f"{used[0]} version {used[1]}" if used else "an unknown version" for used in (difference.before, difference.after)]
-    out.print(f"{difference.table}: from {versions[0]} to {versions[1]}", style="bold", soft_wrap=True)
-    for change in difference.registry:
-        out.print(f"  {change.sentence}", soft_wrap=True)
-    _decisions(difference.decisions)
-
-
-def schema_check(check: SchemaCheck) -> None:
-    """Print whether a schema can be the next one."""
-    out = console()
-    verdict = "cannot be" if check.problems else "can be"
-    out.print(f"{check.table}: the schema {verdict} the next version of {check.subject} (compatibility {check.level})", style="bold", soft_wrap=True)
-    for problem in check.problems:
-        out.print(f"  {problem}", soft_wrap=True)
-    _decisions(check.decisions)
-
-
-def _decisions(decisions: Sequence[Decision]) -> None:
-    out = console()
-    out.print("a run would:" if decisions else "a run would change no stored column", style="bold")
-    for decision in decisions:
-        out.print(f"  {decision.sentence}", soft_wrap=True)
 
 
 def quarantined(files: Sequence[QuarantinedFile]) -> None:

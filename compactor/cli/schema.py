@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
 from compactor.cli import console, grid, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.core.model.errors import NoRowsYet
+from compactor.core.results.phrases import counted
+from compactor.core.schema.policy import Decision
+from compactor.core.schema.schema_history import Step
 
 _WAITING = (NoRowsYet,)
 """Errors that do not change the exit code: a table may wait for its first rows."""
@@ -38,7 +43,7 @@ def sync(
     if output is Output.json:
         console.as_json([item.to_json() for item in results])
     else:
-        console.synced(results)
+        _print_synced(results)
     raise typer.Exit(code)
 
 
@@ -72,7 +77,7 @@ def history(table: OneTable, config: ConfigFile = DEFAULT, output: OutputForm = 
     if output is Output.json:
         console.as_json([item.to_json() for item in steps])
     else:
-        console.schema_steps(steps)
+        _print_steps(steps)
 
 
 @commands.command()
@@ -94,7 +99,7 @@ def diff(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm
         console.as_json([item.to_json() for item in results])
     else:
         for item in results:
-            console.schema_diff(item)
+            _print_diff(item)
         if not declared:
             print("no table declares a schema (`schema:` in the configuration)")
     raise typer.Exit(code or (1 if any(step.action == "refuse" for item in results for step in item.decisions) else 0))
@@ -123,7 +128,7 @@ def check(
     if output is Output.json:
         console.as_json(result.to_json())
     else:
-        console.schema_check(result)
+        _print_check(result)
     raise typer.Exit(0 if result.passed else 1)
 
 
@@ -149,3 +154,52 @@ def notify(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputFo
             for change in item.changes:
                 grid.print_message(f"{item.table}: {change}")
     raise typer.Exit(code)
+
+
+def _print_synced(results: Sequence[Synced]) -> None:
+    """Print the state of each table's view and the statements, which can be copied and run."""
+    out = grid.console()
+    for item in results:
+        done = f"{counted(len(item.statements), 'statement')}" + ("" if item.applied else " would be run") if item.statements else "nothing to do"
+        out.print(f"-- {item.table}: {item.state}, {done}", style="bold", soft_wrap=True)
+        for statement in item.statements:
+            out.print(f"{statement};\n", soft_wrap=True)
+
+
+def _print_steps(steps: Sequence[Step]) -> None:
+    """Print the Snapshots that changed a schema."""
+    out = grid.console()
+    if not steps:
+        out.print("nothing committed yet")
+    for item in steps:
+        registry = f", {item.registered[0]} version {item.registered[1]}" if item.registered else ""
+        out.print(f"version {item.version}, {grid.moment(item.time)}{registry}", style="bold", soft_wrap=True)
+        for change in item.changes:
+            out.print(f"  {change.sentence}", soft_wrap=True)
+
+
+def _print_diff(difference: SchemaDiff) -> None:
+    """Print what a declared schema changes."""
+    out = grid.console()
+    versions = [f"{used[0]} version {used[1]}" if used else "an unknown version" for used in (difference.before, difference.after)]
+    out.print(f"{difference.table}: from {versions[0]} to {versions[1]}", style="bold", soft_wrap=True)
+    for change in difference.registry:
+        out.print(f"  {change.sentence}", soft_wrap=True)
+    _print_decisions(difference.decisions)
+
+
+def _print_check(check: SchemaCheck) -> None:
+    """Print whether a schema can be the next one."""
+    out = grid.console()
+    verdict = "cannot be" if check.problems else "can be"
+    out.print(f"{check.table}: the schema {verdict} the next version of {check.subject} (compatibility {check.level})", style="bold", soft_wrap=True)
+    for problem in check.problems:
+        out.print(f"  {problem}", soft_wrap=True)
+    _print_decisions(check.decisions)
+
+
+def _print_decisions(decisions: Sequence[Decision]) -> None:
+    out = grid.console()
+    out.print("a run would:" if decisions else "a run would change no stored column", style="bold")
+    for decision in decisions:
+        out.print(f"  {decision.sentence}", soft_wrap=True)

@@ -20,11 +20,12 @@ from compactor.core.model.errors import Busy, Refused
 from compactor.spark import embedded, session
 from compactor.spark import java as java_module
 from compactor.spark.java import find_java
-from compactor.spark.session import LOCK_NAME, SessionSettings, embedded_lock, session_conf
+from compactor.spark.lock import LOCK_NAME, embedded_lock
+from compactor.spark.session import SessionSettings, session_conf
 
 HOLD = """
 import sys, time
-from compactor.spark.session import embedded_lock
+from compactor.spark.lock import embedded_lock
 embedded_lock(sys.argv[1], 0)
 print()
 time.sleep(60)
