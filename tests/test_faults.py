@@ -178,7 +178,8 @@ def test_every_storage_operation_counts() -> None:
     storage.delete(["/b"])
     assert storage.now() == 7.0
     storage.write("/c", b"")
-    expected = ["put_if_absent", "put_if_absent", "stat", "list", "move", "move", "read", "delete", "now", "write"]
+    assert not storage.replace(info, b"2")
+    expected = ["put_if_absent", "put_if_absent", "stat", "list", "move", "move", "read", "delete", "now", "write", "replace"]
     assert [operation for operation, _ in storage.calls] == expected
 
 

@@ -145,6 +145,8 @@ def test_a_record_that_cannot_be_read_counts_for_nothing(content: bytes) -> None
 def test_no_run_fails_because_its_failure_cannot_be_recorded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The store that does not answer is often the failure itself."""
     lake = lake_with_a_file()
+    # the marks of its owner are there
+    run(lake, Unavailable("no"))
 
     def refuse(path: str, data: bytes) -> None:
         raise Unavailable("s3: no answer")
