@@ -130,7 +130,9 @@ class MysqlSource:
 
 def _arguments(url: str) -> dict[str, Any]:
     """Return the driver's arguments. The password may be in MYSQL_PWD; the only parameter is `ssl_ca`, the file of the server's authority."""
-    parts = urlsplit(url)
+    account, _, place = url.partition("://")[2].rpartition("@")
+    user, colon, password = account.partition(":")
+    parts = urlsplit(f"mysql://{place}")
     more = dict(parse_qsl(parts.query))
     if set(more) - {"ssl_ca"}:
         raise Refused(f"--source: unknown parameter {', '.join(sorted(set(more) - {'ssl_ca'}))} of a mysql:// URL, expected ssl_ca")
@@ -140,8 +142,7 @@ def _arguments(url: str) -> dict[str, Any]:
         raise Refused("--source: expected a port up to 65535") from None
     if not parts.hostname or not parts.path.strip("/"):
         raise Refused("--source: expected mysql://user@host/database")
-    password = unquote(parts.password) if parts.password is not None else os.environ.get("MYSQL_PWD", "")
-    tls = {"ssl_ca": more["ssl_ca"], "ssl_verify_cert": True, "ssl_verify_identity": True} if more else {}
-    user = unquote(parts.username or "")
     # bytes, because the driver takes a text for Latin-1
-    return {"host": parts.hostname, "port": port, "user": user, "password": os.fsencode(password), "database": unquote(parts.path.strip("/")), **tls}
+    secret = os.fsencode(unquote(password) if colon else os.environ.get("MYSQL_PWD", ""))
+    tls = {"ssl_ca": more["ssl_ca"], "ssl_verify_cert": True, "ssl_verify_identity": True} if more else {}
+    return {"host": parts.hostname, "port": port, "user": unquote(user), "password": secret, "database": unquote(parts.path.strip("/")), **tls}

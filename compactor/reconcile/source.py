@@ -14,8 +14,8 @@ _SOURCES: dict[str, type[PostgresSource] | type[MysqlSource]] = {
 }
 
 _ENCODED = "%(?!00)[0-9A-Fa-f]{2}"
-_USER = rf"(?:[!-~](?<![%:@/?#\[\]])|{_ENCODED})*"
-_PASSWORD = rf"(?:[!-~](?<![%@/?#\[\]])|{_ENCODED})*"
+_USER = rf"(?:[!-~](?<![%:@/])|{_ENCODED})*"
+_PASSWORD = rf"(?:[!-~](?<![%@/])|{_ENCODED})*"
 _HOST = rf"(?:(?:[!-~](?<![%:@/?#\[\],])|{_ENCODED})*|\[[0-9A-Fa-f:.]+\])(?::\d{{0,5}})?"
 _REST = rf"(?:[^\s\x00-\x1f\x7f\ud800-\udfff@#%]|{_ENCODED})*"
 _ADDRESS = re.compile(rf"\w+://(?:{_USER}(?::{_PASSWORD})?@)?{_HOST}(?:,{_HOST})*(?:[/?]{_REST})?")
@@ -32,6 +32,6 @@ def open_source(url: str, table: str, connections: int, timeout: float) -> Postg
     if not _ADDRESS.fullmatch(url):
         raise Refused(
             f"--source: expected {scheme.lower()}://user@host:port/database, found something else (not shown: it may contain a password). Keep the "
-            "password in PGPASSWORD or MYSQL_PWD, or write every character of user and password but letters and digits percent-encoded: %40 for @."
+            "password in PGPASSWORD or MYSQL_PWD, or percent-encode in user and password @ / % (%40 %2F %25), blanks, and what is not ASCII."
         )
     return made(url, table, connections, timeout)

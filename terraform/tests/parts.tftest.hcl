@@ -114,6 +114,25 @@ run "a_cluster_with_a_metastore_service" {
   }
 }
 
+run "the_secret_of_hashes" {
+  variables {
+    hash_secret = {
+      arn         = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:hashes-AbCdEf"
+      kms_key_arn = "arn:aws:kms:eu-west-1:123456789012:key/secrets"
+    }
+  }
+
+  assert {
+    condition     = yamldecode(output.compactor_yaml).defaults.hash_secret == "arn:aws:secretsmanager:eu-west-1:123456789012:secret:hashes-AbCdEf"
+    error_message = "compactor.yaml names it."
+  }
+
+  assert {
+    condition     = alltrue([for part in ["secret:hashes-AbCdEf", "key/secrets"] : strcontains(output.job_policies.storage, part) && !strcontains(output.caller_policy, part)])
+    error_message = "Jobs may read it, callers may not."
+  }
+}
+
 run "keys_of_archives" {
   variables {
     archive_keys = {

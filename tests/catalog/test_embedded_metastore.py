@@ -51,6 +51,17 @@ def test_the_holder_is_named_and_waited_for(tmp_path: Path, caplog: pytest.LogCa
     embedded_lock(str(tmp_path), 0).release()
 
 
+def test_the_lock_s_file_has_no_argument_and_is_for_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys to erase and passwords of sources are arguments. An older version wrote them, and everybody may read its file."""
+    monkeypatch.setattr(sys, "argv", ["/opt/bin/compactor", "erase", "student", "--key", "PLANTED"])
+    file = tmp_path / LOCK_NAME
+    file.write_text("1 /opt/bin/compactor reconcile --source postgresql://reader:PLANTED@db/school\n")
+    file.chmod(0o644)
+    embedded_lock(str(tmp_path), 0).release()
+    assert file.read_text() == f"{os.getpid()} compactor\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_java_is_looked_for_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def java(name: str, version: str) -> Path:
         home = tmp_path / name

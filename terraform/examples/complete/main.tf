@@ -53,6 +53,9 @@ module "compactor" {
     payments = {}
   }
 
+  # The secret of hashed columns and erased keys, which jobs read.
+  hash_secret = { arn = var.hash_secret_arn }
+
   database = {
     name   = "school"
     tables = { name = "school_internal" }

@@ -28,6 +28,11 @@ variable "landing_kms_key_arn" {
   type        = string
 }
 
+variable "hash_secret_arn" {
+  description = "A secret in AWS Secrets Manager: a text of 16 to 64 bytes, which never changes."
+  type        = string
+}
+
 variable "operator_role_arns" {
   description = "Roles of people who may start, watch and cancel jobs."
   type        = list(string)
