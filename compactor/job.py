@@ -163,8 +163,8 @@ def answer(here: Runtime, arguments: argparse.Namespace) -> tuple[Any, int]:
 
 def _rebuilt(here: Runtime, spec: TableSpec, arguments: argparse.Namespace) -> tuple[Any, int]:
     target = restore.named(here.table(spec, files_only=True), arguments.as_of)
-    accepted = {"accept": arguments.accept_differences, "fewer": arguments.accept_fewer_rows}
-    built = rebuild_table(here.table(spec), target, dry=arguments.dry_run, label=arguments.label, **accepted)
+    fewer = arguments.accept_fewer_rows
+    built = rebuild_table(here.table(spec), target, arguments.accept_differences, arguments.dry_run, label=arguments.label, fewer=fewer)
     log.log(logging.ERROR if built.exit_code else logging.INFO, "compactor: %s: %s", spec.name, "; ".join(built.sentences))
     return built.to_json(), built.exit_code
 

@@ -116,18 +116,18 @@ def test_a_run_ends_as_the_command_line_does(job_config: Path, monkeypatch: pyte
     assert told(job_config, "run")[0] == code
 
 
-@pytest.mark.parametrize(("outcome", "code"), [("published", 0), ("differs", 1)])
+@pytest.mark.parametrize(("outcome", "code"), [("published", 0), ("differs", 1), ("fewer", 1)])
 def test_a_rebuild_tells_what_differs(job_config: Path, monkeypatch: pytest.MonkeyPatch, outcome: str, code: int) -> None:
     """As its last word, which is what Airflow shows; what differs is published only where the words say so."""
     asked: list[Any] = []
 
-    def rebuilt(table: Any, target: Any, accept: bool, dry: bool, label: str) -> RebuildReport:
-        asked.append((table.name, target, accept, dry, label))
+    def rebuilt(table: Any, target: Any, accept: bool, dry: bool, label: str, fewer: bool) -> RebuildReport:
+        asked.append((table.name, target, accept, dry, label, fewer))
         return RebuildReport("student", outcome, 2, 1, 3, 1000, 9, Difference(changed=2, samples=('{"id":7}',)))
 
     monkeypatch.setattr(job, "rebuild_table", rebuilt)
     ended, report, _ = told(job_config, "rebuild", "student", "--accept-differences", "--label", "x")
-    assert (ended, asked) == (code, [("student", None, True, False, "x")])
+    assert (ended, asked) == (code, [("student", None, True, False, "x", False)])
     assert json.loads(report["output"])["difference"]["changed"] == 2
     assert "compactor: student: 3 files (1,000 bytes) give 9 rows; 0 rows of version 1 are missing" in report["errors"].splitlines()[-1]
 
