@@ -77,7 +77,7 @@ CASES: dict[str, tuple[str, str, dict[str, object]]] = {
     "csv_lines": ("a.csv", csv("50,1,n,PLANTED-1", "PLANTED"), {}),
     "csv_twice": ("a.csv", "PLANTED,PLANTED\n1,2\n", {}),
     "csv_delimiter": ("a.csv", "PLANTED;x;y\n1;2;3\n", {"csv": Csv(columns=("id", "seq", "ssn", "mail", "card", "note"), header=False)}),
-    "dms_op": ("a.csv", "Op,id,seq,ssn\nPLANTED,1,1,PLANTED-1\n", {"envelope": "dms", "csv": Csv(header=True)}),
+    "dms_op": ("LOAD00000001.csv", "Op,id,seq,ssn\nPLANTED,1,1,PLANTED-1\n", {"envelope": "dms", "csv": Csv(header=True)}),
     "debezium_op": ("a.json", json.dumps({"op": "PLANTED", "before": None, "after": GOOD[0], "source": {}, "ts_ms": 1}) + "\n", {"envelope": "debezium"}),
     "wal2json_action": ("a.json", json.dumps({"action": "PLANTED", "lsn": "0/1", "columns": []}) + "\n", {"envelope": "wal2json"}),
     "change_type": ("a.json", json.dumps({"changeType": "PLANTED", "columnNames": ["id"], "columnTypes": ["int"], "columnValues": [1]}) + "\n", {
