@@ -58,16 +58,17 @@ _RULES: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
         "Spark was not allowed to ({}): grant it; docs/s3.md lists the permissions",
     ),
     (
+        # before the store: an executor that is gone refuses connections, too
+        re.compile(r"ExecutorLostFailure|FetchFailedException|TaskResultLost"),
+        Unavailable,
+        "Spark lost an executor ({}). Run again; if it happens again, give the executors more memory",
+    ),
+    (
         re.compile(rf"{_SERVICE}(?:5\d\d|429)|\b(?:{'|'.join(_AWAY)})\b"),
         Unavailable,
         "the store did not answer Spark ({}). Run again when it does",
     ),
-    (
-        re.compile(r"ExecutorLostFailure"),
-        Unavailable,
-        "Spark lost an executor ({}). Run again; if it happens again, give the executors more memory",
-    ),
-    (re.compile(r"SparkContext (?:was|has been) (?:shut down|stopped)|stopped SparkContext"), EngineEnded, "{}"),
+    (re.compile(r"SparkContext (?:was|has been) (?:shut down|stopped)|stopped SparkContext|LiveListenerBus is stopped"), EngineEnded, "{}"),
     (
         re.compile(r"\bJob \d+ (?:was )?cancelled\b"),
         Stopped,

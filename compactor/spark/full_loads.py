@@ -34,6 +34,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import BatchSummary
 from compactor.core.sources.full_loads import gaps, newest_hour, other_file
 from compactor.ports import Entries
+from compactor.spark import measured
 from compactor.spark.columns import FILE, OP, ORIGIN, POSITION, TIME
 from compactor.spark.decode.full_load import micros
 from compactor.spark.history.parts import Parts
@@ -105,7 +106,7 @@ class FullLoads:
             taken += sum(counts.get(hour, 0) for hour in series.hours[: series.count])
             written += sum(events.values())
             made += sum(n for (op, at), n in events.items() if op == "d" or at > series.count)
-        rows.unpersist()
+        measured.release(rows)
         last: Position | None = (epoch, max(files), None, None, None) if files else None
         return (union(parts) if parts else rows.where("false")), dataclasses.replace(
             self.summary,

@@ -58,23 +58,40 @@ class Pass:
 
 
 def materialize(rows: DataFrame) -> DataFrame:
-    """Return the rows computed once. The caller unpersists them when they are no longer needed.
+    """Return the rows computed once. The caller releases them when they are no longer needed.
 
-    On one machine this is a local checkpoint: it forgets how the rows were computed. Spark would look through a cached plan again at every step,
-    which costs more than computing small data. On a cluster it is the cache, which survives a lost executor.
+    Their plan does not say how they were computed. Spark would look through a cached plan again at every step, which costs more than computing small
+    data, and in a commit with history gigabytes of the driver's memory. On one machine this is a local checkpoint. On a cluster the executors keep
+    the rows as soon as something needs them, and Spark computes those of a lost executor again.
     """
-    return rows.localCheckpoint() if _one_machine(rows) else rows.persist()
+    if _one_machine(rows):
+        return rows.localCheckpoint()
+    kept = rows.localCheckpoint(eager=False)
+    jvm: Any = kept.sparkSession._jvm
+    # without its mark as a checkpoint, the RDD is one that is kept and knows its lineage
+    getattr(_logical_plan(kept).rdd(), "checkpointData_$eq")(jvm.scala.Option.apply(None))
+    return kept
+
+
+def release(rows: DataFrame) -> None:
+    """Free rows that `materialize` returned. Checkpoints are freed when nothing names them any more."""
+    if not _one_machine(rows) and _logical_plan(rows).nodeName() == "LogicalRDD":
+        _logical_plan(rows).rdd().unpersist(False)
 
 
 def materialize_and_measure(rows: DataFrame, aggregates: Mapping[str, str]) -> tuple[DataFrame, Numbers]:
     """Return the rows computed once as `materialize` does, and these aggregates of them (name → SQL). One Spark job."""
     if not _one_machine(rows):
-        kept = rows.persist()
+        kept = materialize(rows)
         return kept, compute(kept, aggregates)
     observed = observe(rows, "all", aggregates)
     kept = observed.localCheckpoint()
     numbers = Pass(observed._jdf.queryExecution().observedMetrics()).numbers("all")
     return kept, compute(kept, aggregates) if numbers is None else numbers
+
+
+def _logical_plan(rows: DataFrame) -> Any:
+    return rows._jdf.logicalPlan()
 
 
 def _one_machine(rows: DataFrame) -> bool:

@@ -92,7 +92,7 @@ class SparkBatch:
 
     def close(self) -> None:
         """Free the cached rows and the unpacked copies."""
-        self.changes.unpersist()
+        measured.release(self.changes)
         self.scratch.close()
 
 

@@ -150,8 +150,9 @@ def _server(
     environment: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     end: signal.Signals = signal.SIGINT,
-) -> Iterator[None]:
-    """A process group of its own, alive and ready inside the block, gone after it. `end`: the signal that ends it."""
+) -> Iterator[int]:
+    """A process group of its own, alive and ready inside the block, gone after it with all that it has started; gives its id. `end`: the signal that
+    ends it."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             _text(command),
@@ -164,14 +165,13 @@ def _server(
         )
     try:
         _until(name, ready, process, log)
-        yield
+        yield process.pid
     finally:
         for how in (end, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, how)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(10)
-                break
 
 
 def _until(name: str, ready: Callable[[], bool], process: subprocess.Popen[bytes] | None = None, log: Path | None = None) -> None:

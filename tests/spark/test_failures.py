@@ -67,6 +67,16 @@ TEXTS = [
         Unavailable,
         "give the executors more memory",
     ),
+    # what needs rows of an executor that is gone, as a reader and as the driver
+    (
+        "Job aborted due to stage failure: ShuffleMapStage 3 has failed the maximum allowable number of times: 4. Most recent failure reason: "
+        "org.apache.spark.shuffle.FetchFailedException: java.net.ConnectException: Connection refused: /10.0.0.7:7079",
+        Unavailable,
+        "Spark lost an executor (org.apache.spark.shuffle.FetchFailedException",
+    ),
+    ("Job aborted: Task 0 in stage 1.0 failed 4 times: TaskResultLost (result lost from block manager)", Unavailable, "Spark lost an executor"),
+    # the master has given the application up, since no executor starts
+    ("java.lang.IllegalStateException: LiveListenerBus is stopped.", EngineEnded, "Spark's JVM has ended (java.lang.IllegalStateException"),
     # as Spark 3.5 and 4.1 write it, the second as `SQLSTATE` messages do
     ("org.apache.spark.SparkException: Job 7 cancelled as part of cancellation of all jobs", Stopped, "nothing was committed. Run again"),
     ("org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 7 cancelled because killed via the Web UI", Stopped, "somebody cancelled a job"),

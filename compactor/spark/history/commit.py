@@ -124,7 +124,7 @@ class _Work:
     def free(self) -> None:
         """Free the cached rows."""
         for rows in self.cached:
-            rows.unpersist()
+            measured.release(rows)
 
     def following(self, repeated: bool) -> _Merged:
         """Merge a batch whose events come after all stored ones. Spark computes the rows later, in the pass that writes them.

@@ -100,7 +100,7 @@ class Inputs:
     def materialize(self, rows: DataFrame) -> DataFrame:
         """Return the rows computed once. They are freed when the batch is closed."""
         kept = measured.materialize(rows)
-        self._scratch.callback(kept.unpersist)
+        self._scratch.callback(measured.release, kept)
         return kept
 
     def find_unreadable(self) -> bool:

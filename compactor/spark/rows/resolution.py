@@ -166,7 +166,7 @@ class Resolution:
     def close(self) -> None:
         """Free the cached rows."""
         for rows in self.own:
-            rows.unpersist()
+            measured.release(rows)
 
 
 def segments(batch: SparkBatch) -> int:
