@@ -23,7 +23,7 @@ from compactor.core.model.position import OFFSETS, earliest, latest, payload_col
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations
-from compactor.core.schema import protection
+from compactor.core.schema import column_types, protection
 from compactor.core.schema.adoption import EPOCH, FIRST, ForeignBase
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
@@ -31,6 +31,7 @@ from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, measured
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
+from compactor.spark.decode import declared as declared_columns
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression
@@ -142,6 +143,7 @@ class Reader:
     def _read(self, opened: Inputs, parent: Snapshot | None, version: int, entries: Entries, erased: Erased | None) -> SparkBatch:
         spec = opened.spec
         protection.check(spec.name, parent.schema if parent else None, spec.columns)
+        column_types.check(spec.name, parent.schema if parent else None, column_types.declared(spec.types))
         frames, landed, unpacked = self._frames(opened, parent)
         if not frames:
             opened.within_limits(0, 0)
@@ -217,7 +219,8 @@ class Reader:
         spec = opened.spec
         decode = ENVELOPES[spec.envelope].decode
         frames, unpacked = [], []
-        schema = from_avro(spec.avro_schema) if spec.avro_schema else None
+        typed = column_types.declared(spec.types)
+        schema = column_types.over(typed, from_avro(spec.avro_schema) if spec.avro_schema else None)
         landed: dict[str, types.Type] = {}
         for kind, paths in opened.by_format().items():
             for raw in opened.raw(kind, paths, _stored_fields(parent), schema):
@@ -229,13 +232,16 @@ class Reader:
                     continue
                 for name, column_type in raw.schema[1] if raw.schema and kind != "csv" else ():
                     landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
-                frames += [self._described(frame, part, opened, parent, schema) for part, frame in decoded]
+                # records that carry their schema have all types but those that the table declares otherwise
+                frames += [self._described(frame, part, opened, parent, typed if part.avro is not None else schema, typed) for part, frame in decoded]
                 unpacked += [part for part, _ in decoded]
         deletions.check_columns(spec, frames)
         return frames, tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items()), unpacked
 
-    def _described(self, frame: Frame, raw: files.RawFrame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None) -> Frame:
-        """Return the frame with its writers, and with images that are structs."""
+    def _described(
+        self, frame: Frame, raw: files.RawFrame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None, typed: WriterSchema | None
+    ) -> Frame:
+        """Return the frame with its writers, and with images that are structs. `schema`: the declared columns; `typed`: those of `types:` alone."""
         spec = opened.spec
         if frame.omits:
             stored = _stored_fields(parent)
@@ -243,10 +249,11 @@ class Reader:
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
             bare, small, stored = spec.source.plain_rows, opened.size <= json_writers.INFERRED_HERE, _stored_fields(parent)
-            writers = json_writers.writers_of(self.spark, frame, spec.key, stored, schema, bare, small)
+            writers = json_writers.writers_of(self.spark, frame, spec.key, stored, schema, typed, bare, small)
             frame = frame.parsed(decided(writers, stored), [*protection.as_text(writers, spec.columns), *stored])
-        elif schema and raw.avro is None:
+        elif schema:
             frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))
+        frame = declared_columns.decided(frame)
         frame = ENVELOPES[spec.envelope].settle(deletions.marked(frame, spec, _stored_fields(parent)), spec, opened.inputs)
         return dataclasses.replace(frame, writers=tuple(protection.protected(writer, spec.columns) for writer in frame.writers))
 

@@ -16,6 +16,7 @@ from typing import Any
 from compactor.core.schema import avro, parquet_footer
 from compactor.core.schema.parquet_footer import LEAF
 from compactor.core.sources import csv_profile, increment, key_inference
+from compactor.core.sources.encoded_values import EncodedValues
 from compactor.core.sources.envelopes import ENVELOPES, Envelope
 from compactor.core.sources.key_inference import RowSample
 
@@ -61,6 +62,8 @@ class SourceProfile:
     """Column → `date` or `timestamp` if all its values in CSV files have that form, which is not inferred; else ""."""
     csv_foreign: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Column of CSV files whose values are numbers or dates in a form that stays text → (form, example)."""
+    encoded: EncodedValues = field(default_factory=EncodedValues, repr=False)
+    """The values of JSON rows without schema, which may stand for decimals, days and times."""
     sample: RowSample = field(default_factory=RowSample, repr=False)
     """Inserted rows, for the inference of the key."""
 
@@ -192,10 +195,12 @@ def of_documents(documents: Iterable[Any], profiles: Profiles | None = None) -> 
     profiles = {} if profiles is None else profiles
     for document in documents:
         name, value = _without_schema(document)
-        base = SourceProfile()
+        base, bare = SourceProfile(), value is document
         if isinstance(value, dict) and _is_kafka_record(value):
             record = value
-            name, value = _without_schema(_json(sent := record.get("value", record.get("payload"))))
+            inner = _json(sent := record.get("value", record.get("payload")))
+            name, value = _without_schema(inner)
+            bare = value is inner
             base = SourceProfile(topic=str(record.get("topic") or ""), container="kafka", has_offsets=record.get("offset") is not None)
             base.key, base.key_from = _record_key(record), "the keys of the Kafka records"
             if sent is not None and (value is None or not isinstance(value, dict) or value.keys() == {"b64"}):
@@ -204,17 +209,19 @@ def of_documents(documents: Iterable[Any], profiles: Profiles | None = None) -> 
                 continue
         if isinstance(value, dict) and not name.startswith(_INTERNAL):
             base.topic = base.topic or (name[: -len(".Envelope")] if name.endswith(".Envelope") else "")
-            _add_value(value, base, profiles)
+            _add_value(value, base, profiles, bare)
     return profiles
 
 
-def _add_value(value: Mapping[str, Any], base: SourceProfile, profiles: Profiles) -> None:
-    """Add the rows of one value. `base` holds what the Kafka record around it shows."""
+def _add_value(value: Mapping[str, Any], base: SourceProfile, profiles: Profiles, bare: bool) -> None:
+    """Add the rows of one value. `base` holds what the Kafka record around it shows. `bare`: no schema gives the values their meaning."""
     envelope, _, rows_of = next(entry for entry in _ENVELOPES if entry[1](value))
     for row in rows_of(value):
         profile = profiles.get(row.table)
         if profile is None:
-            profile = replace(base, table=row.table, envelope=envelope, connector=row.connector, key=None, key_from="", sample=RowSample())
+            profile = replace(
+                base, table=row.table, envelope=envelope, connector=row.connector, key=None, key_from="", sample=RowSample(), encoded=EncodedValues()
+            )
             profiles[row.table] = profile
         profile.has_offsets = profile.has_offsets and base.has_offsets
         key, key_from = row.key, row.key_from
@@ -225,6 +232,9 @@ def _add_value(value: Mapping[str, Any], base: SourceProfile, profiles: Profiles
             profile.key, profile.key_from = max(profile.key or (), key, key=len), key_from
         profile.sample.old = max(profile.sample.old, row.old, key=len)
         profile.add(row.columns, row.inserted)
+        # the image of a deleted row may hold fillers
+        if bare and not row.old and envelope in ("debezium", "flat"):
+            profile.encoded.add(row.columns)
 
 
 def _without_schema(document: Any) -> tuple[str, Any]:

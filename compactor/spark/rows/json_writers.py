@@ -42,6 +42,7 @@ def writers_of(
     key: Sequence[str],
     stored: Sequence[WriterField] = (),
     schema: WriterSchema | None = None,
+    typed: WriterSchema | None = None,
     bare: bool = False,
     few: bool = False,
 ) -> list[WriterSchema]:
@@ -49,8 +50,8 @@ def writers_of(
 
     `stored`: the table's columns. `bare`: the records are rows without envelope. Unless a connector added columns to them (`__op`), they are taken as
     hand-made, and a type that differs never makes a second column. `schema` gives the types and meanings of declared columns, for records that carry
-    no schema. A writer that wrote only deletes gives the types of the key columns alone, because its other values are fillers. With `few` records the
-    driver infers types.
+    no schema; `typed` for those that carry one. A writer that wrote only deletes gives the types of the key columns alone, because its other values
+    are fillers. With `few` records the driver infers types.
     """
     image = "coalesce(_after, _before)"
     rows = (
@@ -71,6 +72,7 @@ def writers_of(
     for row in sorted(rows, key=lambda row: str(row[WRITER])):
         if row.text:
             described = dataclasses.replace(writer.from_connect(row.text), id=row[WRITER])
+            described = writer.declared(described, typed) if typed else described
         else:
             names = list(json.loads(row.sample)) if row.sample else []
             column = AFTER if row.rows else BEFORE
@@ -81,7 +83,7 @@ def writers_of(
                 struct, words[row[WRITER]] = _with_doubles(struct, finite or _inferred(spark, frame, row[WRITER], replaced))
             described = _described(row[WRITER], struct, names, bare)
             described = dataclasses.replace(described, fractions=bool(row.fractions))
-            described = writer.declared(described, schema) if schema else described
+            described = writer.declared(described, schema, text=True) if schema else described
         if not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
             fields = tuple(field for field in described.fields if field.name in key)
