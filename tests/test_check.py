@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,13 @@ _ROWS = [
     for at, packed in enumerate(["BH4=", "AYag", None])
 ]
 ENCODED = "".join(json.dumps({"op": "r", "before": None, "after": row, "source": {"schema": "public", "table": "orders"}}) + "\n" for row in _ROWS)
+
+
+def inserted(changes: Iterable[tuple[str, int, object]]) -> str:
+    """Return changes of Debezium: (operation, id, value of the column is_vip)."""
+    return "".join(json.dumps({"op": op, ("before" if op == "d" else "after"): {"id": id_, "is_vip": vip}}) + "\n" for op, id_, vip in changes)
+
+
 FLAT = json.dumps({"id": 1, "name": "x", "updated_at": 5})
 CSV = "id;name;updated_at\n1;x;5\n"
 GOOD = "key: [id], order_by: [updated_at], increments: people/in"
@@ -99,6 +107,30 @@ CASES = {
         "o/in/a.json",
         "".join(json.dumps({"schema": {"type": "struct"}, "payload": json.loads(line)}) + "\n" for line in ENCODED.splitlines()),
         None,
+    ),
+    "a key of few values": (
+        "key: [is_vip], envelope: debezium, increments: p/in",
+        "p/in/a.json",
+        inserted(("r", at, at % 2 == 0) for at in range(200)),
+        "is_vip has 2 values in 200 inserted rows; unique in the sample: id. Correct `key:`",
+    ),
+    "one row sent several times": (
+        "key: [id], envelope: debezium, increments: p/in",
+        "p/in/a.json",
+        inserted([*(("c", at, at) for at in range(20)), *(("c", 3, 3) for _ in range(9)), ("r", 4, 40), ("d", 5, 5), ("c", 5, 50)]),
+        None,
+    ),
+    "changes without operation": (
+        "key: [sensor], order_by: [at], increments: p/in",
+        "p/in/a.json",
+        "".join(json.dumps({"sensor": at % 3, "at": at, "value": 1000 - at}) + "\n" for at in range(200)),
+        None,
+    ),
+    "a key of few values, without operation": (
+        "key: [is_vip], order_by: [at], increments: p/in",
+        "p/in/a.csv",
+        "id,is_vip,at\n" + "".join(f"{at},{at % 2},{at % 7}\n" for at in range(200)),
+        "is_vip has 2 values in 200 inserted rows; unique in the sample: id",
     ),
     "base64 in hand-made rows": (GOOD, "people/in/a.json", FLAT.replace('"x"', '"BH4="'), r"name \(BH4=\) looks like base64"),
     "large numbers in hand-made rows": (GOOD, "people/in/a.json", FLAT.replace("5", "1795611600123"), None),

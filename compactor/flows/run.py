@@ -320,6 +320,8 @@ def _report(
     if unusable or records:
         what = " and ".join(counted(number, noun) for number, noun in ((unusable, "file"), (records, "record")) if number)
         notes = (*notes, f"{what} cannot be used and went to quarantine: compactor quarantine list {table.name}")
+    # a commit that another run's overtook was planned again, and noticed the same again
+    notes = (*notes, *dict.fromkeys(table.notes))
     return TableReport(
         table.name,
         outcome,

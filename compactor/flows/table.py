@@ -34,6 +34,11 @@ class Table:
     def _columns_of(self) -> dict[int, Snapshot]:
         return {}
 
+    @cached_property
+    def notes(self) -> list[str]:
+        """Sentences that a run notices while it commits, for its report."""
+        return []
+
     @property
     def name(self) -> str:
         """The name in the configuration."""

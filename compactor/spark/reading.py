@@ -17,7 +17,7 @@ from compactor.core.catalog.feed import OFF
 from compactor.core.erasure.erased import Erased
 from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
-from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
+from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused, SchemaRefused
 from compactor.core.model.inputs import Input
 from compactor.core.model.position import OFFSETS, earliest, latest, payload_column, same_order
 from compactor.core.model.snapshot import Snapshot
@@ -30,8 +30,8 @@ from compactor.core.schema.writer import WriterField, WriterSchema, decided, dec
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, measured
+from compactor.spark.checks import misfits
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
-from compactor.spark.decode import declared as declared_columns
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression
@@ -166,7 +166,10 @@ class Reader:
         writers = writer_positions(counts.writers, _payload_writers(placed))
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: {counts.read} records landed, none of them with a row; they wait for the first that has one")
-        evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
+        try:
+            evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
+        except SchemaRefused as error:
+            raise misfits.located(error, placed, opened) from None
         evolved = dataclasses.replace(evolved, schema=protection.marked(evolved.schema, spec.columns))
         if parent is not None and evolved.retyped:
             exactness.check(self.spark, spec, parent, evolved)
@@ -253,7 +256,7 @@ class Reader:
             frame = frame.parsed(decided(writers, stored), [*protection.as_text(writers, spec.columns), *stored])
         elif schema:
             frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))
-        frame = declared_columns.decided(frame)
+        frame = json_writers.with_decimals(frame)
         frame = ENVELOPES[spec.envelope].settle(deletions.marked(frame, spec, _stored_fields(parent)), spec, opened.inputs)
         return dataclasses.replace(frame, writers=tuple(protection.protected(writer, spec.columns) for writer in frame.writers))
 
@@ -359,6 +362,7 @@ def _summary(
         ignored=counts.ignored,
         changes=counts.read - counts.ignored - counts.invalid,
         unavailable_columns=tuple(sorted(str(name) for name in unavailable)),
+        inserts=counts.inserts,
         deletes=counts.deletes,
         moves=counts.moves + counts.unlinked,
         truncates=counts.truncates,

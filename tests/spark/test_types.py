@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.policy import Protection
 from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
 from tests.spark.lake import Lake
@@ -146,3 +148,28 @@ def test_types_give_numbers_of_csv_and_parquet_their_meaning(lake: Lake) -> None
     day, at = MEANT["birth_date"], MEANT["at_millis"]
     assert [{"id": id_, "seq": 1, "day": day, "at": at} for id_ in (1, 2, 4)] == lake.rows(spec)
     assert [3] == [record for record, _ in lake.unusable(spec)]
+
+
+def test_a_value_that_stops_a_table_is_named(lake: Lake) -> None:
+    """With column, file and record, and the declaration after which its record goes to quarantine. Protected values are not shown."""
+    spec = lake.spec(columns=(Protection("salary", "null"),))
+    rows = [{"id": id_, "seq": 1, "n": id_, "at": {"zip": 1}, "salary": 10} for id_ in range(3)]
+    lake.land(spec, 1, rows)
+    lake.run(spec)
+    lake.land(spec, 2, rows, "a.json")
+    odd = lake.land(spec, 2, [*rows, {**rows[0], "n": "n/a"}, {**rows[0], "n": "none"}], "b.json")
+    with pytest.raises(SchemaRefused) as refused:
+        lake.run(spec)
+    assert "declare `types: {n: bigint}`, and their records go to quarantine" in str(refused.value)
+    assert str(refused.value).endswith("The first such value, of n, is 'n/a': increment_2024030502/b.json, record 4.")
+    for change, said in (
+        ({"at": {"zip": "x"}}, "of at.zip, is 'x': increment_2024030502/b.json, record 4."),
+        ({"salary": "secret"}, "of salary, is not shown (`columns:` protects it): increment_2024030502/b.json, record 4."),
+        ({"n": {"a": 1}}, """of n, is '{"a":1}': increment_2024030502/b.json, record 4."""),
+    ):
+        odd.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {**rows[0], **change}]))
+        with pytest.raises(SchemaRefused, match=re.escape(said)):
+            lake.run(spec)
+    typed = lake.with_settings(spec, types=(("n", "bigint"),))
+    lake.run(typed)
+    assert [(4, "the value of n is not of type bigint")] == lake.unusable(typed)

@@ -251,7 +251,7 @@ def _followed(field: Field, column: WriterField, writer: WriterSchema, table: st
         inside = "" if change.column == field.source else f" ({change.sentence})"
         raise SchemaRefused(
             f"table {table}, column {field.source}: stored as {field.type}, the new data has {types.text(column.type)}, and no type can store both"
-            f"{inside}. The increments stay in landing. Repair the producer, or rename the column.",
+            f"{inside}. The increments stay in landing. {'' if inside else policy.declare([change])}Repair the producer, or rename the column.",
             tuple(log.decisions),
         )
     last = latest([field.last, writer.last])

@@ -48,7 +48,7 @@ _AVRO = {
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 NUMBER_OR_BYTES = "text of a decimal, or base64 of its bytes"
-"""Semantic type of a declared decimal in JSON text, until the column's values show which of both it is (`spark/decode/declared.py`)."""
+"""Semantic type of a declared decimal in JSON text, until the column's values show which of both it is (`spark/rows/json_writers.py`)."""
 
 TARGETS = {
     "io.debezium.time.Date": "date",
@@ -155,7 +155,7 @@ def _declared(field: WriterField, other: WriterField, text: bool) -> WriterField
     if semantic == DECIMAL and types.is_scalar(raw):
         # a number is no bytes
         semantic = NUMBER_OR_BYTES if raw == ("string",) else ""
-    if text and types.is_scalar(raw) and types.is_scalar(other.type):
+    if text and types.is_scalar(other.type) and semantic != VARIABLE_DECIMAL:
         exact = other.type == types.widest(raw, other.type) or (raw == ("bigint",) and bool(semantic))
         raw = raw if exact else ("string",)
     return replace(other, raw=raw, semantic=semantic)

@@ -87,11 +87,11 @@ class SourceProfile:
         """Whether the columns are those of Debezium's signal table, which holds commands to the connector."""
         return {*self.columns} == {"id", "type", "data"}
 
-    def add(self, row: Mapping[str, Any], inserted: bool) -> None:
-        """Add a row's columns, and its values if the row was inserted."""
+    def add(self, row: Mapping[str, Any], inserted: bool, read: bool = False) -> None:
+        """Add a row's columns, and its values if the row was inserted. `read`: by a snapshot."""
         self.columns = tuple(dict.fromkeys([*self.columns, *row]))
         if inserted:
-            self.sample.add(row)
+            self.sample.add(row, read)
 
 
 Profiles = dict[str, SourceProfile]
@@ -231,7 +231,9 @@ def _add_value(value: Mapping[str, Any], base: SourceProfile, profiles: Profiles
             # a renamed key column is missing from a few keys: the longest key counts
             profile.key, profile.key_from = max(profile.key or (), key, key=len), key_from
         profile.sample.old = max(profile.sample.old, row.old, key=len)
-        profile.add(row.columns, row.inserted)
+        profile.add(row.columns, row.inserted, row.read)
+        if row.gone:
+            profile.sample.remove(row.gone)
         # the image of a deleted row may hold fillers
         if bare and not row.old and envelope in ("debezium", "flat"):
             profile.encoded.add(row.columns)
@@ -268,6 +270,10 @@ class _Row:
     connector: str = ""
     old: tuple[str, ...] = ()
     """Columns with a value in the image of a deleted row."""
+    read: bool = False
+    """Whether a snapshot read the row."""
+    gone: Mapping[str, Any] = field(default_factory=dict)
+    """What the record says about a row that it deletes, or that gets another key."""
 
 
 def _qualified(source: Mapping[str, Any], *parts: str) -> str:
@@ -285,22 +291,25 @@ def _debezium(value: Mapping[str, Any]) -> Iterator[_Row]:
     row = value.get("after") or value.get("before")
     if isinstance(row, dict):
         old = tuple(name for name, item in row.items() if item is not None) if value["op"] == "d" else ()
-        yield _Row(table, row, value["op"] in ("c", "r"), connector=str(source.get("connector") or ""), old=old)
+        connector, gone = str(source.get("connector") or ""), row if value["op"] == "d" else {}
+        yield _Row(table, row, value["op"] in ("c", "r"), connector=connector, old=old, read=value["op"] == "r", gone=gone)
 
 
 def _wal2json_1(value: Mapping[str, Any]) -> Iterator[_Row]:
     for change in value["change"]:
         if isinstance(change, dict) and change.get("kind") in ("insert", "update", "delete"):
             row = dict(zip(change.get("columnnames") or (), change.get("columnvalues") or ()))
-            old, primary = (change.get("oldkeys") or {}).get("keynames"), (change.get("pk") or {}).get("pknames")
-            yield _wal2json(change, row, change["kind"] == "insert", old, primary)
+            keys, primary = change.get("oldkeys") or {}, (change.get("pk") or {}).get("pknames")
+            gone = dict(zip(keys.get("keynames") or (), keys.get("keyvalues") or ()))
+            yield replace(_wal2json(change, row, change["kind"] == "insert", keys.get("keynames"), primary), gone=gone)
 
 
 def _wal2json_2(value: Mapping[str, Any]) -> Iterator[_Row]:
     names = {part: [column["name"] for column in value.get(part) or ()] for part in ("identity", "pk")}
     row = {column["name"]: column.get("value") for column in value.get("columns") or ()}
     if value["action"] != "T":
-        yield _wal2json(value, row, value["action"] == "I", names["identity"], names["pk"])
+        gone = {column["name"]: column.get("value") for column in value.get("identity") or ()}
+        yield replace(_wal2json(value, row, value["action"] == "I", names["identity"], names["pk"]), gone=gone)
 
 
 def _wal2json(change: Mapping[str, Any], row: dict[str, Any], inserted: bool, old: Sequence[str] | None, primary: Sequence[str] | None) -> _Row:
@@ -314,14 +323,16 @@ def _wal2json(change: Mapping[str, Any], row: dict[str, Any], inserted: bool, ol
 
 def _change_event(value: Mapping[str, Any]) -> Iterator[_Row]:
     row = dict(zip(value.get("columnNames") or (), value.get("columnValues") or ()))
-    inserted = str(value["changeType"]).lower()[:1] in ("i", "c")
-    yield _Row(_qualified(value, "schema", "table"), row, inserted, tuple(value.get("oldKeyNames") or ()) or None, "oldKeyNames")
+    inserted, gone = str(value["changeType"]).lower()[:1] in ("i", "c"), dict(zip(value.get("oldKeyNames") or (), value.get("oldKeyValues") or ()))
+    yield _Row(_qualified(value, "schema", "table"), row, inserted, tuple(value.get("oldKeyNames") or ()) or None, "oldKeyNames", gone=gone)
 
 
 def _flat(value: Mapping[str, Any]) -> Iterator[_Row]:
     deleted = str(value.get("__deleted")).lower() == "true"
     code = str(value.get("__op") or value.get("op") or value.get("Op") or "c").lower()
-    yield _Row(str(value.get("__table") or ""), dict(value), not deleted and code in ("c", "i", "r", "insert", "create"))
+    inserted = not deleted and code in ("c", "i", "r", "read", "snapshot", "insert", "create")
+    gone = dict(value) if deleted or code in ("d", "delete") else {}
+    yield _Row(str(value.get("__table") or ""), dict(value), inserted, read=code in ("r", "read", "snapshot"), gone=gone)
 
 
 _WAL2JSON_MARKER = frozenset({"action", "xid", "timestamp", "lsn", "nextlsn", "schema", "table", "transactional", "prefix", "content", "origin"})

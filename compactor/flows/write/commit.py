@@ -177,6 +177,8 @@ class _Ingestion:
         written = state.write(table, batch, parent, commit, whole, purge, self.scratch)
         self.progress(table.name, "check", 0.8)
         _check_gone(table, parent, written.staged, whole)
+        if written.staged.note:
+            table.notes.append(written.staged.note)
         summary = written.resolution.summary
         quarantine.describe(table, commit, summary)
         left_out = self.left_out or len(self.inputs) >= FILES_MAX

@@ -20,9 +20,10 @@ from pyspark.sql import types as T
 
 from compactor.core.model import types
 from compactor.core.schema import writer
-from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE, WRITER
 from compactor.spark.decode import pg_text
+from compactor.spark.decode.conversions import BASE64, NUMBER
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.input.files import from_spark
 from compactor.spark.sql import LONG_STRINGS, literal, named
@@ -166,3 +167,28 @@ def _number(kind: types.Type) -> types.Type:
     if kind[0] == "struct":
         return ("struct", tuple((name, _number(member)) for name, member in kind[1]))
     return kind
+
+
+def with_decimals(frame: Frame) -> Frame:
+    """Return the frame with the encoding of declared decimals whose values are text: numbers (`"12.34"`), or base64 (`"BH4="`) of Connect.
+
+    A text such as `1234` is both. The other values of its column decide; if they do not, it is not used, and its record is invalid. One Spark job if
+    there are such columns.
+    """
+    columns = list({field.name: None for each in frame.writers for field in each.fields if field.semantic == NUMBER_OR_BYTES})
+    if not columns:
+        return frame
+    counts = []
+    for at, name in enumerate(columns):
+        values = [frame.value(name, image) for image in (AFTER, BEFORE)]
+        for form, (is_, is_not) in {"numbers": (NUMBER, BASE64), "bytes": (BASE64, NUMBER)}.items():
+            tests = (f"coalesce({value} RLIKE '{is_}' AND NOT {value} RLIKE '{is_not}', false)" for value in values)
+            counts.append(named(f"coalesce(max({' OR '.join(tests)}), false)", f"{form}{at}"))
+    row = frame.rows.where("_op IS NOT NULL").agg(*counts).collect()[0]
+    semantics = {(True, False): "", (False, True): DECIMAL}
+    shown = {name: semantics.get((row[f"numbers{at}"], row[f"bytes{at}"]), NUMBER_OR_BYTES) for at, name in enumerate(columns)}
+
+    def settled(field: WriterField) -> WriterField:
+        return dataclasses.replace(field, semantic=shown[field.name]) if field.semantic == NUMBER_OR_BYTES else field
+
+    return dataclasses.replace(frame, writers=tuple(dataclasses.replace(each, fields=tuple(map(settled, each.fields))) for each in frame.writers))

@@ -71,6 +71,9 @@ class SurveyResult:
     unlinked: int
     """Creates with unavailable values that no header links to an old key."""
 
+    inserts: int
+    """Creates, and reads of snapshots."""
+
     deletes: int
     """Deletes."""
 
@@ -167,6 +170,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
         sum(row.invalid for row in rows),
         tuple({(row[WRITER], name) for row in rows for name in row.unavailable_columns or ()}),
         sum(row.unlinked for row in rows),
+        sum(row.inserts for row in rows),
         sum(row.deletes for row in rows),
         sum(row.moves for row in rows),
         sum(row.truncates for row in rows),
@@ -204,6 +208,7 @@ def _grouped(frame: Frame, spec: TableSpec, since: str | None) -> DataFrame:
         named("max(_op IN ('c', 'u', 'r', 'd'))", "images"),
         named(f"array_compact(array({names}))" if missing else "CAST(NULL AS ARRAY<STRING>)", "unavailable_columns"),
         named(f"count_if(_op = 'c' AND _old_key IS NULL AND ({partial}))", "unlinked"),
+        named("count_if(_op IN ('c', 'r'))", "inserts"),
         named("count_if(_op = 'd')", "deletes"),
         named("count_if(_old_key IS NOT NULL AND _op IN ('c', 'u'))", "moves"),
         named("count_if(_op = 't')", "truncates"),

@@ -1,0 +1,70 @@
+"""Find the first record whose value is the reason why a schema change is refused: a message that names it saves a search through all files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compactor.core.model import types
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.inputs import path_of
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.diff import Change
+from compactor.core.schema.policy import Decision
+from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, ROW
+from compactor.spark.decode import conversions
+from compactor.spark.decode.frame import Frame
+from compactor.spark.input.inputs import Inputs
+from compactor.spark.rows import survey
+from compactor.spark.sql import literal, member
+
+_VALUE_MAX = 80
+
+
+def located(error: SchemaRefused, frames: Sequence[Frame], opened: Inputs) -> SchemaRefused:
+    """Return the error with the first such value of each refused change, and its file and record. Values of protected columns are not shown."""
+    refused = [decision.change for decision in error.decisions if isinstance(decision, Decision) and decision.action == "refuse"]
+    places = [place for change in refused if change.before and change.after and (place := _first(change, frames, opened))]
+    return SchemaRefused(f"{error} {' '.join(places)}", error.decisions) if places else error
+
+
+def _first(change: Change, frames: Sequence[Frame], opened: Inputs) -> str:
+    for frame in frames:
+        column, values, kind = _values(frame, change.column)
+        if kind is None:
+            continue
+        tests = [f"coalesce({_does_not_fit(value, kind, types.parse(change.before))}, false)" for value in values]
+        texts = values if types.is_scalar(kind) else [f"to_json({value})" for value in values]
+        shown = " ".join(f"WHEN {test} THEN CAST({text} AS STRING)" for test, text in zip(tests, texts))
+        rows = frame.rows.where(f"_op IS NOT NULL AND ({' OR '.join(tests)})")
+        first = rows.selectExpr(FILE, BLOCK, ROW, f"substr(CASE {shown} END, 1, {_VALUE_MAX}) AS value").orderBy(FILE, BLOCK, ROW).limit(1).collect()
+        if first:
+            place = (first[0][FILE], first[0][BLOCK], first[0][ROW])
+            number = survey.record_numbers([place], opened.raws)[place]
+            value = _quoted(opened.spec, column, first[0].value)
+            return f"The first such value, of {change.column}, is {value}: {path_of(place[0])}, record {number}."
+    return ""
+
+
+def _values(frame: Frame, path: str) -> tuple[str, list[str], types.Type | None]:
+    """Return the column of a path of struct members, SQL for its value in both images, and its type there; no type if the rows do not have it."""
+    images = dict((frame.images or ("struct", ()))[1])
+    column = path if path in images else path.partition(".")[0]
+    values, kind = [frame.value(column, image) for image in (AFTER, BEFORE)], images.get(column)
+    for name in path[len(column) + 1 :].split(".") if path != column else ():
+        kind = dict(kind[1]).get(name) if kind is not None and kind[0] == "struct" else None
+        values = [member(value, name) for value in values]
+    return column, values, kind
+
+
+def _quoted(spec: TableSpec, column: str, value: str) -> str:
+    return "not shown (`columns:` protects it)" if any(rule.covers(column) for rule in spec.columns) else literal(value)
+
+
+def _does_not_fit(value: str, kind: types.Type, stored: types.Type) -> str:
+    """SQL: whether a value, read as type `kind`, is not one of the stored type."""
+    if kind == ("string",) and types.is_scalar(stored):
+        return f"{value} IS NOT NULL AND {conversions.exact(value, stored)} IS NULL"
+    if kind == ("string",):
+        # where JSON has objects and other values under one name, all are read as text
+        return f"{value} NOT LIKE '{'[' if stored[0] == 'array' else '{'}%'"
+    return "false" if types.widest(stored, kind) == stored else f"{value} IS NOT NULL"
