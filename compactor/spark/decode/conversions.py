@@ -246,11 +246,14 @@ def _point(digits: str, scale: str) -> str:
 
 
 def is_mistyped(raw: str, old: types.Type, value: str, kind: types.Type) -> str | None:
-    """SQL: whether text (`raw`) is not a value of its column's type (`value` is its conversion). None if that cannot be.
+    """SQL: whether text or a number (`raw`) is not a value of its column's type (`value` is its conversion). None if that cannot be.
 
     Values that a source can hold and no engine can are not mistyped but null, by policy: infinities, and dates and timestamps before year 0 or after
     9999.
     """
+    whole = ("tinyint", "smallint", "int", "bigint", "decimal")
+    if old[0] in whole and kind[0] in whole and types.widest(old, kind) != kind:
+        return f"({raw} IS NOT NULL AND ({value}) IS NULL)"
     if old[0] != "string" or kind[0] in ("string", "binary") or not types.is_scalar(kind):
         return None
     far = "|[+-].*|[0-9]{5,}-.*|.*BC" if kind[0] in ("date", "timestamp") else ""
