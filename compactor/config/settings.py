@@ -172,7 +172,7 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
     }
     above = "; it belongs at the top of the file" if name in _key_names(Keys) else ""
     if place[-2:] == ("csv", "types"):
-        return "it is a key of the table now: move it out of `csv`, `types: {signup_date: date}`"
+        return "unknown key; it is a key of the table: `types: {signup_date: date}`"
     model = Group if place[:2] == ("airflow", "groups") else models.get(str(place[-2]), Table)
     return f"unknown key{above or _INSTEAD.get(name) or alike(name, _key_names(model))}"
 

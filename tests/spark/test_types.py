@@ -69,7 +69,7 @@ def shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value if isinstance(value, int) else value and str(value) for name, value in row.items()} for row in rows]
 
 
-@pytest.mark.parametrize("declared", ["types", "schema"])
+@pytest.mark.parametrize("declared", ["types", pytest.param("schema", marks=pytest.mark.slow)])
 def test_numbers_and_base64_mean_what_the_table_declares(lake: Lake, declared: str) -> None:
     """The default of most Connect clusters sends `balance = "BH4="` and times as numbers."""
     fields = [{"name": "id", "type": "long"}, *({"name": name, "type": ["null", kind]} for name, kind in LOGICAL.items())]
@@ -122,6 +122,7 @@ def test_no_digit_of_a_declared_column_is_lost(lake: Lake) -> None:
     assert [2, 3, 4] == [record for record, _ in lake.unusable(spec)]
 
 
+@pytest.mark.slow
 def test_types_of_a_table_that_exists_need_a_rebuild(lake: Lake) -> None:
     """Stored text and numbers do not become decimals and dates by a declaration: nothing is mixed, and the message names the command."""
     spec = lake.spec(envelope="debezium", order_by=())

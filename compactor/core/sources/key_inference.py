@@ -163,9 +163,8 @@ def repeated(sample: RowSample, columns: Sequence[str], key: Sequence[str], tabl
         return tuple(row.get(name) for name in key)
 
     gone = {of(row) for row in sample.gone}
-    files = [
-        [row for row in {tuple(row.items()): row for row in rows}.values() if None not in of(row) and of(row) not in gone] for rows in sample.files
-    ]
+    distinct = [{tuple(item for item in row.items() if item[0] not in order): row for row in rows}.values() for rows in sample.files]
+    files = [[row for row in rows if None not in of(row) and of(row) not in gone] for rows in distinct]
     worst = max(files, key=lambda rows: len(rows) - len({*map(of, rows)}), default=[])
     values = len({*map(of, worst)})
     others, rest = [name for name in columns if name not in order], RowSample(files)

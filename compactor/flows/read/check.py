@@ -133,7 +133,7 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
         "key": next((problem for profile in profiles if (problem := _repeated(spec, profile))), ""),
         "types": next((problem for name, kind in spec.types for profile in profiles if (problem := _misfit(spec, profile, name, kind))), ""),
     }
-    if encoded := {name: word for profile in profiles for name, word in _encoded(spec, profile).items()}:
+    if not spec.subject and (encoded := {name: word for profile in profiles for name, word in _encoded(spec, profile).items()}):
         looks = "; ".join(profile.encoded.sentence(own) for profile in profiles if (own := _encoded(spec, profile)))
         written = ", ".join(f"{name}: {json.dumps(word) if '(' in word else word}" for name, word in encoded.items())
         hint = f"{looks}. Without a schema the values do not say; write `types: {{{written}}}`"

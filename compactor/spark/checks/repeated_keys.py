@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
@@ -30,7 +30,9 @@ def note(batch: SparkBatch, counts: Mapping[str, int]) -> str:
     if spec.keyless or spec.source.full_loads or summary.truncates or summary.inserts <= possible:
         return ""
     schema = summary.evolved.schema
-    grouped = _by_key(batch.changes, schema, bool(summary.moves))
+    # a row that is read again has another place in the order
+    content = [field.name for field in schema.fields if field.source not in spec.order_by]
+    grouped = _by_key(batch.changes, schema, content, bool(summary.moves))
     row = grouped.agg(named("sum(inserted - 1)", "lost"), named("sum(inserted)", "inserted"), named("count(1)", "keys")).collect()[0]
     if not row.lost:
         return ""
@@ -49,10 +51,10 @@ def note(batch: SparkBatch, counts: Mapping[str, int]) -> str:
     return f"{counted(row.lost, 'inserted row')} had the key of another one and left no row: {evidence}. If these are different rows, correct `key:`"
 
 
-def _by_key(changes: DataFrame, schema: Schema, moves: bool) -> DataFrame:
-    """Return the keys that were inserted and neither deleted nor moved away, with the number of different rows that were inserted."""
+def _by_key(changes: DataFrame, schema: Schema, columns: Sequence[str], moves: bool) -> DataFrame:
+    """Return the keys that were inserted and neither deleted nor moved away, with the number of different rows (by `columns`) that were inserted."""
     keys = [quoted(name) for name in schema.key]
-    content = f"xxhash64(to_json(struct({', '.join(quoted(name) for name in schema.names)}), {EXACT_JSON}))"
+    content = f"xxhash64(to_json(struct({', '.join(quoted(name) for name in columns)}), {EXACT_JSON}))"
     rows = changes.selectExpr(*keys, "_op", f"{content} AS _content")
     if moves:
         old = [f"{value} AS {name}" for name, value in zip(keys, key_columns(FROM, key_types(schema)))]
