@@ -273,7 +273,7 @@ class _Row:
     read: bool = False
     """Whether a snapshot read the row."""
     gone: Mapping[str, Any] = field(default_factory=dict)
-    """What the record says about a row that it deletes, or that gets another key."""
+    """What the record says about a row that it deletes."""
 
 
 def _qualified(source: Mapping[str, Any], *parts: str) -> str:
@@ -300,7 +300,7 @@ def _wal2json_1(value: Mapping[str, Any]) -> Iterator[_Row]:
         if isinstance(change, dict) and change.get("kind") in ("insert", "update", "delete"):
             row = dict(zip(change.get("columnnames") or (), change.get("columnvalues") or ()))
             keys, primary = change.get("oldkeys") or {}, (change.get("pk") or {}).get("pknames")
-            gone = dict(zip(keys.get("keynames") or (), keys.get("keyvalues") or ()))
+            gone = dict(zip(keys.get("keynames") or (), keys.get("keyvalues") or ())) if change["kind"] == "delete" else {}
             yield replace(_wal2json(change, row, change["kind"] == "insert", keys.get("keynames"), primary), gone=gone)
 
 
@@ -308,7 +308,7 @@ def _wal2json_2(value: Mapping[str, Any]) -> Iterator[_Row]:
     names = {part: [column["name"] for column in value.get(part) or ()] for part in ("identity", "pk")}
     row = {column["name"]: column.get("value") for column in value.get("columns") or ()}
     if value["action"] != "T":
-        gone = {column["name"]: column.get("value") for column in value.get("identity") or ()}
+        gone = {column["name"]: column.get("value") for column in value.get("identity") or ()} if value["action"] == "D" else {}
         yield replace(_wal2json(value, row, value["action"] == "I", names["identity"], names["pk"]), gone=gone)
 
 
@@ -323,8 +323,9 @@ def _wal2json(change: Mapping[str, Any], row: dict[str, Any], inserted: bool, ol
 
 def _change_event(value: Mapping[str, Any]) -> Iterator[_Row]:
     row = dict(zip(value.get("columnNames") or (), value.get("columnValues") or ()))
-    inserted, gone = str(value["changeType"]).lower()[:1] in ("i", "c"), dict(zip(value.get("oldKeyNames") or (), value.get("oldKeyValues") or ()))
-    yield _Row(_qualified(value, "schema", "table"), row, inserted, tuple(value.get("oldKeyNames") or ()) or None, "oldKeyNames", gone=gone)
+    kind, old = str(value["changeType"]).lower()[:1], tuple(value.get("oldKeyNames") or ())
+    gone = dict(zip(old, value.get("oldKeyValues") or ())) if kind == "d" else {}
+    yield _Row(_qualified(value, "schema", "table"), row, kind in ("i", "c"), old or None, "oldKeyNames", gone=gone)
 
 
 def _flat(value: Mapping[str, Any]) -> Iterator[_Row]:

@@ -15,7 +15,7 @@ from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import Frame
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import survey
-from compactor.spark.sql import literal, member
+from compactor.spark.sql import member
 
 _VALUE_MAX = 80
 
@@ -57,7 +57,7 @@ def _values(frame: Frame, path: str) -> tuple[str, list[str], types.Type | None]
 
 
 def _quoted(spec: TableSpec, column: str, value: str) -> str:
-    return "not shown (`columns:` protects it)" if any(rule.covers(column) for rule in spec.columns) else literal(value)
+    return "not shown (`columns:` protects it)" if any(rule.covers(column) for rule in spec.columns) else repr(value)
 
 
 def _does_not_fit(value: str, kind: types.Type, stored: types.Type) -> str:
