@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.inputs import path_of
+from compactor.core.model.policy import TO_STRING
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.diff import Change
 from compactor.core.schema.policy import Decision
@@ -21,9 +22,9 @@ _VALUE_MAX = 80
 
 
 def located(error: SchemaRefused, frames: Sequence[Frame], opened: Inputs) -> SchemaRefused:
-    """Return the error with the first such value of each refused change, and its file and record. Values of protected columns are not shown."""
+    """Return the error with the first value that no type holds with the stored ones, its file and record. Protected values are not shown."""
     refused = [decision.change for decision in error.decisions if isinstance(decision, Decision) and decision.action == "refuse"]
-    places = [place for change in refused if change.before and change.after and (place := _first(change, frames, opened))]
+    places = [place for change in refused if change.kind in (TO_STRING, "incompatible") and (place := _first(change, frames, opened))]
     return SchemaRefused(f"{error} {' '.join(places)}", error.decisions) if places else error
 
 
@@ -33,8 +34,7 @@ def _first(change: Change, frames: Sequence[Frame], opened: Inputs) -> str:
         if kind is None:
             continue
         tests = [f"coalesce({_does_not_fit(value, kind, types.parse(change.before))}, false)" for value in values]
-        texts = values if types.is_scalar(kind) else [f"to_json({value})" for value in values]
-        shown = " ".join(f"WHEN {test} THEN CAST({text} AS STRING)" for test, text in zip(tests, texts))
+        shown = " ".join(f"WHEN {test} THEN {conversions.plain(value, kind, ('string',))}" for test, value in zip(tests, values))
         rows = frame.rows.where(f"_op IS NOT NULL AND ({' OR '.join(tests)})")
         first = rows.selectExpr(FILE, BLOCK, ROW, f"substr(CASE {shown} END, 1, {_VALUE_MAX}) AS value").orderBy(FILE, BLOCK, ROW).limit(1).collect()
         if first:
