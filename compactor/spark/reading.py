@@ -153,7 +153,7 @@ class Reader:
             invalid = sum(frame.rows.where("_invalid IS NOT NULL").count() for frame in frames) if records else 0
             opened.within_limits(invalid, sum(frame.rows.count() for frame in frames) if records else 0, records)
         epochs.check_epoch(spec, parent)
-        order = _order(spec, parent, frames)
+        order = _order(opened, parent, frames)
         ENVELOPES[spec.envelope].check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
         epoch = epochs.epoch(opened)
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
@@ -288,9 +288,9 @@ def _stored_fields(parent: Snapshot | None) -> list[WriterField]:
     return [WriterField(field.source, types.parse(field.type), types.parse(field.type)) for field in fields]
 
 
-def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) -> Columns:
+def _order(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) -> Columns:
     """Return the order columns and their types: the table's own, else the declared ones, else the connector's. Raises OrderRefused."""
-    decoder = ENVELOPES[spec.envelope]
+    spec, decoder = opened.spec, ENVELOPES[opened.spec.envelope]
     if parent is not None:
         names, declared_names = tuple(name for name, _ in parent.order), decoder.declared_order(spec)
         if declared_names and not same_order(declared_names, names):
@@ -306,23 +306,28 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
                 f"the new files only."
             )
         return parent.order
-    return tuple((name, _order_type(name, spec, frames)) for name in decoder.order(spec, frames))
+    return tuple((name, _order_type(name, opened, frames)) for name in decoder.order(spec, frames))
 
 
-def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
+def _order_type(name: str, opened: Inputs, frames: Sequence[Frame]) -> str:
     """Return the type that an order column is compared as. Text that holds numbers, or is declared as one, is a number, because '9' > '10' as text.
 
     Raises OrderRefused if some records hold numbers and others hold other text.
     """
+    spec = opened.spec
     parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers, frame.members) for frame in frames]
     kind, column = joined(kind for _, kind in parts), payload_column(name)
     if kind != ("string",) or column is None or not any(writer.field(column) for frame in frames for writer in frame.writers):
         return types.text(kind)
-    count, digits = survey.count_numbers(frames, [cast(sql, kind) for sql, _ in parts])
+    values = [cast(sql, kind) for sql, _ in parts]
+    count, digits = survey.count_numbers(frames, values)
     if 0 < digits < count:
+        tests = ((frame, f"({value}) IS NOT NULL AND NOT {survey.is_number(value)}", value) for frame, value in zip(frames, values))
+        place = next((place for frame, test, value in tests if (place := misfits.first(frame, test, value, column, opened))), "")
         raise OrderRefused(
             f"table {spec.name}: order_by column {name!r} holds whole numbers in {digits:,} records and other text in {count - digits:,}, which have "
-            "no order in common. Declare its type with `schema:` (other values then go to quarantine), or set another column."
+            f"no order in common. The first text is {place}. Declare `types: {{{column}: bigint}}` (other values then go to quarantine), or set "
+            "another column."
         )
     return "bigint" if digits else "string"
 

@@ -16,7 +16,7 @@ from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import Frame
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import survey
-from compactor.spark.sql import member
+from compactor.spark.sql import cast, member
 
 _VALUE_MAX = 80
 
@@ -35,13 +35,17 @@ def _first(change: Change, frames: Sequence[Frame], opened: Inputs) -> str:
             continue
         tests = [f"coalesce({_does_not_fit(value, kind, types.parse(change.before))}, false)" for value in values]
         shown = " ".join(f"WHEN {test} THEN {conversions.plain(value, kind, ('string',))}" for test, value in zip(tests, values))
-        rows = frame.rows.where(f"_op IS NOT NULL AND ({' OR '.join(tests)})")
-        first = rows.selectExpr(FILE, BLOCK, ROW, f"substr(CASE {shown} END, 1, {_VALUE_MAX}) AS value").orderBy(FILE, BLOCK, ROW).limit(1).collect()
-        if first:
-            place = (first[0][FILE], first[0][BLOCK], first[0][ROW])
-            number = survey.record_numbers([place], opened.raws)[place]
-            value = _quoted(opened.spec, column, first[0].value)
-            return f"The first such value, of {change.column}, is {value}: {path_of(place[0])}, record {number}."
+        if place := first(frame, " OR ".join(tests), f"CASE {shown} END", column, opened):
+            return f"The first such value, of {change.column}, is {place}."
+    return ""
+
+
+def first(frame: Frame, test: str, value: str, column: str, opened: Inputs) -> str:
+    """Return value, file and record of the first event that passes a test; "" without one. `test` and `value` (text of the column) are SQL."""
+    rows = frame.rows.where(f"_op IS NOT NULL AND ({test})").selectExpr(FILE, BLOCK, ROW, f"substr({value}, 1, {_VALUE_MAX}) AS value")
+    for row in rows.orderBy(FILE, BLOCK, ROW).limit(1).collect():
+        place = (row[FILE], row[BLOCK], row[ROW])
+        return f"{_quoted(opened.spec, column, row.value)}: {path_of(place[0])}, record {survey.record_numbers([place], opened.raws)[place]}"
     return ""
 
 
@@ -67,4 +71,8 @@ def _does_not_fit(value: str, kind: types.Type, stored: types.Type) -> str:
     if kind == ("string",):
         # where JSON has objects and other values under one name, all are read as text
         return f"{value} NOT LIKE '{'[' if stored[0] == 'array' else '{'}%'"
-    return "false" if types.widest(stored, kind) == stored else f"{value} IS NOT NULL"
+    if types.widest(stored, kind) == stored:
+        return "false"
+    numbers = {kind[0], stored[0]} <= {"tinyint", "smallint", "int", "bigint", "decimal", "float", "double"}
+    again = f" AND NOT coalesce({cast(cast(value, stored), kind)} = {value}, false)" if numbers else ""
+    return f"{value} IS NOT NULL{again}"

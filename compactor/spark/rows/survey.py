@@ -122,12 +122,17 @@ def main_connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
     return max(sorted(counts), key=lambda name: counts[name], default=None), offsets
 
 
+def is_number(value: str) -> str:
+    """SQL: whether text is a whole number of at most 18 digits."""
+    return f"({value}) RLIKE '^-?[0-9]{{1,18}}$'"
+
+
 def count_numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
     """Count the rows that have a value, and those whose value is a whole number of at most 18 digits. `values`: SQL for text, one for each frame."""
     count, digits = 0, 0
     for frame, value in zip(frames, values):
         rows = frame.rows.where(f"_op IS NOT NULL AND _invalid IS NULL AND ({value}) IS NOT NULL")
-        row = rows.agg(named("count(1)", "n"), named(f"count_if(({value}) RLIKE '^-?[0-9]{{1,18}}$')", "d")).collect()[0]
+        row = rows.agg(named("count(1)", "n"), named(f"count_if({is_number(value)})", "d")).collect()[0]
         count, digits = count + row.n, digits + row.d
     return count, digits
 
