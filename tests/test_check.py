@@ -89,6 +89,12 @@ CASES = {
         CSV,
         "a sampled value of name is not shown, as `columns:` protects it, expected int",
     ),
+    "one value of another type": (
+        GOOD + ", types: {updated_at: int}",
+        "people/in/a.json",
+        FLAT + "\n" + FLAT + "\n" + FLAT.replace("5", '"?"'),
+        None,
+    ),
     "Debezium without schema": (
         "key: [id], envelope: debezium, increments: orders/in",
         "orders/in/a.json",

@@ -169,13 +169,14 @@ def _encoded(spec: TableSpec, profile: SourceProfile) -> dict[str, str]:
 
 
 def _misfit(spec: TableSpec, profile: SourceProfile, column: str, kind: str) -> str:
-    """Return which sampled value of a column does not have its declared type."""
-    names = [name for name in profile.columns if name.lower() == column.lower()]
+    """Return a sampled value that does not have its column's declared type, if most have not. A few go to quarantine."""
+    values = [value for name in profile.columns if name.lower() == column.lower() for value in profile.sample.values(name)]
+    unlike = [value for value in values if not csv_profile.has_type(str(value), kind)]
     # in JSON a decimal may be base64
-    fits = not profile.csv_width and kind.startswith("decimal")
-    value = next((value for name in names for value in profile.sample.values(name) if not fits and not csv_profile.has_type(str(value), kind)), None)
-    shown = "not shown, as `columns:` protects it" if any(rule.covers(column) for rule in spec.columns) else repr(value)
-    return "" if value is None else f"a sampled value of {column} is {shown}, expected {kind}; correct `types:`, or leave {column} out"
+    if 2 * len(unlike) <= len(values) or (not profile.csv_width and kind.startswith("decimal")):
+        return ""
+    shown = "not shown, as `columns:` protects it" if any(rule.covers(column) for rule in spec.columns) else repr(unlike[0])
+    return f"a sampled value of {column} is {shown}, expected {kind}; correct `types:`, or leave {column} out"
 
 
 def _absent(absent: Sequence[str], columns: Sequence[str]) -> str:
