@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,18 @@ from typer.testing import CliRunner
 from compactor.cli import main as cli
 
 DEBEZIUM = json.dumps({"op": "c", "before": None, "after": {"id": 1, "name": "x"}, "source": {"schema": "public", "table": "orders"}})
+_ROWS = [
+    {"id": 1700000000000 + at, "balance": packed, "birth_date": 20782 - at, "created": 1795611600123 + at, "state": "open", "count": 9000, "ok": True}
+    for at, packed in enumerate(["BH4=", "AYag", None])
+]
+ENCODED = "".join(json.dumps({"op": "r", "before": None, "after": row, "source": {"schema": "public", "table": "orders"}}) + "\n" for row in _ROWS)
+
+
+def inserted(changes: Iterable[tuple[str, int, object]]) -> str:
+    """Return changes of Debezium: (operation, id, value of the column is_vip)."""
+    return "".join(json.dumps({"op": op, ("before" if op == "d" else "after"): {"id": id_, "is_vip": vip}}) + "\n" for op, id_, vip in changes)
+
+
 FLAT = json.dumps({"id": 1, "name": "x", "updated_at": 5})
 CSV = "id;name;updated_at\n1;x;5\n"
 GOOD = "key: [id], order_by: [updated_at], increments: people/in"
@@ -57,19 +70,76 @@ CASES = {
     ),
     "hashes without a secret": (GOOD + ", archive: move, columns: {name: hash}", "people/in/a.json", FLAT, "needs a secret"),
     "protected columns": (GOOD + ", archive: move, columns: {NAME: mask(4)}", "people/in/a.json", FLAT, None),
-    "a type of no column": (GOOD + ", csv: {types: {birth: date}}", "people/in/a.csv", CSV.replace(";", ","), "no sampled file has birth"),
+    "a type of no column": (GOOD + ", types: {birth: date}", "people/in/a.csv", CSV.replace(";", ","), "no sampled file has birth"),
     "values of another type": (
-        GOOD + ", csv: {delimiter: ';', types: {name: int}}",
+        GOOD + ", csv: {delimiter: ';'}, types: {name: int}",
         "people/in/a.csv",
         CSV,
         "a sampled value of name is 'x', expected int; correct",
     ),
     "values of their types": (
-        GOOD + ", csv: {delimiter: ';', types: {id: bigint, updated_at: 'decimal(5,2)', name: boolean}}",
+        GOOD + ", csv: {delimiter: ';'}, types: {id: bigint, updated_at: 'decimal(5,2)', name: boolean}",
         "people/in/a.csv",
         CSV,
         None,
     ),
+    "a protected value of another type": (
+        GOOD + ", csv: {delimiter: ';'}, types: {name: int}, archive: move, columns: {name: exclude}",
+        "people/in/a.csv",
+        CSV,
+        "a sampled value of name is not shown, as `columns:` protects it, expected int",
+    ),
+    "one value of another type": (
+        GOOD + ", types: {updated_at: int}",
+        "people/in/a.json",
+        FLAT + "\n" + FLAT + "\n" + FLAT.replace("5", '"?"'),
+        None,
+    ),
+    "Debezium without schema": (
+        "key: [id], envelope: debezium, increments: orders/in",
+        "orders/in/a.json",
+        ENCODED,
+        r"balance \(BH4=\) looks like base64 of a decimal.* birth_date \(20782\), created \(1795611600123\) looks like days or times .*; "
+        r'write `types: {balance: "decimal\(10,2\)", birth_date: date_days, created: timestamp_millis}`',
+    ),
+    "Debezium without schema, and types": (
+        "key: [id], envelope: debezium, increments: o/in, types: {balance: 'decimal(10,2)', birth_date: date_days, created: bigint}",
+        "o/in/a.json",
+        ENCODED,
+        None,
+    ),
+    "Debezium with schema": (
+        "key: [id], envelope: debezium, increments: o/in",
+        "o/in/a.json",
+        "".join(json.dumps({"schema": {"type": "struct"}, "payload": json.loads(line)}) + "\n" for line in ENCODED.splitlines()),
+        None,
+    ),
+    "a key of few values": (
+        "key: [is_vip], envelope: debezium, increments: p/in",
+        "p/in/a.json",
+        inserted(("r", at, at % 2 == 0) for at in range(200)),
+        "is_vip has 2 values in 200 inserted rows; unique in the sample: id. Correct `key:`",
+    ),
+    "one row sent several times": (
+        "key: [id], envelope: debezium, increments: p/in",
+        "p/in/a.json",
+        inserted([*(("c", at, at) for at in range(20)), *(("c", 3, 3) for _ in range(9)), ("r", 4, 40), ("d", 5, 5), ("c", 5, 50)]),
+        None,
+    ),
+    "changes without operation": (
+        "key: [sensor], order_by: [at], increments: p/in",
+        "p/in/a.json",
+        "".join(json.dumps({"sensor": at % 3, "at": at, "value": 1000 - at}) + "\n" for at in range(200)),
+        None,
+    ),
+    "a key of few values, without operation": (
+        "key: [is_vip], order_by: [at], increments: p/in",
+        "p/in/a.csv",
+        "id,is_vip,at\n" + "".join(f"{at},{at % 2},{at % 7}\n" for at in range(200)),
+        "is_vip has 2 values in 200 inserted rows; unique in the sample: id",
+    ),
+    "base64 in hand-made rows": (GOOD, "people/in/a.json", FLAT.replace('"x"', '"BH4="'), r"name \(BH4=\) looks like base64"),
+    "large numbers in hand-made rows": (GOOD, "people/in/a.json", FLAT.replace("5", "1795611600123"), None),
     "a file that is no data": (
         GOOD,
         "people/in/README.txt",
@@ -154,3 +224,15 @@ def test_two_tables_on_one_folder_are_reported_unless_each_names_its_source(tmp_
     ]
     file.write_text(f"warehouse: .\ntables:\n  a: {{{table}, source_table: public.orders}}\n  b: {{{table}, source_table: items}}\n")
     assert called(file, "check")[0] == 0
+
+
+def test_large_numbers_in_hand_made_rows_are_mentioned(tmp_path: Path) -> None:
+    """They may be what they look like: the check passes, and shows the lines to write if they are times."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text(FLAT.replace("5", "1795611600123"))
+    file = tmp_path / "compactor.yaml"
+    file.write_text("warehouse: .\ntables:\n  a: {key: [id], order_by: [updated_at], increments: in}\n")
+    code, checks = called(file, "check")
+    (said,) = [check["detail"] for check in checks if check["name"] == "values without a schema"]
+    assert code == 0
+    assert said.endswith("write `types: {updated_at: timestamp_millis}`")

@@ -162,6 +162,13 @@ def test_csv(tmp_path: Path, said: str, expected: Csv) -> None:
     assert TableSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
 
 
+def test_types(tmp_path: Path) -> None:
+    """Hive types under their usual names, and words for numbers; a job on a cluster gets the same."""
+    spec = loaded(tmp_path, "tables: {t: {key: [id], types: {no: long, fee: 'decimal(10,2)', at: timestamp_millis}}}").spec("t")
+    assert spec.types == (("no", "bigint"), ("fee", "decimal(10,2)"), ("at", "timestamp_millis"))
+    assert TableSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+
+
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
@@ -280,6 +287,10 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("format: csv, csv: {delimiter: '||'}", "csv.delimiter", "expected one character, found '||'"),
     ("format: csv, csv: {quote: ab}", "csv.quote", "expected one character"),
     ("format: csv, csv: {separator: ';'}", "csv.separator", "unknown key"),
+    ("csv: {types: {a: date}}", "csv.types", "unknown key; it is a key of the table: `types: {signup_date: date}`"),
+    ("types: {a: timestmp}", "types", "time_nanos or decimal(12,2), found 'timestmp'; did you mean timestamp?"),
+    ("types: {a: 'decimal(39,2)'}", "types", "or decimal(12,2), found 'decimal(39,2)'"),
+    ("types: {b: date}, csv: {columns: [a]}", "types", "b is none of `csv: {columns: ..}`"),
     ("format: csv, envelope: debezium", "format", "expected parquet or avro or json with `envelope: debezium`, found csv"),
     ("format: csv, container: kafka", "container", "CSV files contain rows"),
     ("envelope: full-load", "complete", "without `complete` or `settle` half a load could be read"),

@@ -137,12 +137,26 @@ def test_landing_folders_are_written_relative_to_the_warehouse(tmp_path: Path) -
         "key": ["id"],
         "increments": "../people/in/%d-%m-%Y",
         "envelope": "flat",
-        "csv": {"delimiter": ";", "types": {"born": "date", "updated_at": "timestamp"}},
+        "csv": {"delimiter": ";"},
+        "types": {"born": "date", "updated_at": "timestamp"},
     }
     file.write_text(file.read_text().replace("#order_by", "order_by"))
     spec = loaded(file).spec("people")
     assert (spec.landing, spec.pattern) == (f"{tmp_path}/people/in", "%d-%m-%Y")
-    assert spec.csv.types == (("born", "date"), ("updated_at", "timestamp"))
+    assert spec.types == (("born", "date"), ("updated_at", "timestamp"))
+
+
+def test_values_that_only_a_schema_explains_are_asked_about(tmp_path: Path) -> None:
+    """Connect without `schemas.enable`: base64 of decimals, days and milliseconds as numbers. The line to write stands in the file."""
+    rows = [{"id": at, "balance": "BH4=", "birth_date": 20782 - at, "created": 1795611600123, "big": 2**55, "word": "open"} for at in range(9)]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text("".join(json.dumps({"op": "r", "after": row, "source": {"table": "t"}}) + "\n" for row in rows))
+    file = tmp_path / "compactor.yaml"
+    (table,) = told("--from", str(tmp_path / "in"), "--config", str(file))["tables"]
+    types = {"balance": "decimal(10,2)", "birth_date": "date_days", "created": "timestamp_millis"}
+    assert [question["settings"]["types"] for question in table["questions"] if "types" in question["settings"]] == [types]
+    file.write_text(file.read_text().replace("#key", "key").replace("#types", "types"))
+    assert dict(loaded(file).spec(table["name"]).types) == types
 
 
 def test_dms_is_told_by_its_file_names(tmp_path: Path) -> None:

@@ -92,8 +92,9 @@ def plan(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm
 def check(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: ManyVerbose = False) -> None:
     """Compare the configuration with the files in landing.
 
-    Finds folders without files, two tables on one folder, key and order columns that no sampled file has, another envelope, and another
-    CSV dialect. Changes nothing, reads a few small files, starts no Spark. Exits 1 if a check fails.
+    Finds folders without files, two tables on one folder, key and order columns that no sampled file has, a key that different inserted
+    rows have, values that need `types:`, another envelope, and another CSV dialect. Changes nothing, reads a few small files, starts no
+    Spark. Exits 1 if a check fails.
 
     \b
     Example:

@@ -13,6 +13,7 @@ from compactor.config.values import alike, flag, listed, shown, text
 from compactor.core.model import types
 from compactor.core.model.policy import DROPS, MASK, POLICIES, Policy, Protection
 from compactor.core.results.notice import IN_VARIABLES
+from compactor.core.schema import column_types
 from compactor.core.schema.policy import CHOOSABLE
 
 SUBJECT = "subject:"
@@ -161,19 +162,21 @@ def op_map(value: Any) -> Any:
     return value
 
 
-def column_types(value: Any) -> dict[str, str]:
-    """Parse a mapping from columns to Hive types of single values."""
+def declared_types(value: Any) -> dict[str, str]:
+    """Parse a mapping from columns to types of single values."""
     if not isinstance(value, dict):
         raise ValueError(f"expected a mapping such as {{signup_date: date}}, found {shown(value)}")
     parsed = {}
     for name, kind in value.items():
+        word = str(kind)
         try:
-            parsed[str(name)] = types.parse(str(kind))
+            declared = column_types.column(str(name), word)
         except ValueError:
-            parsed[str(name)] = ("array",)
-        if not types.is_scalar(parsed[str(name)]) and parsed[str(name)] != ("binary",):
-            raise ValueError(f"{name}: expected {listed(types.SCALARS)} or decimal(12,2), found {shown(kind)}{alike(str(kind), types.SCALARS)}")
-    return {name: types.text(kind) for name, kind in parsed.items()}
+            raise ValueError(
+                f"{name}: expected {listed(column_types.WORDS)} or decimal(12,2), found {shown(kind)}{alike(word, column_types.WORDS)}"
+            ) from None
+        parsed[str(name)] = word if word in column_types.ENCODED else types.text(declared.type)
+    return parsed
 
 
 COLUMN_TYPES: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "string"}}

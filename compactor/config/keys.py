@@ -88,6 +88,11 @@ class Table(Section):
         "for which it is false or null are what their operation says, else upserts.",
     )
     metadata_columns: Names = setting((), "(flat, dms) Columns such as __op or Op to store and show in the view.")
+    types: Annotated[dict[str, str], Read(compound.declared_types, compound.COLUMN_TYPES)] = setting(
+        {},
+        "Column: its type, where values do not show it (CSV, JSON), such as {balance: decimal(10,2), born: date}; for numbers date_days, "
+        "timestamp_millis, timestamp_micros, timestamp_nanos, time_millis, time_micros, time_nanos. Records with other values go to quarantine.",
+    )
     csv: Csv = setting(Csv(), "Dialect of CSV files.")
     delete: Annotated[str, values.choice("hide", "soft", "hard")] = setting(
         "hide",

@@ -224,9 +224,9 @@ def _file_problems(table: Table) -> Iterator[Problem]:
                 "the column names are unknown: set `csv: {columns: [..]}` in the files' order; or `schema:` with an .avsc file; or, if the first "
                 "line of each file has the names (DMS: AddColumnName), `csv: {header: true}`",
             )
-    unnamed = [name for name in table.csv.types if table.csv.columns and name not in table.csv.columns]
+    unnamed = [name for name in table.types if table.csv.columns and name not in table.csv.columns]
     if unnamed:
-        yield ("csv", "types"), f"{unnamed[0]} is none of `columns`{alike(unnamed[0], table.csv.columns)}"
+        yield ("types",), f"{unnamed[0]} is none of `csv: {{columns: ..}}`{alike(unnamed[0], table.csv.columns)}"
     if table.csv.header and table.csv.columns:
         yield ("csv", "columns"), "the header of the files has the column names; remove one of the two"
 

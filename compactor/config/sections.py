@@ -155,9 +155,6 @@ class Csv(Section):
     quote: Annotated[str, Read(values.quote, {"type": "string"})] = setting(
         '"', "Character around values that contain delimiters; '' for none.", written='"'
     )
-    types: Annotated[dict[str, str], Read(compound.column_types, compound.COLUMN_TYPES)] = setting(
-        {}, "Types of columns, such as {signup_date: date}. Other columns: whole numbers and decimals are recognized, the rest is text."
-    )
 
 
 class Catalog(Section):

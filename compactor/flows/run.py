@@ -79,8 +79,6 @@ class Committed:
     """Whether an earlier run was finished."""
     made: list[Snapshot] = field(default_factory=list)
     """The versions that the run made."""
-    notes: list[str] = field(default_factory=list)
-    """What landing has that no run will take."""
     compaction_due: bool = False
     """Whether to look for Segments worth compacting."""
     seconds: float = 0.0
@@ -102,7 +100,7 @@ def commit_table(table: Table, progress: Progress = silent, label: str = "") -> 
         current, step.resumed = resume(table, current)
 
     def ingest() -> Snapshot | None:
-        return _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress, step.notes), step.made, progress, label)
+        return _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), step.made, progress, label)
 
     committed = first = ingest()
     while committed:
@@ -138,10 +136,10 @@ def finish_table(step: Committed, progress: Progress, spending: Spending) -> Tab
         waiting = waiting or compaction.waits(table.spec, current, table.env.clock())
         blocked = audit.blocked(table, current)
         if blocked is not None:
-            return _blocked(_report(table, step.before, current, made, step.resumed, (*step.notes, *_noted(waiting))), blocked)
+            return _blocked(_report(table, step.before, current, made, step.resumed, _noted(waiting)), blocked)
         folders, notes = _shown_landing(table, current) if made or step.resumed or table.spec.live_view else ([], ())
         shown.remember(table, current, folders, compacted=worthless)
-    return _report(table, step.before, current, made, step.resumed, (*step.notes, *notes, *_noted(waiting)))
+    return _report(table, step.before, current, made, step.resumed, (*notes, *_noted(waiting)))
 
 
 def _noted(sentence: str | None) -> tuple[str, ...]:
@@ -316,6 +314,8 @@ def _report(
     table: Table, before: Snapshot | None, current: Snapshot | None, made: Sequence[Snapshot], resumed: bool, notes: tuple[str, ...]
 ) -> TableReport:
     outcome = "committed" if made else "resumed" if resumed else "idle"
+    # a run looks at landing more than once, and a commit that another run's overtook was planned again
+    notes = (*dict.fromkeys((*table.notes, *notes)),)
     if current is None:
         return TableReport(table.name, outcome, notes=(missing(table) or f"no file below {table.spec.landing} is ready to be ingested", *notes))
     if before is not None:

@@ -41,6 +41,11 @@ class Table:
         """The marks that were read: path → owner (`flows/owner.py`)."""
         return {}
 
+    @cached_property
+    def notes(self) -> list[str]:
+        """Sentences that a run notices while it commits, for its report."""
+        return []
+
     @property
     def name(self) -> str:
         """The name in the configuration."""

@@ -33,7 +33,7 @@ from compactor.core.schema.clustering import by_key
 from compactor.core.sources.quarantine import not_usable_now
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, keys, measured
-from compactor.spark.checks import audit, view_check
+from compactor.spark.checks import audit, repeated_keys, view_check
 from compactor.spark.columns import BEHIND, OLDER, POSITION
 from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
@@ -98,12 +98,13 @@ class SparkEngine:
         files = by_key(work.schema)
         made, done = table_writer.write_one(self._storage, rows, work.schema, work.order, directory, work.spec.name, work.partial, files, owners)
         counts, ties = work.counts(done)
+        note = repeated_keys.note(work.batch, counts)
         if made is None:
-            return Staged(None, (), counts, ties)
+            return Staged(None, (), counts, ties, note=note)
         untouched = keys.not_owning(base, made.numbers)
         path, columns = relative(directory, work.spec.root), made.unavailable_columns
         delta = Delta(commit, path, made.rows, made.tombstones, made.files, made.position_min, made.position_max, columns, untouched)
-        return Staged(delta, (), counts, ties, self._unresolved(work, {directory: delta.size}) if columns else 0)
+        return Staged(delta, (), counts, ties, self._unresolved(work, {directory: delta.size}) if columns else 0, note=note)
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
         keep = compaction.keeps_tombstones(work.spec, work.order, work.parent.offsets if work.parent else ())
@@ -112,7 +113,8 @@ class SparkEngine:
         made, done = segments.write(self._storage, rows, work.schema, work.order, work.spec, commit, placed, work.version, work.partial)
         counts, ties = work.counts(done)
         unknown = sum(self._unresolved(work, {work.layout.inside(segment.path): segment.size}) for segment in made if segment.unavailable_columns)
-        return Staged(None, tuple(made), counts, ties, unknown, _purged_to(work.heads, purge_through, keep, work.order, done))
+        purged_to = _purged_to(work.heads, purge_through, keep, work.order, done)
+        return Staged(None, tuple(made), counts, ties, unknown, purged_to, repeated_keys.note(work.batch, counts))
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
         """Return the number of Delta rows that are not compacted yet, by Segment id."""

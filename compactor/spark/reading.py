@@ -17,19 +17,20 @@ from compactor.core.catalog.feed import OFF
 from compactor.core.erasure.erased import Erased
 from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
-from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
+from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused, SchemaRefused
 from compactor.core.model.inputs import Input
 from compactor.core.model.position import OFFSETS, earliest, latest, payload_column, same_order
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations
-from compactor.core.schema import protection
+from compactor.core.schema import column_types, protection
 from compactor.core.schema.adoption import EPOCH, FIRST, ForeignBase
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, measured
+from compactor.spark.checks import misfits
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
@@ -143,6 +144,7 @@ class Reader:
     def _read(self, opened: Inputs, parent: Snapshot | None, version: int, entries: Entries, erased: Erased | None) -> SparkBatch:
         spec = opened.spec
         protection.check(spec.name, parent.schema if parent else None, spec.columns)
+        column_types.check(spec.name, parent.schema if parent else None, column_types.declared(spec.types))
         frames, landed, unpacked = self._frames(opened, parent)
         if not frames:
             opened.within_limits(0, 0)
@@ -152,7 +154,7 @@ class Reader:
             invalid = sum(frame.rows.where("_invalid IS NOT NULL").count() for frame in frames) if records else 0
             opened.within_limits(invalid, sum(frame.rows.count() for frame in frames) if records else 0, records)
         epochs.check_epoch(spec, parent)
-        order = _order(spec, parent, frames)
+        order = _order(opened, parent, frames)
         ENVELOPES[spec.envelope].check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
         epoch = epochs.epoch(opened)
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
@@ -166,7 +168,10 @@ class Reader:
         writers = writer_positions(counts.writers, _payload_writers(placed))
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: {counts.read} records landed, none of them with a row; they wait for the first that has one")
-        evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
+        try:
+            evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
+        except SchemaRefused as error:
+            raise misfits.located(error, placed, opened) from None
         evolved = dataclasses.replace(evolved, schema=protection.marked(evolved.schema, spec.columns))
         if parent is not None and evolved.retyped:
             exactness.check(self.spark, spec, parent, evolved)
@@ -220,7 +225,8 @@ class Reader:
         spec = opened.spec
         decode = ENVELOPES[spec.envelope].decode
         frames, unpacked = [], []
-        schema = from_avro(spec.avro_schema) if spec.avro_schema else None
+        typed = column_types.declared(spec.types)
+        schema = column_types.over(typed, from_avro(spec.avro_schema) if spec.avro_schema else None)
         landed: dict[str, types.Type] = {}
         for kind, paths in opened.by_format().items():
             for raw in opened.raw(kind, paths, _stored_fields(parent), schema):
@@ -232,13 +238,16 @@ class Reader:
                     continue
                 for name, column_type in raw.schema[1] if raw.schema and kind != "csv" else ():
                     landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
-                frames += [self._described(frame, part, opened, parent, schema) for part, frame in decoded]
+                # records that carry their schema have all types but those that the table declares otherwise
+                frames += [self._described(frame, part, opened, parent, typed if part.avro is not None else schema, typed) for part, frame in decoded]
                 unpacked += [part for part, _ in decoded]
         deletions.check_columns(spec, frames)
         return frames, tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items()), unpacked
 
-    def _described(self, frame: Frame, raw: files.RawFrame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None) -> Frame:
-        """Return the frame with its writers, and with images that are structs."""
+    def _described(
+        self, frame: Frame, raw: files.RawFrame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None, typed: WriterSchema | None
+    ) -> Frame:
+        """Return the frame with its writers, and with images that are structs. `schema`: the declared columns; `typed`: those of `types:` alone."""
         spec = opened.spec
         if frame.omits:
             stored = _stored_fields(parent)
@@ -246,10 +255,11 @@ class Reader:
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
             bare, small, stored = spec.source.plain_rows, opened.size <= json_writers.INFERRED_HERE, _stored_fields(parent)
-            writers = json_writers.writers_of(self.spark, frame, spec.key, stored, schema, bare, small)
+            writers = json_writers.writers_of(self.spark, frame, spec.key, stored, schema, typed, bare, small)
             frame = frame.parsed(decided(writers, stored), [*protection.as_text(writers, spec.columns), *stored])
-        elif schema and raw.avro is None:
+        elif schema:
             frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))
+        frame = json_writers.with_decimals(frame)
         frame = ENVELOPES[spec.envelope].settle(deletions.marked(frame, spec, _stored_fields(parent)), spec, opened.inputs)
         return dataclasses.replace(frame, writers=tuple(protection.protected(writer, spec.columns) for writer in frame.writers))
 
@@ -281,9 +291,9 @@ def _stored_fields(parent: Snapshot | None) -> list[WriterField]:
     return [WriterField(field.source, types.parse(field.type), types.parse(field.type)) for field in fields]
 
 
-def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) -> Columns:
+def _order(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) -> Columns:
     """Return the order columns and their types: the table's own, else the declared ones, else the connector's. Raises OrderRefused."""
-    decoder = ENVELOPES[spec.envelope]
+    spec, decoder = opened.spec, ENVELOPES[opened.spec.envelope]
     if parent is not None:
         names, declared_names = tuple(name for name, _ in parent.order), decoder.declared_order(spec)
         if declared_names and not same_order(declared_names, names):
@@ -299,23 +309,28 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
                 f"the new files only."
             )
         return parent.order
-    return tuple((name, _order_type(name, spec, frames)) for name in decoder.order(spec, frames))
+    return tuple((name, _order_type(name, opened, frames)) for name in decoder.order(spec, frames))
 
 
-def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
+def _order_type(name: str, opened: Inputs, frames: Sequence[Frame]) -> str:
     """Return the type that an order column is compared as. Text that holds numbers, or is declared as one, is a number, because '9' > '10' as text.
 
     Raises OrderRefused if some records hold numbers and others hold other text.
     """
+    spec = opened.spec
     parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers, frame.members) for frame in frames]
     kind, column = joined(kind for _, kind in parts), payload_column(name)
     if kind != ("string",) or column is None or not any(writer.field(column) for frame in frames for writer in frame.writers):
         return types.text(kind)
-    count, digits = survey.count_numbers(frames, [cast(sql, kind) for sql, _ in parts])
+    values = [cast(sql, kind) for sql, _ in parts]
+    count, digits = survey.count_numbers(frames, values)
     if 0 < digits < count:
+        tests = ((frame, f"({value}) IS NOT NULL AND NOT {survey.is_number(value)}", value) for frame, value in zip(frames, values))
+        place = next((place for frame, test, value in tests if (place := misfits.first(frame, test, value, column, opened))), "")
         raise OrderRefused(
             f"table {spec.name}: order_by column {name!r} holds whole numbers in {digits:,} records and other text in {count - digits:,}, which have "
-            "no order in common. Declare its type with `schema:` (other values then go to quarantine), or set another column."
+            f"no order in common. The first text is {place}. Declare `types: {{{column}: bigint}}` (other values then go to quarantine), or set "
+            "another column."
         )
     return "bigint" if digits else "string"
 
@@ -355,6 +370,7 @@ def _summary(
         ignored=counts.ignored,
         changes=counts.read - counts.ignored - counts.invalid,
         unavailable_columns=tuple(sorted(str(name) for name in unavailable)),
+        inserts=counts.inserts,
         deletes=counts.deletes,
         moves=counts.moves + counts.unlinked,
         truncates=counts.truncates,

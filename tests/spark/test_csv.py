@@ -94,8 +94,8 @@ def test_what_is_wrong_with_a_file_is_said(lake: Lake) -> None:
 
 @pytest.mark.slow
 def test_declared_types_and_the_lines_that_do_not_fit(lake: Lake) -> None:
-    """`csv: {types: ..}` makes dates of text. An invalid record is quoted as the line of the file, also in a report."""
-    spec = lake.spec(csv=Csv(delimiter=";", types=(("born", "date"), ("zip", "string"))))
+    """`types:` makes dates of text. An invalid record is quoted as the line of the file, also in a report."""
+    spec = lake.spec(csv=Csv(delimiter=";"), types=(("born", "date"), ("zip", "string")))
     lines = ["1;1;2024-02-29;01;a", "2;1;soon;02;b", '3;1;2023-02-29;03;"x;""y"""', "4;1;too;many;values;here", ";1;2024-01-01;05;", "6;1;;6;"]
     put(spec, 1, "\n".join(["id;seq;born;zip;v", *lines]) + "\n")
     lake.run(spec)

@@ -49,8 +49,6 @@ class Csv:
     """The character between values."""
     quote: str = '"'
     """The character around quoted values; "" if no value is quoted."""
-    types: tuple[tuple[str, str], ...] = ()
-    """Column, as the files spell it → Hive type. The types of other columns are inferred."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +101,8 @@ class TableSpec:
     """SQL condition on the columns of a flat row that makes it a delete. The columns stay columns of the table."""
     metadata_columns: tuple[str, ...] = ()
     """Metadata columns of the records, such as `__op`, that are stored and shown like columns of the row."""
+    types: tuple[tuple[str, str], ...] = ()
+    """Column, as the source spells it → type, in the words of `core/schema/column_types.py`."""
     csv: Csv = Csv()
     """The dialect of CSV files."""
     delete: str = "hide"
@@ -265,7 +265,8 @@ class TableSpec:
         values["notify"] = tuple(tuple(target) for target in values["notify"])
         values["daily"] = Daily(**values["daily"]) if values["daily"] else None
         csv = values["csv"]
-        values["csv"] = Csv(**{**csv, "columns": tuple(csv["columns"]), "types": tuple((name, kind) for name, kind in csv["types"])})
+        values["csv"] = Csv(**{**csv, "columns": tuple(csv["columns"])})
+        values["types"] = tuple((name, kind) for name, kind in values["types"])
         values["columns"] = tuple(Protection(**rule) for rule in values["columns"])
         values["rules"] = tuple(Rule.from_json(rule) for rule in values["rules"])
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])

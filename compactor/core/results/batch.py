@@ -69,6 +69,8 @@ class BatchSummary:
     """For full loads: rows that are as they were in the load before."""
     late: int = 0
     """Rows that come too late to change anything, such as those of an older full load."""
+    inserts: int = 0
+    """Creates, and reads of snapshots."""
     adoption: Adoption | None = None
     """What became of the columns of a foreign base; None for landed files."""
 
@@ -89,6 +91,8 @@ class Staged:
     """As `Snapshot.unresolved`."""
     purged_to: Position | None = None
     """The greatest Position of a tombstone that was purged; None if none was."""
+    note: str = ""
+    """A sentence about inserts that other inserts of the same key superseded; "" without any."""
 
 
 @dataclass(frozen=True)

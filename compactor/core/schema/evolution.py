@@ -95,7 +95,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
     before = {field.name for field in schema.fields} if schema else set()
     changed = tuple(name for name in dict.fromkeys(retyped) if name in before)
     generation = (schema.generation if schema else 1) + (1 if changed else 0)
-    stored_key = (ROW_ID,) if not key else tuple(_key_column(fields, name, table) for name in key)
+    stored_key = (ROW_ID,) if not key else tuple(_key_column(fields, name, table, schema) for name in key)
     if schema and {*stored_key} != {*schema.key}:
         was, now = (", ".join(key_) if key_ != (ROW_ID,) else "none" for key_ in (schema.key, stored_key))
         raise SchemaRefused(
@@ -251,7 +251,7 @@ def _followed(field: Field, column: WriterField, writer: WriterSchema, table: st
         inside = "" if change.column == field.source else f" ({change.sentence})"
         raise SchemaRefused(
             f"table {table}, column {field.source}: stored as {field.type}, the new data has {types.text(column.type)}, and no type can store both"
-            f"{inside}. The increments stay in landing. Repair the producer, or rename the column.",
+            f"{inside}. The increments stay in landing. {'' if inside else policy.declare([change])}Repair the producer, or rename the column.",
             tuple(log.decisions),
         )
     last = latest([field.last, writer.last])
@@ -285,7 +285,7 @@ def _depth(kind: types.Type) -> int:
     return 1 + _depth(kind[1]) if kind[0] == "array" else 0
 
 
-def _key_column(fields: list[Field], name: str, table: str) -> str:
+def _key_column(fields: list[Field], name: str, table: str, before: Schema | None) -> str:
     exact = [field.name for field in fields if field.source == name or name in field.formerly]
     exact = exact or [field.name for field in fields if field.source.lower() == name.lower()]
     if not exact:
@@ -293,7 +293,13 @@ def _key_column(fields: list[Field], name: str, table: str) -> str:
         raise SchemaRefused(f"table {table}: the data has no key column {name!r}; it has the columns {names_}. Correct `key:`.")
     kind = next(field.type for field in fields if field.name == exact[0])
     if types.parse(kind)[0] in ("float", "double", "array", "map", "struct"):
-        raise SchemaRefused(f"table {table}: key column {name!r} has the type {kind}, whose equality differs between engines. Choose another key.")
+        change = Change("incompatible", name, before.field(exact[0]).type, kind) if before and exact[0] in before.key else None
+        decisions = (Decision(change, "refuse", exact[0]),) if change else ()
+        raise SchemaRefused(
+            f"table {table}: key column {name!r} has the type {kind}, whose equality differs between engines. "
+            f"{policy.declare([change]) if change else 'Choose another key, or declare its type in `types:`.'}".rstrip(),
+            decisions,
+        )
     return exact[0]
 
 

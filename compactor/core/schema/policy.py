@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.policy import EXPLICIT, POLICIES, TO_STRING, Policy
 from compactor.core.schema.diff import Change
@@ -94,6 +96,15 @@ def check(table: str, decisions: Sequence[Decision], policy: Policy) -> None:
         settings = ", ".join(f"{kind}: evolve" for kind in dict.fromkeys(change.kind for change in refused))
         raise SchemaRefused(
             f"table {table}: {'; '.join(change.sentence for change in refused)}. {why} The increments stay in landing. "
-            f"Set `on_schema_change: {{{settings}}}` to follow the change, or repair the producer.",
+            f"{declare(refused)}Set `on_schema_change: {{{settings}}}` to follow the change, or repair the producer.",
             tuple(decisions),
         )
+
+
+def declare(changes: Sequence[Change]) -> str:
+    """Return the advice to declare the types that columns have, for changes of whole columns to types that cannot hold the same values; else ""."""
+    unlike = [change for change in changes if change.kind in (TO_STRING, "incompatible") and types.is_scalar(types.parse(change.before))]
+    if not unlike:
+        return ""
+    declared = ", ".join(f"{change.column}: {json.dumps(change.before) if '(' in change.before else change.before}" for change in unlike)
+    return f"If such values are mistakes, declare `types: {{{declared}}}`, and their records go to quarantine. "

@@ -47,6 +47,8 @@ _AVRO = {
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
+NUMBER_OR_BYTES = "text of a decimal, or base64 of its bytes"
+"""Semantic type of a declared decimal in JSON text, until the column's values show which of both it is (`spark/rows/json_writers.py`)."""
 
 TARGETS = {
     "io.debezium.time.Date": "date",
@@ -128,18 +130,59 @@ class WriterSchema:
         return next((field for field in self.fields if field.name == name), None)
 
 
-def declared(inferred: WriterSchema, schema: WriterSchema) -> WriterSchema:
+def declared(inferred: WriterSchema, schema: WriterSchema, text: bool = False) -> WriterSchema:
     """Return a writer that was inferred from values, with the columns of a declared schema. Undecided columns get their type from it.
 
-    `raw` stays as it was inferred, because JSON and Parquet encode the same type differently.
+    `raw` stays as it was inferred, because JSON and Parquet encode the same type differently. `text`: the values are JSON, and can be read as the
+    text that the source wrote: those that could lose something as the inferred type are.
     """
     fields = []
     for field in inferred.fields:
         other = schema.field(field.name)
-        fields.append(replace(other, raw=field.raw) if other else field)
-    fields += [field for field in schema.fields if field.name in inferred.undecided]
+        fields.append(_declared(field, other, text) if other else field)
+    fields += [
+        replace(field, raw=("string",)) if text and types.is_scalar(field.type) else field
+        for field in schema.fields
+        if field.name in inferred.undecided
+    ]
     rest = tuple(name for name in inferred.undecided if schema.field(name) is None)
     return replace(inferred, fields=tuple(fields), undecided=rest)
+
+
+def _declared(field: WriterField, other: WriterField, text: bool) -> WriterField:
+    """Return the declared column `other`, whose values were read as `field`. Raises SchemaRefused for a number without unit that means a time."""
+    raw, semantic = field.raw, other.semantic or (field.semantic if field.type == other.type else "")
+    if not text and not semantic and other.type[0] in ("date", "timestamp") and raw[0] in ("int", "bigint"):
+        units = "date_days" if other.type[0] == "date" else "timestamp_millis, timestamp_micros or timestamp_nanos"
+        raise SchemaRefused(f"column {field.name}: declared as {other.type[0]}, and the files have {raw[0]}. Declare {units} in `types:`.")
+    if text and (inside := _unread(types.stored_names(raw), other.type)):
+        raise SchemaRefused(
+            f"column {field.name}{inside[0]}: declared as {inside[1]}, and the JSON has {inside[2]} there. Only columns and arrays of single values "
+            "are read as numbers or base64 that a schema explains. Leave out its `logicalType` in `schema:`."
+        )
+    if semantic == DECIMAL and types.is_scalar(raw):
+        # a number is no bytes
+        semantic = NUMBER_OR_BYTES if raw == ("string",) else ""
+    if text and types.is_scalar(other.type) and semantic != VARIABLE_DECIMAL:
+        exact = other.type == types.widest(raw, other.type) or (raw == ("bigint",) and bool(semantic))
+        raw = raw if exact else ("string",)
+    return replace(other, raw=raw, semantic=semantic)
+
+
+def _unread(written: types.Type, declared_: types.Type) -> tuple[str, str, str] | None:
+    """Return (path, declared type, written type) of the first member of a struct or map whose numbers or base64 would be misread, or None."""
+    if written[0] != declared_[0] or written[0] not in ("array", "map", "struct"):
+        return None
+    inner = [("[]" if written[0] == "array" else "{}", written[-1], declared_[-1])]
+    if written[0] == "struct":
+        inner = [(f".{name}", kind, dict(declared_[1])[name]) for name, kind in written[1] if name in dict(declared_[1])]
+    for path, kind, meant in inner:
+        time, packed = meant[0] in ("date", "timestamp") and kind[0] in ("int", "bigint"), meant[0] == "decimal" and kind == ("string",)
+        if written[0] != "array" and (time or packed):
+            return path, types.text(meant), types.text(kind)
+        if below := _unread(kind, meant):
+            return path + below[0], *below[1:]
+    return None
 
 
 def decided(writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> list[WriterSchema]:
@@ -238,7 +281,14 @@ _LOGICAL = {
 }
 """Avro's logical types that Spark reads as plain numbers, with the equivalent semantic type."""
 
-_MOMENTS = ("timestamp-millis", "timestamp-micros", "local-timestamp-millis", "local-timestamp-micros")
+_MOMENTS = {
+    "timestamp-millis": "io.debezium.time.Timestamp",
+    "timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "local-timestamp-millis": "io.debezium.time.Timestamp",
+    "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
+}
+"""Those that Spark reads as timestamps out of Avro files. In JSON under a declared schema they are numbers."""
+
 _CONNECT_PRECISION = 64
 """The precision that Confluent's converter writes for a decimal of unknown precision."""
 
@@ -268,14 +318,14 @@ class _AvroReader:
         raw = self._raw(member["type"], path, inside)
         logical, semantic = kind.get("logicalType"), _LOGICAL.get(str(kind.get("logicalType")), kind.get("connect.name") or "")
         precision, scale = _digits(kind)
-        if logical == "decimal" and precision:
-            # engines have no decimals of more than 38 digits: read as bytes, stored as exact text
-            semantic = DECIMAL if raw[0] == "binary" else semantic
+        if precision:
+            semantic = DECIMAL
+        elif raw[0] in ("date", "timestamp"):
+            semantic = _MOMENTS.get(str(logical), "io.debezium.time.Date")
         item = self.field({"name": "", "type": kind["items"]}, f"{path}[]", inside) if raw[0] == "array" else None
         understood = raw[0] in ("date", "timestamp", "decimal")
         stored = ("array", item.type) if item else raw if understood else _stored(raw, semantic, scale, precision or 38)
-        meaning = DECIMAL if raw[0] == "decimal" else semantic
-        default = _constant(member.get("default"), stored, meaning, scale, lambda packed: packed.encode("latin-1"))
+        default = _constant(member.get("default"), stored, semantic, scale, lambda packed: packed.encode("latin-1"))
         listed = member.get("aliases")
         aliases = tuple(str(alias) for alias in listed) if isinstance(listed, list) else ()
         return WriterField(member["name"], raw, stored, semantic, scale, default, member.get("doc") or "", item, aliases=aliases)

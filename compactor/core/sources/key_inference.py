@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Optional
 
+from compactor.core.results.phrases import counted
+
 ROWS_MIN = 5
 """Rows that one file needs before its columns are candidates for the key."""
 
@@ -47,19 +49,30 @@ class RowSample:
     """The inserted rows of one source table, file by file."""
 
     files: list[list[_Row]] = field(default_factory=list)
-    """The rows of each sampled file. A value is its text; None where it is null or cannot be part of a key."""
+    """The rows of each sampled file. A value is its text; None where it is null or cannot be part of a key. Rows that a snapshot read count as a
+    file of their own: a snapshot that goes on beside the stream reads rows that the stream has inserted."""
+    gone: list[_Row] = field(default_factory=list)
+    """What is known of deleted rows. Their keys may be inserted again."""
     old: tuple[str, ...] = ()
     """The columns that the images of deleted rows have: most sources send the key only."""
 
+    _current: dict[bool, list[_Row]] = field(default_factory=dict)
+
     def next_file(self) -> None:
         """Begin another file."""
-        self.files.append([])
+        self._current = {}
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Add an inserted row. Structs, arrays and fractions cannot be part of a key."""
-        self.files = self.files or [[]]
-        if len(self.files[-1]) < _ROWS_MAX:
-            self.files[-1].append({name: None if isinstance(value, (dict, list, float)) else _text(value) for name, value in row.items()})
+    def add(self, row: Mapping[str, Any], read: bool = False) -> None:
+        """Add an inserted row. Structs, arrays and fractions cannot be part of a key. `read`: a snapshot read it."""
+        if read not in self._current:
+            self._current[read] = []
+            self.files.append(self._current[read])
+        if len(self._current[read]) < _ROWS_MAX:
+            self._current[read].append(_texts(row))
+
+    def remove(self, row: Mapping[str, Any]) -> None:
+        """Add what is known of a deleted row."""
+        self.gone.append(_texts(row))
 
     @property
     def rows(self) -> int:
@@ -79,6 +92,10 @@ class RowSample:
             if any(None in key for key in keys) or len({*keys}) < len(keys):
                 return False
         return True
+
+
+def _texts(row: Mapping[str, Any]) -> _Row:
+    return {name: None if isinstance(value, (dict, list, float)) else _text(value) for name, value in row.items()}
 
 
 def _text(value: Any) -> str | None:
@@ -111,6 +128,51 @@ def propose(sample: RowSample, columns: Sequence[str], table: str) -> ProposedKe
             best = max(together, key=lambda names: sum(bool(re.search(r"(id|code|no|nr|number|key)$", name, re.IGNORECASE)) for name in names))
             return ProposedKey(best, f"unique together in {evidence}; no single column is", False)
     return None
+
+
+@dataclass(frozen=True)
+class RepeatedKey:
+    """A key that several inserted rows have, although other columns identify these rows."""
+
+    key: tuple[str, ...]
+    """The key."""
+    values: int
+    """Its different values."""
+    rows: int
+    """The rows."""
+    unique: tuple[str, ...]
+    """Columns that identify a row, each alone, or all of them together."""
+    together: bool
+    """Whether the columns of `unique` do so only together."""
+
+    @property
+    def sentence(self) -> str:
+        """Return the evidence in words."""
+        unique = f"{', '.join(self.unique)}{' together' if self.together else ''}"
+        return f"{', '.join(self.key)} has {counted(self.values, 'value')} in {self.rows:,} inserted rows; unique in the sample: {unique}"
+
+
+def repeated(sample: RowSample, columns: Sequence[str], key: Sequence[str], table: str, order: Sequence[str] = ()) -> RepeatedKey | None:
+    """Return how the key repeats in the file where it does most. None if it does not, or if no other columns identify the rows.
+
+    Equal rows count once, because sources deliver again. Keys of deleted rows do not count. Columns in `order`, and those that date a row, identify
+    events, not rows.
+    """
+
+    def of(row: _Row) -> tuple[str | None, ...]:
+        return tuple(row.get(name) for name in key)
+
+    gone = {of(row) for row in sample.gone}
+    distinct = [{tuple(item for item in row.items() if item[0] not in order): row for row in rows}.values() for rows in sample.files]
+    files = [[row for row in rows if None not in of(row) and of(row) not in gone] for rows in distinct]
+    worst = max(files, key=lambda rows: len(rows) - len({*map(of, rows)}), default=[])
+    values = len({*map(of, worst)})
+    others, rest = [name for name in columns if name not in order], RowSample(files)
+    guess = propose(rest, others, table) if values < len(worst) else None
+    if guess is None:
+        return None
+    alone = tuple(name for name in candidates(rest, others) if not _TIME.search(name))
+    return RepeatedKey(tuple(key), values, len(worst), alone[:5] or guess.columns, not alone and len(guess.columns) > 1)
 
 
 def is_named_like_a_key(column: str, table: str) -> bool:

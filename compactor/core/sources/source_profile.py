@@ -16,6 +16,7 @@ from typing import Any
 from compactor.core.schema import avro, parquet_footer
 from compactor.core.schema.parquet_footer import LEAF
 from compactor.core.sources import csv_profile, increment, key_inference
+from compactor.core.sources.encoded_values import EncodedValues
 from compactor.core.sources.envelopes import ENVELOPES, Envelope
 from compactor.core.sources.key_inference import RowSample
 
@@ -61,6 +62,8 @@ class SourceProfile:
     """Column → `date` or `timestamp` if all its values in CSV files have that form, which is not inferred; else ""."""
     csv_foreign: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Column of CSV files whose values are numbers or dates in a form that stays text → (form, example)."""
+    encoded: EncodedValues = field(default_factory=EncodedValues, repr=False)
+    """The values of JSON rows without schema, which may stand for decimals, days and times."""
     sample: RowSample = field(default_factory=RowSample, repr=False)
     """Inserted rows, for the inference of the key."""
 
@@ -84,11 +87,11 @@ class SourceProfile:
         """Whether the columns are those of Debezium's signal table, which holds commands to the connector."""
         return {*self.columns} == {"id", "type", "data"}
 
-    def add(self, row: Mapping[str, Any], inserted: bool) -> None:
-        """Add a row's columns, and its values if the row was inserted."""
+    def add(self, row: Mapping[str, Any], inserted: bool, read: bool = False) -> None:
+        """Add a row's columns, and its values if the row was inserted. `read`: by a snapshot."""
         self.columns = tuple(dict.fromkeys([*self.columns, *row]))
         if inserted:
-            self.sample.add(row)
+            self.sample.add(row, read)
 
 
 Profiles = dict[str, SourceProfile]
@@ -192,10 +195,12 @@ def of_documents(documents: Iterable[Any], profiles: Profiles | None = None) -> 
     profiles = {} if profiles is None else profiles
     for document in documents:
         name, value = _without_schema(document)
-        base = SourceProfile()
+        base, bare = SourceProfile(), value is document
         if isinstance(value, dict) and _is_kafka_record(value):
             record = value
-            name, value = _without_schema(_json(sent := record.get("value", record.get("payload"))))
+            inner = _json(sent := record.get("value", record.get("payload")))
+            name, value = _without_schema(inner)
+            bare = value is inner
             base = SourceProfile(topic=str(record.get("topic") or ""), container="kafka", has_offsets=record.get("offset") is not None)
             base.key, base.key_from = _record_key(record), "the keys of the Kafka records"
             if sent is not None and (value is None or not isinstance(value, dict) or value.keys() == {"b64"}):
@@ -204,17 +209,19 @@ def of_documents(documents: Iterable[Any], profiles: Profiles | None = None) -> 
                 continue
         if isinstance(value, dict) and not name.startswith(_INTERNAL):
             base.topic = base.topic or (name[: -len(".Envelope")] if name.endswith(".Envelope") else "")
-            _add_value(value, base, profiles)
+            _add_value(value, base, profiles, bare)
     return profiles
 
 
-def _add_value(value: Mapping[str, Any], base: SourceProfile, profiles: Profiles) -> None:
-    """Add the rows of one value. `base` holds what the Kafka record around it shows."""
+def _add_value(value: Mapping[str, Any], base: SourceProfile, profiles: Profiles, bare: bool) -> None:
+    """Add the rows of one value. `base` holds what the Kafka record around it shows. `bare`: no schema gives the values their meaning."""
     envelope, _, rows_of = next(entry for entry in _ENVELOPES if entry[1](value))
     for row in rows_of(value):
         profile = profiles.get(row.table)
         if profile is None:
-            profile = replace(base, table=row.table, envelope=envelope, connector=row.connector, key=None, key_from="", sample=RowSample())
+            profile = replace(
+                base, table=row.table, envelope=envelope, connector=row.connector, key=None, key_from="", sample=RowSample(), encoded=EncodedValues()
+            )
             profiles[row.table] = profile
         profile.has_offsets = profile.has_offsets and base.has_offsets
         key, key_from = row.key, row.key_from
@@ -224,7 +231,12 @@ def _add_value(value: Mapping[str, Any], base: SourceProfile, profiles: Profiles
             # a renamed key column is missing from a few keys: the longest key counts
             profile.key, profile.key_from = max(profile.key or (), key, key=len), key_from
         profile.sample.old = max(profile.sample.old, row.old, key=len)
-        profile.add(row.columns, row.inserted)
+        profile.add(row.columns, row.inserted, row.read)
+        if row.gone:
+            profile.sample.remove(row.gone)
+        # the image of a deleted row may hold fillers
+        if bare and not row.old and envelope in ("debezium", "flat"):
+            profile.encoded.add(row.columns)
 
 
 def _without_schema(document: Any) -> tuple[str, Any]:
@@ -258,6 +270,10 @@ class _Row:
     connector: str = ""
     old: tuple[str, ...] = ()
     """Columns with a value in the image of a deleted row."""
+    read: bool = False
+    """Whether a snapshot read the row."""
+    gone: Mapping[str, Any] = field(default_factory=dict)
+    """What the record says about a row that it deletes."""
 
 
 def _qualified(source: Mapping[str, Any], *parts: str) -> str:
@@ -275,22 +291,25 @@ def _debezium(value: Mapping[str, Any]) -> Iterator[_Row]:
     row = value.get("after") or value.get("before")
     if isinstance(row, dict):
         old = tuple(name for name, item in row.items() if item is not None) if value["op"] == "d" else ()
-        yield _Row(table, row, value["op"] in ("c", "r"), connector=str(source.get("connector") or ""), old=old)
+        connector, gone = str(source.get("connector") or ""), row if value["op"] == "d" else {}
+        yield _Row(table, row, value["op"] in ("c", "r"), connector=connector, old=old, read=value["op"] == "r", gone=gone)
 
 
 def _wal2json_1(value: Mapping[str, Any]) -> Iterator[_Row]:
     for change in value["change"]:
         if isinstance(change, dict) and change.get("kind") in ("insert", "update", "delete"):
             row = dict(zip(change.get("columnnames") or (), change.get("columnvalues") or ()))
-            old, primary = (change.get("oldkeys") or {}).get("keynames"), (change.get("pk") or {}).get("pknames")
-            yield _wal2json(change, row, change["kind"] == "insert", old, primary)
+            keys, primary = change.get("oldkeys") or {}, (change.get("pk") or {}).get("pknames")
+            gone = dict(zip(keys.get("keynames") or (), keys.get("keyvalues") or ())) if change["kind"] == "delete" else {}
+            yield replace(_wal2json(change, row, change["kind"] == "insert", keys.get("keynames"), primary), gone=gone)
 
 
 def _wal2json_2(value: Mapping[str, Any]) -> Iterator[_Row]:
     names = {part: [column["name"] for column in value.get(part) or ()] for part in ("identity", "pk")}
     row = {column["name"]: column.get("value") for column in value.get("columns") or ()}
     if value["action"] != "T":
-        yield _wal2json(value, row, value["action"] == "I", names["identity"], names["pk"])
+        gone = {column["name"]: column.get("value") for column in value.get("identity") or ()} if value["action"] == "D" else {}
+        yield replace(_wal2json(value, row, value["action"] == "I", names["identity"], names["pk"]), gone=gone)
 
 
 def _wal2json(change: Mapping[str, Any], row: dict[str, Any], inserted: bool, old: Sequence[str] | None, primary: Sequence[str] | None) -> _Row:
@@ -304,14 +323,17 @@ def _wal2json(change: Mapping[str, Any], row: dict[str, Any], inserted: bool, ol
 
 def _change_event(value: Mapping[str, Any]) -> Iterator[_Row]:
     row = dict(zip(value.get("columnNames") or (), value.get("columnValues") or ()))
-    inserted = str(value["changeType"]).lower()[:1] in ("i", "c")
-    yield _Row(_qualified(value, "schema", "table"), row, inserted, tuple(value.get("oldKeyNames") or ()) or None, "oldKeyNames")
+    kind, old = str(value["changeType"]).lower()[:1], tuple(value.get("oldKeyNames") or ())
+    gone = dict(zip(old, value.get("oldKeyValues") or ())) if kind == "d" else {}
+    yield _Row(_qualified(value, "schema", "table"), row, kind in ("i", "c"), old or None, "oldKeyNames", gone=gone)
 
 
 def _flat(value: Mapping[str, Any]) -> Iterator[_Row]:
     deleted = str(value.get("__deleted")).lower() == "true"
     code = str(value.get("__op") or value.get("op") or value.get("Op") or "c").lower()
-    yield _Row(str(value.get("__table") or ""), dict(value), not deleted and code in ("c", "i", "r", "insert", "create"))
+    inserted = not deleted and code in ("c", "i", "r", "read", "snapshot", "insert", "create")
+    gone = dict(value) if deleted or code in ("d", "delete") else {}
+    yield _Row(str(value.get("__table") or ""), dict(value), inserted, read=code in ("r", "read", "snapshot"), gone=gone)
 
 
 _WAL2JSON_MARKER = frozenset({"action", "xid", "timestamp", "lsn", "nextlsn", "schema", "table", "transactional", "prefix", "content", "origin"})

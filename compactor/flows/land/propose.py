@@ -151,13 +151,13 @@ def _proposal(name: str, source: str, profile: SourceProfile, settings: Mapping[
     guess = key_inference.propose(profile.sample, _columns(profile), name) if key is None and not profile.opaque else None
     if guess and guess.likely and "columns" not in profile.csv:
         key, profile.key_from = guess.columns, f"inferred, verify it: {guess.reason}"
-    csv = {} if "columns" in profile.csv else {"csv": {**profile.csv, **_types(profile)}}
+    csv = {} if "columns" in profile.csv else {"csv": profile.csv, "types": _types(profile)}
     given = {"increments": settings["increments"], **settings, **csv}
     settings = {item: value for item, value in given.items() if value and (item, value) != ("container", "value")}
     if key is not None:
         settings = {"key": list(key), **settings}
     key_from = "" if key is None else profile.key_from if key else f"no key: {profile.key_from}"
-    return TableProposal(name, source, settings, key_from, tuple(_questions(profile, name, key, guess, shared)))
+    return TableProposal(name, source, settings, key_from, tuple(_questions(profile, name, key, guess, shared, "schema" in settings)))
 
 
 def _columns(profile: SourceProfile) -> tuple[str, ...]:
@@ -166,9 +166,8 @@ def _columns(profile: SourceProfile) -> tuple[str, ...]:
 
 
 def _types(profile: SourceProfile) -> dict[str, Any]:
-    """Return the `types` of `csv:`, for columns with dates and times, which are text unless they are declared."""
-    types = {column: kind for column, kind in profile.csv_types.items() if kind and column in profile.columns}
-    return {"types": types} if types else {}
+    """Return `types:` for CSV columns with dates and times, which are text unless they are declared."""
+    return {column: kind for column, kind in profile.csv_types.items() if kind and column in profile.columns}
 
 
 def _order_columns(profile: SourceProfile) -> tuple[list[str], list[str]]:
@@ -179,7 +178,7 @@ def _order_columns(profile: SourceProfile) -> tuple[list[str], list[str]]:
 
 
 def _questions(
-    profile: SourceProfile, table: str, key: tuple[str, ...] | None, guess: ProposedKey | None, shared: bool
+    profile: SourceProfile, table: str, key: tuple[str, ...] | None, guess: ProposedKey | None, shared: bool, schema: bool
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if "columns" in profile.csv:
         end = f", without {profile.source.operation_column}." if profile.source.unnamed_operation else "."
@@ -205,6 +204,9 @@ def _questions(
         hint = "A guess by its name." if by_name else "A guess: its values are times." if typed else "No sampled column looks like it."
         none = "" if by_name or typed else " If there is none and each folder has the whole table: `envelope: full-load`."
         yield f"Which columns order the changes of a row, the most significant first? {hint}{none}", {"order_by": by_name or typed or ["changed_at"]}
+    # a registry's schema shows what they are
+    if (encoded := {name: word for name, word in profile.encoded.types.items() if name not in (key or ())}) and not schema:
+        yield f"{profile.encoded.sentence(encoded)}. Without a schema the values do not say.", {"types": encoded}
     deleted = next((column for column in profile.columns if _DELETED.fullmatch(column)), None)
     if deleted and profile.envelope == "flat":
         yield f'A row with a value in {deleted} may be a deleted one: then add `delete_when: "{deleted} IS NOT NULL"`.', {}

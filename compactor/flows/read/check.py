@@ -6,6 +6,7 @@ A mistyped folder looks like a source without changes, and a mistyped key like a
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from compactor.core.model.policy import HASH, HASH_KEY
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
-from compactor.core.sources import csv_profile, increment
+from compactor.core.sources import csv_profile, encoded_values, increment, key_inference
 from compactor.core.sources.source_profile import SourceProfile
 from compactor.flows import owner
 from compactor.flows.land import discover
@@ -27,6 +28,9 @@ from compactor.flows.table import Table
 
 _SIBLINGS_MAX = 1000
 """Files beside a missing landing folder that are looked at for a folder with a similar name."""
+
+_OPERATIONS = ("__op", "op", "Op", "__deleted")
+"""Columns of flat rows with the operation."""
 
 _WRAPPED = ("debezium", "wal2json", "change-event")
 """Envelopes that a few records show."""
@@ -124,24 +128,60 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
     }
     if spec.source.plain_rows and spec.container == "value":
         configured.update(order_by=tuple(name.split(".")[0] for name in spec.order_by), op=(spec.op,) if spec.op else ())
-        configured.update({"metadata_columns": spec.metadata_columns, "csv.types": tuple(name for name, _ in spec.csv.types)})
+        configured.update(metadata_columns=spec.metadata_columns)
+    configured.update(types=tuple(name for name, _ in spec.types))
     if spec.source.order_columns and not spec.order_by and not all(profile.ordered for profile in profiles):
         yield "columns of `order_by`", f"`order_by` is not set, and the rows carry no order; set it to columns out of {', '.join(columns[:20])}", ""
     if unprotected := [rule.column for rule in spec.columns if not rule.covers(*columns)]:
         yield "columns of `columns`", f"{_absent(unprotected, columns)}. A mistyped name protects nothing", ""
-    misfit = next((problem for name, kind in spec.csv.types for profile in profiles if (problem := _misfit(spec, profile, name, kind))), "")
+    problems = {
+        "key": next((problem for profile in profiles if (problem := _repeated(spec, profile))), ""),
+        "types": next((problem for name, kind in spec.types for profile in profiles if (problem := _misfit(spec, profile, name, kind))), ""),
+    }
+    if not spec.subject and (encoded := {name: word for profile in profiles for name, word in _encoded(spec, profile).items()}):
+        looks = "; ".join(profile.encoded.sentence(own) for profile in profiles if (own := _encoded(spec, profile)))
+        written = ", ".join(f"{name}: {json.dumps(word) if '(' in word else word}" for name, word in encoded.items())
+        hint = f"{looks}. Without a schema the values do not say; write `types: {{{written}}}`"
+        # a number in hand-made rows may well be what it looks like
+        certain = encoded_values.DECIMAL in encoded.values() or spec.source.from_connector or any(name.startswith("__") for name in columns)
+        yield "values without a schema", hint if certain else "", hint
     for setting, names in configured.items():
         absent = [name for name in names if name.lower() not in present]
         if names:
-            yield f"columns of `{setting}`", _absent(absent, columns) if absent else misfit if setting == "csv.types" else "", ", ".join(names)
+            yield f"columns of `{setting}`", _absent(absent, columns) if absent else problems.get(setting, ""), ", ".join(names)
+
+
+def _repeated(spec: TableSpec, profile: SourceProfile) -> str:
+    """Return why the key cannot be the rows' key, by the sampled rows."""
+    names = {name.lower(): name for name in (*spec.csv.columns, *profile.columns)}
+    key, order = ([names.get(name.lower(), name) for name in columns] for columns in (spec.key, spec.order_by))
+    evidence = key_inference.repeated(profile.sample, [*names.values()], key, spec.name, order) if key else None
+    if evidence is None:
+        return ""
+    without_operation = spec.source.order_columns and not {spec.op, *_OPERATIONS} & {*profile.columns}
+    if without_operation:
+        # each row may be another state of the same one: only a column that is named like a key speaks against it, and many rows of few keys
+        named = [name for name in evidence.unique if key_inference.is_named_like_a_key(name, spec.name)]
+        if evidence.together or not named or evidence.rows < key_inference.ROWS_SURE or 2 * evidence.values > evidence.rows:
+            return ""
+    return f"{evidence.sentence}. Correct `key:`, or rows are lost"
+
+
+def _encoded(spec: TableSpec, profile: SourceProfile) -> dict[str, str]:
+    """Return column → word of `types:`, for columns that most likely need one and have none."""
+    settled = {name for name, _ in spec.types} | {*spec.key}
+    return {name: word for name, word in profile.encoded.types.items() if name not in settled and not any(rule.covers(name) for rule in spec.columns)}
 
 
 def _misfit(spec: TableSpec, profile: SourceProfile, column: str, kind: str) -> str:
-    """Return which sampled value of a CSV column does not have its declared type."""
-    names = [name for name in profile.columns if name.lower() == column.lower()]
-    value = next((value for name in names for value in profile.sample.values(name) if not csv_profile.has_type(str(value), kind)), None)
-    shown = repr(value) if spec.quotes_records else "of another type"
-    return "" if value is None else f"a sampled value of {column} is {shown}, expected {kind}; correct `csv: {{types: ..}}`, or leave {column} out"
+    """Return a sampled value that does not have its column's declared type, if most have not. A few go to quarantine."""
+    values = [value for name in profile.columns if name.lower() == column.lower() for value in profile.sample.values(name)]
+    unlike = [value for value in values if not csv_profile.has_type(str(value), kind)]
+    # in JSON a decimal may be base64
+    if 2 * len(unlike) <= len(values) or (not profile.csv_width and kind.startswith("decimal")):
+        return ""
+    shown = repr(unlike[0]) if spec.quotes_records else "of another type"
+    return f"a sampled value of {column} is {shown}, expected {kind}; correct `types:`, or leave {column} out"
 
 
 def _absent(absent: Sequence[str], columns: Sequence[str]) -> str:

@@ -39,16 +39,14 @@ Choice = Callable[[Optional[Snapshot]], "tuple[Sequence[Input], InputLocations]"
 """The newest Snapshot → inputs to ingest, and the locations of those that do not lie in landing."""
 
 
-def commit(table: Table, newest: Snapshot | None, label: str, progress: Progress, notes: list[str]) -> Snapshot | None:
-    """Ingest what has landed, at most FILES_MAX files. Return the new Snapshot, or None if nothing has. Raises Conflict as `transact` does.
-
-    Sets `notes` to what landing has that no run will take.
-    """
+def commit(table: Table, newest: Snapshot | None, label: str, progress: Progress) -> Snapshot | None:
+    """Ingest what has landed, at most FILES_MAX files. Return the new Snapshot, or None if nothing has. Raises Conflict as `transact` does."""
 
     def choose(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
         with logs.phase(table, "listing") as phase:
             landed = discover.landing(table, parent)
-            new, notes[:] = landed.new, landed.notes
+            new = landed.new
+            table.notes.extend(landed.notes)
             if new:
                 phase.did(f"listed {counted(len(new), 'new file')}, {landed.size:,} bytes,", files=len(new), bytes=landed.size)
         # a full load is ingested whole; all other events may come in any number of commits
@@ -183,6 +181,8 @@ class _Ingestion:
         written = state.write(table, batch, parent, commit, whole, purge, self.scratch)
         self.progress(table.name, "check", 0.8)
         _check_gone(table, parent, written.staged, whole)
+        if written.staged.note:
+            table.notes.append(written.staged.note)
         summary = written.resolution.summary
         quarantine.describe(table, commit, summary)
         left_out = self.left_out or len(self.inputs) >= FILES_MAX

@@ -6,8 +6,10 @@ never a wrong value.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compactor.core.model import types
-from compactor.core.schema.writer import DECIMAL, VARIABLE_DECIMAL, WriterField
+from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, VARIABLE_DECIMAL, WriterField
 from compactor.core.sources.postgres import HEX, TEXT
 from compactor.spark.decode import pg_text
 from compactor.spark.sql import cast, from_json, literal, member, null, struct
@@ -30,6 +32,13 @@ _MICROS = {
 }
 """Semantic type → its number as microseconds. Types not listed are microseconds already."""
 
+_NUMBERED = ("Date", "Timestamp", "MicroTimestamp", "NanoTimestamp", "Time", "MicroTime", "NanoTime")
+"""Semantic types whose values are whole numbers."""
+
+NUMBER = r"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$"
+BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)$"
+"""Texts of numbers, and of bytes as Connect's JSON writes a decimal. `1234` is both."""
+
 
 def json_type(raw: types.Type) -> types.Type:
     """Return the type as which a raw value is read out of JSON. Connect writes bytes as base64 text, so they are text."""
@@ -50,13 +59,19 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
         return pg_text.to_stored(value, field)
     if field.item is not None and kind[0] == "array":
         return f"transform({value}, _e -> {to_stored('_e', kind[1], field.item)})"
-    if field.semantic and kind == ("string",) and field.raw[0] in ("int", "bigint"):
-        # another writer of the batch wrote text under this name, so all values were read as text
-        value, kind = cast(value, field.raw), field.raw
     short = field.semantic.rsplit(".", 1)[-1]
+    if kind == ("string",) and is_numbered(field):
+        # a declared column, or one of numbers under whose name another writer of the batch wrote text
+        return numbered(value, field, pg_text.to_stored(value, field))
+    if field.semantic == NUMBER_OR_BYTES:
+        as_number, as_bytes = (to_stored(value, kind, replace(field, semantic=semantic)) for semantic in ("", DECIMAL))
+        is_number, is_bytes = f"{value} RLIKE '{NUMBER}'", f"{value} RLIKE '{BASE64}'"
+        return f"CASE WHEN {is_number} AND {is_bytes} THEN NULL WHEN {is_number} THEN {as_number} ELSE {as_bytes} END"
     number = kind[0] in ("int", "bigint")
     if field.semantic == DECIMAL and kind[0] in ("string", "binary"):
-        digits = _integer(_bytes(value, kind))
+        # the decoder of base64 takes texts that are none; those of a schema's bytes always are
+        packed = f"CASE WHEN {value} RLIKE '{BASE64}' THEN {value} END" if field.raw == ("string",) else value
+        digits = _integer(_bytes(packed, kind))
         return _point(digits, str(field.scale)) if field.type[0] == "string" else cast(f"concat({digits}, 'E-{field.scale}')", field.type)
     if field.semantic == VARIABLE_DECIMAL and kind[0] == "struct":
         return _point(_integer(_bytes(member(value, "value"), dict(kind[1])["value"])), f"{member(value, 'scale')}")
@@ -70,7 +85,29 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
         return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {value} END", ("timestamp",))
     if short in ("Time", "MicroTime", "NanoTime") and number:
         return _time_of_day(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
-    return plain(value, kind, field.type)
+    return exact(value, field.type) if kind == ("string",) else plain(value, kind, field.type)
+
+
+def exact(value: str, kind: types.Type) -> str:
+    """SQL: text as a value of a type, null where a digit would be lost. `5.0` is a whole number."""
+    if kind[0] in ("tinyint", "smallint", "int", "bigint"):
+        return cast(f"regexp_replace({value}, '[.]0+$', '')", kind)
+    if kind[0] == "decimal":
+        made = cast(value, kind)
+        # digits behind an exponent are compared as doubles
+        scaled = f"{value} RLIKE '[eE]' AND CAST({made} AS DOUBLE) <> {cast(value, ('double',))}"
+        return f"CASE WHEN NOT ({value} RLIKE '[.][0-9]{{{kind[2]}}}0*[1-9]' OR ({scaled})) THEN {made} END"
+    return plain(value, ("string",), kind)
+
+
+def is_numbered(field: WriterField) -> bool:
+    """Return whether the values of a column are days or times as whole numbers."""
+    return field.semantic.rsplit(".", 1)[-1] in _NUMBERED
+
+
+def numbered(text: str, field: WriterField, otherwise: str) -> str:
+    """SQL: text of such a number in the type of its column; other text as `otherwise` (SQL)."""
+    return f"CASE WHEN {text} RLIKE '^-?[0-9]+$' THEN {to_stored(cast(text, ('bigint',)), ('bigint',), field)} ELSE {otherwise} END"
 
 
 def from_text(value: str, kind: types.Type) -> str:
@@ -209,11 +246,14 @@ def _point(digits: str, scale: str) -> str:
 
 
 def is_mistyped(raw: str, old: types.Type, value: str, kind: types.Type) -> str | None:
-    """SQL: whether text (`raw`) is not a value of its column's type (`value` is its conversion). None if that cannot be.
+    """SQL: whether text or a number (`raw`) is not a value of its column's type (`value` is its conversion). None if that cannot be.
 
     Values that a source can hold and no engine can are not mistyped but null, by policy: infinities, and dates and timestamps before year 0 or after
     9999.
     """
+    whole = ("tinyint", "smallint", "int", "bigint", "decimal")
+    if old[0] in whole and kind[0] in whole and types.widest(old, kind) != kind:
+        return f"({raw} IS NOT NULL AND ({value}) IS NULL)"
     if old[0] != "string" or kind[0] in ("string", "binary") or not types.is_scalar(kind):
         return None
     far = "|[+-].*|[0-9]{5,}-.*|.*BC" if kind[0] in ("date", "timestamp") else ""

@@ -67,7 +67,7 @@ class Frame:
     def parsed(self, writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> Frame:
         """Return the frame with JSON images parsed into a struct of all columns of these writers. Columns whose types clash are read as text.
 
-        Inferred numbers of a column that is text, here or in `stored` (the table's columns), are the text that the source wrote.
+        Numbers of records without schema are the text that the source wrote, where a column is text here or in `stored` (the table's columns).
         """
         if self.images is not None:
             return dataclasses.replace(self, writers=tuple(writers))
@@ -76,7 +76,7 @@ class Frame:
             for field in writer.fields:
                 kind = conversions.json_type(field.raw)
                 merged[field.name] = _joined(merged.get(field.name, kind), kind)
-        numbers = {field.name for writer in writers for field in writer.fields if field.inferred and types.is_scalar(field.raw)}
+        numbers = {field.name for writer in writers for field in writer.fields if (field.inferred or writer.fractions) and types.is_scalar(field.raw)}
         merged.update({field.name: field.type for field in stored if field.type == ("string",) and field.name in numbers})
         for writer in writers:
             for field in writer.fields:

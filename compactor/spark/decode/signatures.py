@@ -20,6 +20,7 @@ from compactor.core.sources import postgres
 from compactor.core.sources.postgres import MIXED, TEXT
 from compactor.spark.columns import WRITER
 from compactor.spark.decode import pg_text
+from compactor.spark.decode.conversions import is_numbered
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.named import ANY
 from compactor.spark.sql import literal, named
@@ -104,9 +105,9 @@ def _depth(kind: types.Type) -> int:
 
 
 def _textual(field: WriterField) -> WriterField:
-    """Return a declared column as one whose values are text, whatever encoding `schema:` gives."""
+    """Return a declared column as one whose values are text. Of the encodings that are declared only numbers of days and times can be text."""
     item = _textual(WriterField("", field.type[1], field.type[1])) if field.type[0] == "array" else None
-    return replace(field, raw=("string",), semantic=TEXT, scale=0, item=item)
+    return replace(field, raw=("string",), semantic=field.semantic if is_numbered(field) else TEXT, scale=0, item=item)
 
 
 def _counted(frame: Frame, names: Sequence[str], columns: _Declared) -> dict[str, Row]:

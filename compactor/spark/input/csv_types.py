@@ -1,4 +1,4 @@
-"""Values of CSV files get types: declared by `csv: {types: ..}` or a schema, else inferred from the values without loss.
+"""Values of CSV files get types: declared by `types:` or a schema, else inferred from the values without loss.
 
 Inference loses no digit, and it makes no difference how many runs the files come in. The type of a column is
 
@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from compactor.core.model import types
-from compactor.core.model.spec import Csv
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark.columns import BLOCK, FILE, ROW, UNREADABLE, VALUE
 from compactor.spark.decode import conversions
@@ -51,15 +50,6 @@ def add_types(
             own = name[len(twins) :] if twins and name.startswith(twins) and name[len(twins) :] in dict(_columns(raw)) else name
             guesses[own] = _joined(guesses.get(own), guess)
     return [_typed(raw, guesses, schema, words, twins) for raw in raws]
-
-
-def declared(settings: Csv, schema: WriterSchema | None) -> WriterSchema | None:
-    """Return the declared columns: those of `csv: {types: ..}`, and those of the schema."""
-    named = [WriterField(name, types.parse(text), types.parse(text)) for name, text in settings.types]
-    if not named:
-        return schema
-    others = [field for field in (schema.fields if schema else ()) if field.name not in dict(settings.types)]
-    return WriterSchema("csv", (*named, *others))
 
 
 def _columns(raw: RawFrame) -> tuple[tuple[str, types.Type], ...]:
@@ -132,6 +122,8 @@ def _typed(raw: RawFrame, guesses: dict[str, types.Type | None], schema: WriterS
         described = dataclasses.replace(declared, name=name, raw=kind) if declared else inferred
         text = f"_value.{quoted(name)}"
         value = conversions.from_text(text, kind)
+        if declared and kind == declared.type and conversions.is_numbered(declared):
+            value = conversions.numbered(text, declared, value)
         members.append((name, value))
         fields.append((name, kind, described))
         if declared and kind[0] != "string":

@@ -79,7 +79,6 @@ class Inputs:
         if kind != "csv":
             return raws
         operation = self.spec.op or self.spec.source.operation_column
-        schema = csv_types.declared(self.spec.csv, schema)
         return csv_types.add_types(raws, stored, schema, (operation,) if operation else (), self.spec.source.before_prefix)
 
     @property

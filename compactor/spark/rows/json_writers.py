@@ -20,9 +20,10 @@ from pyspark.sql import types as T
 
 from compactor.core.model import types
 from compactor.core.schema import writer
-from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE, WRITER
 from compactor.spark.decode import pg_text
+from compactor.spark.decode.conversions import BASE64, NUMBER
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.input.files import from_spark
 from compactor.spark.sql import LONG_STRINGS, literal, named
@@ -42,6 +43,7 @@ def writers_of(
     key: Sequence[str],
     stored: Sequence[WriterField] = (),
     schema: WriterSchema | None = None,
+    typed: WriterSchema | None = None,
     bare: bool = False,
     few: bool = False,
 ) -> list[WriterSchema]:
@@ -49,8 +51,8 @@ def writers_of(
 
     `stored`: the table's columns. `bare`: the records are rows without envelope. Unless a connector added columns to them (`__op`), they are taken as
     hand-made, and a type that differs never makes a second column. `schema` gives the types and meanings of declared columns, for records that carry
-    no schema. A writer that wrote only deletes gives the types of the key columns alone, because its other values are fillers. With `few` records the
-    driver infers types.
+    no schema; `typed` for those that carry one. A writer that wrote only deletes gives the types of the key columns alone, because its other values
+    are fillers. With `few` records the driver infers types.
     """
     image = "coalesce(_after, _before)"
     rows = (
@@ -71,6 +73,7 @@ def writers_of(
     for row in sorted(rows, key=lambda row: str(row[WRITER])):
         if row.text:
             described = dataclasses.replace(writer.from_connect(row.text), id=row[WRITER])
+            described = writer.declared(described, typed) if typed else described
         else:
             names = list(json.loads(row.sample)) if row.sample else []
             column = AFTER if row.rows else BEFORE
@@ -81,7 +84,7 @@ def writers_of(
                 struct, words[row[WRITER]] = _with_doubles(struct, finite or _inferred(spark, frame, row[WRITER], replaced))
             described = _described(row[WRITER], struct, names, bare)
             described = dataclasses.replace(described, fractions=bool(row.fractions))
-            described = writer.declared(described, schema) if schema else described
+            described = writer.declared(described, schema, text=True) if schema else described
         if not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
             fields = tuple(field for field in described.fields if field.name in key)
@@ -164,3 +167,28 @@ def _number(kind: types.Type) -> types.Type:
     if kind[0] == "struct":
         return ("struct", tuple((name, _number(member)) for name, member in kind[1]))
     return kind
+
+
+def with_decimals(frame: Frame) -> Frame:
+    """Return the frame with the encoding of declared decimals whose values are text: numbers (`"12.34"`), or base64 (`"BH4="`) of Connect.
+
+    A text such as `1234` is both. The other values of its column decide; if they do not, it is not used, and its record is invalid. One Spark job if
+    there are such columns.
+    """
+    columns = list({field.name: None for each in frame.writers for field in each.fields if field.semantic == NUMBER_OR_BYTES})
+    if not columns:
+        return frame
+    counts = []
+    for at, name in enumerate(columns):
+        values = [frame.value(name, image) for image in (AFTER, BEFORE)]
+        for form, (is_, is_not) in {"numbers": (NUMBER, BASE64), "bytes": (BASE64, NUMBER)}.items():
+            tests = (f"coalesce({value} RLIKE '{is_}' AND NOT {value} RLIKE '{is_not}', false)" for value in values)
+            counts.append(named(f"coalesce(max({' OR '.join(tests)}), false)", f"{form}{at}"))
+    row = frame.rows.where("_op IS NOT NULL").agg(*counts).collect()[0]
+    semantics = {(True, False): "", (False, True): DECIMAL}
+    shown = {name: semantics.get((row[f"numbers{at}"], row[f"bytes{at}"]), NUMBER_OR_BYTES) for at, name in enumerate(columns)}
+
+    def settled(field: WriterField) -> WriterField:
+        return dataclasses.replace(field, semantic=shown[field.name]) if field.semantic == NUMBER_OR_BYTES else field
+
+    return dataclasses.replace(frame, writers=tuple(dataclasses.replace(each, fields=tuple(map(settled, each.fields))) for each in frame.writers))

@@ -71,6 +71,9 @@ class SurveyResult:
     unlinked: int
     """Creates with unavailable values that no header links to an old key."""
 
+    inserts: int
+    """Creates, and reads of snapshots."""
+
     deletes: int
     """Deletes."""
 
@@ -119,12 +122,17 @@ def main_connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
     return max(sorted(counts), key=lambda name: counts[name], default=None), offsets
 
 
+def is_number(value: str) -> str:
+    """SQL: whether text is a whole number of at most 18 digits."""
+    return f"({value}) RLIKE '^-?[0-9]{{1,18}}$'"
+
+
 def count_numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
     """Count the rows that have a value, and those whose value is a whole number of at most 18 digits. `values`: SQL for text, one for each frame."""
     count, digits = 0, 0
     for frame, value in zip(frames, values):
         rows = frame.rows.where(f"_op IS NOT NULL AND _invalid IS NULL AND ({value}) IS NOT NULL")
-        row = rows.agg(named("count(1)", "n"), named(f"count_if(({value}) RLIKE '^-?[0-9]{{1,18}}$')", "d")).collect()[0]
+        row = rows.agg(named("count(1)", "n"), named(f"count_if({is_number(value)})", "d")).collect()[0]
         count, digits = count + row.n, digits + row.d
     return count, digits
 
@@ -167,6 +175,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
         sum(row.invalid for row in rows),
         tuple({(row[WRITER], name) for row in rows for name in row.unavailable_columns or ()}),
         sum(row.unlinked for row in rows),
+        sum(row.inserts for row in rows),
         sum(row.deletes for row in rows),
         sum(row.moves for row in rows),
         sum(row.truncates for row in rows),
@@ -204,6 +213,7 @@ def _grouped(frame: Frame, spec: TableSpec, since: str | None) -> DataFrame:
         named("max(_op IN ('c', 'u', 'r', 'd'))", "images"),
         named(f"array_compact(array({names}))" if missing else "CAST(NULL AS ARRAY<STRING>)", "unavailable_columns"),
         named(f"count_if(_op = 'c' AND _old_key IS NULL AND ({partial}))", "unlinked"),
+        named("count_if(_op IN ('c', 'r'))", "inserts"),
         named("count_if(_op = 'd')", "deletes"),
         named("count_if(_old_key IS NOT NULL AND _op IN ('c', 'u'))", "moves"),
         named("count_if(_op = 't')", "truncates"),

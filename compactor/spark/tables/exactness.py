@@ -35,6 +35,6 @@ def check(spark: SparkSession, spec: TableSpec, parent: Snapshot, evolved: Evolv
         if row[name] is not None:
             raise SchemaRefused(
                 f"table {spec.name}, column {evolved.schema.field(name).source}: the new data has fractions, and as a double a stored value such as "
-                f"{row[name]} would be another number. The increments stay in landing. Declare a decimal in `schema:`, or repair the producer.",
+                f"{row[name]} would be another number. The increments stay in landing. Declare a decimal in `types:`, or repair the producer.",
                 evolved.decisions,
             )

@@ -1,0 +1,78 @@
+"""Find the first record whose value is the reason why a schema change is refused: a message that names it saves a search through all files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compactor.core.model import types
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.inputs import path_of
+from compactor.core.model.policy import TO_STRING
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.diff import Change
+from compactor.core.schema.policy import Decision
+from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, ROW
+from compactor.spark.decode import conversions
+from compactor.spark.decode.frame import Frame
+from compactor.spark.input.inputs import Inputs
+from compactor.spark.rows import survey
+from compactor.spark.sql import cast, member
+
+_VALUE_MAX = 80
+
+
+def located(error: SchemaRefused, frames: Sequence[Frame], opened: Inputs) -> SchemaRefused:
+    """Return the error with the first value that no type holds with the stored ones, its file and record. Protected values are not shown."""
+    refused = [decision.change for decision in error.decisions if isinstance(decision, Decision) and decision.action == "refuse"]
+    places = [place for change in refused if change.kind in (TO_STRING, "incompatible") and (place := _first(change, frames, opened))]
+    return SchemaRefused(f"{error} {' '.join(places)}", error.decisions) if places else error
+
+
+def _first(change: Change, frames: Sequence[Frame], opened: Inputs) -> str:
+    for frame in frames:
+        column, values, kind = _values(frame, change.column)
+        if kind is None:
+            continue
+        tests = [f"coalesce({_does_not_fit(value, kind, types.parse(change.before))}, false)" for value in values]
+        shown = " ".join(f"WHEN {test} THEN {conversions.plain(value, kind, ('string',))}" for test, value in zip(tests, values))
+        if place := first(frame, " OR ".join(tests), f"CASE {shown} END", column, opened):
+            return f"The first such value, of {change.column}, is {place}."
+    return ""
+
+
+def first(frame: Frame, test: str, value: str, column: str, opened: Inputs) -> str:
+    """Return value, file and record of the first event that passes a test; "" without one. `test` and `value` (text of the column) are SQL."""
+    rows = frame.rows.where(f"_op IS NOT NULL AND ({test})").selectExpr(FILE, BLOCK, ROW, f"substr({value}, 1, {_VALUE_MAX}) AS value")
+    for row in rows.orderBy(FILE, BLOCK, ROW).limit(1).collect():
+        place = (row[FILE], row[BLOCK], row[ROW])
+        return f"{_quoted(opened.spec, column, row.value)}: {path_of(place[0])}, record {survey.record_numbers([place], opened.raws)[place]}"
+    return ""
+
+
+def _values(frame: Frame, path: str) -> tuple[str, list[str], types.Type | None]:
+    """Return the column of a path of struct members, SQL for its value in both images, and its type there; no type if the rows do not have it."""
+    images = dict((frame.images or ("struct", ()))[1])
+    column = path if path in images else path.partition(".")[0]
+    values, kind = [frame.value(column, image) for image in (AFTER, BEFORE)], images.get(column)
+    for name in path[len(column) + 1 :].split(".") if path != column else ():
+        kind = dict(kind[1]).get(name) if kind is not None and kind[0] == "struct" else None
+        values = [member(value, name) for value in values]
+    return column, values, kind
+
+
+def _quoted(spec: TableSpec, column: str, value: str) -> str:
+    return "not shown (`columns:` protects it)" if any(rule.covers(column) for rule in spec.columns) else repr(value)
+
+
+def _does_not_fit(value: str, kind: types.Type, stored: types.Type) -> str:
+    """SQL: whether a value, read as type `kind`, is not one of the stored type."""
+    if kind == ("string",) and types.is_scalar(stored):
+        return f"{value} IS NOT NULL AND {conversions.exact(value, stored)} IS NULL"
+    if kind == ("string",):
+        # where JSON has objects and other values under one name, all are read as text
+        return f"{value} NOT LIKE '{'[' if stored[0] == 'array' else '{'}%'"
+    if types.widest(stored, kind) == stored:
+        return "false"
+    numbers = {kind[0], stored[0]} <= {"tinyint", "smallint", "int", "bigint", "decimal", "float", "double"}
+    again = f" AND NOT coalesce({cast(cast(value, stored), kind)} = {value}, false)" if numbers else ""
+    return f"{value} IS NOT NULL{again}"

@@ -1,0 +1,64 @@
+"""Notice that several inserted rows of a batch have the same key: then the key is most likely wrong, and rows were lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+
+from compactor.core.model import types
+from compactor.core.model.schema import Schema
+from compactor.core.results.phrases import counted
+from compactor.core.sources import key_inference
+from compactor.core.sources.key_inference import RowSample
+from compactor.spark.columns import FROM
+from compactor.spark.keys import key_columns, key_types
+from compactor.spark.reading import SparkBatch
+from compactor.spark.sql import EXACT_JSON, named, quoted
+
+_SAMPLED = 5_000
+
+
+def note(batch: SparkBatch, counts: Mapping[str, int]) -> str:
+    """Return a sentence about inserts that others with the same key superseded; "" without any. `counts`: of events by outcome.
+
+    An insert changes a row, or it is late, or a duplicate, unless another event of its key superseded it. Only where that cannot add up a Spark job
+    counts. Not counted are: an insert and a snapshot's read of one row, the same row again, and inserts of keys that are deleted or moved away.
+    """
+    spec, summary = batch.spec, batch.summary
+    possible = counts["applied"] + counts["duplicate"] + counts["late"]
+    if spec.keyless or spec.source.full_loads or summary.truncates or summary.inserts <= possible:
+        return ""
+    schema = summary.evolved.schema
+    # a row that is read again has another place in the order
+    content = [field.name for field in schema.fields if field.source not in spec.order_by]
+    grouped = _by_key(batch.changes, schema, content, bool(summary.moves))
+    row = grouped.agg(named("sum(inserted - 1)", "lost"), named("sum(inserted)", "inserted"), named("count(1)", "keys")).collect()[0]
+    if not row.lost:
+        return ""
+    key = ", ".join(schema.field(name).source for name in schema.key)
+    columns = [
+        field for field in schema.payload if types.parse(field.type)[0] not in ("float", "double") and types.is_scalar(types.parse(field.type))
+    ]
+    sample = RowSample()
+    values = [f"CAST({quoted(field.name)} AS STRING) AS {quoted(field.source)}" for field in columns]
+    for inserted in batch.changes.where("_op IN ('c', 'r')").selectExpr("_op AS _read", *values).limit(_SAMPLED).collect():
+        members = inserted.asDict()
+        sample.add({name: value for name, value in members.items() if name != "_read"}, members["_read"] == "r")
+    names = [field.source for field in columns]
+    repeated = key_inference.repeated(sample, names, [schema.field(name).source for name in schema.key], spec.name, spec.order_by)
+    evidence = repeated.sentence if repeated else f"{key} has {counted(row['keys'], 'value')} in {row.inserted:,} inserted rows"
+    return f"{counted(row.lost, 'inserted row')} had the key of another one and left no row: {evidence}. If these are different rows, correct `key:`"
+
+
+def _by_key(changes: DataFrame, schema: Schema, columns: Sequence[str], moves: bool) -> DataFrame:
+    """Return the keys that were inserted and neither deleted nor moved away, with the number of different rows (by `columns`) that were inserted."""
+    keys = [quoted(name) for name in schema.key]
+    content = f"xxhash64(to_json(struct({', '.join(quoted(name) for name in columns)}), {EXACT_JSON}))"
+    rows = changes.selectExpr(*keys, "_op", f"{content} AS _content")
+    if moves:
+        old = [f"{value} AS {name}" for name, value in zip(keys, key_columns(FROM, key_types(schema)))]
+        rows = rows.unionByName(changes.where("_from IS NOT NULL").selectExpr(*old, "'d' AS _op", "0L AS _content"))
+    different = [named(f"count(DISTINCT CASE WHEN _op = '{op}' THEN _content END)", op) for op in ("c", "r")]
+    grouped = rows.groupBy(*schema.key).agg(*different, named("max(_op = 'd')", "gone"))
+    return grouped.where("NOT gone AND greatest(c, r) > 0").selectExpr("greatest(c, r) AS inserted")

@@ -1,0 +1,34 @@
+"""A wrong key makes few rows of many: the run says which key, and what identifies the rows instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+
+def test_inserted_rows_of_one_key_are_a_warning(lake: Lake) -> None:
+    """The first run makes two rows of twenty. With the right key the same files are no warning."""
+    spec = lake.spec(key=("is_vip",))
+    rows = [{"id": at, "seq": at, "is_vip": at % 2 == 0, "name": f"n{at % 5}", "op": "c"} for at in range(20)]
+    lake.land(spec, 1, rows)
+    (note,) = lake.run(spec).notes
+    assert note == (
+        "18 inserted rows had the key of another one and left no row: is_vip has 2 values in 20 inserted rows; unique in the sample: id. "
+        "If these are different rows, correct `key:`"
+    )
+    right = lake.spec("right")
+    lake.land(right, 1, rows)
+    assert lake.run(right).notes == ()
+
+
+def test_what_sources_send_for_one_row_is_no_warning(lake: Lake) -> None:
+    """A snapshot beside the stream, events delivered again, and rows that are deleted and inserted again."""
+    spec = lake.spec()
+    sent = ["1 c a", "1 r b", "2 c a", "2 d a", "2 c b", "3 c a", "3 c a", "4 r a", "4 r a", "4 u b", "5 c a", "6 c a", "6 u b"]
+    changes = [(int(id_), op, v) for id_, op, v in map(str.split, sent)]
+    lake.land(spec, 1, [{"id": id_, "seq": at, "op": op, "v": v} for at, (id_, op, v) in enumerate(changes)])
+    report = lake.run(spec)
+    assert (report.counts["applied"], report.notes) == (6, ())

@@ -1,0 +1,177 @@
+"""`types:` and Avro's logical types, for JSON without schema: what the values do not show, and what happens to values of another type."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.policy import Protection
+from compactor.flows.run import rebuild_table
+from compactor.flows.table import Table
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+DAY, MILLIS = 20782, 1795611600123
+TYPES = (
+    ("balance", "decimal(10,2)"),
+    ("birth_date", "date_days"),
+    ("at_millis", "timestamp_millis"),
+    ("at_micros", "timestamp_micros"),
+    ("at_nanos", "timestamp_nanos"),
+    ("t_millis", "time_millis"),
+    ("t_micros", "time_micros"),
+    ("t_nanos", "time_nanos"),
+)
+ENCODED = {
+    "balance": "BH4=",
+    "birth_date": DAY,
+    "at_millis": MILLIS,
+    "at_micros": MILLIS * 1000 + 456,
+    "at_nanos": MILLIS * 1_000_000 + 456_789,
+    "t_millis": 36_000_500,
+    "t_micros": 36_000_500_000,
+    "t_nanos": 36_000_500_000_000,
+}
+MEANT = {
+    "balance": "11.50",
+    "birth_date": "2026-11-25",
+    "at_millis": "2026-11-25T13:00:00.123000Z",
+    "at_micros": "2026-11-25T13:00:00.123456Z",
+    "at_nanos": "2026-11-25T13:00:00.123456Z",
+    "t_millis": "10:00:00.500000",
+    "t_micros": "10:00:00.500000",
+    "t_nanos": "10:00:00.500000",
+}
+LOGICAL = {
+    "balance": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+    "birth_date": {"type": "int", "logicalType": "date"},
+    "at_millis": {"type": "long", "logicalType": "timestamp-millis"},
+    "at_micros": {"type": "long", "logicalType": "local-timestamp-micros"},
+    "at_nanos": {"type": "long", "logicalType": "timestamp-nanos"},
+    "t_millis": {"type": "int", "logicalType": "time-millis"},
+    "t_micros": {"type": "long", "logicalType": "time-micros"},
+}
+
+
+def event(op: str, lsn: int, row: dict[str, Any]) -> dict[str, Any]:
+    """A change of Debezium's PostgreSQL connector, as most clusters write it: without schema."""
+    source = {"connector": "postgresql", "schema": "public", "table": "t", "lsn": lsn, "sequence": json.dumps([str(lsn), str(lsn)])}
+    return {"before": None, "after": row, "source": source, "op": op}
+
+
+def shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with decimals as text."""
+    return [{name: value if isinstance(value, int) else value and str(value) for name, value in row.items()} for row in rows]
+
+
+@pytest.mark.parametrize("declared", ["types", pytest.param("schema", marks=pytest.mark.slow)])
+def test_numbers_and_base64_mean_what_the_table_declares(lake: Lake, declared: str) -> None:
+    """The default of most Connect clusters sends `balance = "BH4="` and times as numbers."""
+    fields = [{"name": "id", "type": "long"}, *({"name": name, "type": ["null", kind]} for name, kind in LOGICAL.items())]
+    schema = {"avro_schema": json.dumps({"type": "record", "name": "t", "fields": fields}), "types": (("t_nanos", "time_nanos"),)}
+    spec = lake.spec(envelope="debezium", order_by=(), **({"types": TYPES} if declared == "types" else schema))
+    lake.land(spec, 1, [event("c", 1, {"id": 1, **ENCODED}), event("c", 2, {"id": 2, **dict.fromkeys(ENCODED)})])
+    lake.run(spec)
+    assert [{"id": 1, **MEANT}, {"id": 2, **dict.fromkeys(ENCODED)}] == shown(lake.rows(spec))
+    if declared == "schema":
+        return
+    # one value of another kind, in a batch where it is the only one
+    lake.land(spec, 2, [event("c", 3, {"id": 3, **ENCODED, "at_millis": "n/a"}), event("c", 4, {"id": 4, **ENCODED, "balance": "n/a"})])
+    lake.land(spec, 2, [event("c", 5, {"id": 5, **ENCODED, "at_millis": "2026-11-25T13:00:00.123Z", "balance": "11.50"})], "text.json")
+    lake.run(spec)
+    assert [(1, "the value of at_millis is not of type timestamp"), (2, "the value of balance is not of type decimal(10,2)")] == lake.unusable(spec)
+    assert [1, 2, 5] == [row["id"] for row in lake.rows(spec)]
+    assert {"id": 5, **MEANT} in shown(lake.rows(spec))
+    assert [] == lake.problems(spec)
+
+
+DECIMALS: dict[str, tuple[list[Any], list[str | None]]] = {
+    "number": ([12.34, 1234, -0.5, 10000000], ["12.34", "1234.00", "-0.50", "10000000.00"]),
+    "text": (["12.34", "1234", "-0.5", None], ["12.34", "1234.00", "-0.50", None]),
+    "bytes": (["BH4=", "1234", "AYag", "/w=="], ["11.50", "-26588.24", "1000.00", "-0.01"]),
+}
+"""`1234` is a number, and three bytes in base64. The values beside it decide."""
+
+
+def test_a_decimal_is_a_number_its_text_or_base64(lake: Lake) -> None:
+    """No digit is lost or added. Where nothing shows which one `1234` is, its record is invalid."""
+    spec = lake.spec(types=tuple((name, "decimal(10,2)") for name in DECIMALS))
+    lake.land(spec, 1, [{"id": at, "seq": 1, **{name: values[at] for name, (values, _) in DECIMALS.items()}} for at in range(4)])
+    lake.run(spec)
+    rows = [{"id": at, "seq": 1, **{name: meant[at] for name, (_, meant) in DECIMALS.items()}} for at in range(4)]
+    assert rows == shown(lake.rows(spec))
+    more = [{"text": "1234"}, {"number": 1.005}, {"number": 123456789012}, {"number": 5e-1}, {"number": -1e-7}]
+    lake.land(spec, 2, [{"id": id_, "seq": 1, **row} for id_, row in enumerate(more, 4)])
+    lake.run(spec)
+    assert [1, 2, 3, 5] == [record for record, _ in lake.unusable(spec)]
+    assert [*rows, {"id": 7, "seq": 1, "number": "0.50", "text": None, "bytes": None}] == shown(lake.rows(spec))
+
+
+def test_no_digit_of_a_declared_column_is_lost(lake: Lake) -> None:
+    """Whole numbers beside fractions, numbers beyond their type, and numbers in a column of text."""
+    spec = lake.spec(types=(("n", "bigint"), ("small", "int"), ("text", "string"), ("ok", "boolean")))
+    rows = [{"n": 2**53 + 1, "small": 5.0, "text": 7.50, "ok": True}, {"n": 1.5}, {"small": 3_000_000_000}, {"ok": "maybe"}, {"text": "x"}]
+    lake.land(spec, 1, [{"id": id_, "seq": 1, "n": 1, "small": 1, "text": "", "ok": False, **row} for id_, row in enumerate(rows)])
+    lake.run(spec)
+    assert {"id": 0, "seq": 1, "n": 2**53 + 1, "small": 5, "text": "7.5", "ok": True} == lake.rows(spec)[0]
+    assert [2, 3, 4] == [record for record, _ in lake.unusable(spec)]
+
+
+@pytest.mark.slow
+def test_types_of_a_table_that_exists_need_a_rebuild(lake: Lake) -> None:
+    """Stored text and numbers do not become decimals and dates by a declaration: nothing is mixed, and the message names the command."""
+    spec = lake.spec(envelope="debezium", order_by=())
+    lake.land(spec, 1, [event("c", 1, {"id": 1, "n": 7, **ENCODED})])
+    lake.run(spec)
+    assert "BH4=" == lake.rows(spec)[0]["balance"]
+    typed = lake.with_settings(spec, types=(*TYPES, ("n", "decimal(20,0)")))
+    lake.land(spec, 2, [event("c", 2, {"id": 2, "n": 8, **ENCODED})])
+    with pytest.raises(SchemaRefused, match=r"column balance: `types:` declares decimal\(10,2\), .* stored as string. .* compactor rebuild t"):
+        lake.run(typed)
+    rebuild_table(Table(lake.env, typed), accept=True)
+    lake.run(typed)
+    assert [{"id": 1, "n": 7, **MEANT}, {"id": 2, "n": 8, **MEANT}] == shown(lake.rows(typed))
+    assert [] == lake.problems(typed)
+
+
+def test_types_give_numbers_of_csv_and_parquet_their_meaning(lake: Lake) -> None:
+    """The same key for all formats."""
+    spec = lake.spec(types=(("day", "date_days"), ("at", "timestamp_millis")))
+    folder = lake.land(spec, 1, ["id,seq,day,at", f"1,1,{DAY},{MILLIS}", "2,1,2026-11-25,2026-11-25 13:00:00.123", "3,1,x,"], "a.csv").parent
+    lake.land_parquet(spec, 1, [{"id": 4, "seq": 1, "day": DAY, "at": MILLIS}], "id bigint, seq bigint, day int, at bigint")
+    assert folder.exists()
+    lake.run(spec)
+    day, at = MEANT["birth_date"], MEANT["at_millis"]
+    assert [{"id": id_, "seq": 1, "day": day, "at": at} for id_ in (1, 2, 4)] == lake.rows(spec)
+    assert [3] == [record for record, _ in lake.unusable(spec)]
+
+
+def test_a_value_that_stops_a_table_is_named(lake: Lake) -> None:
+    """With column, file and record, and the declaration after which its record goes to quarantine. Protected values are not shown."""
+    spec = lake.spec(columns=(Protection("salary", "null"),))
+    rows = [{"id": id_, "seq": 1, "n": id_, "at": {"zip": 1}, "salary": 10} for id_ in range(3)]
+    lake.land(spec, 1, rows)
+    lake.run(spec)
+    lake.land(spec, 2, rows, "a.json")
+    odd = lake.land(spec, 2, [*rows, {**rows[0], "n": "n/a"}, {**rows[0], "n": "none"}], "b.json")
+    with pytest.raises(SchemaRefused) as refused:
+        lake.run(spec)
+    assert "declare `types: {n: bigint}`, and their records go to quarantine" in str(refused.value)
+    assert str(refused.value).endswith("The first such value, of n, is 'n/a': increment_2024030502/b.json, record 4.")
+    for change, said in (
+        ({"at": {"zip": "x"}}, "of at.zip, is 'x': increment_2024030502/b.json, record 4."),
+        ({"salary": "secret"}, "of salary, is not shown (`columns:` protects it): increment_2024030502/b.json, record 4."),
+        ({"id": 1.5}, "declare `types: {id: bigint}`, and their records go to quarantine. The first such value, of id, is '1.5': increment_"),
+        ({"n": {"a": 1}}, """of n, is '{"a":1}': increment_2024030502/b.json, record 4."""),
+    ):
+        odd.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {**rows[0], **change}]))
+        with pytest.raises(SchemaRefused, match=re.escape(said)):
+            lake.run(spec)
+    typed = lake.with_settings(spec, types=(("n", "bigint"),))
+    lake.run(typed)
+    assert [(4, "the value of n is not of type bigint")] == lake.unusable(typed)
