@@ -73,7 +73,7 @@ def writers_of(
         )
         .collect()
     )
-    names_of = {row[WRITER]: list(json.loads(row.sample)) if row.sample else [] for row in rows}
+    names_of = {row[WRITER]: list(json.loads(row.sample)) if row.sample and not row.text else [] for row in rows}
     limits = limits or InputLimits()
     check_columns(len({name for names in names_of.values() for name in names}), limits)
     out = []
@@ -96,7 +96,7 @@ def writers_of(
         if not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
             fields = tuple(field for field in described.fields if field.name in key)
-            described = dataclasses.replace(described, fields=fields, undecided=(*described.undecided, *others))
+            described = dataclasses.replace(described, fields=fields, undecided=(*described.undecided, *others), empties=())
         check_columns(row_columns([(field.name, field.raw) for field in described.fields]), limits, row[WRITER])
         out.append(described)
     check_columns(row_columns([(field.name, field.raw) for each in out for field in each.fields]), limits)
