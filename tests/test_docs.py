@@ -69,6 +69,7 @@ def test_the_schema_has_the_parts_that_are_looked_at() -> None:
         "Emr",
         "Group",
         "Kafka",
+        "Limits",
         "Metrics",
         "Prices",
         "Quarantine",

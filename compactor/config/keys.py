@@ -23,6 +23,7 @@ from compactor.config.sections import (
     Daily,
     Emr,
     Kafka,
+    Limits,
     Metrics,
     Quarantine,
     Registry,
@@ -205,6 +206,7 @@ class Table(Section):
     quarantine: Quarantine = setting(
         Quarantine(), "How many invalid records a run may quarantine. With more, the table stops and all files stay in landing."
     )
+    limits: Limits = setting(Limits(), "What a landed file may cost. A file or record beyond a limit is unusable and goes to quarantine.")
     columns: Annotated[tuple[Protection, ...], Read(compound.protections, {"type": "object"})] = setting(
         (),
         "Column: what happens to its values before anything is written. exclude: no such column; hash: HMAC-SHA256 with the secret in "

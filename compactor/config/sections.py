@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from compactor.config import compound, rule_values, values
-from compactor.config.values import Count, Duration, Flag, Names, Price, Read, Text
+from compactor.config.values import Count, Duration, Flag, Names, Price, Read, Size, Text
 from compactor.core.model import policy
 from compactor.core.model.policy import Rule
 from compactor.core.model.spec import ALWAYS
@@ -140,6 +140,18 @@ class Quarantine(Section):
         0.5,
         "Maximum share of a run's records, or of its files, that it may quarantine; counts from ten of them on, 0 from the first. A run whose input "
         "is all invalid always stops.",
+    )
+
+
+class Limits(Section):
+    """The size of landed files, before any memory is spent on them."""
+
+    columns: Count = setting(
+        5000, "Maximum number of columns, with members of structs. More need more memory than the file's size shows, up to all of it."
+    )
+    record_bytes: Size = setting(64 << 20, "Maximum size of a record in a text file, unpacked.", written="64 MB")
+    unpacked_bytes: Size = setting(
+        4 << 30, "Maximum size of what a .zst file unpacks to, where it has to be unpacked on a disk of the driver.", written="4 GB"
     )
 
 

@@ -20,14 +20,14 @@ from compactor.config import text as config_text
 from compactor.config.compound import SUBJECT
 from compactor.config.keys import Keys, Table
 from compactor.config.rules import Problem, landing, shared
-from compactor.config.sections import S3, Airflow, Catalog, Checks, Compaction, Emr, Group, Kafka, Metrics, Prices, Quarantine, Registry
+from compactor.config.sections import S3, Airflow, Catalog, Checks, Compaction, Emr, Group, Kafka, Limits, Metrics, Prices, Quarantine, Registry
 from compactor.config.sections import Csv as CsvKeys
 from compactor.config.sections import Daily as DailyKeys
 from compactor.config.text import Place
 from compactor.config.values import absolute, alike, shown
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
-from compactor.core.model.spec import Csv, TableSpec
+from compactor.core.model.spec import Csv, InputLimits, TableSpec
 from compactor.core.planning.daily import Daily
 from compactor.core.sources.envelopes import ENVELOPES
 
@@ -164,6 +164,7 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
         "compaction": Compaction,
         "daily": DailyKeys,
         "kafka": Kafka,
+        "limits": Limits,
         "metrics": Metrics,
         "prices": Prices,
         "quarantine": Quarantine,
@@ -254,6 +255,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         rules=table.checks.rules,
         quarantine_rows=table.quarantine.max_rows,
         quarantine_share=table.quarantine.max_share,
+        limits=InputLimits(**table.limits.model_dump()),
         first_folder=table.from_,
         archive=table.archive or ("keep" if table.live_view or shares or table.source_table else "move"),
         comment=table.comment or "",

@@ -51,10 +51,10 @@ class CpuMeter:
 
 
 class Recorder:
-    """Measures one run of one table. `progress` takes the run's steps and passes them on to the caller's callback."""
+    """Measures one run of one table. `progress` takes the run's steps and passes them on to the caller's callback. `table` is the table."""
 
     def __init__(self, table: Table, operation: str, label: str, progress: Progress, meter: CpuMeter) -> None:
-        self._table, self._operation, self._label, self._progress, self._meter = table, operation, label, progress, meter
+        self.table, self._operation, self._label, self._progress, self._meter = table, operation, label, progress, meter
         self._began = table.env.clock()
         self._phases: list[Phase] = []
         self._open: tuple[str, float, float | None] | None = None
@@ -63,16 +63,16 @@ class Recorder:
     def progress(self, table: str, step: str, share: float) -> None:
         """Begin a phase, and end the one before."""
         self._close()
-        self._open = (step, self._table.env.clock(), self._meter.used(self._table.name)) if step != "done" else None
+        self._open = (step, self.table.env.clock(), self._meter.used(self.table.name)) if step != "done" else None
         self._progress(table, step, share)
 
     def _close(self) -> None:
         if self._open is None:
             return
         name, began, cpu_before = self._open
-        cpu = self._meter.used(self._table.name)
+        cpu = self._meter.used(self.table.name)
         used = cpu - cpu_before if cpu is not None and cpu_before is not None else None
-        seconds = self._table.env.clock() - began
+        seconds = self.table.env.clock() - began
         if self._phases and self._phases[-1].name == name:
             last = self._phases.pop()
             seconds += last.seconds
@@ -83,10 +83,10 @@ class Recorder:
     def recorded(self, report: TableReport) -> TableReport:
         """Write the record of the run behind a report, and return the report with it. An idle run has none."""
         self._close()
-        cpu = self._meter.used(self._table.name, ended=True)
+        cpu = self._meter.used(self.table.name, ended=True)
         if report.outcome == "idle":
             return report
-        table, ended = self._table, self._table.env.clock()
+        table, ended = self.table, self.table.env.clock()
         figures, failed = report.figures, report.outcome in FAILED
         before = last_run(table) if failed else None
         moment = times.from_seconds(ended, "milliseconds")
@@ -111,6 +111,7 @@ class Recorder:
             error=report.error,
             error_class=report.error_class,
             error_id=report.error_id,
+            ended_on=report.ended_on,
             failures=1 + (before.failures if before else 0) if failed else 0,
             failing_since=(before.failing_since if before else None) or moment if failed else None,
             notes=report.notes,

@@ -14,7 +14,7 @@ from compactor.core.model.errors import UNEXPECTED, CompactorError, EngineEnded,
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.results.reports import Progress, TableReport, silent
-from compactor.flows import logs
+from compactor.flows import deaths, logs
 from compactor.flows.environment import Environment
 from compactor.flows.record import CpuMeter, Recorder, remember_idle
 from compactor.flows.run import Committed, commit_table, failure, finish_table, look_at
@@ -83,7 +83,7 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
 
         step = _reported(spec.name, commit, record.progress, env.stop)
         if isinstance(step, TableReport):
-            return record.recorded(step)
+            return record.recorded(deaths.judged(record.table, step) if again else step)
         if step is None:
             return None
         if again or not step.compaction_due:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 TRIES = 3
 _WAIT_SECONDS = 0.5
 
-_MISSING = re.compile(r"FileNotFoundException|No such file or directory|PATH_NOT_FOUND")
+_MISSING = re.compile(r"FileNotFoundException|No such file or directory|PATH_NOT_FOUND|[Pp]ath does not exist")
 
 
 class ConsistentReads:

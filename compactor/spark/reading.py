@@ -38,6 +38,7 @@ from compactor.spark.decode.order import expression
 from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
+from compactor.spark.input.limits import TooManyColumns
 from compactor.spark.rows import deletions, epochs, erase, json_writers, keyless, position, protect, survey
 from compactor.spark.rows.comparable import joined
 from compactor.spark.rows.conform import conform, link_key_changes, with_position, writer_positions
@@ -51,7 +52,7 @@ ENVELOPES = {
     "dms": Decoder(dms.decode, order=dms.order, declared_order=dms.declared_order, check_names=dms.check_names, file_identity=dms.file_identity),
     "flat": Decoder(flat.decode, settle=flat.settle, order=flat.order),
     "full-load": Decoder(flat.decode, settle=full_load.settle, order=full_load.order, declared_order=full_load.order),
-    "wal2json": Decoder(wal2json.decode),
+    "wal2json": Decoder(wal2json.decode, order=wal2json.order),
 }
 """The decoder of each envelope in `core/sources/envelopes.py`."""
 
@@ -149,10 +150,11 @@ class Reader:
         if not frames:
             opened.within_limits(0, 0)
         if not any(frame.writers for frame in frames):
-            # no record has a column: either nothing has happened yet, or the files are not what the table expects
+            # no record has a column: either nothing has happened yet, or the files are not what the table expects. Tombstones and heartbeats beside
+            # invalid records do not count for them.
             records = [item for frame in frames for item in unusable_records(frame, opened)]
             invalid = sum(frame.rows.where("_invalid IS NOT NULL").count() for frame in frames) if records else 0
-            opened.within_limits(invalid, sum(frame.rows.count() for frame in frames) if records else 0, records)
+            opened.within_limits(invalid, invalid, records)
         epochs.check_epoch(spec, parent)
         order = _order(opened, parent, frames)
         ENVELOPES[spec.envelope].check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
@@ -236,7 +238,10 @@ class Reader:
                 except InputRefused as error:
                     opened.unreadable.update(dict.fromkeys(raw.paths, files.Problem(str(error))))
                     continue
+                undecided = {*dict(raw.schema[1])} - {field.name for field in raw.fields} if raw.schema and raw.fields is not None else set()
                 for name, column_type in raw.schema[1] if raw.schema and kind != "csv" else ():
+                    if name in undecided:
+                        continue
                     landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
                 # records that carry their schema have all types but those that the table declares otherwise
                 frames += [self._described(frame, part, opened, parent, typed if part.avro is not None else schema, typed) for part, frame in decoded]
@@ -255,7 +260,11 @@ class Reader:
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
             bare, small, stored = spec.source.plain_rows, opened.size <= json_writers.INFERRED_HERE, _stored_fields(parent)
-            writers = json_writers.writers_of(self.spark, frame, spec.key, stored, schema, typed, bare, small)
+            try:
+                writers = json_writers.writers_of(self.spark, frame, spec.key, stored, schema, typed, bare, small, spec.limits)
+            except TooManyColumns as error:
+                opened.without_too_wide(error, frame.rows)
+                raise
             frame = frame.parsed(decided(writers, stored), [*protection.as_text(writers, spec.columns), *stored])
         elif schema:
             frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))

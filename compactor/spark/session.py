@@ -167,6 +167,8 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
         # a timestamp without zone is taken as UTC (AWS DMS, pandas and Flink write such Parquet)
         "spark.sql.parquet.inferTimestampNTZ.enabled": "false",
+        # nanoseconds of landed files are read as numbers (input/parquet_files.py); Spark reads them in no other way
+        "spark.sql.legacy.parquet.nanosAsLong": "true",
         # A marker file would be the only object in a table's folder that no Snapshot lists.
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.ui.showConsoleProgress": str(settings.verbose).lower(),

@@ -217,3 +217,18 @@ def test_older_rows_read_the_first_default_of_a_column_whichever_writer_came_fir
         assert schema.defaults_moved(before, (0, 25, "f", 0, 0)) == (schema.defaults != before.defaults)
         assert not schema.defaults_moved(before, (0, 15, "f", 0, 0))
     assert evolve(None, writers[2:], ("id",), 1, "t").schema.defaults == {}
+
+
+def test_empty_arrays_and_objects_are_hidden_text_until_a_value_shows_their_type() -> None:
+    """Then the column has that type, whatever the policy says of other types; beside a scalar it stays text."""
+    text = ("string",)
+
+    def empty(at: int) -> WriterSchema:
+        made = writer(at, at)
+        return dataclasses.replace(made, fields=(*made.fields, WriterField("a", text, text, inferred=True, undecided=True)))
+
+    assert shape(runs([empty(1)], [empty(2)])) == [ID, ("a", "string", False)]
+    typed = runs([empty(1)], [writer(2, 2, a="array<int>")], [empty(3)])
+    assert (shape(typed), typed.generation, typed.field("a").undecided) == ([ID, ("a", "array<int>", True)], 2, False)
+    assert shape(runs([empty(5)], [writer(2, 2, a="struct<b:int>")])) == [ID, ("a", "struct<b:int>", True)]
+    assert shape(runs([empty(1), writer(2, 2, a="int")])) == [ID, ("a", "string", True)]

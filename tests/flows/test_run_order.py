@@ -118,3 +118,31 @@ def test_a_table_that_ends_the_engine_costs_no_other_table_its_run(monkeypatch: 
         ("small", "committed", None), ("bomb", "later", "exit code 52"), ("middle", "committed", None),
     ]  # fmt: skip
     assert sorted(tries) == ["bomb", "bomb", "middle", "middle", "small"]
+
+
+def test_a_table_that_ends_the_engine_on_the_same_files_again_has_failed(monkeypatch: Any) -> None:
+    """Later would not help. The error names the files; other files, or a run in between that lived, begin the count anew."""
+    lake = Lake(table(compact_every=0.0))
+    spec = sized(lake, "bomb", 50)
+    real, dead = many.commit_table, [True]
+
+    def commit(*given: Any) -> Any:
+        if dead[0]:
+            raise EngineEnded("exit code 52")
+        return real(*given)
+
+    def outcome() -> tuple[str, int, str]:
+        (report,) = run_tables(lake.env(), [spec])
+        return report.outcome, report.exit_code, report.error or ""
+
+    monkeypatch.setattr(many, "commit_table", commit)
+    assert outcome()[:2] == ("later", 75)
+    lake.storage.write(f"{spec.landing}/increment_2026010100/b.json", line("c", [99], [99], {"a": 1}).encode())
+    assert outcome()[:2] == ("later", 75)
+    failed = outcome()
+    assert failed[:2] == ("failed", 1)
+    assert "ended again on the same 2 new files below /lake/bomb/in, the largest of them /lake/bomb/in/increment_2026010100/a.json" in failed[2]
+    assert "exit code 52" in failed[2]
+    assert outcome()[0] == "failed"
+    dead[0] = False
+    assert outcome()[0] == "committed"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from compactor.core.model.errors import OrderRefused
 from tests.oracle.sizes import FULL, tiered
 from tests.spark.lake import Lake
 
@@ -223,3 +224,93 @@ def test_a_record_key_of_more_columns_than_the_tables_key_changes_no_key(lake: L
     assert [{"id": 1, "b": 2}] == lake.rows(spec)
     assert 0 == lake.snapshot(spec).tombstones
     assert [] == lake.problems(spec)
+
+
+def other(op: str, source: dict[str, Any], before: Any = None, after: Any = None) -> dict[str, Any]:
+    """An event of a connector that is not PostgreSQL's."""
+    return {"op": op, "before": before, "after": after, "source": source, "ts_ms": 1}
+
+
+@pytest.mark.parametrize("connector", ["mysql 0.8", "TiCDC", "mongodb"])
+def test_connectors_without_postgres_order(lake: Lake, connector: str) -> None:
+    """MySQL before 0.9 names no connector; TiCDC's file and place are empty; MongoDB's rows are text. The newer event comes in the older file."""
+    sources = {
+        "mysql 0.8": lambda at: {"version": "0.8.3.Final", "file": "bin.000003", "pos": 9 + at, "row": 0, "ts_sec": 1},
+        "TiCDC": lambda at: {"connector": "TiCDC", "file": "", "pos": 0, "row": 0, "commit_ts": 447984074911121400 + at},
+        "mongodb": lambda at: {"connector": "mongodb", "ts_ms": 1_700_000_000_000, "ord": at},
+    }
+    at = sources[connector]
+    mongo = connector == "mongodb"
+    spec = debezium(lake, **({"key": ("_id",)} if mongo else {}))
+
+    def row(number: int, value: str) -> Any:
+        document = {"_id": {"$oid": f"0{number}"}, "v": value, "n": {"$numberLong": "5"}}
+        return json.dumps(document) if mongo else {"id": number, "v": value}
+
+    lake.land(spec, 1, [other("u", at(90), after=row(1, "new")), other("c", at(2), after=row(2, "b"))])
+    lake.run(spec)
+    lake.land(spec, 2, [other("u", at(9), after=row(1, "old")), other("u", at(10), after=row(2, "b2"))])
+    lake.run(spec)
+    rows = lake.rows(spec)
+    assert [row["v"] for row in rows] == ["new", "b2"]
+    assert not mongo or [(row["_id"], row["n"]) for row in rows] == [("01", 5), ("02", 5)]
+
+
+def test_a_delete_of_mongodb_is_known_by_the_records_key(lake: Lake) -> None:
+    """Its value has nothing but the operation, and the key is the JSON text of the id."""
+    spec = debezium(lake, key=("_id",), container="kafka")
+    source = {"connector": "mongodb", "ts_ms": 5}
+    changes = [other("c", {**source, "ord": n}, after=json.dumps({"_id": {"$oid": f"0{n}"}})) for n in (1, 2)]
+    changes.append(other("d", {**source, "ord": 3}))
+    keys = [{"id": json.dumps({"$oid": name})} for name in ("01", "02", "01")]
+    lake.land(spec, 1, [{"key": key, "value": value, "offset": at, "partition": 0} for at, (key, value) in enumerate(zip(keys, changes))])
+    lake.run(spec)
+    assert [row["_id"] for row in lake.rows(spec)] == ["02"]
+
+
+def test_a_null_of_scylla_is_not_set(lake: Lake) -> None:
+    """A cell is {value: x}, a null in it is null, and a null in its place leaves the value, also by an insert."""
+    spec = lake.spec(envelope="debezium", order_by=("source.ts_us",))
+
+    def at(time: int, op: str, v: Any, w: Any) -> dict[str, Any]:
+        return other(op, {"connector": "scylla", "ts_us": time}, after={"id": 1, "v": v, "w": w})
+
+    lake.land(spec, 1, [at(1, "c", {"value": "a"}, {"value": 7}), at(2, "u", {"value": "b"}, None)])
+    lake.run(spec)
+    assert lake.rows(spec) == [{"id": 1, "v": {"value": "b"}, "w": {"value": 7}}]
+    lake.land(spec, 2, [at(4, "u", {"value": None}, None)])
+    lake.run(spec)
+    assert lake.rows(spec) == [{"id": 1, "v": {"value": None}, "w": {"value": 7}}]
+
+
+def test_any_field_of_the_source_may_order(lake: Lake) -> None:
+    """By its number, as those that have a name of their own."""
+    spec = lake.spec(envelope="debezium", order_by=("source.record_time",))
+    lake.land(spec, 1, [other("c", {"record_time": time}, after={"id": 1, "v": value}) for time, value in (("100", "new"), ("9", "old"))])
+    lake.run(spec)
+    assert values(lake, spec) == {1: "new"}
+
+
+def test_what_has_no_certain_meaning_is_invalid_with_the_remedy(lake: Lake) -> None:
+    """The others of the file are ingested; a tombstone may be wrapped as all values are."""
+    spec = debezium(lake)
+    known = [event("c", at, after={"id": at, "v": "a"}) for at in range(1, 5)]
+    wrapped = other("c", {"connector": "postgresql"}, after={"srv.public.t.Value": {"id": 8, "v": {"string": "a"}}})
+    cells = other("c", {"connector": "yugabytedb"}, after={"id": {"value": 8, "set": True}, "v": None})
+    partial = other("u", {"connector": "mongodb"})
+    lake.land(spec, 1, [*known, {"schema": None, "payload": None}, wrapped, cells, partial, event("d", 9)])
+    report = lake.run(spec)
+    assert (report.counts["ignored"], len(values(lake, spec))) == (1, 4)
+    told = ["kafka-avro-console-consumer prints them: have a sink", "PGCompatible at the connector", "change_streams_update_full", "container: kafka"]
+    assert [number for number, _ in lake.unusable(spec)] == [6, 7, 8, 9]
+    assert all(words in reason for words, (_, reason) in zip(told, lake.unusable(spec)))
+
+
+@pytest.mark.parametrize(("connector", "named"), [(None, "name no connector (RisingWave and others)"), ("vitess", "come from the connector vitess")])
+def test_records_without_a_known_order_are_refused(lake: Lake, connector: str | None, named: str) -> None:
+    """The error names the source, and both ways out."""
+    spec = debezium(lake)
+    lake.land(spec, 1, [other("c", {"connector": connector, "db": "d", "table": "t", "ts_ms": 1}, after={"id": 1})])
+    with pytest.raises(OrderRefused, match=r"the records .*Land whole Kafka records and set `container: kafka`, or set `order_by:`") as refused:
+        lake.run(spec)
+    assert named in str(refused.value)

@@ -559,3 +559,22 @@ def test_json_keys_that_differ_in_case_only_are_two_columns(lake: Lake) -> None:
     lake.land(spec, 1, [{"id": 1, "seq": 1, "s": {"a": 1}}, {"id": 2, "seq": 1, "s": {"A": 1}, "more": 1}])
     with pytest.raises(SchemaRefused, match="in case only"):
         lake.run(spec)
+
+
+def test_empty_arrays_and_objects_wait_for_a_value_that_shows_their_type(lake: Lake) -> None:
+    """Until then they are not shown, and nothing of them is lost. Beside a scalar they are text."""
+    spec = lake.spec()
+    empty = {"tags": [], "items": [], "attrs": {}, "deep": [[]], "mixed": []}
+    lake.land(spec, 1, [{"id": 1, "seq": 1, **empty}, {"id": 2, "seq": 1, **dict.fromkeys(empty)}])
+    lake.run(spec)
+    assert lake.rows(spec) == [{"id": 1, "seq": 1}, {"id": 2, "seq": 1}]
+    full = {"tags": ["x"], "items": [{"sku": "s"}], "attrs": {"k": "v"}, "deep": [[1]], "mixed": "t"}
+    lake.land(spec, 2, [{"id": 3, "seq": 2, **full}])
+    lake.run(spec)
+    lake.land(spec, 3, [{"id": 4, "seq": 3, **empty}])
+    lake.run(spec)
+    then = {**empty, "attrs": {"k": None}, "mixed": "[]"}
+    assert lake.rows(spec) == [
+        {"id": 1, "seq": 1, **then}, {"id": 2, "seq": 1, **dict.fromkeys(empty)}, {"id": 3, "seq": 2, **full}, {"id": 4, "seq": 3, **then},
+    ]  # fmt: skip
+    assert lake.problems(spec) == []

@@ -343,3 +343,38 @@ def test_a_column_with_the_name_of_an_order_column_is_a_column(lake: Lake) -> No
         lake.land(spec, 1, events)
         lake.run(spec)
         assert [{"id": 1, "change_lsn": expected}] == lake.rows(spec)
+
+
+ORIGIN = "2000-01-01 00:00:00+00"
+"""The time of a transaction that a replication origin replays: it has none."""
+
+
+def test_transactions_without_a_commit_time_are_ordered_by_lsn(lake: Lake) -> None:
+    """Where the table begins with some, LSNs order all of it; in a table that is ordered by commit time they are invalid."""
+    spec = wal2json(lake)
+    lake.land(spec, 1, [one("I", 1, {"id": 1, "v": "a"}, at=9), one("U", 2, {"id": 1, "v": "b"}, {"id": 1}, timestamp=ORIGIN)])
+    lake.run(spec)
+    lake.land(spec, 2, [one("I", 3, {"id": 2, "v": "x"}, at=9), one("D", 4, old={"id": 2}, timestamp="1999-12-31 19:00:00-05")])
+    lake.run(spec)
+    assert shown(lake, spec) == {1: ("b", None)}
+    timed = wal2json(lake, name="timed", quarantine_rows=None)
+    lake.land(timed, 1, [one("I", 1, {"id": 1, "v": "a"})])
+    lake.run(timed)
+    lake.land(timed, 2, [one("U", 2, {"id": 1, "v": "b"}, {"id": 1}, timestamp=ORIGIN), one("I", 3, {"id": 3, "v": "c"})])
+    lake.run(timed)
+    assert shown(lake, timed) == {1: ("a", None), 3: ("c", None)}
+    assert [number for number, reason in lake.unusable(timed) if "a column of the order (commit_time, change_lsn) is null" in reason] == [1]
+
+
+def test_numbers_that_are_not_finite(lake: Lake) -> None:
+    """As text, and bare as older versions write them. Decimals have no such value: null."""
+    spec = wal2json(lake)
+    types = {"id": "integer", "d": "double precision", "r": "real", "n": "numeric(10,2)", "u": "numeric"}
+    texts = one("I", 1, {"id": 1, "d": "NaN", "r": "-Infinity", "n": "NaN", "u": "NaN"}, types=types)
+    bare = one("I", 2, {"id": 2, "d": float("nan"), "r": float("-inf"), "n": float("nan"), "u": 7.5}, types=types)
+    lake.land(spec, 1, [texts, bare])
+    lake.run(spec)
+    assert lake.rows(spec) == [
+        {"id": 1, "d": "NaN", "r": "-Infinity", "n": None, "u": "NaN"},
+        {"id": 2, "d": "NaN", "r": "-Infinity", "n": None, "u": "7.5"},
+    ]

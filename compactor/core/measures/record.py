@@ -134,6 +134,8 @@ class RunRecord:
     """Class of the error; null without one."""
     error_id: str | None = None
     """Id of the error, a heading of docs/errors.md; null without one."""
+    ended_on: str | None = None
+    """A digest of the new files on which Spark's JVM ended; null unless it did."""
     failures: int = 0
     """How often runs have failed one after another, this one included; 0 if it did not fail."""
     failing_since: str | None = None

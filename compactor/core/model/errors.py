@@ -225,11 +225,14 @@ class Unavailable(TryLater):
 
 
 class EngineEnded(Unavailable):
-    """Spark's JVM has ended, most often for want of memory. `compactor run` starts another one and tries the table once more."""
+    """Spark's JVM has ended, most often for want of memory. `compactor run` starts another one and tries the table once more.
+
+    If the next run ends in the same way on the same files, the table has failed, and the error names them.
+    """
 
     advice = """Exit code 52 means that Spark's heap is full: raise `COMPACTOR_DRIVER_MEMORY`. SIGKILL means that the machine has too little memory:
-        use a larger one, or lower `--parallel` or `COMPACTOR_DRIVER_MEMORY`. If it is always the same table, look at its new files: a record, or what
-        a small compressed file unpacks to, may be larger than memory. Such a file can be moved out of landing."""
+        use a larger one, or lower `--parallel` or `COMPACTOR_DRIVER_MEMORY`. If it is always the same table, look at its new files: a record may be
+        larger than memory ([limits](sources.md#limits)). Such a file can be moved out of landing."""
 
 
 class InconsistentRead(Unavailable):

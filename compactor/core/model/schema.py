@@ -15,7 +15,7 @@ FEED = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_ou
 
 RESERVED = (
     *("_op", "_version", "_position", "_older", "_from", "_moved_to", "_row_id", "base_version", "delta_version", "segment", *FEED),
-    *("_missing", "_to", "_link", "_unfit", "_source", "_file", "_time"),
+    *("_missing", "_to", "_link", "_unfit", "_source", "_file", "_time", "_metadata"),
     *("__start_time", "__end_time", "__is_current", "__is_deleted", "__start_position", "__end_position", "__previous_key"),
     *(
         "__start_us",
@@ -61,6 +61,8 @@ class Field:
     """Earlier source names, which an Avro alias replaced."""
     gone: tuple[str, ...] = ()
     """Struct members that the newest writer of the column does not have, as paths (`core/schema/nested_types.py`)."""
+    undecided: bool = False
+    """Whether only empty arrays and objects have arrived, which have no type yet. They are stored as their JSON text, and not shown."""
     protection: str = ""
     """The rule of `columns:` under which its values were stored, such as `hash`; "" without one."""
 

@@ -52,6 +52,18 @@ class Csv:
 
 
 @dataclass(frozen=True)
+class InputLimits:
+    """What a landed file may cost. A file or record beyond them is unusable."""
+
+    columns: int = 5000
+    """The largest number of columns, with members of structs."""
+    record_bytes: int = 64 << 20
+    """The largest record of a text file, unpacked."""
+    unpacked_bytes: int = 4 << 30
+    """The largest size of what a file unpacks to that is unpacked on a disk of the driver (zstd)."""
+
+
+@dataclass(frozen=True)
 class TableSpec:
     """One table. Locations are full paths or URIs, durations are seconds, sizes are bytes. docs/configuration.md has all details."""
 
@@ -127,6 +139,8 @@ class TableSpec:
     """The largest number of invalid records in one run; None for no limit."""
     quarantine_share: float = 0.5
     """The largest share of invalid records, or of unreadable files, in one run."""
+    limits: InputLimits = InputLimits()
+    """What a landed file may cost."""
     write_mode: str = "auto"
     """`merge-on-read` (write a Delta), `copy-on-write` (write a new base), or `auto`."""
     live_view: bool = False
@@ -264,6 +278,7 @@ class TableSpec:
         values["policy"] = Policy(**{**policy, "kinds": tuple((kind, each) for kind, each in policy["kinds"])})
         values["notify"] = tuple(tuple(target) for target in values["notify"])
         values["daily"] = Daily(**values["daily"]) if values["daily"] else None
+        values["limits"] = InputLimits(**values["limits"])
         csv = values["csv"]
         values["csv"] = Csv(**{**csv, "columns": tuple(csv["columns"])})
         values["types"] = tuple((name, kind) for name, kind in values["types"])

@@ -183,6 +183,17 @@ def constant(value: Any, kind: Type) -> Any:
     return value
 
 
+def members(kind: Type) -> int:
+    """Return the number of struct members in a type, those of nested structs too.
+
+    >>> members(parse("struct<a:int,b:array<struct<c:int>>>"))
+    3
+    """
+    if kind[0] == "struct":
+        return sum(1 + members(member) for _, member in kind[1])
+    return members(kind[-1]) if kind[0] in ("array", "map") else 0
+
+
 def is_scalar(kind: Type) -> bool:
     """Return whether values of this type have one text form (no array, map, struct, binary)."""
     return kind[0] not in ("array", "map", "struct", "binary")

@@ -99,6 +99,8 @@ class TableReport:
     """Id of the error, a heading of docs/errors.md; None without one."""
     exit_code: int = 0
     """Exit code that the error asks for."""
+    ended_on: str | None = None
+    """A digest of the new files on which Spark's JVM ended; None unless it did."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -178,6 +178,8 @@ def _away(field: Field, newest: Position | None) -> bool:
 
 def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, written: Sequence[Position | None], also: Collection[str]) -> int | None:
     named = [at for at, field in enumerate(fields) if field.source == column.name] or _under_another_name(fields, column, writer)
+    if named and (column.undecided or fields[_newest(fields, named)].undecided):
+        return _newest(fields, named)
     for at in reversed(named):
         if _joined(types.parse(fields[at].type), column, also) == types.parse(fields[at].type):
             return at
@@ -230,7 +232,8 @@ def _only_text(stored: types.Type, column: WriterField) -> bool:
 def _new(fields: list[Field], column: WriterField, writer: WriterSchema, version: int) -> Field:
     name = names.unique(names.stored_name(column.name), [*RESERVED, *(field.name for field in fields)])
     kind = types.text(_with_default(column.type, column.default))
-    return Field(name, column.name, kind, version, writer.first, writer.last, column.default, True, names.comment(column.doc))
+    new = Field(name, column.name, kind, version, writer.first, writer.last, column.default, True, names.comment(column.doc))
+    return dataclasses.replace(new, undecided=column.undecided)
 
 
 def _with_default(kind: types.Type, default: Any) -> types.Type:
@@ -240,8 +243,13 @@ def _with_default(kind: types.Type, default: Any) -> types.Type:
 
 def _followed(field: Field, column: WriterField, writer: WriterSchema, table: str, explicit: Collection[str], retyped: list[str], log: _Log) -> Field:
     stored, follows = types.parse(field.type), log.within(field)
-    if _only_text(stored, column):
-        joined: types.Type | None = ("string",)
+    if column.undecided:
+        joined: types.Type | None = stored
+    elif field.undecided:
+        # `[]` and `{}` are values of every array and struct; beside other values they stay their text
+        joined = stored if types.is_scalar(column.type) else column.type
+    elif _only_text(stored, column):
+        joined = ("string",)
         if stored != joined:
             follows(Change(TO_STRING, field.source, field.type, types.text(column.type)))
     else:
@@ -265,6 +273,7 @@ def _followed(field: Field, column: WriterField, writer: WriterSchema, table: st
     # in JSON without schema a removed member looks like a null one
     gone = nested_types.lacking(joined, column.type) if last == writer.last and not column.inferred else field.gone
     followed = dataclasses.replace(field, type=types.text(joined), last=last, first=first, default=default, comment=comment, gone=gone)
+    followed = dataclasses.replace(followed, undecided=field.undecided and column.undecided)
     if column.name != field.source and column.name not in field.formerly and last == writer.last and log.renamed(field, column.name):
         # the stored name never changes; the view uses the source's name
         return dataclasses.replace(followed, source=column.name, formerly=(*field.formerly, field.source))
@@ -315,4 +324,5 @@ def _shown(fields: list[Field], hidden_but: Sequence[str] | None) -> list[Field]
             newest[field.source] = field
     last = latest([field.last for field in fields])
     gone = [field.name for field in fields if hidden_but is not None and field.name not in hidden_but and _away(field, last)]
-    return [dataclasses.replace(field, visible=newest[field.source] is field and field.name != ROW_ID and field.name not in gone) for field in fields]
+    hidden = {ROW_ID, *gone, *(field.name for field in fields if field.undecided)}
+    return [dataclasses.replace(field, visible=newest[field.source] is field and field.name not in hidden) for field in fields]

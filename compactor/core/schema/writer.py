@@ -104,6 +104,8 @@ class WriterField:
     """Whether the type comes from JSON values, which do not distinguish integers from fractions."""
     aliases: tuple[str, ...] = ()
     """Earlier names of the column (Avro)."""
+    undecided: bool = False
+    """Whether its values are empty arrays and objects of JSON, as text: they have no type yet."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,9 @@ class WriterSchema:
     last: Position | None = None
     """The greatest Position of the events with this schema. The engine sets it."""
     undecided: tuple[str, ...] = ()
-    """Columns whose values do not show a type: only nulls or empty arrays."""
+    """Columns whose values do not show a type: only nulls, or empty arrays and objects."""
+    empties: tuple[str, ...] = ()
+    """The undecided columns with empty arrays or objects."""
     fractions: bool = False
     """Whether its rows are JSON without schema, and some record has a number with a fraction or an exponent."""
     whole: bool = True
@@ -188,7 +192,8 @@ def _unread(written: types.Type, declared_: types.Type) -> tuple[str, str, str] 
 def decided(writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> list[WriterSchema]:
     """Return the writers with types for their undecided columns, taken from other writers and the table.
 
-    If those disagree, the column stays undecided: a new column of another type may have the same name.
+    If those disagree, the column stays undecided: a new column of another type may have the same name. Empty arrays and objects without a type are
+    their text until a value shows it.
     """
     candidates = [*stored, *(field for writer in writers for field in writer.fields)]
     kinds: dict[str, set[types.Type]] = {}
@@ -199,7 +204,9 @@ def decided(writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ())
     for writer in writers:
         added = tuple(decided_fields[name] for name in writer.undecided if name in decided_fields)
         rest = tuple(name for name in writer.undecided if name not in decided_fields)
-        out.append(replace(writer, fields=(*writer.fields, *added), undecided=rest))
+        text: types.Type = ("string",)
+        added += tuple(WriterField(name, text, text, inferred=True, undecided=True) for name in rest if name in writer.empties)
+        out.append(replace(writer, fields=(*writer.fields, *added), undecided=tuple(name for name in rest if name not in writer.empties)))
     return out
 
 

@@ -142,6 +142,9 @@ def plain(value: str, old: types.Type, kind: types.Type, packed: bool = True) ->
         return f"transform_values({value}, (_k, _i) -> {plain('_i', old[2], kind[2], packed)})"
     if kind[0] == "struct" and old[0] == "struct":
         return _struct(value, old, kind, packed)
+    if old[0] == "string" and kind[0] in ("array", "map", "struct"):
+        # the text of an empty array or object, which came before the first value that shows its type
+        return from_json(value, literal(types.text(kind, quote=True)))
     if kind[0] == "string" and not types.is_scalar(old):
         return f"base64({value})" if old[0] == "binary" else f"to_json({value})"
     return cast(value, kind)

@@ -6,9 +6,13 @@ Rules:
 - The row is `after`. The row of a delete is `before`; only its key is used, because default identity fills the rest with zeros.
 - The key comes from the row. The record's key is the fallback, because a renamed key column can be missing there.
 - With `source_table: schema.table`, events of other tables are ignored.
+- Connectors of other databases deviate. MongoDB's documents are read (`_document`), as are Scylla's cells (`Frame.cells`). What has no certain
+  meaning is refused.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
@@ -17,16 +21,39 @@ from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.columns import OLD_KEY, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import Frame, plain_writer
-from compactor.spark.decode.order import SOURCE
+from compactor.spark.decode.order import source_fields, with_source_fields
 from compactor.spark.decode.tables import of_other_table
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import cited, from_json, literal, member, null
+from compactor.spark.sql import cited, from_json, literal, member, null, quoted
 
-_SOURCE_DDL = ", ".join(f"{name}: STRING" for name in SOURCE)
-_BODY = f"op STRING, before STRING, after STRING, source STRUCT<{_SOURCE_DDL}>, transaction STRUCT<id: STRING, total_order: STRING>, ts_ms STRING"
+_BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction STRUCT<id: STRING, total_order: STRING>, ts_ms STRING"
 
 _SILENT = ("array('ts_ms')", "array('databaseName','ddl')", "array('event_count','id','status')")
 """Key sets (or parts of them) of heartbeats, schema changes and transaction markers."""
+
+_OPS = "('c', 'u', 'd', 'r', 't', 'm')"
+
+_MONGODB = '"io.debezium.connector.mongo.Source"'
+"""The name of the source block in Connect's schemas of MongoDB's connector. They call a document a text, and say nothing of its members."""
+
+_WRAPPED_VALUE = r'\{\s*"\$(?:oid"\s*:\s*("[^"]*")|number(?:Long|Int)"\s*:\s*"(-?[0-9]+)")\s*\}'
+_CELL = r':\s*\{\s*("set"\s*:\s*(true|false)\s*,\s*)?"value"\s*:'
+_UNION = r'^\s*\{\s*"\w+([.]\w+)+"\s*:\s*\{'
+"""Values of MongoDB's extended JSON that are plain JSON without their type; a value of YugabyteDB; a row inside the name of its Avro record."""
+
+_PARTIAL = (
+    "is an update without `after` from MongoDB, which has only what changed in the document: set capture.mode: change_streams_update_full "
+    "at the connector, and have it read the collection again"
+)
+_CELLS = (
+    'wraps each value as {"value": .., "set": ..}, with null where nothing changed, as YugabyteDB does: set transforms.pg.type: '
+    "io.debezium.connector.yugabytedb.transforms.PGCompatible at the connector, and the stream's before image to ALL or FULL_ROW_NEW_IMAGE"
+)
+_UNIONS = (
+    'wraps values in their Avro types, such as {"string": ..}, as kafka-avro-console-consumer prints them: have a sink write the topic, as Avro or '
+    "as plain JSON"
+)
+_NO_KEY = "deletes a row, and neither `before` nor the record's key says which: land whole records and set `container: kafka`"
 
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
@@ -38,42 +65,73 @@ def wrapped(text: str) -> tuple[str, str]:
     """Return SQL for (schema text, body text) of Connect JSON: `{"schema": .., "payload": ..}` with schemas.enable, else the body alone."""
     outer = from_json(text, "'schema STRING, payload STRING'")
     has_schema = f"{outer}.schema LIKE '%\"fields\"%'"
-    return f"CASE WHEN {has_schema} THEN {outer}.schema END", f"CASE WHEN {has_schema} THEN {outer}.payload ELSE {text} END"
+    # what has no schema, such as a tombstone, may be wrapped too
+    alone = f"({outer}.schema IS NULL AND instr({text}, '\"payload\"') > 0 AND array_sort(json_object_keys({text})) = array('payload', 'schema'))"
+    return f"CASE WHEN {has_schema} THEN {outer}.schema END", f"CASE WHEN {has_schema} OR {alone} THEN {outer}.payload ELSE {text} END"
 
 
 def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     schema, body = wrapped(TEXT)
+    schema = f"CASE WHEN instr({TEXT}, {literal(_MONGODB)}) = 0 THEN {schema} END"
     bodies = raw.rows.selectExpr("*", f"{schema} AS _schema", f"{body} AS _body")
-    parsed = bodies.selectExpr("*", f"{from_json('_body', literal(_BODY))} AS _m", "json_object_keys(_body) AS _keys")
+    body_type = literal(_BODY.format(", ".join(f"{quoted(name)}: STRING" for name in source_fields(spec.order_by))))
+    parsed = bodies.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "json_object_keys(_body) AS _keys")
     row = "coalesce(_m.after, _m.before)"
     writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(json_object_keys({row}))))) END"
     silent = " OR ".join(f"size(array_except({keys}, _keys)) = 0" for keys in _SILENT)
     no_envelope = f"_m.op IS NULL AND NOT ({silent})"
+    op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", "_m.source.schema", "_m.source.table", spec)
+    other = of_other_table("_m.source.schema", "_m.source.table", spec.source_table)
     invalid = (
         "CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN _keys IS NULL THEN 'is not a JSON object' "
         f"WHEN {no_envelope} THEN 'is not a Debezium envelope (no `op`)' "
-        f"WHEN _m.op IS NOT NULL AND _m.op NOT IN ('c', 'u', 'd', 'r', 't', 'm') THEN concat('has an unknown op ', {cited('_m.op')}) END"
+        f"WHEN _m.op IS NOT NULL AND _m.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_m.op')}) "
+        f"WHEN _m.op IS NULL OR {other} THEN NULL "
+        f"WHEN {row} RLIKE {literal(_UNION)} AND size(json_object_keys({row})) = 1 THEN {literal(_UNIONS)} "
+        f"WHEN _m.source.connector = 'yugabytedb' AND {row} RLIKE {literal(_CELL)} THEN {literal(_CELLS)} "
+        f"WHEN _m.source.connector = 'mongodb' AND _m.op = 'u' AND _m.after IS NULL THEN {literal(_PARTIAL)} "
+        f"WHEN _m.op = 'd' AND _m.before IS NULL AND _key IS NULL THEN {literal(_NO_KEY)} END"
     )
-    op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", "_m.source.schema", "_m.source.table", spec)
-    source = ", ".join(f"_m.source.{name} AS {name}" for name in SOURCE)
     return Frame(
-        parsed.selectExpr(
+        parsed.selectExpr("*", f"coalesce({raw.unreadable}, {invalid}) AS _why").selectExpr(
             *PLACE,
             TEXT,
-            f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
-            f"{op} AS _op",
+            "_why AS _invalid",
+            f"CASE WHEN _why IS NULL THEN {op} END AS _op",
             f"{writer} AS _writer",
             SCHEMA,
-            "_m.after AS _after",
-            "_m.before AS _before",
-            f"{wrapped('_key')[1]} AS _record_key",
+            f"{_document('_m.after')} AS _after",
+            f"{_document('_m.before')} AS _before",
+            f"{_record_key(wrapped('_key')[1])} AS _record_key",
             f"{wrapped('_old_key')[1]} AS _old_key",
-            f"struct({source}, _m.transaction.total_order AS total_order) AS _source",
+            f"{_source(spec, lambda name: f'_m.source.{quoted(name)}', '_m.transaction.total_order')} AS _source",
             f"CASE WHEN NOT ({_ignored_read(op, '_m.op')}) THEN "
             "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_cast(_m.source.ts_ms AS BIGINT) * 1000L) END AS _time",
         ),
         None,
+        order_names=with_source_fields(spec.order_by),
+        cells=True,
     )
+
+
+def _source(spec: TableSpec, text: Callable[[str], str], total_order: str) -> str:
+    """SQL for SOURCE. `text` gives SQL for a field of the source block. Before Debezium 0.9 that did not name the connector."""
+    older = f"CASE WHEN {text('file')} IS NOT NULL AND {text('pos')} IS NOT NULL THEN 'mysql' WHEN {text('lsn')} IS NOT NULL THEN 'postgresql' END"
+    fields = {name: text(name) for name in source_fields(spec.order_by)}
+    fields = {**fields, "connector": f"coalesce({text('connector')}, {older})", "total_order": total_order}
+    return f"struct({', '.join(f'{value} AS {quoted(name)}' for name, value in fields.items())})"
+
+
+def _document(image: str) -> str:
+    """SQL for an image of JSON text. MongoDB's numbers of 64 bits and ids of objects are wrapped in their types; texts cannot look like these."""
+    plain_values = f"regexp_replace({image}, {literal(_WRAPPED_VALUE)}, '$1$2')"
+    return f"CASE WHEN _m.source.connector = 'mongodb' THEN {plain_values} ELSE {image} END"
+
+
+def _record_key(key: str) -> str:
+    """SQL for the record's key. MongoDB's is `{"id": text}`, and the text is the JSON of the document's `_id`."""
+    document = f"concat('{{\"_id\":', {from_json(key, literal('id STRING'))}.id, '}}')"
+    return f"CASE WHEN _m.source.connector = 'mongodb' THEN {_document(document)} ELSE {key} END"
 
 
 def _operation(op: str, no_after: str, no_before: str, schema: str, table: str, spec: TableSpec) -> str:
@@ -105,18 +163,21 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     def text(path: str, kinds: dict[str, types.Type], name: str) -> str:
         return f"CAST({member(path, name)} AS STRING)" if name in kinds else "CAST(NULL AS STRING)"
 
-    fields = ", ".join(f"{text('_value.source', source, name)} AS {name}" for name in SOURCE)
+    if images[0] != "struct":
+        raise InputRefused(
+            f"table {spec.name}: not rows: `after` is {types.text(images)}, as Debezium's MongoDB connector writes documents: unwrap them at the "
+            "connector (io.debezium.connector.mongodb.transforms.ExtractNewDocumentState), and set `envelope: flat`."
+        )
+    if images[1] and all(kind[0] == "struct" and {name for name, _ in kind[1]} == {"value", "set"} for _, kind in images[1]):
+        raise InputRefused(f"table {spec.name}: each record {_CELLS}")
     before = "_value.before" if has.get("before") == images else _same("_value.before", has.get("before"), images)
-    op = _operation(
-        "_value.op",
-        "_value.after IS NULL",
-        "_value.before IS NULL",
-        text("_value.source", source, "schema"),
-        text("_value.source", source, "table"),
-        spec,
+    schema, table = (text("_value.source", source, name) for name in ("schema", "table"))
+    other = of_other_table(schema, table, spec.source_table)
+    op = _operation("_value.op", "_value.after IS NULL", "_value.before IS NULL", schema, table, spec)
+    invalid = (
+        f"CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_value.op')}) "
+        f"WHEN {other} THEN NULL WHEN _value.op = 'd' AND _value.before IS NULL AND _key IS NULL THEN {literal(_NO_KEY)} END"
     )
-    unknown = "_value.op IS NOT NULL AND _value.op NOT IN ('c', 'u', 'd', 'r', 't', 'm')"
-    invalid = f"CASE WHEN {unknown} THEN concat('has an unknown op ', {cited('_value.op')}) END"
     rows = (
         raw.rows.selectExpr(
             *PLACE,
@@ -128,7 +189,7 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
             f"{before} AS _before",
             "_key AS _record_key",
             OLD_KEY,
-            f"struct({fields}, {text('_value.transaction', transaction, 'total_order')} AS total_order) AS _source",
+            f"{_source(spec, lambda name: text('_value.source', source, name), text('_value.transaction', transaction, 'total_order'))} AS _source",
             f"CASE WHEN NOT ({_ignored_read(op, '_value.op')}) THEN "
             f"coalesce({text('_value.source', source, 'ts_us')}, concat({text('_value.source', source, 'ts_ms')}, '000')) END AS _time",
         )
@@ -137,7 +198,7 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
         .withColumnRenamed("_us", TIME)
     )
     described = from_avro(raw.avro) if raw.avro else plain_writer(_writer_id(raw), images)
-    return Frame(rows, images, (described,))
+    return Frame(rows, images, (described,), order_names=with_source_fields(spec.order_by), cells=True)
 
 
 def _writer_id(raw: RawFrame) -> str:

@@ -38,7 +38,10 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         described = from_avro(raw.avro) if raw.avro else plain_writer(signature(types.text(raw.schema)), raw.schema)
         if raw.fields is not None:
             present = {field.name for field in raw.fields}
-            described = dataclasses.replace(described, fields=raw.fields, undecided=tuple(name for name, _ in raw.schema[1] if name not in present))
+            undecided = tuple(name for name, _ in raw.schema[1] if name not in present)
+            # in other files of the run these columns may be text, which they are taken for in the rows
+            writer = signature(f"{described.id} {undecided}") if undecided else described.id
+            described = dataclasses.replace(described, id=writer, fields=raw.fields, undecided=undecided)
         rows = raw.rows.selectExpr(
             *PLACE,
             f"{raw.unreadable} AS _invalid",

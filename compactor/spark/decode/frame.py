@@ -54,6 +54,9 @@ class Frame:
     members: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Source name → member of AFTER and BEFORE, for columns whose member has another name: Spark finds members without regard to case."""
 
+    cells: bool = False
+    """Whether Scylla's connector may have written the rows: a value is `{value: ..}`, and null where the change did not set it."""
+
     one_image: bool = False
     """Whether BEFORE is a copy of AFTER, because a record holds one image of the row."""
 

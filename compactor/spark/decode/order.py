@@ -6,6 +6,8 @@
 | `file_number`, `pos`, `row` | `source.file` (its digits), `source.pos`, `source.row`, as numbers | MySQL, MariaDB |
 | `commit_lsn_text`, `change_lsn_text`, `event_serial_no` | `source.commit_lsn`, `source.change_lsn` (fixed-width hex) | SQL Server |
 | `scn`, `ssn` | `source.scn`, `source.ssn` | Oracle |
+| `source.ts_ms`, `source.ord` | the second, and the place in it | MongoDB |
+| `source.commit_ts` | the same | TiCDC |
 | `commit_lsn`, `total_order` | `nextlsn`, the place in `change` | wal2json, format 1 |
 | `commit_time`, `change_lsn` | `timestamp`, `lsn` | wal2json, format 2 |
 | `commit_time` | `timestamp` | change-event |
@@ -56,8 +58,10 @@ SOURCE = (
     "ssn",
     "ts_ms",
     "ts_us",
+    "commit_ts",
+    "ord",
 )
-"""The fields of Debezium's source block that are read, as text."""
+"""The fields of Debezium's source block that are read, as text. `order_by` may name others."""
 
 _SEQUENCE = "from_json(_source.sequence, 'ARRAY<STRING>')"
 
@@ -94,6 +98,13 @@ NULL_WHILE = {"dms.change_seq": "_source.phase = 0", "dms.stream_position": "_so
 NO_MEMBERS: Mapping[str, str] = {}
 
 
+def source_fields(order_by: Sequence[str]) -> tuple[str, ...]:
+    """Return the fields of the source block to read: those above, and those that `order_by` names."""
+    own = {name.lower() for name in SOURCE}
+    named = (name.removeprefix("source.") for name in order_by if name.startswith("source."))
+    return (*SOURCE, *dict.fromkeys(name for name in named if name.lower() not in own))
+
+
 @dataclass(frozen=True)
 class OrderNames:
     """What the names of an order mean in the records of one envelope."""
@@ -114,6 +125,13 @@ WRAPPED = OrderNames(_COMPUTED)
 PLAIN_ROWS = OrderNames(_COMPUTED, columns_first=True)
 """Records that are rows."""
 
+
+def with_source_fields(order_by: Sequence[str]) -> OrderNames:
+    """Return the names of records with an envelope, and the fields of the source block that only `order_by` names: numbers, LSNs or times."""
+    more = source_fields(order_by)[len(SOURCE) :]
+    return OrderNames({**_COMPUTED, **{f"source.{name}": _comparable(f"_source.{quoted(name)}") for name in more}}) if more else WRAPPED
+
+
 FULL_LOADS = OrderNames({HOUR: _COMPUTED[HOUR]})
 """Full loads: the hour of the folder."""
 
@@ -133,6 +151,8 @@ DEFAULTS = {
     "mariadb": ("file_number", "pos", "row"),
     "sqlserver": ("commit_lsn_text", "change_lsn_text", "event_serial_no"),
     "oracle": ("scn", "ssn"),
+    "mongodb": ("source.ts_ms", "source.ord"),
+    "TiCDC": ("source.commit_ts",),
     "wal2json 1": ("commit_lsn", "total_order"),
     "wal2json 2": ("commit_time", "change_lsn"),
     "wal2json 2 without timestamp": ("change_lsn",),
@@ -163,8 +183,10 @@ def default_order(connector: str | None, has_offset: bool, table: str) -> tuple[
     order = (*columns, "offset") if has_offset else columns
     if not order:
         raise OrderRefused(
-            f"table {table}: connector {connector or 'unknown'} has no default order, and the files keep no Kafka offset. Set `order_by:` to columns "
-            "that order the changes of one key (a timestamp alone is not enough, because changes of one transaction have the same)."
+            f"table {table}: the records {f'come from the connector {connector}' if connector else 'name no connector (RisingWave and others)'}, "
+            "which has no default order, and they have no Kafka offset. Land whole Kafka records and set `container: kafka`, or set `order_by:` to "
+            "columns, or to fields such as source.ts_us, that order the changes of one key (a timestamp alone is not enough, because changes of one "
+            "transaction have the same)."
         )
     return order
 
@@ -217,7 +239,7 @@ def _comparable(text: str) -> str:
 
 
 def _number_or_text(part: str) -> tuple[str, types.Type]:
-    if part in ("txId", "lsn", "pos", "row", "scn", "ssn", "ts_ms", "ts_us", "event_serial_no"):
+    if part in ("txId", "lsn", "pos", "row", "scn", "ssn", "ts_ms", "ts_us", "event_serial_no", "commit_ts", "ord"):
         return f"try_cast(_source.{part} AS BIGINT)", ("bigint",)
     return f"_source.{part}", ("string",)
 

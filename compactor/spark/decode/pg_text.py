@@ -18,7 +18,8 @@ from compactor.spark.sql import cast, from_json, literal
 STRING = r'"(?:[^"\\]++|\\.)*+"'
 """A JSON string as a regular expression. Possessive quantifiers keep long ones off the stack."""
 
-_NUMBER = r"-?[0-9][0-9.eE+-]*+"
+_NUMBER = r"(?:-?[0-9][0-9.eE+-]*+|-?Infinity|NaN)"
+"""A number outside of strings in JSON, also one that JSON does not have."""
 _DEPTHS = 3
 
 ISO_DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}"
@@ -37,7 +38,7 @@ _BOUNDS = r"^(\[[0-9:-]+\])+="
 def exact_numbers(text: str) -> str:
     """SQL: JSON text in which every number is a string. JSON readers make doubles of fractions, and 30 digits become 17."""
     # \G continues where the last match ended, so only numbers outside of strings match; possessive quantifiers keep long strings off the stack
-    pattern = rf'(?s)\G((?:[^"0-9-]++|{STRING})*+)({_NUMBER})'
+    pattern = rf'(?s)\G((?:[^"0-9NI-]++|{STRING})*+)({_NUMBER})'
     return f"regexp_replace({text}, {literal(pattern)}, '$1\"$2\"')"
 
 

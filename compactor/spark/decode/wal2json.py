@@ -11,20 +11,24 @@ Rules beyond `decode/named.py`:
 - A record of format 1 is one event for each element of `change`, or one ignored event if there is none.
 - Format 2 has the commit's LSN only in B and C, which may lie in another file than a change. Positions must not depend on where a stream was cut
   into files, so the commit's time orders transactions. (Of two that touch one row, the later begins its change after the earlier committed.)
+  Transactions of another server, which a replication origin replays, have no commit time. A table that begins with some is ordered by LSN alone.
 - Numbers are exact: they are read as text, then as the type beside them.
 - A stream of several tables needs `source_table`. Lines that do not contain the table's name are only checked for being complete.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import EVENT, PLACE
 from compactor.spark.decode import named, pg_text
-from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import lsn_number, micros
+from compactor.spark.decode.frame import Frame, declared_order
+from compactor.spark.decode.order import default_order, lsn_number, micros
 from compactor.spark.decode.tables import of_other_table
 from compactor.spark.input.files import RawFrame
+from compactor.spark.rows import survey
 from compactor.spark.sql import cited, from_json, literal
 
 _COLUMNS = "ARRAY<STRUCT<name: STRING, type: STRING, value: STRING>>"
@@ -44,24 +48,41 @@ _SILENT = ("b", "c", "m", "message")
 FORMAT_1, FORMAT_2, NO_TIME, NO_LSN = "wal2json 1", "wal2json 2", "wal2json 2 without timestamp", "wal2json without lsn"
 """Values of `_source.connector`, for the default order (`order.DEFAULTS`)."""
 
+_NOT_FINITE = r"[:,\[]\s*(?:NaN|-?Infinity)\s*[,}\]]"
+"""Older versions write floats that are not finite as they are, which is no JSON."""
+
+_NO_COMMIT_TIME = 946_684_800_000_000
+"""2000-01-01 in microseconds since 1970, PostgreSQL's zero: the time of transactions that were replayed from another server (replication origins)."""
+
+
+def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
+    """Return the order columns of a new table. Where some change has no commit time, LSNs alone order all."""
+    declared = declared_order(spec.order_by, frames)
+    timeless = (frame.rows.where(f"_op IS NOT NULL AND _source.connector = '{NO_TIME}'").isEmpty() for frame in frames)
+    main, offsets = survey.main_connector(frames)
+    return declared or default_order(NO_TIME if main == FORMAT_2 and not all(timeless) else main, offsets, spec.name)
+
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     """Return one raw frame of JSON text as a Frame of rows that name their columns. Raises InputRefused for files of another format."""
     if raw.schema is not None:
         raise InputRefused(f"table {spec.name}: wal2json writes JSON text, but these files have columns. Set `format: json`, or `container: kafka`.")
     empty = "(_text IS NULL OR trim(_text) IN ('', 'null'))"
-    keyed = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN json_object_keys(_text) END AS _keys")
+    not_finite = f"CASE WHEN _text RLIKE {literal(_NOT_FINITE)} THEN json_object_keys({pg_text.exact_numbers('_text')}) END"
+    keyed = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN coalesce(json_object_keys(_text), {not_finite}) END AS _keys")
     document = from_json(pg_text.exact_numbers("_text"), literal(_DOCUMENT), columnNameOfCorruptRecord="_corrupt")
     documents = keyed.selectExpr("*", f"CASE WHEN _keys IS NOT NULL AND {_mentions(spec)} THEN {document} END AS _d")
     problem = (
-        f"CASE WHEN {empty} THEN NULL WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object, or not a whole one' "
+        f"CASE WHEN {empty} THEN NULL WHEN {raw.unreadable} IS NOT NULL THEN {raw.unreadable} "
+        "WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object, or not a whole one' "
         f"WHEN {named.several_documents('_text')} THEN 'holds several JSON documents, expected one per line' "
         "WHEN NOT arrays_overlap(_keys, array('action', 'change')) THEN 'is not a wal2json record (neither `action` nor `change`)' END"
     )
     # every event of a transaction gets a copy of these columns, so none may grow with the transaction
     document_columns = ("_d.action AS _action", "_d.xid AS _xid", f"{lsn_number('coalesce(_d.lsn, _d.nextlsn)')} AS _lsn", "_d.`timestamp` AS _at")
     transactions = documents.selectExpr(*PLACE, *document_columns, f"{problem} AS _problem", f"{_events()} AS _events")
-    kept = (*PLACE, "_action", "_xid", "_lsn", "_at", "_problem")
+    transactions = transactions.selectExpr("*", f"nullif({micros('_at')}, {_NO_COMMIT_TIME}L) AS _time")
+    kept = (*PLACE, "_action", "_xid", "_lsn", "_time", "_problem")
     events = transactions.selectExpr(*kept, "posexplode_outer(_events) AS (_event, _e)")
     names = ", ".join(literal(code) for code in (*_OPS, *_SILENT))
     codes = " ".join(f"WHEN {literal(code)} THEN {literal(op)}" for code, op in _OPS.items())
@@ -78,7 +99,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     )
     if not spec.key:
         rows = rows.selectExpr("*", _twin("_run"), _digest()).selectExpr("*", _runs()).selectExpr("*", _numbered())
-    return named.frame(rows.selectExpr("*", _source(spec), f"{micros('_at')} AS _time"), spec, named.TOAST)
+    return named.frame(rows.selectExpr("*", _source(spec)), spec, named.TOAST)
 
 
 def _mentions(spec: TableSpec) -> str:
@@ -103,14 +124,14 @@ def _events() -> str:
 
 def _source(spec: TableSpec) -> str:
     single = "_action IS NOT NULL"
-    unordered = f"_lsn IS NULL THEN '{NO_LSN}' WHEN NOT ({single}) THEN '{FORMAT_1}' WHEN _at IS NULL THEN '{NO_TIME}' ELSE '{FORMAT_2}'"
+    unordered = f"_lsn IS NULL THEN '{NO_LSN}' WHEN NOT ({single}) THEN '{FORMAT_1}' WHEN _time IS NULL THEN '{NO_TIME}' ELSE '{FORMAT_2}'"
     return named.source(
         {
             "connector": f"CASE WHEN {unordered} END",
             "txId": "_xid",
             "lsn": f"CASE WHEN {single} THEN CAST(_lsn AS STRING) END",
             "sequence": f"CASE WHEN NOT ({single}) THEN concat('[\"', _lsn, '\"]') END",
-            "ts_us": f"CAST({micros('_at')} AS STRING)",
+            "ts_us": "CAST(_time AS STRING)",
             "total_order": f"CASE WHEN NOT ({single}) THEN CAST(_event AS STRING) {'' if spec.key else 'ELSE _twins'} END",
         }
     )

@@ -124,7 +124,7 @@ def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str],
             head = files.head(spark, path, size, unpack=True)
         except Exception as error:
             failures.raise_environment_error(error)
-            raise InputRefused(f"{path}: cannot be read ({files.reason(error)}). Have the sink write it again, or remove it.") from None
+            raise InputRefused(f"{path}: cannot be read ({files.plain_reason(error)}). Have the sink write it again, or remove it.") from None
         text = head.decode("utf-8-sig", errors="replace")
         lines = io.StringIO(text, newline="\n")
         records = (

@@ -12,21 +12,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from compactor.core.model import types
-from compactor.core.model.errors import Refused
+from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.layout import join, relative
 from compactor.core.schema import avro
 from compactor.core.schema.writer import WriterField
 from compactor.spark import failures
-from compactor.spark.columns import UNREADABLE
+from compactor.spark.columns import UNREADABLE, VALUE
 from compactor.spark.consistency import ConsistentReads, together
+from compactor.spark.input import parquet_files
 from compactor.spark.sql import literal
 
 _IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
 """The lower 33 bits count the rows of a Spark partition."""
+
+METADATA = "_metadata"
+"""Spark's hidden column about the file of a row."""
 
 _REQUIRED = re.compile(r'"(nullable|containsNull|valueContainsNull)":false')
 
@@ -45,7 +50,7 @@ class RawFrame:
     """The writer's schema text, for Avro."""
 
     fields: tuple[WriterField, ...] | None = None
-    """The columns, where their types were declared or inferred (CSV)."""
+    """The columns that have a type, where the rows may have others: types that were declared or inferred (CSV), or not yet (nulls in Parquet)."""
 
     paths: tuple[str, ...] = ()
     """The locations of the files."""
@@ -133,7 +138,7 @@ def read(spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str],
         return [RawFrame(rows.selectExpr(*origin(origins), "value AS _text"), paths=tuple(part)) for rows, part in parts], unreadable
     if kind == "parquet":
         footers = _by_footer(spark, paths, unreadable).items()
-        return [_parquet(spark, origins, schema, part, reads) for schema, group in footers for part in together(group)], unreadable
+        return [_parquet(spark, origins, columns, part, reads) for columns, group in footers for part in together(group)], unreadable
     if kind == "avro":
         headers = _by_header(spark, paths, unreadable).items()
         return [_avro(spark, origins, text, part, reads) for text, group in headers for part in together(group)], unreadable
@@ -145,15 +150,18 @@ def origin(origins: Origins) -> tuple[str, ...]:
     return (f"{origins.sql()} AS _file", "_metadata.file_block_start AS _block", f"{_IN_PARTITION} AS _row")
 
 
-def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[str, list[str]]:
-    """Group Parquet files by the schema in their footer. The JVM's own reader is 20 times faster than `read.parquet(...).schema`."""
-    groups: dict[str, list[str]] = {}
+def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[parquet_files.Columns, list[str]]:
+    """Group Parquet files by the columns in their footer."""
+    groups: dict[parquet_files.Columns, list[str]] = {}
     for path in paths:
         try:
-            schema = _footer_schema(spark, path)
+            schema = parquet_files.columns(spark, path)
+        except InputRefused as error:
+            unreadable[path] = Problem(str(error))
+            continue
         except Exception as error:
             failures.raise_environment_error(error)
-            why = reason(error)
+            why = plain_reason(error)
             # Parquet reports this for files without the magic bytes at their end, and the footer is written last
             unreadable[path] = Problem(f"not a readable Parquet file ({why})", "is not a Parquet file" in why)
             continue
@@ -161,30 +169,27 @@ def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
     return groups
 
 
-def _footer_schema(spark: SparkSession, path: str) -> str:
-    """Return the schema in a Parquet file's footer, as Spark's JSON."""
-    jvm: Any = spark._jvm
-    state = spark._jsparkSession.sessionState()
-    converter = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetToSparkSchemaConverter(state.conf())
-    location = jvm.org.apache.hadoop.fs.Path(path)
-    file = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(location, state.newHadoopConf())
-    reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(file)
-    try:
-        return str(converter.convert(reader.getFooter().getFileMetaData().getSchema()).json())
-    finally:
-        reader.close()
-
-
 def parquet_schema(spark: SparkSession, path: str) -> T.StructType:
     """Return the columns of a Parquet file, by its footer. All of them, and all their members, may be null."""
-    return T.StructType.fromJson(json.loads(_REQUIRED.sub(r'"\1":true', _footer_schema(spark, path))))
+    return T.StructType.fromJson(json.loads(_REQUIRED.sub(r'"\1":true', parquet_files.columns(spark, path).schema.json())))
 
 
-def _parquet(spark: SparkSession, origins: Origins, schema: str, paths: list[str], reads: ConsistentReads) -> RawFrame:
-    struct = T.StructType.fromJson(json.loads(schema))
-    rows = reads.open(spark.read.schema(struct).format("parquet"), paths)
+def _parquet(spark: SparkSession, origins: Origins, columns: parquet_files.Columns, paths: list[str], reads: ConsistentReads) -> RawFrame:
+    rows = reads.open(parquet_files.reader(spark, columns), paths)
+    struct, fields = from_spark(T.StructType.fromJson(json.loads(columns.meant))), None
+    value = f"struct({', '.join(parquet_files.values(columns))}) AS _value"
+    if len(columns.schema.fields) < len(struct[1]):
+        fields = tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in from_spark(columns.schema)[1])
     origin = (f"{origins.sql()} AS _file", "0L AS _block", "_metadata.row_index AS _row")
-    return RawFrame(rows.selectExpr(*origin, "struct(*) AS _value"), from_spark(struct), paths=tuple(paths))
+    return RawFrame(with_origin(rows, origin, value), struct, fields=fields, paths=tuple(paths))
+
+
+def with_origin(rows: DataFrame, origin: Sequence[str], value: str) -> DataFrame:
+    """Return FILE, BLOCK, ROW and VALUE. `origin` (SQL) is about Spark's `_metadata`, `value` about a column of the files that has that name."""
+    if METADATA in rows.columns:
+        rows = rows.select(Column(rows._jdf.metadataColumn(METADATA)).alias(METADATA), F.expr(value))
+        value = VALUE
+    return rows.selectExpr(*origin, value)
 
 
 def _by_header(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[str, list[str]]:
@@ -218,7 +223,18 @@ def _head(spark: SparkSession, path: str, size: int, unpack: bool) -> bytes:
 
 def _avro(spark: SparkSession, origins: Origins, text: str, paths: list[str], reads: ConsistentReads) -> RawFrame:
     rows = reads.open(spark.read.format("avro").option("avroSchema", avro.readable_by_spark(text)), paths)
-    return RawFrame(rows.selectExpr(*origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, paths=tuple(paths))
+    return RawFrame(with_origin(rows, origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, paths=tuple(paths))
+
+
+_CLASS = re.compile(r"^(?:\[[A-Z_.]+\] |(?:[a-z_]\w*\.)+[A-Z][\w$]*(?:: |$))+")
+"""The class of Spark's error, or of Java's, before its message."""
+
+
+def plain_reason(error: BaseException) -> str:
+    """Return the reason without the names of classes, for people who look for a mistake in their file and not in Spark."""
+    text = reason(error)
+    name = re.sub(r"(Exception|Error)$", "", text.rstrip(": ").rpartition(".")[2])
+    return _CLASS.sub("", text) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
 
 def reason(error: BaseException) -> str:

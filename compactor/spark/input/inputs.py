@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core.model.errors import InconsistentRead, InputRefused, InputUnfinished
+from compactor.core.model.errors import InconsistentRead, InputRefused, InputUnfinished, SchemaRefused
 from compactor.core.model.inputs import AGAIN, Input, work
 from compactor.core.model.layout import Layout, join
 from compactor.core.model.spec import TableSpec
@@ -20,7 +21,7 @@ from compactor.core.sources.quarantine import Limits, Unusable
 from compactor.ports import Storage
 from compactor.spark import failures, measured
 from compactor.spark.consistency import ConsistentReads
-from compactor.spark.input import csv_files, csv_types, files, zstandard
+from compactor.spark.input import csv_files, csv_types, files, limits, parquet_files, zstandard
 
 FORMATS = ("parquet", "avro", "json", "csv")
 """The file formats that a table can set."""
@@ -74,6 +75,7 @@ class Inputs:
             raws = [dataclasses.replace(raw, rows=raw.rows.coalesce(1)) for raw in raws]
         if kind == "parquet":
             return raws
+        raws = [limits.with_cut_records(raw, self.spec.limits) if kind == "json" else raw for raw in raws]
         raws = [dataclasses.replace(raw, rows=self.reads.materialize(raw.rows, self.materialize)) for raw in raws]
         self._raws[kind] = [csv_files.with_text(raw.rows, self.spec) if kind == "csv" else raw.rows for raw in raws]
         if kind != "csv":
@@ -134,12 +136,12 @@ class Inputs:
         unfinished = {item.name for item in self.inputs if item.path in self.unfinished}
         judged = [each for each in unreadable if each.file not in unfinished]
         again = all(item.outcome in AGAIN for item in self.inputs)
-        limits = Limits(self.spec.quarantine_rows, self.spec.quarantine_share, again)
+        accepted = Limits(self.spec.quarantine_rows, self.spec.quarantine_share, again)
         where = f"table {self.spec.name}: {join(self.spec.landing)}"
-        if problem := limits.problem([*judged, *records], invalid, read, len(judged), len(self.inputs)):
+        if problem := accepted.problem([*judged, *records], invalid, read, len(judged), len(self.inputs)):
             raise InputRefused(f"{where}: {problem}")
         if unreadable and len(unreadable) == len(self.inputs):
-            problem = limits.problem(unreadable, invalid, read, len(unreadable), len(self.inputs))
+            problem = accepted.problem(unreadable, invalid, read, len(unreadable), len(self.inputs))
             raise InputUnfinished(self.unfinished, f"{where}: {problem}")
 
     def set_aside(self, records: Sequence[Unusable]) -> None:
@@ -170,28 +172,54 @@ class Inputs:
 
     def reason(self, error: Exception) -> str:
         """Return why Spark failed, for reports."""
-        return files.reason(error) if self.spec.quotes_records else failures.kind(error)
+        return files.plain_reason(error) if self.spec.quotes_records else failures.kind(error)
 
     def _opened(self, kind: str, paths: list[str]) -> list[files.RawFrame]:
         raws, unreadable = self._read(kind, paths)
         while not self.reads.confirmed({path: why.text for path, why in unreadable.items()}):
             raws, unreadable = self._read(kind, paths)
+        narrow = []
+        for raw in raws:
+            if (width := limits.width(raw, self.spec.source.plain_rows)) > self.spec.limits.columns:
+                unreadable.update(dict.fromkeys(raw.paths, limits.too_wide(width, self.spec.limits)))
+            else:
+                narrow.append(raw)
         self.unreadable.update(unreadable)
-        return raws
+        return narrow
+
+    def without_too_wide(self, error: limits.TooManyColumns, decoded: DataFrame) -> None:
+        """Set the files aside that have too many columns. Raises LoadSetAside, or SchemaRefused if only all files together have too many."""
+        files_ = limits.files_of(error, decoded, self.spec.limits)
+        if not files_:
+            raise SchemaRefused(
+                f"table {self.spec.name}: the new files below {self.spec.landing} together: {limits.too_wide(error.number, self.spec.limits).text}"
+            )
+        self.unreadable.update({place: files_[item.name] for item, place in self.places.items() if item.name in files_})
+        raise LoadSetAside
 
     def _read(self, kind: str, paths: list[str]) -> tuple[list[files.RawFrame], files.Unreadable]:
         """Return the raw frames of the files, and the files that cannot be opened. Packs that Hadoop cannot read are unpacked first."""
-        packed = [path for path in paths if kind in ("csv", "json") and zstandard.must_unpack(self._spark, path)]
-        plain = [path for path in paths if path not in packed]
+        texts = [*paths] if kind in ("csv", "json") else []
+        packed = {path for path in texts if zstandard.must_unpack(self._spark, path)}
+        sizes = {place: item.size for item, place in self.places.items()}
+        bombs = limits.bombs(self._spark, {path: sizes[path] for path in texts if path not in packed}, self.spec.limits)
+        plain = [path for path in paths if path not in packed and path not in bombs]
         out, unreadable = self._read_plain(kind, self.origins, plain) if plain else ([], {})
+        unreadable.update(bombs)
         if packed:
             place = self._scratch.enter_context(tempfile.TemporaryDirectory(prefix="compactor-"))
             copies = {}
-            for path in packed:
+            for path in sorted(packed):
                 try:
-                    copies[zstandard.unpack(self._spark, path, join(place, self.origins.path(path)))] = path
+                    copy = zstandard.unpack(self._spark, path, join(place, self.origins.path(path)), self.spec.limits.unpacked_bytes)
                 except InputRefused as error:
                     unreadable[path] = files.Problem(str(error))
+                    continue
+                long = limits.bombs(self._spark, {copy: os.path.getsize(copy)}, self.spec.limits)
+                if long:
+                    unreadable[path] = long[copy]
+                else:
+                    copies[copy] = path
             frames, refused = self._read_plain(kind, files.Origins((place,)), [*copies]) if copies else ([], {})
             out += [zstandard.with_original_names(raw) for raw in frames]
             unreadable.update({copies[copy]: problem for copy, problem in refused.items()})
@@ -225,4 +253,5 @@ class Inputs:
             if not self.reads.confirmed({paths[0]: reason}):
                 self._read_halves(kind, paths)
                 return
-            self.unreadable[paths[0]] = files.Problem(f"cannot be read ({reason})")
+            lacking = parquet_files.unreadable(self._spark, paths[0]) if kind == "parquet" else None
+            self.unreadable[paths[0]] = files.Problem(lacking or f"cannot be read ({reason})")

@@ -57,9 +57,10 @@ def _json(raw: RawFrame) -> RawFrame:
         f"{wire.of_text(value)} AS _wire",
         f"{wire.of_text('_record.key')} AS _key_wire",
         "_record.headers AS _headers",
+        f"{raw.unreadable} AS _why",
     )
     apicurio = wire.apicurio_problem(TEXT, WIRE, lambda name: f"contains(_headers, {literal(name)})")
-    return RawFrame(rows.selectExpr("*", f"{apicurio} AS {UNREADABLE}").drop("_headers"), paths=raw.paths)
+    return RawFrame(rows.selectExpr("*", f"coalesce(_why, {apicurio}) AS {UNREADABLE}").drop("_headers", "_why"), paths=raw.paths)
 
 
 def _json_header(name: str) -> str:

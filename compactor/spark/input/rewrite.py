@@ -14,7 +14,10 @@ from compactor.core.model.files import FileInfo
 from compactor.core.results.batch import ErasedRecords
 from compactor.ports import Storage
 from compactor.spark import measured
-from compactor.spark.input import files
+from compactor.spark.columns import VALUE
+from compactor.spark.consistency import ConsistentReads
+from compactor.spark.input import files, parquet_files
+from compactor.spark.sql import quoted
 from compactor.spark.tables import footers
 
 _NUMBER = "_compactor_number"
@@ -28,15 +31,18 @@ def parquet_without(spark: SparkSession, storage: Storage, location: str, record
     """
     if records.changes:
         raise InputRefused(f"{location}: cannot be rewritten: its records hold changes of other keys too, and are no JSON lines")
+    columns = parquet_files.columns(spark, location)
     schema = files.parquet_schema(spark, location)
     info = storage.stat(location)
     records_there = footers.count_rows(spark, {location: info.size}) if info else 0
     if records_there != records.total:
         raise InputRefused(f"{location}: cannot be rewritten: the engine read {records.total} records from it, and its footer has {records_there}")
-    rows = spark.read.schema(schema).parquet(location).selectExpr("*", f"_metadata.row_index + 1 AS {_NUMBER}")
+    value = f"struct({', '.join(parquet_files.values(columns))}) AS {VALUE}"
+    raw = ConsistentReads({location: info.size} if info else {}).open(parquet_files.reader(spark, columns), [location])
+    rows = files.with_origin(raw, (f"{files.METADATA}.row_index + 1 AS {_NUMBER}",), value)
     chosen: Any = spark.createDataFrame([(number,) for number in records.numbers], f"{_NUMBER} BIGINT")
     kept = rows.join(chosen.hint("broadcast"), [_NUMBER], "left_anti").repartition(1).sortWithinPartitions(_NUMBER)
-    measured.write_parquet(kept.drop(_NUMBER), staging)
+    measured.write_parquet(kept.selectExpr(*(f"{VALUE}.{quoted(field.name)}" for field in schema.fields)), staging)
     made = [info for info in storage.list(staging) if not info.path.rpartition("/")[2].startswith(("_", "."))]
     if len(made) != 1:
         raise CheckFailed(f"{staging}: expected one file, found {len(made)}. Nothing was committed.")

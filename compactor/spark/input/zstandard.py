@@ -16,7 +16,7 @@ from compactor.core.model.errors import InputRefused
 from compactor.spark import failures
 from compactor.spark.columns import FILE
 from compactor.spark.consistency import ConsistentReads
-from compactor.spark.input.files import RawFrame, reason
+from compactor.spark.input.files import RawFrame, plain_reason
 
 _PLAIN = "/plain"
 """The name of an unpacked copy, in a folder called like the file. With `.zst` at its end Hadoop would unpack it again."""
@@ -34,28 +34,36 @@ def must_unpack(spark: SparkSession, path: str) -> bool:
     return False
 
 
-def unpack(spark: SparkSession, path: str, copy: str) -> str:
-    """Unpack a file into the folder `copy`, and return the location of the copy. Raises InputRefused, naming the file, if it cannot be unpacked."""
+def unpack(spark: SparkSession, path: str, copy: str, most: int) -> str:
+    """Unpack a file of at most `most` bytes into the folder `copy`, and return the location of the copy.
+
+    Raises InputRefused, naming the file, if it cannot be unpacked or is larger.
+    """
     if not str(spark.sparkContext.master).startswith("local"):
         raise InputRefused(
             f"{path}: this cluster's Hadoop cannot unpack zstd (no native library). Have the sink write gzip, or install libhadoop with zstd."
         )
     target = copy + _PLAIN
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    ConsistentReads.again_if_empty(lambda: _copy_unpacked(spark, path, target))
+    if ConsistentReads.again_if_empty(lambda: _copy_unpacked(spark, path, target, most)) > most:
+        os.remove(target)
+        raise InputRefused(
+            f"{path}: unpacks to more than {most:,} bytes: raise `limits: {{unpacked_bytes: ..}}` where the driver's disk has the space"
+        )
     return target
 
 
-def _copy_unpacked(spark: SparkSession, path: str, target: str) -> int:
-    """Unpack a file and return the size of its content in bytes."""
+def _copy_unpacked(spark: SparkSession, path: str, target: str, most: int) -> int:
+    """Unpack a file and return the size of its content in bytes. No more than `most` and one byte are written."""
     jvm: Any = spark._jvm
     location = jvm.org.apache.hadoop.fs.Path(path)
     stream = location.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).open(location)
     try:
-        jvm.org.apache.commons.io.FileUtils.copyInputStreamToFile(jvm.com.github.luben.zstd.ZstdInputStream(stream), jvm.java.io.File(target))
+        content = jvm.org.apache.commons.io.input.BoundedInputStream(jvm.com.github.luben.zstd.ZstdInputStream(stream), most + 1)
+        jvm.org.apache.commons.io.FileUtils.copyInputStreamToFile(content, jvm.java.io.File(target))
     except Exception as error:
         failures.raise_environment_error(error)
-        raise InputRefused(f"{path}: cannot be unpacked ({reason(error)}). Have the sink write it again, or remove it.") from None
+        raise InputRefused(f"{path}: cannot be unpacked ({plain_reason(error)}). Have the sink write it again, or remove it.") from None
     finally:
         stream.close()
     return os.path.getsize(target)

@@ -73,8 +73,15 @@ def missing_columns(frame: Frame) -> list[tuple[str, str]]:
     assert frame.images is not None
     if frame.absent is not None:
         return [(name, _not_named(name)) for name in frame.absent]
-    tests = [(name, conversions.is_placeholder(frame.value(name), kind)) for name, kind in frame.images[1]]
+    tests = [(name, _is_unavailable(frame, frame.value(name), kind)) for name, kind in frame.images[1]]
     return [(name, f"coalesce({test}, false)") for name, test in tests if test]
+
+
+def _is_unavailable(frame: Frame, raw: str, kind: types.Type) -> str | None:
+    """SQL: whether a raw value means that the source did not send the value. None if its type cannot say so."""
+    if frame.cells and kind[0] == "struct" and [name for name, _ in kind[1]] == ["value"]:
+        return f"(_source.connector = 'scylla' AND {raw} IS NULL)"
+    return conversions.is_placeholder(raw, kind)
 
 
 def _not_named(name: str) -> str:
@@ -187,7 +194,7 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
         # the text that the source wrote, not that of the number
         as_written = column.inferred and images[column.name] == kind == ("string",)
         value = raw if as_written else conversions.change_type(stored, column.type, kind)
-        test = None if frame.omits else conversions.is_placeholder(raw, images[column.name])
+        test = None if frame.omits else _is_unavailable(frame, raw, images[column.name])
         only = "" if len(writers) == len(frame.writers) else f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         branches.append((only, value))
         mismatches = (conversions.is_mistyped(raw, images[column.name], value, column.type), conversions.is_inexact(stored, column.type, kind))

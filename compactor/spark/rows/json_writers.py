@@ -19,20 +19,25 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from compactor.core.model import types
+from compactor.core.model.spec import InputLimits
 from compactor.core.schema import writer
 from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE, WRITER
 from compactor.spark.decode import pg_text
 from compactor.spark.decode.conversions import BASE64, NUMBER
-from compactor.spark.decode.frame import Frame, plain_writer
+from compactor.spark.decode.frame import Frame, ddl, plain_writer
 from compactor.spark.input.files import from_spark
-from compactor.spark.sql import LONG_STRINGS, literal, named
+from compactor.spark.input.limits import check_columns, row_columns
+from compactor.spark.sql import LONG_STRINGS, from_json, literal, named, quoted
 
 INFERRED_HERE = 4 << 20
 """Bytes of landed files up to which the driver infers types from the values of JSON records. For more a Spark job does."""
 
 _NOT_FINITE = r':\s*"(?:NaN|[+-]?Infinity)"'
 """A member of a JSON object. No text can look like it, because its quotes would be escaped."""
+
+_EMPTY = r":\s*(?:\{\s*\}|\[[\s\[\]{},nul]*\])"
+"""A member that is an empty object, or an array of such and of nulls. Text may look like it."""
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
@@ -46,13 +51,14 @@ def writers_of(
     typed: WriterSchema | None = None,
     bare: bool = False,
     few: bool = False,
+    limits: InputLimits | None = None,
 ) -> list[WriterSchema]:
     """Return the writers of JSON text, one for each schema that occurs, and one for each set of column names without schema.
 
     `stored`: the table's columns. `bare`: the records are rows without envelope. Unless a connector added columns to them (`__op`), they are taken as
     hand-made, and a type that differs never makes a second column. `schema` gives the types and meanings of declared columns, for records that carry
     no schema; `typed` for those that carry one. A writer that wrote only deletes gives the types of the key columns alone, because its other values
-    are fillers. With `few` records the driver infers types.
+    are fillers. With `few` records the driver infers types. Raises TooManyColumns before it infers more types than the limit allows.
     """
     image = "coalesce(_after, _before)"
     rows = (
@@ -64,10 +70,14 @@ def writers_of(
             named(f"first({image})", "sample"),
             named(f"max({image} RLIKE {literal(pg_text.FRACTION)})", "fractions"),
             named(f"max(_schema IS NULL AND {image} RLIKE {literal(_NOT_FINITE)})", "not_finite"),
+            named(f"max(_schema IS NULL AND {image} RLIKE {literal(_EMPTY)})", "empties"),
             *(named(f"collect_list(CASE WHEN {few and '_schema IS NULL'} THEN {column} END)", column) for column in (AFTER, BEFORE)),
         )
         .collect()
     )
+    names_of = {row[WRITER]: list(json.loads(row.sample)) if row.sample and not row.text else [] for row in rows}
+    limits = limits or InputLimits()
+    check_columns(len({name for names in names_of.values() for name in names}), limits)
     out = []
     words: dict[str, set[str]] = {}
     for row in sorted(rows, key=lambda row: str(row[WRITER])):
@@ -75,7 +85,7 @@ def writers_of(
             described = dataclasses.replace(writer.from_connect(row.text), id=row[WRITER])
             described = writer.declared(described, typed) if typed else described
         else:
-            names = list(json.loads(row.sample)) if row.sample else []
+            names = names_of[row[WRITER]]
             column = AFTER if row.rows else BEFORE
             struct = _inferred_here(spark, row[column]) or _inferred(spark, frame, row[WRITER], column)
             if row.not_finite:
@@ -83,13 +93,16 @@ def writers_of(
                 replaced = f"regexp_replace({column}, {literal(_NOT_FINITE)}, ':null')"
                 struct, words[row[WRITER]] = _with_doubles(struct, finite or _inferred(spark, frame, row[WRITER], replaced))
             described = _described(row[WRITER], struct, names, bare)
-            described = dataclasses.replace(described, fractions=bool(row.fractions))
+            empties = _with_values(frame, row[WRITER], column, described.undecided) if described.undecided and row.empties else ()
+            described = dataclasses.replace(described, fractions=bool(row.fractions), empties=empties)
             described = writer.declared(described, schema, text=True) if schema else described
         if not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
             fields = tuple(field for field in described.fields if field.name in key)
-            described = dataclasses.replace(described, fields=fields, undecided=(*described.undecided, *others))
+            described = dataclasses.replace(described, fields=fields, undecided=(*described.undecided, *others), empties=())
+        check_columns(row_columns([(field.name, field.raw) for field in described.fields]), limits, row[WRITER])
         out.append(described)
+    check_columns(row_columns([(field.name, field.raw) for each in out for field in each.fields]), limits)
     numbers = {field.name for field in (*stored, *(field for each in out for field in each.fields)) if field.type[0] in _NUMBERS}
     return [_as_doubles(each, words.get(each.id, set()) & numbers) for each in out]
 
@@ -156,6 +169,14 @@ def _described(writer_id: str, struct: T.StructType, names: list[str], bare: boo
     guessed = bare and not any(name.startswith("__") for name in names)
     fields = tuple(dataclasses.replace(field, inferred=True, guessed=guessed) for field in described.fields)
     return dataclasses.replace(described, fields=fields, undecided=tuple(name for name in names if name not in kinds))
+
+
+def _with_values(frame: Frame, writer_id: str, column: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return which of these columns are not null in some row. Their values show no type, so that they are empty arrays and objects."""
+    parsed = from_json(column, f"'{ddl(('struct', tuple((name, ('string',)) for name in names)))}'")
+    rows = frame.rows.where(f"_writer = {literal(writer_id)}").selectExpr(f"{parsed} AS _p")
+    row = rows.agg(*(named(f"max(_p.{quoted(name)} IS NOT NULL)", f"c{at}") for at, name in enumerate(names))).collect()[0]
+    return tuple(name for at, name in enumerate(names) if row[f"c{at}"])
 
 
 def _number(kind: types.Type) -> types.Type:

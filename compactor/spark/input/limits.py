@@ -1,0 +1,127 @@
+"""Limits of what one file may cost (`limits:`). A small file may hold a record that no heap holds, or more columns than Spark can plan.
+
+- The first two lines of a text file that may hold a long one are measured before Spark reads the file: a bomb is one line, perhaps below a header.
+  Longer records of JSON behind them are cut when they have been read, and are invalid.
+- Columns are counted before types are inferred from values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from compactor.core.model import types
+from compactor.core.model.spec import InputLimits
+from compactor.core.sources.quarantine import TEXT_MAX
+from compactor.spark.columns import TEXT, UNREADABLE
+from compactor.spark.input.files import Problem, RawFrame, Unreadable
+from compactor.spark.sql import literal, named
+
+_GZIP_RATIO = 1032
+"""The largest number of bytes that a byte of gzip unpacks to."""
+
+_PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst")
+"""Suffixes of Hadoop's other codecs."""
+
+_AT_A_TIME = 8
+_BUFFER = 1 << 16
+
+
+class TooManyColumns(Exception):
+    """The records of a frame have more columns than the table may have."""
+
+    def __init__(self, number: int, writer: str | None = None) -> None:
+        super().__init__(f"{number:,} columns")
+        self.number = number
+        """How many there are, with members of structs."""
+        self.writer = writer
+        """The id of the writer that alone has as many, if one has."""
+
+
+def check_columns(number: int, limits: InputLimits, writer: str | None = None) -> None:
+    """Raise TooManyColumns if this is more than the limit."""
+    if number > limits.columns:
+        raise TooManyColumns(number, writer)
+
+
+def too_wide(number: int, limits: InputLimits) -> Problem:
+    """Return why a file with so many columns is not read."""
+    return Problem(
+        f"has {number:,} columns and members of structs, and the limit is {limits.columns:,}: raise `limits: {{columns: ..}}` and the memory of "
+        "Spark's driver, or have the source write keys that are values as an array"
+    )
+
+
+def files_of(error: TooManyColumns, decoded: DataFrame, limits: InputLimits) -> dict[str, Problem]:
+    """Return the files (`_file`) of decoded JSON that have too many columns alone. Empty if only all of them together have."""
+    rows = decoded.where("_writer IS NOT NULL AND _op IS NOT NULL")
+    if error.writer is not None:
+        listed = rows.where(f"_writer = {literal(error.writer)}").select("_file").distinct().collect()
+        return {row[0]: too_wide(error.number, limits) for row in listed}
+    keys = rows.selectExpr("_file", "explode(json_object_keys(coalesce(_after, _before))) AS name")
+    counted = keys.groupBy("_file").agg(named("count(DISTINCT name)", "n")).where(f"n > {limits.columns}").collect()
+    return {row[0]: too_wide(row.n, limits) for row in counted}
+
+
+def width(raw: RawFrame, plain_rows: bool) -> int:
+    """Return the number of columns in the rows of a typed frame, with members of structs; 0 for text."""
+    kind = raw.schema or ("struct", ())
+    return types.members(kind if plain_rows else dict(kind[1]).get("after", kind))
+
+
+def with_cut_records(raw: RawFrame, limits: InputLimits) -> RawFrame:
+    """Return a frame of text whose records beyond the limit are invalid, and cut, so that nobody parses them."""
+    size, most = f"octet_length({TEXT})", limits.record_bytes
+    advice = literal(f" bytes, and the limit is {most:,}: raise `limits: {{record_bytes: ..}}`")
+    kept = [name for name in raw.rows.columns if name not in (TEXT, UNREADABLE)]
+    text = f"CASE WHEN {size} > {most} THEN substr({TEXT}, 1, {TEXT_MAX}) ELSE {TEXT} END"
+    why = f"coalesce({raw.unreadable}, CASE WHEN {size} > {most} THEN concat('has ', format_number({size}, 0), {advice}) END)"
+    return dataclasses.replace(raw, rows=raw.rows.selectExpr(*kept, f"{text} AS {TEXT}", f"{why} AS {UNREADABLE}"))
+
+
+def bombs(spark: SparkSession, sizes: Mapping[str, int], limits: InputLimits) -> Unreadable:
+    """Return the text files (location → bytes) that begin with a line longer than the limit."""
+    suspects = [path for path, size in sizes.items() if _may_hold(path, size, limits.record_bytes)]
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        long = pool.map(lambda path: _begins_long(spark, path, limits.record_bytes), suspects)
+        problem = Problem(f"begins with a line of more than {limits.record_bytes:,} bytes: raise `limits: {{record_bytes: ..}}` and Spark's memory")
+        return {path: problem for path, is_long in zip(suspects, long) if is_long}
+
+
+def _may_hold(path: str, size: int, most: int) -> bool:
+    """Whether a file of this size may hold a record of more than `most` bytes."""
+    return size > most or path.endswith(_PACKED) or (path.endswith(".gz") and size * _GZIP_RATIO > most)
+
+
+def _codec(spark: SparkSession, path: str) -> Any:
+    jvm: Any = spark._jvm
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    return jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(jvm.org.apache.hadoop.fs.Path(path))
+
+
+def _begins_long(spark: SparkSession, path: str, most: int) -> bool:
+    """Whether one of the first two lines is longer than `most` bytes. Whoever reads the whole file finds what is unreadable."""
+    jvm: Any = spark._jvm
+    location, codec = jvm.org.apache.hadoop.fs.Path(path), _codec(spark, path)
+    try:
+        stream = location.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).open(location)
+        try:
+            reader = jvm.org.apache.hadoop.util.LineReader(codec.createInputStream(stream) if codec is not None else stream, _BUFFER)
+            text = jvm.org.apache.hadoop.io.Text()
+            return any(int(reader.readLine(text, 1, most + 1)) > most + 1 for _ in range(2))
+        finally:
+            stream.close()
+    except Exception:
+        return False
+
+
+def row_columns(fields: Sequence[tuple[str, types.Type]]) -> int:
+    """Return the number of columns and of their members. Columns of one name count once, as the widest."""
+    widest: dict[str, int] = {}
+    for name, kind in fields:
+        widest[name] = max(widest.get(name, 0), 1 + types.members(kind))
+    return sum(widest.values())

@@ -1,0 +1,165 @@
+"""Parquet files by their footers: the columns that Spark reads, what they mean where Spark does not say, and which types it does not read at all.
+
+- Nanoseconds are read as numbers, and cut to microseconds.
+- A column of the type null (pandas, Arrow, DuckDB and polars write it where all values are null) is an int32 to Spark. It has no type yet.
+- A type that Spark has no reader for is refused by the column's name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrameReader, SparkSession
+from pyspark.sql import types as T
+
+from compactor.core.model.errors import InputRefused
+from compactor.spark.sql import literal, quoted
+
+_FOREIGN = re.compile(
+    r"(\S+) \((UUID|INTERVAL|TIME\([A-Z]+,[a-z]+\)|DECIMAL\((?:39|[4-9][0-9]|[0-9]{3,}),[0-9]+\))\)(?: = [0-9]+)?;",
+)
+"""A column in parquet-java's text of a schema whose type Spark has no reader for. (parquet-java itself does not know FLOAT16 and newer types.)"""
+_NANOS = "(TIMESTAMP(NANOS,"
+_MAYBE_NULL = re.compile(r"^  optional int32 \S+;$", re.MULTILINE)
+_JAVA = "parquet-mr"
+_TAIL = 8
+"""Bytes at the end of a file: the footer's length in 4, and `PAR1`."""
+
+_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "LZ4_RAW", "ZSTD")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a footer says of a file's columns, as Spark's JSON of two struct types."""
+
+    read: str
+    """As Spark reads them."""
+    meant: str
+    """As they are meant: nanoseconds are timestamps, and a column of the type null is `void`."""
+
+    @property
+    def schema(self) -> T.StructType:
+        """Return the columns that have a type, as they are meant."""
+        fields = T.StructType.fromJson(json.loads(self.meant)).fields
+        return T.StructType([field for field in fields if not isinstance(field.dataType, T.NullType)])
+
+
+def columns(spark: SparkSession, path: str) -> Columns:
+    """Return the columns of a file. The JVM's own reader is 20 times faster than `read.parquet(...).schema`.
+
+    Raises InputRefused for a type that Spark does not read, and Spark's error for a file that it cannot open.
+    """
+    jvm: Any = spark._jvm
+    state = spark._jsparkSession.sessionState()
+    file = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(jvm.org.apache.hadoop.fs.Path(path), state.newHadoopConf())
+    converter = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetToSparkSchemaConverter(state.conf())
+    try:
+        reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(file)
+    except Py4JJavaError as error:
+        if "LogicalType" in str(error.java_exception):
+            # parquet-java does not know the type, and does not name the column
+            unknown = [
+                str(each.getName()) for each in _elements(jvm, file) if each.isSetLogicalType() and each.getLogicalType().getSetField() is None
+            ]
+            raise _refused(", ".join(unknown) or "?", "a type that Spark does not know (FLOAT16, VARIANT, ..)") from None
+        raise
+    try:
+        footer = reader.getFooter().getFileMetaData()
+    finally:
+        reader.close()
+    schema, text = footer.getSchema(), str(footer.getSchema().toString())
+    if foreign := _FOREIGN.search(text):
+        raise _refused(foreign[1], f"the type {foreign[2]}")
+    read = meant = str(converter.convert(schema).json())
+    if _NANOS in text:
+        micros = jvm.org.apache.parquet.schema.MessageTypeParser.parseMessageType(text.replace(_NANOS, "(TIMESTAMP(MICROS,"))
+        meant = str(converter.convert(micros).json())
+    if _MAYBE_NULL.search(text) and not str(footer.getCreatedBy()).startswith(_JAVA):
+        nulls = {str(each.getName()) for each in _top(_elements(jvm, file)) if each.isSetLogicalType() and each.getLogicalType().isSetUNKNOWN()}
+        meant = json.dumps(_with_nulls(json.loads(meant), nulls)) if nulls else meant
+    return Columns(read, meant)
+
+
+def _refused(column: str, kind: str) -> InputRefused:
+    return InputRefused(
+        f"column {column} has {kind}, which Spark does not read: have the writer cast it, a uuid, a time of day or a long decimal to text, "
+        "a half to float, or leave the column out"
+    )
+
+
+def _elements(jvm: Any, file: Any) -> Sequence[Any]:
+    """Return the elements of a footer's schema in Thrift's form, which also has what parquet-java leaves out."""
+    stream = file.newStream()
+    try:
+        stream.seek(file.getLength() - _TAIL)
+        length = jvm.org.apache.parquet.bytes.BytesUtils.readIntLittleEndian(stream)
+        stream.seek(file.getLength() - _TAIL - length)
+        return list(jvm.org.apache.parquet.format.Util.readFileMetaData(stream, True).getSchema())
+    finally:
+        stream.close()
+
+
+def _top(elements: Sequence[Any]) -> list[Any]:
+    """Return the columns of a schema that is listed depth first, without their members."""
+    top, left = [], 0
+    for element in elements[1:]:
+        top += [] if left else [element]
+        left += int(element.getNum_children()) - (1 if left else 0)
+    return top
+
+
+def _with_nulls(struct: dict[str, Any], nulls: set[str]) -> dict[str, Any]:
+    fields = [{**field, "type": "void"} if field["name"] in nulls and field["type"] == "integer" else field for field in struct["fields"]]
+    return {**struct, "fields": fields}
+
+
+def reader(spark: SparkSession, of: Columns) -> DataFrameReader:
+    """Return a reader of files with these columns, as Spark reads them."""
+    return spark.read.schema(T.StructType.fromJson(json.loads(of.read))).format("parquet")
+
+
+def values(of: Columns) -> list[str]:
+    """SQL for each column of `reader`, as it is meant; null as text for a column without a type."""
+    was, is_ = (T.StructType.fromJson(json.loads(text)).fields for text in (of.read, of.meant))
+    return [f"{_meant(quoted(one.name), one.dataType, two.dataType)} AS {quoted(one.name)}" for one, two in zip(was, is_)]
+
+
+def _meant(value: str, read_as: T.DataType, meant: T.DataType) -> str:
+    if read_as == meant:
+        return value
+    if isinstance(meant, T.NullType):
+        return "CAST(NULL AS STRING)"
+    if isinstance(read_as, T.ArrayType) and isinstance(meant, T.ArrayType):
+        return f"transform({value}, _e -> {_meant('_e', read_as.elementType, meant.elementType)})"
+    if isinstance(read_as, T.MapType) and isinstance(meant, T.MapType):
+        return f"transform_values({value}, (_k, _e) -> {_meant('_e', read_as.valueType, meant.valueType)})"
+    if isinstance(read_as, T.StructType) and isinstance(meant, T.StructType):
+        pairs = zip(read_as.fields, meant.fields)
+        members = ", ".join(f"{literal(one.name)}, {_meant(f'{value}.{quoted(one.name)}', one.dataType, two.dataType)}" for one, two in pairs)
+        return f"CASE WHEN {value} IS NOT NULL THEN named_struct({members}) END"
+    return f"timestamp_micros({value} div 1000L)"
+
+
+def unreadable(spark: SparkSession, path: str) -> str | None:
+    """Return which codec or encoding Spark cannot read in a file whose footer it can read. None: it is something else."""
+    jvm: Any = spark._jvm
+    file = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(
+        jvm.org.apache.hadoop.fs.Path(path), spark._jsparkSession.sessionState().newHadoopConf()
+    )
+    reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(file)
+    try:
+        for block in reader.getFooter().getBlocks():
+            for column in block.getColumns():
+                name, codec = str(column.getPath().toDotString()), str(column.getCodec())
+                if codec not in _CODECS:
+                    return f"is compressed with {codec}, which Spark cannot unpack: have the writer use zstd, snappy or gzip"
+                if "BYTE_STREAM_SPLIT" in str(column.getEncodings().toString()):
+                    return f"column {name} has the encoding BYTE_STREAM_SPLIT, which Spark does not read: have the writer use another"
+    finally:
+        reader.close()
+    return None

@@ -1,0 +1,105 @@
+"""Parquet of other writers: what Spark does not say of a column, and what it does not read at all."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from compactor.core.model.errors import InputRefused
+from compactor.core.results.batch import ErasedRecords
+from compactor.spark.input import files, parquet_files
+from compactor.spark.input.rewrite import parquet_without
+from compactor.storage.local import LocalStorage
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+NANOS, UTC = 1_700_000_000_123_456_789, pa.timestamp("ns", "UTC")
+INSTANT = "2023-11-14T22:13:20.123456Z"
+
+
+def landed(lake: Lake, spec: Any, hour: int, columns: Mapping[str, Any], **options: Any) -> Path:
+    """A file as pyarrow writes it."""
+    path = Path(spec.landing) / f"increment_20240305{hour:02d}" / "part-0.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(dict(columns)), path, **options)
+    return path
+
+
+def test_nanoseconds_nulls_and_metadata(lake: Lake) -> None:
+    """Nanoseconds are timestamps wherever they stand; a column of the type null waits for a type; `_metadata` may be a column."""
+    spec = lake.spec()
+    moments = {
+        "ts": pa.array([NANOS, -1], UTC),
+        "local": pa.array([NANOS, None], pa.timestamp("ns")),
+        "deep": pa.array([{"at": NANOS, "n": 1}, None], pa.struct([("at", UTC), ("n", pa.int32())])),
+        "many": pa.array([[NANOS, None], []], pa.list_(UTC)),
+        "by": pa.array([[("a", NANOS)], None], pa.map_(pa.string(), UTC)),
+    }
+    meta = pa.array([{"file_path": "x.csv", "row": 1}, {"file_path": "y.csv", "row": 2}])
+    landed(lake, spec, 1, {"id": [1, 2], "seq": [2, 2], **moments, "v": pa.nulls(2), "_metadata": meta})
+    lake.run(spec)
+    landed(lake, spec, 2, {"id": [3], "seq": [1], "v": ["a"], "_metadata": meta[:1]})
+    lake.run(spec)
+    one, two, three = lake.rows(spec)
+    assert one == {
+        "id": 1, "seq": 2, "ts": INSTANT, "local": INSTANT, "deep": {"at": INSTANT, "n": 1}, "many": [INSTANT, None], "by": {"a": INSTANT},
+        "_metadata": {"file_path": "x.csv", "row": 1}, "v": None,
+    }  # fmt: skip
+    assert (two["ts"], two["deep"], two["many"], two["v"]) == ("1970-01-01T00:00:00.000000Z", None, [], None)
+    assert (three["v"], three["ts"], three["_metadata"]["row"]) == ("a", None, 1)
+    assert lake.problems(spec) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pa.array([b"0123456789abcdef"], pa.uuid()), "the type UUID"),
+        (pa.array([1], pa.time32("ms")), "the type TIME(MILLIS,false)"),
+        (pa.array([1], pa.time64("us")), "the type TIME(MICROS,false)"),
+        (pa.array([[1]], pa.list_(pa.time64("ns"))), "the type TIME(NANOS,false)"),
+        (pa.array([np.float16(1.5)], pa.float16()), "a type that Spark does not know (FLOAT16, VARIANT, ..)"),
+        (pa.array([decimal.Decimal(10) ** 40], pa.decimal256(50, 2)), "the type DECIMAL(50,2)"),
+    ],
+)
+def test_a_type_without_a_reader_is_refused_by_the_columns_name(spark: SparkSession, tmp_path: Path, values: pa.Array, kind: str) -> None:
+    """Never by the first line of a stack."""
+    pq.write_table(pa.table({"id": [1], "v": values}), tmp_path / "a.parquet")
+    with pytest.raises(InputRefused) as refused:
+        parquet_files.columns(spark, str(tmp_path / "a.parquet"))
+    column = "element" if pa.types.is_list(values.type) else "v"
+    assert str(refused.value).startswith(f"column {column} has {kind}, which Spark does not read: have the writer cast it")
+
+
+def test_codecs_and_encodings_without_a_reader(lake: Lake) -> None:
+    """The reason of the file in quarantine says which, and what to do; what Spark reads goes on."""
+    spec = lake.spec()
+    landed(lake, spec, 1, {"id": [1], "seq": [1], "v": ["a"]}, compression="brotli")
+    split = landed(lake, spec, 2, {"id": [2], "seq": [1], "f": [1.5]}, use_dictionary=False, column_encoding={"f": "BYTE_STREAM_SPLIT"})
+    landed(lake, spec, 3, {"id": pa.array([2**64 - 1], pa.uint64()), "seq": [1]}, compression="lz4")
+    lake.run(spec)
+    assert [row["id"] for row in lake.rows(spec)] == [2**64 - 1]
+    reasons = [path.read_text() for path in sorted(Path(spec.root).rglob("*.reason.json"))]
+    assert "is compressed with BROTLI, which Spark cannot unpack: have the writer use zstd, snappy or gzip" in reasons[0]
+    assert "column f has the encoding BYTE_STREAM_SPLIT, which Spark does not read: have the writer use another" in reasons[1]
+    assert not split.exists()
+
+
+def test_a_file_is_rewritten_without_records_as_it_is_meant(spark: SparkSession, tmp_path: Path) -> None:
+    """Nanoseconds stay timestamps, and a column called as Spark's own stays."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": [1, 2], "ts": pa.array([NANOS, NANOS], UTC), "none": pa.nulls(2), "_metadata": ["x", "y"]}), path)
+    made = parquet_without(spark, LocalStorage(), str(path), ErasedRecords((1,), 2), str(tmp_path / "out"))
+    assert files.parquet_schema(spark, made.path).simpleString() == "struct<id:bigint,ts:timestamp,_metadata:string>"
+    moment = datetime.datetime(2023, 11, 14, 22, 13, 20, 123456, datetime.timezone.utc)
+    (row,) = spark.read.parquet(made.path).collect()
+    assert (row["id"], row["_metadata"], row["ts"].astimezone(datetime.timezone.utc)) == (2, "y", moment)
