@@ -203,7 +203,9 @@ def _connect_type(member: dict[str, Any], path: str) -> types.Type:
 def _stored(raw: types.Type, semantic: str, scale: int, precision: int) -> types.Type:
     if semantic == DECIMAL:
         # engines have no decimals of more digits: stored as exact text
-        return ("decimal", max(precision, scale), scale) if max(precision, scale) <= 38 else ("string",)
+        # Oracle's scale may be negative (NUMBER(20,-2): whole hundreds) or exceed the precision (NUMBER(3,5): fractions below 0.01)
+        digits = max(precision - min(scale, 0), scale + 1 if precision < scale < 38 else scale)
+        return ("decimal", digits, max(scale, 0)) if digits <= 38 else ("string",)
     if semantic in TARGETS:
         return types.parse(TARGETS[semantic])
     return types.stored_names(raw)
@@ -219,7 +221,7 @@ def _constant(default: Any, stored: types.Type, semantic: str, scale: int, packe
     """
     if semantic == DECIMAL and isinstance(default, str) and default:
         number = int.from_bytes(packed(default), "big", signed=True)
-        return str(Decimal(number).scaleb(-scale))
+        return f"{Decimal(number).scaleb(-scale):f}"
     if semantic in TARGETS or semantic in _VOLATILE or semantic == DECIMAL:
         return None
     expected = _PLAIN.get(stored[0])
@@ -268,7 +270,11 @@ class _AvroReader:
         raw = self._raw(member["type"], path, inside)
         logical, semantic = kind.get("logicalType"), _LOGICAL.get(str(kind.get("logicalType")), kind.get("connect.name") or "")
         precision, scale = _digits(kind)
-        if logical == "decimal" and precision:
+        if semantic == DECIMAL and not precision:
+            # a scale that Avro's own decimals cannot have: plain bytes for Avro, and a number for Connect
+            parameters = kind.get("connect.parameters") or {}
+            scale, precision = int(parameters.get("scale", kind.get("scale", 0))), int(parameters.get("connect.decimal.precision", 38))
+        elif logical == "decimal" and precision:
             # engines have no decimals of more than 38 digits: read as bytes, stored as exact text
             semantic = DECIMAL if raw[0] == "binary" else semantic
         item = self.field({"name": "", "type": kind["items"]}, f"{path}[]", inside) if raw[0] == "array" else None

@@ -30,6 +30,9 @@ INFINITE = r"^[+-]?infinity$"
 FRACTION = r"\s*[:,\[]\s*-?[0-9]+[.eE]"
 """A number with a fraction or an exponent in JSON; text may look like it."""
 
+LONG_NUMBER = r"[0-9]{39}"
+"""Part of a number that no engine's decimal holds; text may look like it."""
+
 _OPENING = r"^(\{+|\[+)[^\]}]"
 _BOUNDS = r"^(\[[0-9:-]+\])+="
 
@@ -38,6 +41,13 @@ def exact_numbers(text: str) -> str:
     """SQL: JSON text in which every number is a string. JSON readers make doubles of fractions, and 30 digits become 17."""
     # \G continues where the last match ended, so only numbers outside of strings match; possessive quantifiers keep long strings off the stack
     pattern = rf'(?s)\G((?:[^"0-9-]++|{STRING})*+)({_NUMBER})'
+    return f"regexp_replace({text}, {literal(pattern)}, '$1\"$2\"')"
+
+
+def long_numbers(text: str) -> str:
+    """SQL: JSON text in which whole numbers of more than 38 digits are strings."""
+    others = rf'[^"0-9-]++|{STRING}|-?[0-9]++[.eE][0-9.eE+-]*+|-?[0-9]{{1,38}}+(?![0-9.eE])'
+    pattern = rf"(?s)\G((?:{others})*+)(-?[0-9]{{39,}}+)"
     return f"regexp_replace({text}, {literal(pattern)}, '$1\"$2\"')"
 
 

@@ -23,6 +23,7 @@ from compactor.core.schema.writer import WriterField
 from compactor.spark import failures
 from compactor.spark.columns import UNREADABLE
 from compactor.spark.consistency import ConsistentReads
+from compactor.spark.input import json_text
 from compactor.spark.sql import literal
 
 _IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
@@ -36,7 +37,7 @@ class RawFrame:
     """Rows of files that share a schema."""
 
     rows: DataFrame
-    """FILE, BLOCK, ROW, then TEXT or VALUE; CSV and Kafka files also UNREADABLE."""
+    """FILE, BLOCK, ROW, then TEXT or VALUE, and UNREADABLE."""
 
     schema: types.Type | None = None
     """The struct type of VALUE. None for JSON text."""
@@ -130,7 +131,8 @@ def read(spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str],
     unreadable: Unreadable = {}
     if kind == "json":
         rows = reads.open(lambda: spark.read.text(list(paths)), paths)
-        return [RawFrame(rows.selectExpr(*origin(origins), "value AS _text"), paths=tuple(paths))], unreadable
+        lines = rows.selectExpr(*origin(origins)[:2], "value AS _text")
+        return [RawFrame(json_text.documents(lines, _IN_PARTITION), paths=tuple(paths))], unreadable
     if kind == "parquet":
         return [_parquet(spark, origins, schema, group, reads) for schema, group in _by_footer(spark, paths, unreadable).items()], unreadable
     if kind == "avro":

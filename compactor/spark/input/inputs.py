@@ -212,7 +212,7 @@ class Inputs:
                 self._read_halves(kind, paths[:half])
                 self._read_halves(kind, paths[half:])
                 return
-            reason = files.reason(error)
+            reason = csv_files.reason(error) if kind == "csv" else files.reason(error)
             if not self.reads.confirmed({paths[0]: reason}):
                 self._read_halves(kind, paths)
                 return

@@ -1,0 +1,65 @@
+"""JSON text: every record is one whole JSON document in UTF-8, and nothing of a line is left out.
+
+Spark's readers take the first document of a text and leave the rest, and make U+FFFD of bytes that are no UTF-8, so that different
+texts become equal. Here such records are UNREADABLE, and a line of several documents becomes a row for each.
+
+| a line | becomes |
+|---|---|
+| a document | a row |
+| documents one after the other (Firehose writes no line ends) | a row for each, in their order |
+| `[`, `{..},` or `]`: an array with an object a line (Aiven's sink) | the row of its document, or a blank one |
+| an array of several, part of a document, a document and other text | one row, UNREADABLE or refused by the decoder |
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from compactor.spark.columns import BLOCK, FILE, ROW, TEXT, UNREADABLE
+from compactor.spark.decode.pg_text import STRING
+from compactor.spark.sql import literal, not_utf8
+
+_ADJACENT = rf'(?s)\G((?:[^"}}]++|{STRING}|\}}(?!\s*+\{{))*+\}})\s*+(?=\{{)'
+"""A text up to the next `}` that a `{` follows. Outside of strings that is the end of a document; what is inside one has a comma between."""
+
+_BEGINS, _ENDS = r"^\s*+\[\s*+", r"\s*+[,\]]\s*+$"
+"""What a line has of an array around its elements."""
+
+_REST = "has text after its JSON object; expected one JSON object a line. Have the sink write JSON lines"
+_ARRAY = "is a JSON array, not a JSON object; expected one JSON object a line. Have the sink write JSON lines (Aiven: `format.output.type: jsonl`)"
+_PART = "is not a JSON object but the first line of one; expected one JSON object a line. Have the sink write JSON lines, not pretty-printed JSON"
+
+
+def _count(text: str) -> str:
+    """SQL: the number of JSON values in a text, with commas between them. Null if it is no JSON."""
+    return f"json_array_length(concat('[', {text}, ']'))"
+
+
+def _why(text: str) -> str:
+    """SQL: why a text in UTF-8 that is not one JSON document cannot be used; null where the decoder sees it."""
+    return (
+        f"CASE WHEN json_object_keys({text}) IS NOT NULL THEN {literal(_REST)} WHEN {text} RLIKE '^\\\\s*\\\\[' THEN {literal(_ARRAY)} "
+        f"WHEN {text} RLIKE '^\\\\s*\\\\{{\\\\s*$' THEN {literal(_PART)} END"
+    )
+
+
+def problem(text: str) -> str:
+    """SQL: why a text cannot be read as one JSON document, or null."""
+    return f"CASE WHEN {not_utf8(text)} IS NOT NULL THEN {not_utf8(text)} WHEN {_count(text)} <= 1 THEN NULL ELSE {_why(text)} END"
+
+
+def documents(lines: DataFrame, numbering: str) -> DataFrame:
+    """Return rows of FILE, BLOCK and TEXT with a row for each document, ROW and UNREADABLE. `numbering`: SQL for ROW."""
+    bare = f"regexp_replace(regexp_replace({TEXT}, {literal(_BEGINS)}, ''), {literal(_ENDS)}, '')"
+    pieces = f"split(regexp_replace({bare}, {literal(_ADJACENT)}, '$1\\n'), '\\n')"
+    whole = f"forall(_p, _d -> coalesce({_count('_d')} <= 1, false) AND (_d = '' OR json_object_keys(_d) IS NOT NULL))"
+    single = f"array(named_struct('text', {TEXT}, 'why', {{0}}))"
+    each = "transform(_p, _d -> named_struct('text', _d, 'why', CAST(NULL AS STRING)))"
+    divided = f"CASE WHEN {whole} THEN {each} ELSE {single.format(_why(TEXT))} END"
+    found = (
+        f"CASE WHEN {not_utf8(TEXT)} IS NOT NULL THEN {single.format(not_utf8(TEXT))} "
+        f"WHEN {_count(TEXT)} <= 1 AND NOT startswith(ltrim({TEXT}), '[') THEN {single.format('CAST(NULL AS STRING)')} "
+        f"ELSE get(transform(array({pieces}), _p -> {divided}), 0) END"
+    )
+    rows = lines.selectExpr(FILE, BLOCK, f"inline({found}) AS ({TEXT}, {UNREADABLE})")
+    return rows.selectExpr(FILE, BLOCK, f"{numbering} AS {ROW}", TEXT, UNREADABLE)
