@@ -6,6 +6,7 @@ here depends on the envelope. CSV has a module of its own, `csv_files`; its fram
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Sequence
@@ -21,10 +22,10 @@ from compactor.core.model.layout import join, relative
 from compactor.core.schema import avro
 from compactor.core.schema.writer import WriterField
 from compactor.spark import failures
-from compactor.spark.columns import UNREADABLE
+from compactor.spark.columns import UNREADABLE, VALUE
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.input import json_text
-from compactor.spark.sql import literal
+from compactor.spark.sql import literal, member, not_utf8
 
 _IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
 """The lower 33 bits count the rows of a Spark partition."""
@@ -145,6 +146,11 @@ def origin(origins: Origins) -> tuple[str, ...]:
     return (f"{origins.sql()} AS _file", "_metadata.file_block_start AS _block", f"{_IN_PARTITION} AS _row")
 
 
+_VARIABLE = (
+    "a column's name has `${`: Hadoop puts a setting or an environment variable for `${name}`, and Spark would read null. Have the source rename it"
+)
+
+
 def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[str, list[str]]:
     """Group Parquet files by the schema in their footer. The JVM's own reader is 20 times faster than `read.parquet(...).schema`."""
     groups: dict[str, list[str]] = {}
@@ -156,6 +162,9 @@ def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
             why = reason(error)
             # Parquet reports this for files without the magic bytes at their end, and the footer is written last
             unreadable[path] = Problem(f"not a readable Parquet file ({why})", "is not a Parquet file" in why)
+            continue
+        if "${" in schema:
+            unreadable[path] = Problem(_VARIABLE)
             continue
         groups.setdefault(schema, []).append(path)
     return groups
@@ -184,7 +193,7 @@ def _parquet(spark: SparkSession, origins: Origins, schema: str, paths: list[str
     struct = T.StructType.fromJson(json.loads(schema))
     rows = reads.open(lambda: spark.read.schema(struct).parquet(*paths), paths)
     origin = (f"{origins.sql()} AS _file", "0L AS _block", "_metadata.row_index AS _row")
-    return RawFrame(rows.selectExpr(*origin, "struct(*) AS _value"), from_spark(struct), paths=tuple(paths))
+    return _with_utf8(RawFrame(rows.selectExpr(*origin, "struct(*) AS _value"), from_spark(struct), paths=tuple(paths)))
 
 
 def _by_header(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[str, list[str]]:
@@ -218,7 +227,30 @@ def _head(spark: SparkSession, path: str, size: int, unpack: bool) -> bytes:
 
 def _avro(spark: SparkSession, origins: Origins, text: str, paths: list[str], reads: ConsistentReads) -> RawFrame:
     rows = reads.open(lambda: spark.read.format("avro").option("avroSchema", avro.readable_by_spark(text)).load(paths), paths)
-    return RawFrame(rows.selectExpr(*origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, paths=tuple(paths))
+    return _with_utf8(RawFrame(rows.selectExpr(*origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, paths=tuple(paths)))
+
+
+def _with_utf8(raw: RawFrame) -> RawFrame:
+    """Return the frame with UNREADABLE for records with text that is not UTF-8."""
+    texts = _texts(VALUE, raw.schema or ("struct", ()))
+    if not texts:
+        return raw
+    # a comma between two texts ends what could be a character of both
+    joined = raw.rows.selectExpr("*", f"concat_ws(',', {', '.join(texts)}) AS _texts")
+    why = f"concat('has text that ', {not_utf8('_texts')})"
+    return dataclasses.replace(raw, rows=joined.selectExpr(*raw.rows.columns, f"{why} AS {UNREADABLE}"))
+
+
+def _texts(value: str, kind: types.Type) -> list[str]:
+    """SQL for each text inside a value, or array of texts."""
+    if kind[0] == "string" or kind == ("array", ("string",)):
+        return [value]
+    if kind[0] == "struct":
+        return [text for name, inner in kind[1] for text in _texts(member(value, name), inner)]
+    if kind[0] == "map":
+        return [*_texts(f"map_keys({value})", ("array", kind[1])), *_texts(f"map_values({value})", ("array", kind[2]))]
+    inside = ", ".join(_texts("_x", kind[1])) if kind[0] == "array" else ""
+    return [f"transform({value}, _x -> concat_ws(',', {inside}))"] if inside else []
 
 
 def reason(error: BaseException) -> str:

@@ -56,10 +56,10 @@ def documents(lines: DataFrame, numbering: str) -> DataFrame:
     single = f"array(named_struct('text', {TEXT}, 'why', {{0}}))"
     each = "transform(_p, _d -> named_struct('text', _d, 'why', CAST(NULL AS STRING)))"
     divided = f"CASE WHEN {whole} THEN {each} ELSE {single.format(_why(TEXT))} END"
-    found = (
+    rows_of_line = (
         f"CASE WHEN {not_utf8(TEXT)} IS NOT NULL THEN {single.format(not_utf8(TEXT))} "
         f"WHEN {_count(TEXT)} <= 1 AND NOT startswith(ltrim({TEXT}), '[') THEN {single.format('CAST(NULL AS STRING)')} "
         f"ELSE get(transform(array({pieces}), _p -> {divided}), 0) END"
     )
-    rows = lines.selectExpr(FILE, BLOCK, f"inline({found}) AS ({TEXT}, {UNREADABLE})")
+    rows = lines.selectExpr(FILE, BLOCK, f"inline({rows_of_line}) AS ({TEXT}, {UNREADABLE})")
     return rows.selectExpr(FILE, BLOCK, f"{numbering} AS {ROW}", TEXT, UNREADABLE)
