@@ -30,9 +30,12 @@ _ARRAY = "is a JSON array, not a JSON object; expected one JSON object a line. H
 _PART = "is not a JSON object but the first line of one; expected one JSON object a line. Have the sink write JSON lines, not pretty-printed JSON"
 
 
-def _count(text: str) -> str:
-    """SQL: the number of JSON values in a text, with commas between them. Null if it is no JSON."""
-    return f"json_array_length(concat('[', {text}, ']'))"
+_END = "end of the document"
+
+
+def _is_one(text: str) -> str:
+    """SQL: whether a text is one JSON value and nothing else; may be null if not. What comes after a value would not let the other name come."""
+    return f"size(json_object_keys(concat('{{\"d\":', {text}, ',\"{_END}\":0}}'))) = 2"
 
 
 def _why(text: str) -> str:
@@ -45,20 +48,20 @@ def _why(text: str) -> str:
 
 def problem(text: str) -> str:
     """SQL: why a text cannot be read as one JSON document, or null."""
-    return f"CASE WHEN {not_utf8(text)} IS NOT NULL THEN {not_utf8(text)} WHEN {_count(text)} <= 1 THEN NULL ELSE {_why(text)} END"
+    return f"CASE WHEN {not_utf8(text)} IS NOT NULL THEN {not_utf8(text)} WHEN trim({text}) = '' OR {_is_one(text)} THEN NULL ELSE {_why(text)} END"
 
 
 def documents(lines: DataFrame, numbering: str) -> DataFrame:
     """Return rows of FILE, BLOCK and TEXT with a row for each document, ROW and UNREADABLE. `numbering`: SQL for ROW."""
     bare = f"regexp_replace(regexp_replace({TEXT}, {literal(_BEGINS)}, ''), {literal(_ENDS)}, '')"
     pieces = f"split(regexp_replace({bare}, {literal(_ADJACENT)}, '$1\\n'), '\\n')"
-    whole = f"forall(_p, _d -> coalesce({_count('_d')} <= 1, false) AND (_d = '' OR json_object_keys(_d) IS NOT NULL))"
+    whole = f"forall(_p, _d -> _d = '' OR (json_object_keys(_d) IS NOT NULL AND coalesce({_is_one('_d')}, false)))"
     single = f"array(named_struct('text', {TEXT}, 'why', {{0}}))"
     each = "transform(_p, _d -> named_struct('text', _d, 'why', CAST(NULL AS STRING)))"
     divided = f"CASE WHEN {whole} THEN {each} ELSE {single.format(_why(TEXT))} END"
     rows_of_line = (
         f"CASE WHEN {not_utf8(TEXT)} IS NOT NULL THEN {single.format(not_utf8(TEXT))} "
-        f"WHEN {_count(TEXT)} <= 1 AND NOT startswith(ltrim({TEXT}), '[') THEN {single.format('CAST(NULL AS STRING)')} "
+        f"WHEN NOT startswith(ltrim({TEXT}), '[') AND ({_is_one(TEXT)} OR trim({TEXT}) = '') THEN {single.format('CAST(NULL AS STRING)')} "
         f"ELSE get(transform(array({pieces}), _p -> {divided}), 0) END"
     )
     rows = lines.selectExpr(FILE, BLOCK, f"inline({rows_of_line}) AS ({TEXT}, {UNREADABLE})")
