@@ -30,6 +30,9 @@ _ARRAY = "is a JSON array, not a JSON object; expected one JSON object a line. H
 _PART = "is not a JSON object but the first line of one; expected one JSON object a line. Have the sink write JSON lines, not pretty-printed JSON"
 
 
+_MORE = r"\}\s*+(,\s*+\{|[^,}\]\s])"
+"""What a line has that begins with one document and ends with another. Other lines may have it, inside of strings and arrays of objects."""
+
 _END = "end of the document"
 
 
@@ -59,9 +62,13 @@ def documents(lines: DataFrame, numbering: str) -> DataFrame:
     single = f"array(named_struct('text', {TEXT}, 'why', {{0}}))"
     each = "transform(_p, _d -> named_struct('text', _d, 'why', CAST(NULL AS STRING)))"
     divided = f"CASE WHEN {whole} THEN {each} ELSE {single.format(_why(TEXT))} END"
+    # a quick look comes first: to parse every line once more costs as much as its values
+    flat = f"octet_length(substring_index({TEXT}, '}}', 1)) + 1 = octet_length({TEXT})"
+    quick = f"startswith({TEXT}, '{{') AND ({flat} OR (endswith({TEXT}, '}}') AND NOT {TEXT} RLIKE {literal(_MORE)}))"
+    single_document = f"({quick}) OR (NOT startswith(ltrim({TEXT}), '[') AND ({_is_one(TEXT)} OR trim({TEXT}) = ''))"
     rows_of_line = (
         f"CASE WHEN {not_utf8(TEXT)} IS NOT NULL THEN {single.format(not_utf8(TEXT))} "
-        f"WHEN NOT startswith(ltrim({TEXT}), '[') AND ({_is_one(TEXT)} OR trim({TEXT}) = '') THEN {single.format('CAST(NULL AS STRING)')} "
+        f"WHEN {single_document} THEN {single.format('CAST(NULL AS STRING)')} "
         f"ELSE get(transform(array({pieces}), _p -> {divided}), 0) END"
     )
     rows = lines.selectExpr(FILE, BLOCK, f"inline({rows_of_line}) AS ({TEXT}, {UNREADABLE})")
