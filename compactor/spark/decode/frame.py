@@ -85,7 +85,7 @@ class Frame:
         members = _members([*merged])
         # a number among text loses its form in a JSON reader: 7.50 would be 7.5
         written = {name for name in numbers if merged[name] == ("string",)} if any(writer.fractions for writer in writers) else set[str]()
-        floats = {name: kind for name, kind in merged.items() if _infinite("_", kind)} if any(writer.fractions for writer in writers) else {}
+        floats = {name: kind for name, kind in merged.items() if _infinite("_", kind)} if any(writer.large for writer in writers) else {}
         rows = self.rows.selectExpr("*", f"{AFTER} AS _json") if floats else self.rows
         rows = rows.selectExpr(*[_parse(column, merged, members, written) if column in (AFTER, BEFORE) else column for column in rows.columns])
         if floats:

@@ -30,8 +30,8 @@ INFINITE = r"^[+-]?infinity$"
 FRACTION = r"\s*[:,\[]\s*-?[0-9]+[.eE]"
 """A number with a fraction or an exponent in JSON; text may look like it."""
 
-LONG_NUMBER = r"[0-9]{39}"
-"""Part of a number that no engine's decimal holds; text may look like it."""
+LARGE_NUMBER = r"[0-9]{39}|[0-9][eE][+]?[0-9]{2}"
+"""Part of a number that a decimal or a double may not hold; text may look like it."""
 
 _OPENING = r"^(\{+|\[+)[^\]}]"
 _BOUNDS = r"^(\[[0-9:-]+\])+="
