@@ -120,7 +120,6 @@ class WriterSchema:
     """Columns whose values do not show a type: only nulls or empty arrays."""
     large: bool = False
     """Whether its records may have numbers that a double or a decimal does not hold."""
-
     fractions: bool = False
     """Whether its rows are JSON without schema, and some record has a number with a fraction or an exponent."""
     whole: bool = True
