@@ -38,6 +38,9 @@ for each row is called so often that it is compiled as before (docs/design/few-j
 _LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives")
 """Settings that spark-submit itself must see. All others stay off the command line, because `ps` shows it to everyone."""
 
+_FIXED = {"spark.sql.variable.substitute": "false"}
+"""Settings that nobody overrides. `${name}` in a value or a column's name is text; `sql.as_column` has the rest of this rule."""
+
 _OPEN = ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions", "spark.ui.enabled")
 _OPEN_S3 = ("spark.hadoop.fs.s3a.attempts.", "spark.hadoop.fs.s3a.connection.timeout", "spark.hadoop.fs.s3a.retry.")
 """Settings that the user's spark-defaults.conf may override. Only run time depends on them."""
@@ -147,8 +150,6 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": settings.warehouse_dir,
         "spark.sql.sources.default": "parquet",
-        # `${name}` in a value or a column's name is text
-        "spark.sql.variable.substitute": "false",
         "spark.sql.adaptive.enabled": "true",
         # the JVM never compiles a method of more bytes, and one that runs for every row must be compiled
         "spark.sql.codegen.hugeMethodLimit": "8000",
@@ -178,7 +179,7 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         **_metastore_conf(settings),
         **_master_conf(settings),
     }
-    return {**conf, **dict(settings.conf)}
+    return {**conf, **dict(settings.conf), **_FIXED}
 
 
 def _metastore_conf(settings: SessionSettings) -> dict[str, str]:

@@ -9,7 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame
+import pyspark
+from pyspark import SparkContext
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from compactor.core.catalog.ddl import quoted, text_literal
@@ -20,13 +22,16 @@ __all__ = [
     "DIGEST",
     "EXACT_JSON",
     "LONG_STRINGS",
+    "as_column",
     "cast",
     "cited",
     "coalesce",
     "from_json",
+    "is_utf8",
     "literal",
     "member",
     "named",
+    "not_utf8",
     "null",
     "once",
     "quoted",
@@ -104,9 +109,46 @@ def struct(members: Sequence[tuple[str, str]]) -> str:
     return f"named_struct({inside})"
 
 
+def as_column(sql: str) -> Column:
+    """Return SQL as a Column, for the few places that take no SQL. The only use of `F.expr`.
+
+    `F.expr` parses with the settings of the thread's active session. A thread that has none gets Spark's defaults, with which the parser puts
+    settings, system properties and environment variables for `${name}`, `${system:name}` and `${env:NAME}` in names and texts of the data.
+    """
+    context = SparkContext._active_spark_context
+    sessions: Any = context._jvm.SparkSession if context is not None and context._jvm is not None else None
+    if sessions is not None and sessions.getActiveSession().isEmpty() and sessions.getDefaultSession().isDefined():
+        sessions.setActiveSession(sessions.getDefaultSession().get())
+    return F.expr(sql)
+
+
 def named(sql: str, name: str) -> Any:
     """Return an expression with an alias, for `agg`."""
-    return F.expr(sql).alias(name)
+    return as_column(sql).alias(name)
+
+
+_UTF8 = (
+    r"^(?:[\x00-\x7F]|[\xC2-\xDF][\x80-\xBF]|\xE0[\xA0-\xBF][\x80-\xBF]|[\xE1-\xEC\xEE\xEF][\x80-\xBF]{2}|\xED[\x80-\x9F][\x80-\xBF]"
+    r"|\xF0[\x90-\xBF][\x80-\xBF]{2}|[\xF1-\xF3][\x80-\xBF]{3}|\xF4[\x80-\x8F][\x80-\xBF]{2})*+"
+)
+"""The bytes of a text, as characters of Latin-1, up to the first that is no UTF-8."""
+
+
+def is_utf8(text: str) -> str:
+    """SQL: whether the bytes of a text are UTF-8. Spark keeps any bytes, and makes U+FFFD of others only where a function needs characters."""
+    # Spark 4 refuses to decode others
+    return f"{text} = decode(CAST({text} AS BINARY), 'UTF-8')" if pyspark.__version__ < "4" else f"is_valid_utf8({text})"
+
+
+def not_utf8(text: str) -> str:
+    """SQL: why the bytes of a text cannot be used, or null if they are UTF-8."""
+    data = f"CAST({text} AS BINARY)"
+    before = f"length(regexp_extract(decode({data}, 'ISO-8859-1'), {literal(_UTF8)}, 0))"
+    where = f"concat('is not UTF-8: byte ', {before} + 1, ' is 0x', hex(substring({data}, {before} + 1, 1)), {literal(_NOT_UTF8)})"
+    return f"CASE WHEN NOT ({is_utf8(text)}) THEN {where} END"
+
+
+_NOT_UTF8 = ". Have the source write UTF-8, or convert the file"
 
 
 def once(rows: DataFrame) -> DataFrame:

@@ -48,6 +48,13 @@ def record(name: str, *fields: tuple[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": [{"name": field, "type": kind} for field, kind in fields], **more}
 
 
+@pytest.mark.parametrize(("precision", "scale", "stored"), [(20, -2, ("decimal", 22, 0)), (3, 5, ("decimal", 6, 5)), (3, 38, ("decimal", 38, 38))])
+def test_a_decimal_of_oracle_has_the_scale_that_connect_gives(precision: int, scale: int, stored: types.Type) -> None:
+    """Avro's own decimals have no such scale, so that Spark reads bytes."""
+    field = column(decimal_bytes(precision, scale, **{"connect.decimal.precision": str(precision)}))
+    assert (field.raw, field.type, field.scale) == (("binary",), stored, scale)
+
+
 FIXED = {"type": "fixed", "name": "F", "size": 12}
 VARIABLE = record(
     "VariableScaleDecimal",

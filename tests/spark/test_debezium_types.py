@@ -54,6 +54,8 @@ TYPES: list[tuple[str, dict[str, Any], Any, str, Any]] = [
     ("numeric(9,2)", scaled(2, 9), packed(-1234), "decimal(9,2)", Decimal("-12.34")),
     ("numeric of unknown precision", scaled(3), packed(3540), "decimal(38,3)", Decimal("3.540")),
     ("numeric(60,2)", scaled(2, 60), packed(10**45 + 1), "string", f"1{'0' * 42}0.01"),
+    ("Oracle's NUMBER(20,-2)", scaled(-2, 20), packed(-1234), "decimal(22,0)", -123400),
+    ("Oracle's NUMBER(3,5)", scaled(5, 3), packed(123), "decimal(6,5)", Decimal("0.00123")),
     ("numeric without scale", VARIABLE, {"scale": 4, "value": packed(45)}, "string", "0.0045"),
     ("decimal.handling.mode=string", of("string"), "12.340", "string", "12.340"),
     ("decimal.handling.mode=double", of("double"), 12.25, "double", Decimal("12.25")),
@@ -105,6 +107,10 @@ TYPES: list[tuple[str, dict[str, Any], Any, str, Any]] = [
     ("an empty array", of("array", items=of("string")), [], "array<string>", []),
     ("hstore as JSON", of("string", "io.debezium.data.Json"), '{"a":null}', "string", '{"a":null}'),
     ("hstore as map", of("map", keys=of("string"), values=of("string")), {"a": "1", "b": None}, "map<string,string>", {"a": "1", "b": None}),
+    ("a map with numbers as keys", of("map", keys=of("int16"), values=of("double")), [[1, 10.5], [-11, None]],
+     "map<smallint,double>", {"1": Decimal("10.5"), "-11": None}),
+    ("a map with numbers as keys, of structs", of("map", keys=of("int16"), values=of("struct", fields=SHAPE_FIELDS[1:])), [[1, {"srid": 5}]],
+     "map<smallint,struct<srid:int>>", {"1": {"srid": 5}}),
 ]  # fmt: skip
 
 ABSENT: list[tuple[str, dict[str, Any], Any, Any]] = [
@@ -176,6 +182,16 @@ def test_a_key_in_base64_is_the_number_it_stands_for(lake: Lake) -> None:
     lake.land(spec, 1, records)
     lake.run(spec)
     assert [Decimal("3.00")] == [row["c0"] for row in lake.rows(spec)]
+
+
+def test_a_key_without_scale_is_one_key_however_it_is_written(lake: Lake) -> None:
+    """1.5 and 1.50 are equal to the source, and so are 100 and 100.00; in a column outside of the key each stays as it is."""
+    spec = lake.spec(envelope="debezium", order_by=(), key=("c0",))
+    numbers = [(15, 1), (150, 2), (1, -2), (10000, 2), (0, 3), (-5, 0)]
+    values = [{"scale": scale, "value": packed(number)} for number, scale in numbers]
+    lake.land(spec, 1, [event("u", lsn, [(VARIABLE, value), (VARIABLE, value)]) for lsn, value in enumerate(values, 1)])
+    lake.run(spec)
+    assert [("-5", "-5"), ("0", "0.000"), ("1.5", "1.50"), ("100", "100.00")] == sorted((row["c0"], row["c1"]) for row in lake.rows(spec))
 
 
 SOURCES: dict[str, tuple[list[dict[str, Any]], str]] = {

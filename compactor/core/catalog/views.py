@@ -44,7 +44,8 @@ def table_name(spec: TableSpec, part: str, generation: int) -> str:
 def column_comment(field: Field) -> str:
     """Return the comment of a column, with the source's spelling if it differs."""
     spelled = f"source name {field.source}" if field.source != field.name else ""
-    return names.comment("; ".join(part for part in (field.comment, spelled) if part))
+    # Hadoop would put a setting for `${name}` where a reader of Parquet passes comments on
+    return names.comment("; ".join(part for part in (field.comment, spelled) if part)).replace("${", "$ {")
 
 
 def columns(schema: Schema) -> tuple[Column, ...]:

@@ -19,6 +19,7 @@ FORMATS = ("json", "csv", "avro", "parquet")
 """File formats that can be rewritten record by record: the engine writes Parquet (`Engine.write_without`), `without` the others."""
 
 _LINE_END = re.compile(rb"(\r\n|\n|\r)")
+_EMPTY = (b"\n", b"\r\n", b"\r", b"")
 _PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
 
 
@@ -76,8 +77,8 @@ def _csv(data: bytes, numbers: Collection[int], header: bool, delimiter: bytes, 
     kept, count = [], -1 if header else 0
     for record in records:
         # empty lines are no records
-        count += record not in (b"\n", b"")
-        if record in (b"\n", b"") or count not in chosen:
+        count += record not in _EMPTY
+        if record in _EMPTY or count not in chosen:
             kept.append(record)
     return b"".join(kept), max(count, 0)
 

@@ -124,6 +124,8 @@ class WriterSchema:
     """Columns whose values do not show a type: only nulls, or empty arrays and objects."""
     empties: tuple[str, ...] = ()
     """The undecided columns with empty arrays or objects."""
+    large: bool = False
+    """Whether its records may have numbers that a double or a decimal does not hold."""
     fractions: bool = False
     """Whether its rows are JSON without schema, and some record has a number with a fraction or an exponent."""
     whole: bool = True
@@ -253,7 +255,9 @@ def _connect_type(member: dict[str, Any], path: str) -> types.Type:
 def _stored(raw: types.Type, semantic: str, scale: int, precision: int) -> types.Type:
     if semantic == DECIMAL:
         # engines have no decimals of more digits: stored as exact text
-        return ("decimal", max(precision, scale), scale) if max(precision, scale) <= 38 else ("string",)
+        # Oracle's scale may be negative (NUMBER(20,-2): whole hundreds) or exceed the precision (NUMBER(3,5): fractions below 0.01)
+        digits = max(precision - min(scale, 0), scale + 1 if precision < scale < 38 else scale)
+        return ("decimal", digits, max(scale, 0)) if digits <= 38 else ("string",)
     if semantic in TARGETS:
         return types.parse(TARGETS[semantic])
     return types.stored_names(raw)
@@ -269,7 +273,7 @@ def _constant(default: Any, stored: types.Type, semantic: str, scale: int, packe
     """
     if semantic == DECIMAL and isinstance(default, str) and default:
         number = int.from_bytes(packed(default), "big", signed=True)
-        return str(Decimal(number).scaleb(-scale))
+        return f"{Decimal(number).scaleb(-scale):f}"
     if semantic in TARGETS or semantic in _VOLATILE or semantic == DECIMAL:
         return None
     expected = _PLAIN.get(stored[0])
@@ -325,7 +329,11 @@ class _AvroReader:
         raw = self._raw(member["type"], path, inside)
         logical, semantic = kind.get("logicalType"), _LOGICAL.get(str(kind.get("logicalType")), kind.get("connect.name") or "")
         precision, scale = _digits(kind)
-        if precision:
+        if semantic == DECIMAL and not precision:
+            # a scale that Avro's own decimals cannot have: plain bytes for Avro, and a number for Connect
+            parameters = kind.get("connect.parameters") or {}
+            scale, precision = int(parameters.get("scale", kind.get("scale", 0))), int(parameters.get("connect.decimal.precision", 38))
+        elif precision:
             semantic = DECIMAL
         elif raw[0] in ("date", "timestamp"):
             semantic = _MOMENTS.get(str(logical), "io.debezium.time.Date")

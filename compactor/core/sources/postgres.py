@@ -13,8 +13,9 @@ import re
 from compactor.core.model import types
 from compactor.core.schema.writer import WriterField
 
-TEXT, HEX = "text", "text:hex"
-"""Semantic types of values that come as text (`spark/decode/pg_text.py` parses them). HEX: bytes as hexadecimal digits."""
+TEXT, HEX, NUMBER = "text", "text:hex", "text:number"
+"""Semantic types of values that come as text (`spark/decode/pg_text.py` parses them). HEX: bytes as hexadecimal digits. NUMBER: a number that stays
+text, because its column has no scale, or more digits than engines have."""
 
 MIXED = -1
 """The depth of an array column whose values have different depths."""
@@ -46,7 +47,8 @@ def column(name: str, type_name: str, depth: int = 1) -> WriterField:
     ('decimal', 20, 4)
     """
     kind = _scalar(type_name)
-    meaning = HEX if kind == ("binary",) else TEXT
+    number = kind == ("string",) and (match := _NAME.fullmatch(type_name.strip().lower())) is not None and _base(match) in _NUMBERS
+    meaning = HEX if kind == ("binary",) else NUMBER if number else TEXT
     item = WriterField("", ("string",), kind, meaning)
     if not is_array(type_name):
         return WriterField(name, ("string",), kind, meaning)
@@ -61,10 +63,14 @@ def _scalar(type_name: str) -> types.Type:
     match = _NAME.fullmatch(type_name.strip().lower())
     if match is None:
         return ("string",)
-    base = match["base"].removeprefix("pg_catalog.")
+    base = _base(match)
     if base in _NUMBERS:
         return _number(match["modifier"])
     return (_TYPES.get(base, "string"),)
+
+
+def _base(match: re.Match[str]) -> str:
+    return match["base"].removeprefix("pg_catalog.")
 
 
 def _number(modifier: str | None) -> types.Type:

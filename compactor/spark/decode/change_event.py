@@ -70,8 +70,8 @@ def _parsed(raw: RawFrame, own: list[str]) -> DataFrame:
     document = from_json(exact, literal(body), columnNameOfCorruptRecord="_corrupt")
     documents = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN json_object_keys(_text) END AS _keys", f"{document} AS _d")
     problem = (
-        f"CASE WHEN {empty} THEN NULL WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object with lists of names and values' "
-        f"WHEN {named.several_documents('_text')} THEN 'holds several JSON documents, expected one per line' "
+        f"CASE WHEN {raw.unreadable} IS NOT NULL THEN {raw.unreadable} WHEN {empty} THEN NULL "
+        "WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object with lists of names and values' "
         "WHEN _d.changeType IS NULL THEN 'is not a change event (no `changeType`)' END"
     )
     return documents.selectExpr("*", f"{problem} AS _problem")
@@ -91,8 +91,8 @@ def _typed(raw: RawFrame, spec: TableSpec, own: list[str]) -> DataFrame:
         return f"{literal(name)}, CAST({value} AS {kind})"
 
     members = [*(field(name, "STRING") for name in (*_TEXTS, *own)), *(field(name, "ARRAY<STRING>") for name in _LISTS)]
-    problem = "CASE WHEN _value IS NOT NULL AND _value.changeType IS NULL THEN 'is not a change event (no `changeType`)' END AS _problem"
-    return raw.rows.selectExpr("*", f"named_struct({', '.join(members)}) AS _d", problem)
+    problem = "CASE WHEN _value IS NOT NULL AND _value.changeType IS NULL THEN 'is not a change event (no `changeType`)' END"
+    return raw.rows.selectExpr("*", f"named_struct({', '.join(members)}) AS _d", f"coalesce({raw.unreadable}, {problem}) AS _problem")
 
 
 def _other(spec: TableSpec) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from compactor.core.model import types
 from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, VARIABLE_DECIMAL, WriterField
 from compactor.core.sources.postgres import HEX, TEXT
+from compactor.core.sources.postgres import NUMBER as EXACT_NUMBER
 from compactor.spark.decode import pg_text
 from compactor.spark.sql import cast, from_json, literal, member, null, struct
 
@@ -46,6 +47,9 @@ def json_type(raw: types.Type) -> types.Type:
         return ("string",)
     if raw[0] == "array":
         return ("array", json_type(raw[1]))
+    if raw[0] == "map" and raw[1] != ("string",):
+        # JSON has no such keys: Connect writes a list of pairs
+        return ("array", ("array", ("string",)))
     if raw[0] == "map":
         return ("map", json_type(raw[1]), json_type(raw[2]))
     if raw[0] == "struct":
@@ -55,7 +59,7 @@ def json_type(raw: types.Type) -> types.Type:
 
 def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
     """SQL: `value`, read as type `kind` and meant as `field` says, in the type `field.type`."""
-    if field.semantic in (TEXT, HEX):
+    if field.semantic in (TEXT, HEX, NUMBER):
         return pg_text.to_stored(value, field)
     if field.item is not None and kind[0] == "array":
         return f"transform({value}, _e -> {to_stored('_e', kind[1], field.item)})"
@@ -72,7 +76,7 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
         # the decoder of base64 takes texts that are none; those of a schema's bytes always are
         packed = f"CASE WHEN {value} RLIKE '{BASE64}' THEN {value} END" if field.raw == ("string",) else value
         digits = _integer(_bytes(packed, kind))
-        return _point(digits, str(field.scale)) if field.type[0] == "string" else cast(f"concat({digits}, 'E-{field.scale}')", field.type)
+        return _point(digits, str(field.scale)) if field.type[0] == "string" else cast(f"concat({digits}, 'E{-field.scale}')", field.type)
     if field.semantic == VARIABLE_DECIMAL and kind[0] == "struct":
         return _point(_integer(_bytes(member(value, "value"), dict(kind[1])["value"])), f"{member(value, 'scale')}")
     if field.type[0] == "date" and number:
@@ -110,6 +114,14 @@ def numbered(text: str, field: WriterField, otherwise: str) -> str:
     return f"CASE WHEN {text} RLIKE '^-?[0-9]+$' THEN {to_stored(cast(text, ('bigint',)), ('bigint',), field)} ELSE {otherwise} END"
 
 
+def key_to_stored(value: str, kind: types.Type, field: WriterField) -> str:
+    """SQL: the same for a column of the key. Numbers that are text have one form there: to the source 1.5 and 1.50 are the same key."""
+    stored = to_stored(value, kind, field)
+    if field.type != ("string",) or field.semantic not in (VARIABLE_DECIMAL, EXACT_NUMBER):
+        return stored
+    return _let(stored, "_k", "CASE WHEN _k LIKE '%.%' THEN rtrim('.', rtrim('0', _k)) ELSE _k END")
+
+
 def from_text(value: str, kind: types.Type) -> str:
     """SQL: a value of a CSV file in a type. Bytes are hexadecimal, as AWS DMS writes them. A date may be followed by midnight (Oracle)."""
     if kind[0] == "string":
@@ -138,6 +150,8 @@ def plain(value: str, old: types.Type, kind: types.Type, packed: bool = True) ->
         return f"try_to_binary({value}, 'base64')"
     if kind[0] == "array" and old[0] == "array":
         return f"transform({value}, _i -> {plain('_i', old[1], kind[1], packed)})"
+    if kind[0] == "map" and old[0] == "array":
+        return _pairs(value, kind)
     if kind[0] == "map" and old[0] == "map":
         return f"transform_values({value}, (_k, _i) -> {plain('_i', old[2], kind[2], packed)})"
     if kind[0] == "struct" and old[0] == "struct":
@@ -180,6 +194,14 @@ def _struct(value: str, old: types.Type, kind: types.Type, packed: bool) -> str:
     for name, new in kind[1]:
         members.append((name, plain(member(value, has[name][0]), has[name][1], new, packed) if name in has else null(new)))
     return f"CASE WHEN {value} IS NOT NULL THEN {struct(members)} END"
+
+
+def _pairs(value: str, kind: types.Type) -> str:
+    """SQL: a map of pairs that are text. Null if a key is none or comes twice, on which Spark would fail."""
+    inner = plain("get(_p, 1)", ("string",), kind[2]) if types.is_scalar(kind[2]) else from_json("get(_p, 1)", f"'{types.text(kind[2], quote=True)}'")
+    keys = f"transform({value}, _p -> {cast('get(_p, 0)', kind[1])})"
+    distinct = "size(array_compact(array_distinct(_keys))) = size(_keys)"
+    return _let(keys, "_keys", f"CASE WHEN {distinct} THEN map_from_arrays(_keys, transform({value}, _p -> {inner})) END")
 
 
 def _moment(micros: str, short: str) -> str:

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused, OrderRefused, SchemaRefused
@@ -26,7 +25,7 @@ from compactor.spark.input.files import RawFrame
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import position
 from compactor.spark.rows.comparable import exactly
-from compactor.spark.sql import literal, named, null, quoted, struct
+from compactor.spark.sql import as_column, literal, named, null, quoted, struct
 
 _SAMPLES = 3
 """Keys that an error names."""
@@ -105,7 +104,7 @@ def _settled(frame: Frame, spec: TableSpec, base: ForeignBase, adopted: Adoption
     keep = [name for name in frame.rows.columns if name not in (OP, INVALID)]
     rows = frame.rows.selectExpr(*keep, f"{_position(spec, base, frame.images)} AS _position", f"{why} AS _invalid")
     # every value was sent: no text of a stored row is a placeholder
-    return dataclasses.replace(frame, rows=rows.withColumn(OP, F.expr("CASE WHEN _invalid IS NULL THEN 'r' END")), absent=())
+    return dataclasses.replace(frame, rows=rows.withColumn(OP, as_column("CASE WHEN _invalid IS NULL THEN 'r' END")), absent=())
 
 
 def _position(spec: TableSpec, base: ForeignBase, images: types.Type) -> str:

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model import names, types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.schema.writer import WriterField, WriterSchema
-from compactor.spark.columns import AFTER, BEFORE
+from compactor.spark.columns import AFTER, BEFORE, INVALID
 from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.order import WRAPPED, OrderNames, of_snapshot
 from compactor.spark.sql import from_json, literal, member, quoted
@@ -88,8 +88,33 @@ class Frame:
         members = _members([*merged])
         # a number among text loses its form in a JSON reader: 7.50 would be 7.5
         written = {name for name in numbers if merged[name] == ("string",)} if any(writer.fractions for writer in writers) else set[str]()
-        parsed = [_parse(column, merged, members, written) if column in (AFTER, BEFORE) else column for column in self.rows.columns]
-        return dataclasses.replace(self, rows=self.rows.selectExpr(*parsed), images=images, writers=tuple(writers), members=members)
+        floats = {name: kind for name, kind in merged.items() if _infinite("_", kind)} if any(writer.large for writer in writers) else {}
+        rows = self.rows.selectExpr("*", f"{AFTER} AS _json") if floats else self.rows
+        rows = rows.selectExpr(*[_parse(column, merged, members, written) if column in (AFTER, BEFORE) else column for column in rows.columns])
+        if floats:
+            cases = " ".join(_too_large(name, member(AFTER, members.get(name, name)), distinct(kind)) for name, kind in floats.items())
+            invalid = f"coalesce({INVALID}, CASE {cases} END) AS {INVALID}"
+            rows = rows.selectExpr(*[invalid if column == INVALID else column for column in self.rows.columns])
+        return dataclasses.replace(self, rows=rows, images=images, writers=tuple(writers), members=members)
+
+
+def _infinite(value: str, kind: types.Type) -> str | None:
+    """SQL: whether a value is infinite, or something inside. None if it cannot be."""
+    if kind[0] in ("float", "double"):
+        return f"abs({value}) = double('Infinity')"
+    if kind[0] in ("array", "map"):
+        inside = _infinite("_x", kind[-1])
+        return f"exists({value if kind[0] == 'array' else f'map_values({value})'}, _x -> {inside})" if inside else None
+    tests = [_infinite(member(value, name), inner) for name, inner in kind[1]] if kind[0] == "struct" else []
+    return " OR ".join(test for test in tests if test) or None
+
+
+def _too_large(name: str, value: str, kind: types.Type) -> str:
+    """SQL for a case of INVALID: a number beyond what its type holds, which JSON readers make infinite. A text such as "Infinity" is meant."""
+    pattern = re.escape(json.dumps(name, ensure_ascii=False)) + r"\s*:\s*(-|[0-9]|\[|\{)"
+    is_number = f"_json RLIKE {literal(pattern)}"
+    reason = f"column {name}: a number is too large for a double. Declare a type that holds it, or correct it"
+    return f"WHEN ({_infinite(value, kind)}) AND {is_number} THEN {literal(reason)}"
 
 
 def _joined(left: types.Type, right: types.Type) -> types.Type:

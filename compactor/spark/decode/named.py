@@ -34,18 +34,9 @@ _OUT_OF_LINE = ("string", "binary", "array", "map", "struct", "decimal")
 
 IMAGE = "STRUCT<names: ARRAY<STRING>, types: ARRAY<STRING>, `values`: ARRAY<STRING>>"
 
-_ADJACENT = r"\}\s*\{"
-"""Stands between two documents, and perhaps in texts."""
-
 _HEX_DIGITS = r"^(\\x)?([0-9A-Fa-f]{2})*$"
 
-_TWO_DOCUMENTS = rf'^(?s)(?:[^"}}]++|{pg_text.STRING}|\}}(?!\s*+\{{))*+\}}\s*+\{{'
 _OBJECT_INSIDE = rf'^(?s)[^"{{]*+\{{(?:[^"{{]++|{pg_text.STRING})*+\{{'
-
-
-def several_documents(text: str) -> str:
-    """SQL: whether a line holds several JSON documents, from a sink that writes no line ends. Texts may hold any braces."""
-    return f"({text} RLIKE {literal(_ADJACENT)} AND {text} RLIKE {literal(_TWO_DOCUMENTS)})"
 
 
 def has_objects(text: str) -> str:

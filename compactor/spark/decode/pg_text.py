@@ -31,6 +31,9 @@ INFINITE = r"^[+-]?infinity$"
 FRACTION = r"\s*[:,\[]\s*-?[0-9]+[.eE]"
 """A number with a fraction or an exponent in JSON; text may look like it."""
 
+LARGE_NUMBER = r"[0-9]{39}|[0-9][eE][+]?[0-9]{2}"
+"""Part of a number that a decimal or a double may not hold; text may look like it."""
+
 _OPENING = r"^(\{+|\[+)[^\]}]"
 _BOUNDS = r"^(\[[0-9:-]+\])+="
 
@@ -39,6 +42,13 @@ def exact_numbers(text: str) -> str:
     """SQL: JSON text in which every number is a string. JSON readers make doubles of fractions, and 30 digits become 17."""
     # \G continues where the last match ended, so only numbers outside of strings match; possessive quantifiers keep long strings off the stack
     pattern = rf'(?s)\G((?:[^"0-9NI-]++|{STRING})*+)({_NUMBER})'
+    return f"regexp_replace({text}, {literal(pattern)}, '$1\"$2\"')"
+
+
+def long_numbers(text: str) -> str:
+    """SQL: JSON text in which whole numbers of more than 38 digits are strings."""
+    others = rf'[^"0-9-]++|{STRING}|-?[0-9]++[.eE][0-9.eE+-]*+|-?[0-9]{{1,38}}+(?![0-9.eE])'
+    pattern = rf"(?s)\G((?:{others})*+)(-?[0-9]{{39,}}+)"
     return f"regexp_replace({text}, {literal(pattern)}, '$1\"$2\"')"
 
 

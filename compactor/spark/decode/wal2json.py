@@ -73,9 +73,8 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     document = from_json(pg_text.exact_numbers("_text"), literal(_DOCUMENT), columnNameOfCorruptRecord="_corrupt")
     documents = keyed.selectExpr("*", f"CASE WHEN _keys IS NOT NULL AND {_mentions(spec)} THEN {document} END AS _d")
     problem = (
-        f"CASE WHEN {empty} THEN NULL WHEN {raw.unreadable} IS NOT NULL THEN {raw.unreadable} "
+        f"CASE WHEN {raw.unreadable} IS NOT NULL THEN {raw.unreadable} WHEN {empty} THEN NULL "
         "WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object, or not a whole one' "
-        f"WHEN {named.several_documents('_text')} THEN 'holds several JSON documents, expected one per line' "
         "WHEN NOT arrays_overlap(_keys, array('action', 'change')) THEN 'is not a wal2json record (neither `action` nor `change`)' END"
     )
     # every event of a transaction gets a copy of these columns, so none may grow with the transaction

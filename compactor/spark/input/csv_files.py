@@ -1,8 +1,11 @@
 """CSV files become raw frames whose values are text; `csv_types` gives the values types.
 
 Dialect (RFC 4180, as AWS DMS and most exporters write it): a value with delimiter, quote or line break stands in quotes, and a quote inside is
-doubled. A line ends with LF or CRLF. One task reads each file whole, because a line break may stand inside a value. An unquoted empty value and the
-null marker differ from `""`; a quoted null marker does not differ from an unquoted one.
+doubled. A line ends with LF or CRLF, each as it likes. One task reads each file whole, because a line break may stand inside a value. An unquoted
+empty value and the null marker differ from `""`; a quoted null marker does not differ from an unquoted one.
+
+A quote that is not doubled (`\\"`, as MySQL writes it) makes the file unreadable: what follows could belong to any value. Spark reads the bytes as
+Latin-1, which loses none, and `_text` makes UTF-8 of them, so that a record with other bytes is noticed.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import csv
 import dataclasses
 import io
 import json
+import re
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,17 +25,18 @@ from compactor.core.model.spec import Csv, TableSpec
 from compactor.core.schema.writer import from_avro
 from compactor.core.sources import increment
 from compactor.spark import failures
-from compactor.spark.columns import TEXT, UNREADABLE, VALUE
+from compactor.spark.columns import BLOCK, FILE, ROW, TEXT, UNREADABLE, VALUE
 from compactor.spark.consistency import ConsistentReads, together
 from compactor.spark.input import files
 from compactor.spark.input.files import Origins, RawFrame
-from compactor.spark.sql import literal, quoted
+from compactor.spark.sql import literal, not_utf8, quoted
 
 _EMPTY = "\u0001empty\u0001"
 """The text that Spark gives for an unquoted empty value, to distinguish it from the null marker and from a quoted empty value."""
 
 _DELIMITERS = (";", "\t", "|", ",")
 _CORRUPT = "_corrupt_line"
+_BYTES = "ISO-8859-1"
 _LINE = "_line"
 """string: a line with more or fewer values than columns, else null."""
 _HEAD_BYTES = (1 << 16, 16 << 20)
@@ -47,9 +52,6 @@ class _Layout:
 
     header: bool
     """Whether the first line holds the names."""
-
-    crlf: bool
-    """Whether lines end with CRLF."""
 
 
 def settings(spec: TableSpec) -> Csv:
@@ -79,7 +81,7 @@ def read(spark: SparkSession, spec: TableSpec, origins: Origins, paths: Sequence
 
 
 def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layout:
-    first, crlf = _first_record(spark, path, used)
+    first = _first_record(spark, path, used)
     _check_delimiter(spec, path, used, first)
     if used.header:
         names = tuple(first)
@@ -89,12 +91,12 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
                 f"table {spec.name}: {path}: the header names {_quoted(spec, twice[0])} twice, or has an empty name; expected different names. "
                 "Repair the file."
             )
-        return _Layout(names, True, crlf)
+        return _Layout(names, True)
     columns = used.columns
     operation = spec.source.operation_column
     if spec.source.unnamed_operation and operation and operation not in columns and _has_operation(len(first) - len(columns), path):
         columns = (operation, *columns)
-    return _Layout(columns, False, crlf)
+    return _Layout(columns, False)
 
 
 def _check_delimiter(spec: TableSpec, path: str, used: Csv, first: Sequence[str]) -> None:
@@ -117,15 +119,15 @@ def _has_operation(more: int, path: str) -> bool:
     return more == 1 or (more != 0 and not increment.is_full_load(path))
 
 
-def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str], bool]:
-    """Return the values of the first record, and whether its line ends with CRLF. Values longer than the head are cut."""
+def _first_record(spark: SparkSession, path: str, used: Csv) -> list[str]:
+    """Return the values of the first record. Values longer than the head are cut."""
     for size in _HEAD_BYTES:
         try:
             head = files.head(spark, path, size, unpack=True)
         except Exception as error:
             failures.raise_environment_error(error)
             raise InputRefused(f"{path}: cannot be read ({files.plain_reason(error)}). Have the sink write it again, or remove it.") from None
-        text = head.decode("utf-8-sig", errors="replace")
+        text = head.decode("utf-8-sig", errors="surrogateescape")
         lines = io.StringIO(text, newline="\n")
         records = (
             csv.reader(lines, delimiter=used.delimiter, quotechar=used.quote)
@@ -138,7 +140,10 @@ def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str],
             raise InputRefused(f"{path}: the first line is not CSV ({error}). Correct `csv:`, or repair the file.") from None
         if len(head) < size or lines.tell() < len(text):
             break
-    return first, text[: lines.tell()].endswith("\r\n")
+    if used.header and any("\udc80" <= char <= "\udcff" for name in first for char in name):
+        shown = ", ".join(first).encode("ascii", "backslashreplace").decode()
+        raise InputRefused(f"{path}: the header is not UTF-8: {shown[:100]}. Have the source write UTF-8, or convert the file.")
+    return first
 
 
 def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, paths: list[str], reads: ConsistentReads) -> RawFrame:
@@ -152,7 +157,8 @@ def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, pa
             header=layout.header,
             multiLine=True,
             lineSep="\n",
-            sep=used.delimiter,
+            encoding=_BYTES,
+            sep=used.delimiter.encode().decode(_BYTES),
             quote=used.quote or "",
             escape=used.quote or "",
             nullValue=_EMPTY,
@@ -161,6 +167,7 @@ def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, pa
             columnNameOfCorruptRecord=_CORRUPT,
             enforceSchema=True,
             maxCharsPerColumn=-1,
+            unescapedQuoteHandling="RAISE_ERROR",
             columnPruning=False,
         )
     )
@@ -169,23 +176,46 @@ def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, pa
 
 
 def _named(rows: DataFrame, used: Csv, layout: _Layout, origins: Origins) -> RawFrame:
+    last = len(layout.names) - 1
+    # an empty line that ends with CRLF; those that end with LF are no records either
+    rows = rows.where("NOT (_c0 <=> '\\r')" if last == 0 else f"NOT (_c0 <=> '\\r' AND {_CORRUPT} <=> '')")
+    texts = [f"{_text(name)} AS {name}" for name in (f"_c{at}" for at in range(last))]
+    # the rest of the line's end; alone it stands for an unquoted empty value
+    ended = f"CASE WHEN _c{last} <> '\\r' THEN regexp_replace(_c{last}, '\\\\r$', '') END"
+    texts.append(f"{_text(ended)} AS _c{last}")
+    rows = rows.selectExpr(*files.origin(origins), *texts, f"{_text(_CORRUPT)} AS {_CORRUPT}")
     values = []
     for at, name in enumerate(layout.names):
         value = f"_c{at}"
-        if layout.crlf and at == len(layout.names) - 1:
-            # the rest of the line's end; alone it stands for an unquoted empty value
-            value = f"CASE WHEN {value} <> '\\r' THEN regexp_replace({value}, '\\\\r$', '') END"
         # an unquoted empty value arrives as null
         empty = "NULL" if used.null_value == "" else "''"
         marked = "" if used.null_value == "" else f"WHEN {value} = {literal(used.null_value)} THEN NULL "
         values.append(f"{literal(name)}, CASE WHEN {value} IS NULL THEN {empty} {marked}ELSE {value} END")
     shown = ", ".join(layout.names[:12]) + (", .." if len(layout.names) > 12 else "")
     why = f"does not have {len(layout.names)} values, one for each column ({shown})"
-    unreadable_line = f"CASE WHEN {quoted(_CORRUPT)} IS NOT NULL THEN {literal(why)} END"
+    bytes_of_all = f"concat_ws({literal(used.delimiter)}, {', '.join(f'_c{at}' for at in range(last + 1))})"
+    unreadable_line = f"CASE WHEN {quoted(_CORRUPT)} IS NOT NULL THEN {literal(why)} ELSE {not_utf8(bytes_of_all)} END"
     schema = ("struct", tuple((name, ("string",)) for name in layout.names))
     value = f"named_struct({', '.join(values)}) AS _value"
-    columns = (*files.origin(origins), value, f"{unreadable_line} AS {UNREADABLE}", f"{quoted(_CORRUPT)} AS {_LINE}")
+    columns = (FILE, BLOCK, ROW, value, f"{unreadable_line} AS {UNREADABLE}", f"{quoted(_CORRUPT)} AS {_LINE}")
     return RawFrame(rows.selectExpr(*columns), schema)
+
+
+def _text(value: str) -> str:
+    """SQL: the bytes of a value, which Spark has read as characters of Latin-1, as text."""
+    return f"CASE WHEN octet_length({value}) = char_length({value}) THEN {value} ELSE CAST(encode({value}, '{_BYTES}') AS STRING) END"
+
+
+def reason(error: BaseException) -> str | None:
+    """Return what a file has that this dialect does not allow; None if Spark failed for another reason."""
+    text = str(error)
+    if "Unescaped quote" not in text:
+        return None
+    place = re.search(r"\brecord=(\d+)", text)
+    return (
+        f"record {int(place[1]) + 1 if place else '?'} (a header counts): a quote in a quoted value is not doubled; a backslash does not escape it. "
+        "Have the source write CSV as RFC 4180 says (MySQL: ESCAPED BY '\"'), or set `csv: {quote: ''}` if no value is quoted"
+    )
 
 
 def with_text(rows: DataFrame, spec: TableSpec) -> DataFrame:

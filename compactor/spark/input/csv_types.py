@@ -140,6 +140,9 @@ def _fault(text: str, value: str, kind: types.Type, name: str) -> str:
     special = ", ".join(literal(word) for word in _NO_VALUE)
     rounded = f" OR {text} RLIKE '[.][0-9]{{{kind[2]}}}0*[1-9]'" if kind[0] == "decimal" else ""
     far = f" AND NOT {text} RLIKE '{_FAR}'" if kind[0] in ("date", "timestamp") else ""
+    if kind[0] in ("float", "double"):
+        # more than the type holds
+        rounded = f" OR abs({value}) = double('Infinity')"
     wrong = f"trim({text}) <> '' AND lower({text}) NOT IN ({special}){far} AND ({value} IS NULL{rounded})"
     why = f"concat({literal(f'column {name} holds ')}, {cited(text)}, {literal(f', expected {types.text(kind)}')})"
     return f"CASE WHEN {wrong} THEN {why} END"

@@ -27,8 +27,8 @@ from compactor.spark.consistency import ConsistentReads, together
 from compactor.spark.input import parquet_files
 from compactor.spark.sql import literal
 
-_IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
-"""The lower 33 bits count the rows of a Spark partition."""
+IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
+"""SQL for ROW. The lower 33 bits count the rows of a Spark partition."""
 
 METADATA = "_metadata"
 """Spark's hidden column about the file of a row."""
@@ -41,7 +41,7 @@ class RawFrame:
     """Rows of files that share a schema."""
 
     rows: DataFrame
-    """FILE, BLOCK, ROW, then TEXT or VALUE; CSV and Kafka files also UNREADABLE."""
+    """FILE, BLOCK, ROW, then TEXT or VALUE, and UNREADABLE."""
 
     schema: types.Type | None = None
     """The struct type of VALUE. None for JSON text."""
@@ -147,7 +147,12 @@ def read(spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str],
 
 def origin(origins: Origins) -> tuple[str, ...]:
     """Return SQL for FILE, BLOCK and ROW of text and Avro files."""
-    return (f"{origins.sql()} AS _file", "_metadata.file_block_start AS _block", f"{_IN_PARTITION} AS _row")
+    return (f"{origins.sql()} AS _file", "_metadata.file_block_start AS _block", f"{IN_PARTITION} AS _row")
+
+
+_VARIABLE = (
+    "a column's name has `${`: Hadoop puts a setting or an environment variable for `${name}`, and Spark would read null. Have the source rename it"
+)
 
 
 def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[parquet_files.Columns, list[str]]:
@@ -164,6 +169,9 @@ def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
             why = plain_reason(error)
             # Parquet reports this for files without the magic bytes at their end, and the footer is written last
             unreadable[path] = Problem(f"not a readable Parquet file ({why})", "is not a Parquet file" in why)
+            continue
+        if "${" in schema.read:
+            unreadable[path] = Problem(_VARIABLE)
             continue
         groups.setdefault(schema, []).append(path)
     return groups

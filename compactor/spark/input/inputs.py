@@ -20,8 +20,9 @@ from compactor.core.sources import increment
 from compactor.core.sources.quarantine import Limits, Unusable
 from compactor.ports import Storage
 from compactor.spark import failures, measured
+from compactor.spark.columns import TEXT
 from compactor.spark.consistency import ConsistentReads
-from compactor.spark.input import csv_files, csv_types, files, limits, parquet_files, zstandard
+from compactor.spark.input import csv_files, csv_types, files, json_text, limits, parquet_files, zstandard
 
 FORMATS = ("parquet", "avro", "json", "csv")
 """The file formats that a table can set."""
@@ -75,7 +76,9 @@ class Inputs:
             raws = [dataclasses.replace(raw, rows=raw.rows.coalesce(1)) for raw in raws]
         if kind == "parquet":
             return raws
-        raws = [limits.with_cut_records(raw, self.spec.limits) if kind == "json" else raw for raw in raws]
+        if kind == "json":
+            too_long = limits.too_long(TEXT, self.spec.limits)
+            raws = [dataclasses.replace(raw, rows=json_text.documents(raw.rows, too_long)) for raw in raws]
         raws = [dataclasses.replace(raw, rows=self.reads.materialize(raw.rows, self.materialize)) for raw in raws]
         self._raws[kind] = [csv_files.with_text(raw.rows, self.spec) if kind == "csv" else raw.rows for raw in raws]
         if kind != "csv":
@@ -249,7 +252,7 @@ class Inputs:
                 self._read_halves(kind, paths[:half])
                 self._read_halves(kind, paths[half:])
                 return
-            reason = self.reason(error)
+            reason = (csv_files.reason(error) if kind == "csv" else None) or self.reason(error)
             if not self.reads.confirmed({paths[0]: reason}):
                 self._read_halves(kind, paths)
                 return

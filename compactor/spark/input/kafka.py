@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 
+from pyspark.sql import DataFrame
+
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
-from compactor.spark.columns import BLOCK, FILE, ROW, TEXT, UNREADABLE, VALUE, WIRE
-from compactor.spark.input import wire
+from compactor.spark.columns import BLOCK, FILE, KEY, ROW, TEXT, UNREADABLE, VALUE, WIRE
+from compactor.spark.input import json_text, wire
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import from_json, literal, member
+from compactor.spark.sql import as_column, from_json, is_utf8, literal, member
 
 OLD_KEY_HEADER = "__debezium.oldkey"
 """The header of a create that holds the key which the row had before."""
@@ -33,15 +35,29 @@ def unpack(raw: RawFrame, container: str, schemas: wire.Schemas, hold: wire.Hold
             "CAST(NULL AS STRING) AS _key",
             "CAST(NULL AS STRING) AS _old_key",
         )
-        return [dataclasses.replace(raw, rows=raw.rows.selectExpr("*", *nulls))]
+        return [dataclasses.replace(raw, rows=_readable(raw).selectExpr("*", *nulls))]
     made = _json(raw) if raw.schema is None else _typed(raw)
     if WIRE not in made.rows.columns:
         return [made]
     return wire.split_by_schema(made, schemas, hold)
 
 
+def _readable(raw: RawFrame) -> DataFrame:
+    """Return the rows without the text of records that are UNREADABLE. Nothing is decoded of it, and no type inferred from it."""
+    if raw.schema is not None:
+        return raw.rows
+    return raw.rows.selectExpr(*(f"CASE WHEN {UNREADABLE} IS NULL THEN {TEXT} END AS {TEXT}" if name == TEXT else name for name in raw.rows.columns))
+
+
+def _checked(rows: DataFrame) -> DataFrame:
+    """Return rows of TEXT, UNREADABLE, WIRE and KEY with UNREADABLE for a value that is no single JSON document in UTF-8, and no such keys."""
+    why = f"coalesce({UNREADABLE}, CASE WHEN {WIRE} IS NULL THEN {json_text.problem(TEXT)} END)"
+    rows = rows.withColumn(UNREADABLE, as_column(why)).withColumn(KEY, as_column(f"CASE WHEN {is_utf8(KEY)} THEN {KEY} END"))
+    return rows.withColumn(TEXT, as_column(f"CASE WHEN {UNREADABLE} IS NULL THEN {TEXT} END"))
+
+
 def _json(raw: RawFrame) -> RawFrame:
-    record = raw.rows.selectExpr("*", f"{from_json('_text', literal(_RECORD), columnNameOfCorruptRecord='_corrupt')} AS _record")
+    record = _readable(raw).selectExpr("*", f"{from_json('_text', literal(_RECORD), columnNameOfCorruptRecord='_corrupt')} AS _record")
     value = "coalesce(_record.value, _record.payload)"
     # a line that is not a JSON object goes on unchanged; the envelope reports it with file and row
     corrupt = "(_record._corrupt IS NOT NULL OR (_record IS NULL AND trim(_text) <> ''))"
@@ -57,10 +73,11 @@ def _json(raw: RawFrame) -> RawFrame:
         f"{wire.of_text(value)} AS _wire",
         f"{wire.of_text('_record.key')} AS _key_wire",
         "_record.headers AS _headers",
-        f"{raw.unreadable} AS _why",
+        UNREADABLE,
     )
     apicurio = wire.apicurio_problem(TEXT, WIRE, lambda name: f"contains(_headers, {literal(name)})")
-    return RawFrame(rows.selectExpr("*", f"coalesce(_why, {apicurio}) AS {UNREADABLE}").drop("_headers", "_why"), paths=raw.paths)
+    rows = rows.withColumn(UNREADABLE, as_column(f"coalesce({UNREADABLE}, {apicurio})")).drop("_headers")
+    return RawFrame(_checked(rows), paths=raw.paths)
 
 
 def _json_header(name: str) -> str:
@@ -100,8 +117,10 @@ def _typed(raw: RawFrame) -> RawFrame:
         wired = {side: _wired(side, has) for side in ("value", "key")}
         apicurio = wire.apicurio_problem(TEXT, WIRE, lambda name: f"{_header(name)} IS NOT NULL" if "headers" in has else "false")
         rows = raw.rows.selectExpr(*origin, f"{text} AS _text", *extra, f"{wired['value']} AS _wire", f"{wired['key']} AS _key_wire", VALUE)
-        return RawFrame(rows.selectExpr("*", f"{apicurio} AS {UNREADABLE}").drop(VALUE), paths=raw.paths)
-    return RawFrame(raw.rows.selectExpr(*origin, f"{member(VALUE, 'value')} AS _value", *extra), has["value"], raw.avro, paths=raw.paths)
+        rows = rows.selectExpr("*", f"{apicurio} AS {UNREADABLE}").drop(VALUE)
+        return RawFrame(_checked(rows), paths=raw.paths)
+    rows = raw.rows.selectExpr(*origin, f"{member(VALUE, 'value')} AS _value", *extra, f"{raw.unreadable} AS {UNREADABLE}")
+    return RawFrame(rows, has["value"], raw.avro, paths=raw.paths)
 
 
 def _header(name: str) -> str:

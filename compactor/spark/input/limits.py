@@ -1,13 +1,12 @@
 """Limits of what one file may cost (`limits:`). A small file may hold a record that no heap holds, or more columns than Spark can plan.
 
 - The first two lines of a text file that may hold a long one are measured before Spark reads the file: a bomb is one line, perhaps below a header.
-  Longer records of JSON behind them are cut when they have been read, and are invalid.
+  Longer records of JSON behind them are cut when they have been read, and are invalid (`json_text`).
 - Columns are counted before types are inferred from values.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,8 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import types
 from compactor.core.model.spec import InputLimits
-from compactor.core.sources.quarantine import TEXT_MAX
-from compactor.spark.columns import TEXT, UNREADABLE
 from compactor.spark.input.files import Problem, RawFrame, Unreadable
 from compactor.spark.sql import literal, named
 
@@ -73,14 +70,11 @@ def width(raw: RawFrame, plain_rows: bool) -> int:
     return types.members(kind if plain_rows else dict(kind[1]).get("after", kind))
 
 
-def with_cut_records(raw: RawFrame, limits: InputLimits) -> RawFrame:
-    """Return a frame of text whose records beyond the limit are invalid, and cut, so that nobody parses them."""
-    size, most = f"octet_length({TEXT})", limits.record_bytes
+def too_long(text: str, limits: InputLimits) -> str:
+    """SQL: why a record of text is beyond the limit, or null."""
+    size, most = f"octet_length({text})", limits.record_bytes
     advice = literal(f" bytes, and the limit is {most:,}: raise `limits: {{record_bytes: ..}}`")
-    kept = [name for name in raw.rows.columns if name not in (TEXT, UNREADABLE)]
-    text = f"CASE WHEN {size} > {most} THEN substr({TEXT}, 1, {TEXT_MAX}) ELSE {TEXT} END"
-    why = f"coalesce({raw.unreadable}, CASE WHEN {size} > {most} THEN concat('has ', format_number({size}, 0), {advice}) END)"
-    return dataclasses.replace(raw, rows=raw.rows.selectExpr(*kept, f"{text} AS {TEXT}", f"{why} AS {UNREADABLE}"))
+    return f"CASE WHEN {size} > {most} THEN concat('has ', format_number({size}, 0), {advice}) END"
 
 
 def bombs(spark: SparkSession, sizes: Mapping[str, int], limits: InputLimits) -> Unreadable:

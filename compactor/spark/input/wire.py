@@ -28,7 +28,7 @@ from compactor.core.model.errors import RegistryRefused, SchemaRefused
 from compactor.core.schema import avro
 from compactor.spark.columns import KEY, KEY_WIRE, TEXT, UNREADABLE, VALUE, WIRE
 from compactor.spark.input.files import RawFrame, from_spark
-from compactor.spark.sql import literal
+from compactor.spark.sql import as_column, literal
 
 Schemas = Optional[Callable[[int], str]]
 """Id → self-contained schema text. Raises RegistryRefused for an unknown id, SchemaRefused for one that is not Avro, Unavailable."""
@@ -91,10 +91,10 @@ def split_by_schema(raw: RawFrame, schemas: Schemas, hold: Hold) -> list[RawFram
 
     With several schemas the rows are computed once and kept, because Spark's optimizer takes minutes for a dozen copies of the same steps.
     """
-    rows = raw.rows.withColumn(WIRE, F.expr("CASE WHEN _unreadable IS NULL THEN _wire END"))
+    rows = raw.rows.withColumn(WIRE, as_column("CASE WHEN _unreadable IS NULL THEN _wire END"))
     if schemas is None:
         reason = f"concat('names a schema by id (', {_id('_wire')}, '): set `registry:`, then replay the quarantine')"
-        unreadable = F.expr(f"coalesce(_unreadable, CASE WHEN _wire IS NOT NULL THEN {reason} END)")
+        unreadable = as_column(f"coalesce(_unreadable, CASE WHEN _wire IS NOT NULL THEN {reason} END)")
         return [dataclasses.replace(raw, rows=rows.withColumn(UNREADABLE, unreadable).drop(WIRE, KEY_WIRE))]
     ids = [(row.v, row.k) for row in rows.selectExpr(f"{_id('_wire')} AS v", f"{_id('_key_wire')} AS k").distinct().collect()]
     values = {value for value, _ in ids}
@@ -134,7 +134,7 @@ def _schema(number: int, schemas: Callable[[int], str]) -> tuple[str | None, str
 
 def _with_keys(rows: DataFrame, ids: Iterable[int], schemas: Callable[[int], str]) -> DataFrame:
     """Return rows whose KEY is JSON where it was in wire format, and null if its schema is unknown: the key is only a fallback for the row's own."""
-    shown = [F.expr("CASE WHEN _key_wire IS NULL THEN _key END")]
+    shown = [as_column("CASE WHEN _key_wire IS NULL THEN _key END")]
     for number in ids:
         try:
             text = schemas(number)
@@ -142,7 +142,7 @@ def _with_keys(rows: DataFrame, ids: Iterable[int], schemas: Callable[[int], str
             continue
         read = _datum(KEY_WIRE, text)
         value = F.to_json(read) if _is_record(text) else read.cast("string")
-        shown.append(F.when(F.expr(f"{_id('_key_wire')} = {number}"), value))
+        shown.append(F.when(as_column(f"{_id('_key_wire')} = {number}"), value))
     return rows.withColumn(KEY, F.coalesce(*shown)).drop(KEY_WIRE)
 
 
@@ -152,5 +152,5 @@ def _is_record(text: str) -> bool:
 
 
 def _datum(column: str, text: str) -> Column:
-    datum = F.expr(f"substring({column}, 6)")
+    datum = as_column(f"substring({column}, 6)")
     return from_avro(datum, avro.readable_by_spark(text), {"mode": "PERMISSIVE"})

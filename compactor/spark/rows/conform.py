@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from compactor.core.model import types
 from compactor.core.model.position import NULLABLE, Position
@@ -42,7 +41,7 @@ from compactor.spark.decode.order import NULL_WHILE, expression
 from compactor.spark.keys import key_text, key_types, row_key
 from compactor.spark.rows import defaults, position
 from compactor.spark.rows.comparable import exactly
-from compactor.spark.sql import coalesce, from_json, literal, member, null, quoted
+from compactor.spark.sql import as_column, coalesce, from_json, literal, member, named, null, quoted
 
 EVENTS_MAX = 1 << 30
 """The greatest number of events in one record. Together with the 33 bits of a row's number it fills a bigint."""
@@ -65,7 +64,7 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     # a record that holds several events: the record's place orders the file, the event's number orders the record
     place = f"_row * {EVENTS_MAX}L + coalesce(_event, 0)" if EVENT in frame.rows.columns else ROW
     rows = frame.rows.selectExpr(*keep, f"{position.built(epoch, typed, order, place)} AS _position", f"{why} AS _invalid", OP)
-    return dataclasses.replace(frame, rows=rows.withColumn(OP, F.expr("CASE WHEN _invalid IS NULL THEN _op END")))
+    return dataclasses.replace(frame, rows=rows.withColumn(OP, as_column("CASE WHEN _invalid IS NULL THEN _op END")))
 
 
 def missing_columns(frame: Frame) -> list[tuple[str, str]]:
@@ -229,7 +228,7 @@ def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
     kind = types.parse(field.type)
     out = []
     for column, writers in _variants(frame, evolved, field).items():
-        value = conversions.change_type(conversions.to_stored(frame.value(column.name, image), images[column.name], column), column.type, kind)
+        value = conversions.change_type(conversions.key_to_stored(frame.value(column.name, image), images[column.name], column), column.type, kind)
         only = f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         out.append(value if len(writers) == len(frame.writers) else f"CASE WHEN {only} THEN {value} END")
     return coalesce(out) if out else null(kind)
@@ -242,7 +241,8 @@ def record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str
         kind = conversions.json_type(written.raw)
         parsed = from_json(column, f"'{ddl(('struct', ((written.name, kind),)))}'")
         if written.name in images:
-            return conversions.change_type(conversions.to_stored(member(parsed, written.name), kind, written), written.type, types.parse(field.type))
+            value = conversions.key_to_stored(member(parsed, written.name), kind, written)
+            return conversions.change_type(value, written.type, types.parse(field.type))
     return None
 
 
@@ -279,7 +279,7 @@ def link_key_changes(changes: DataFrame, schema: Schema) -> DataFrame:
     """
     key = row_key(schema)
     deletes = changes.where("_op = 'd' AND _link IS NOT NULL").selectExpr(LINK, f"{key} AS _left")
-    halves = deletes.groupBy(LINK).agg(F.expr("min(_left)").alias("_left"), F.expr("count(DISTINCT _left)").alias("_halves"))
+    halves = deletes.groupBy(LINK).agg(named("min(_left)", "_left"), named("count(DISTINCT _left)", "_halves"))
     joined = changes.join(halves.where("_halves = 1"), [LINK], "left")
     old_key = f"CASE WHEN _op = 'c' AND size(_missing) > 0 AND _left <> {key} THEN _left END"
     keep = [quoted(name) for name in changes.columns if name != FROM]

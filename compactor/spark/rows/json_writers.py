@@ -69,6 +69,7 @@ def writers_of(
             named("max(_op IN ('c', 'u', 'r'))", "rows"),
             named(f"first({image})", "sample"),
             named(f"max({image} RLIKE {literal(pg_text.FRACTION)})", "fractions"),
+            named(f"max(_schema IS NULL AND {image} RLIKE {literal(pg_text.LARGE_NUMBER)})", "large"),
             named(f"max(_schema IS NULL AND {image} RLIKE {literal(_NOT_FINITE)})", "not_finite"),
             named(f"max(_schema IS NULL AND {image} RLIKE {literal(_EMPTY)})", "empties"),
             *(named(f"collect_list(CASE WHEN {few and '_schema IS NULL'} THEN {column} END)", column) for column in (AFTER, BEFORE)),
@@ -87,14 +88,16 @@ def writers_of(
         else:
             names = names_of[row[WRITER]]
             column = AFTER if row.rows else BEFORE
-            struct = _inferred_here(spark, row[column]) or _inferred(spark, frame, row[WRITER], column)
+            # a number that only a double could hold, and not exactly, is text
+            texts, sql = ([], pg_text.long_numbers(column)) if row.large else (row[column], column)
+            struct = _inferred_here(spark, texts) or _inferred(spark, frame, row[WRITER], sql)
             if row.not_finite:
-                finite = _inferred_here(spark, [re.sub(_NOT_FINITE, ":null", text) for text in row[column]])
-                replaced = f"regexp_replace({column}, {literal(_NOT_FINITE)}, ':null')"
+                finite = _inferred_here(spark, [re.sub(_NOT_FINITE, ":null", text) for text in texts])
+                replaced = f"regexp_replace({sql}, {literal(_NOT_FINITE)}, ':null')"
                 struct, words[row[WRITER]] = _with_doubles(struct, finite or _inferred(spark, frame, row[WRITER], replaced))
             described = _described(row[WRITER], struct, names, bare)
             empties = _with_values(frame, row[WRITER], column, described.undecided) if described.undecided and row.empties else ()
-            described = dataclasses.replace(described, fractions=bool(row.fractions), empties=empties)
+            described = dataclasses.replace(described, fractions=bool(row.fractions), large=bool(row.large), empties=empties)
             described = writer.declared(described, schema, text=True) if schema else described
         if not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)

@@ -1,0 +1,81 @@
+"""JSON text: every record is one whole JSON document in UTF-8, and nothing of a line is left out.
+
+Spark's readers take the first document of a text and leave the rest, and make U+FFFD of bytes that are no UTF-8, so that different
+texts become equal. Here such records are UNREADABLE, and a line of several documents becomes a row for each.
+
+| a line | becomes |
+|---|---|
+| a document | a row |
+| documents one after the other (Firehose writes no line ends) | a row for each, in their order |
+| `[`, `{..},` or `]`: an array with an object a line (Aiven's sink) | the row of its document, or a blank one |
+| an array of several, part of a document, a document and other text | one row, UNREADABLE or refused by the decoder |
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from compactor.core.sources.quarantine import TEXT_MAX
+from compactor.spark.columns import BLOCK, FILE, ROW, TEXT, UNREADABLE
+from compactor.spark.decode.pg_text import STRING
+from compactor.spark.input.files import IN_PARTITION
+from compactor.spark.sql import literal, not_utf8
+
+_ADJACENT = rf'(?s)\G((?:[^"}}]++|{STRING}|\}}(?!\s*+\{{))*+\}})\s*+(?=\{{)'
+"""A text up to the next `}` that a `{` follows. Outside of strings that is the end of a document; what is inside one has a comma between."""
+
+_BEGINS, _ENDS = r"^\s*+\[\s*+", r"\s*+[,\]]\s*+$"
+"""What a line has of an array around its elements."""
+
+_REST = "has text after its JSON object; expected one JSON object a line. Have the sink write JSON lines"
+_ARRAY = "is a JSON array, not a JSON object; expected one JSON object a line. Have the sink write JSON lines (Aiven: `format.output.type: jsonl`)"
+_PART = "is not a JSON object but the first line of one; expected one JSON object a line. Have the sink write JSON lines, not pretty-printed JSON"
+
+
+_MORE = r"\}\s*+(,\s*+\{|[^,}\]\s])"
+"""What a line has that begins with one document and ends with another. Other lines may have it, inside of strings and arrays of objects."""
+
+_END = "end of the document"
+
+
+def _is_one(text: str) -> str:
+    """SQL: whether a text is one JSON value and nothing else; may be null if not. What comes after a value would not let the other name come."""
+    return f"size(json_object_keys(concat('{{\"d\":', {text}, ',\"{_END}\":0}}'))) = 2"
+
+
+def _why(text: str) -> str:
+    """SQL: why a text in UTF-8 that is not one JSON document cannot be used; null where the decoder sees it."""
+    return (
+        f"CASE WHEN json_object_keys({text}) IS NOT NULL THEN {literal(_REST)} WHEN {text} RLIKE '^\\\\s*\\\\[' THEN {literal(_ARRAY)} "
+        f"WHEN {text} RLIKE '^\\\\s*\\\\{{\\\\s*$' THEN {literal(_PART)} END"
+    )
+
+
+def problem(text: str) -> str:
+    """SQL: why a text cannot be read as one JSON document, or null."""
+    return f"CASE WHEN {not_utf8(text)} IS NOT NULL THEN {not_utf8(text)} WHEN trim({text}) = '' OR {_is_one(text)} THEN NULL ELSE {_why(text)} END"
+
+
+def documents(lines: DataFrame, too_long: str) -> DataFrame:
+    """Return lines (FILE, BLOCK, TEXT) as rows of one document each, with ROW and UNREADABLE.
+
+    `too_long`: SQL for why a line is longer than the limit. Such a line is cut, so that nobody parses it.
+    """
+    bare = f"regexp_replace(regexp_replace({TEXT}, {literal(_BEGINS)}, ''), {literal(_ENDS)}, '')"
+    pieces = f"split(regexp_replace({bare}, {literal(_ADJACENT)}, '$1\\n'), '\\n')"
+    whole = f"forall(_p, _d -> _d = '' OR (json_object_keys(_d) IS NOT NULL AND coalesce({_is_one('_d')}, false)))"
+    single = f"array(named_struct('text', {TEXT}, 'why', {{0}}))"
+    each = "transform(_p, _d -> named_struct('text', _d, 'why', CAST(NULL AS STRING)))"
+    divided = f"CASE WHEN {whole} THEN {each} ELSE {single.format(_why(TEXT))} END"
+    # a quick look comes first: to parse every line once more costs as much as its values
+    flat = f"octet_length(substring_index({TEXT}, '}}', 1)) + 1 = octet_length({TEXT})"
+    quick = f"startswith({TEXT}, '{{') AND ({flat} OR (endswith({TEXT}, '}}') AND NOT {TEXT} RLIKE {literal(_MORE)}))"
+    single_document = f"({quick}) OR (NOT startswith(ltrim({TEXT}), '[') AND ({_is_one(TEXT)} OR trim({TEXT}) = ''))"
+    rows_of_line = (
+        f"CASE WHEN {too_long} IS NOT NULL THEN array(named_struct('text', substr({TEXT}, 1, {TEXT_MAX}), 'why', {too_long})) "
+        f"WHEN {not_utf8(TEXT)} IS NOT NULL THEN {single.format(not_utf8(TEXT))} "
+        f"WHEN {single_document} THEN {single.format('CAST(NULL AS STRING)')} "
+        f"ELSE get(transform(array({pieces}), _p -> {divided}), 0) END"
+    )
+    rows = lines.selectExpr(FILE, BLOCK, f"inline({rows_of_line}) AS ({TEXT}, {UNREADABLE})")
+    return rows.selectExpr(FILE, BLOCK, f"{IN_PARTITION} AS {ROW}", TEXT, UNREADABLE)

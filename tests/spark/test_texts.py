@@ -1,0 +1,186 @@
+"""Texts of the data stay what they are: no variable is put into them, no byte becomes another, no document and no digit is left out."""
+
+from __future__ import annotations
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import compactor
+from compactor.core.model.errors import InputRefused, SchemaRefused
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+VARIABLES = (
+    "${env:SPARK_CONF_DIR}",
+    "${env.SPARK_CONF_DIR}",
+    "${system:java.vm.name}",
+    "${java.vm.name}",
+    "${spark.app.id}",
+    "${hiveconf:a}",
+    "${x}",
+)
+"""What Spark, Hive and Hadoop put values for."""
+
+
+def folder(lake: Lake, name: str) -> Path:
+    """The folder of the first hour of a table."""
+    path = Path(lake.spec(name).landing) / "increment_2024030510"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def test_nothing_is_put_for_a_variable(lake: Lake) -> None:
+    """Keys, values, nested names and conditions of JSON and headers of CSV, in a thread of its own, as tables of one run have."""
+    row = {"id": 1, "seq": 1, **{name: f"is {name}" for name in VARIABLES}, "nested": {name: name for name in VARIABLES}}
+    spec = lake.spec("vars", delete_when="`${env:SPARK_CONF_DIR}` = '${java.vm.name}'", history=True)
+    lake.land(spec, 10, [row, {**row, "id": 2, "seq": None}, {**row, "id": 3, VARIABLES[0]: "${java.vm.name}"}])
+    table = lake.spec("vars_csv", format="csv")
+    (folder(lake, "vars_csv") / "a.csv").write_text("id,seq," + ",".join(VARIABLES) + "\n1,1," + ",".join(VARIABLES) + "\n")
+
+    def runs() -> None:
+        lake.run(spec)
+        lake.land(spec, 11, [{**row, "seq": 2, "${new}": "${x}"}])
+        lake.run(spec)
+        lake.run(table)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(runs).result()
+    (found,) = lake.rows(spec)
+    assert sorted(value for value in found.values() if "${" in str(value) and isinstance(value, str)) == sorted(
+        ["${x}", *(f"is {v}" for v in VARIABLES)]
+    )
+    assert sorted(found["nested"].values()) == sorted(VARIABLES)
+    assert [reason for _, reason in lake.unusable(spec)] == [
+        "a column of the order (seq) is null or not of the order's type; set `order_by:` to columns that every change has"
+    ]
+    assert sorted(value for value in lake.rows(table)[0].values() if "${" in str(value)) == sorted(VARIABLES)
+    for path in lake.root.rglob("*"):
+        if path.is_file() and "landing" not in path.parts:
+            content = path.read_bytes()
+            assert not [secret for secret in (os.environ["SPARK_CONF_DIR"], "Server VM") if secret.encode() in content], path
+
+
+def test_no_text_reaches_a_parser_without_the_settings_of_the_session() -> None:
+    """`F.expr` is used in one place, which sees to that; and `functions` under no other name."""
+    package = Path(compactor.__file__).parent
+    uses = {path.name for path in package.rglob("*.py") if re.search(r"\bF\.expr\(|import .*\bexpr\b", path.read_text())}
+    assert uses == {"sql.py"}
+
+
+def test_parquet_with_a_variable_as_a_name_is_refused(lake: Lake) -> None:
+    """Hadoop would put the variable's value for it, and Spark read null."""
+    pq.write_table(pa.table({"id": [1], "seq": [1], "${env.SPARK_CONF_DIR}": ["a"]}), folder(lake, "names") / "a.parquet")
+    with pytest.raises(InputRefused, match=r"a\.parquet: a column's name has `\$\{`"):
+        lake.run(lake.spec("names"))
+
+
+LINES = (
+    b'{"id":1,"seq":1,"v":"Jos\xe9"}',
+    b'{"id":2,"seq":2,"v":"1.50"}{"id":3,"seq":3,"v":"}{"} {"id":4,"seq":4,"n":{"a":[{},{}]}}',
+    b"[",
+    b'{"id":5,"seq":5,"v":7.50},',
+    b'{"id":6,"seq":6}',
+    b"]",
+    '{"id":7,"seq":7,"v":"\ufffd\U0001f600"}'.encode(),
+    b'{"id":8,"seq":8} and more',
+    b'[{"id":9,"seq":9},{"id":9,"seq":10}]',
+    b'{"id":9,"seq":9},{"id":9,"seq":10}]',
+    b"{",
+)
+
+
+def test_lines_of_json(lake: Lake) -> None:
+    """Every document is a record, in order; what is none, or has bytes that are no UTF-8, is named."""
+    (folder(lake, "lines") / "a.json").write_bytes(b"\n".join(LINES))
+    spec = lake.spec("lines")
+    lake.run(spec)
+    assert {row["id"]: row["v"] for row in lake.rows(spec)} == {2: "1.50", 3: "}{", 4: None, 5: "7.50", 6: None, 7: "\ufffd\U0001f600"}
+    reasons = [
+        (1, "is not UTF-8: byte 25 is 0xE9"),
+        (10, "has text after its JSON object"),
+        (11, "is a JSON array"),
+        (12, "has text after its JSON object"),
+        (13, "is not a JSON object but the first line of one"),
+    ]
+    for (number, reason), (record, begin) in zip(lake.unusable(spec), reasons, strict=True):
+        assert (number, reason[: len(begin)]) == (record, begin)
+    assert not lake.problems(spec)
+
+
+def test_documents_of_one_line_have_an_order(lake: Lake) -> None:
+    """With equal order columns the later document wins, as of two lines."""
+    spec = lake.spec("joined")
+    lake.land(spec, 10, ['{"id":1,"seq":1,"v":"a"}{"id":1,"seq":1,"v":"b"}{"id":1,"seq":1,"v":"c"}'])
+    lake.run(spec)
+    assert lake.snapshot(spec).inputs[-1].rows == 3
+    assert [row["v"] for row in lake.rows(spec)] == ["c"]
+
+
+def test_values_in_kafka_records(lake: Lake) -> None:
+    """The bytes of a value are looked at, not only those of a line; a value has one document."""
+    table = pa.table(
+        {"key": [b"1"] * 3, "value": [b'{"id":1,"seq":1}', b'{"id":2,"seq":2,"v":"\xe9"}', b'{"id":3,"seq":3}{"id":4,"seq":4}'], "offset": [0, 1, 2]}
+    )
+    pq.write_table(table, folder(lake, "topic") / "a.parquet")
+    spec = lake.spec("topic", container="kafka")
+    lake.run(spec)
+    assert [row["id"] for row in lake.rows(spec)] == [1]
+    assert [reason[:13] for _, reason in lake.unusable(spec)] == ["is not UTF-8:", "has text afte"]
+
+
+def test_parquet_text_that_is_not_utf8(lake: Lake) -> None:
+    """In a column and inside of one."""
+    raw = pa.array([b"ok", b"\xe9", b"ok"]).view(pa.string())
+    nested = pa.StructArray.from_arrays([pa.array([b"ok", b"ok", b"\xe8"]).view(pa.string())], ["t"])
+    pq.write_table(pa.table({"id": [1, 2, 3], "seq": [1, 2, 3], "v": raw, "n": nested}), folder(lake, "bytes") / "a.parquet")
+    spec = lake.spec("bytes")
+    lake.run(spec)
+    assert [row["id"] for row in lake.rows(spec)] == [1]
+    assert [reason[:32] for _, reason in lake.unusable(spec)] == ["has text that is not UTF-8: byte"] * 2
+
+
+def test_ends_of_csv_lines_and_bytes(lake: Lake) -> None:
+    """Each line ends as it likes; what is inside quotes stays; Latin-1 is refused by record."""
+    (folder(lake, "ends") / "a.csv").write_bytes(
+        b'id,seq,v\n1,1,NYC\r\n2,2,"L\r\nA"\r\n3,3,\r\n4,4,Jos\xe9\n\r\n\n5,5,"a""b"\n6,6,' + "é\U0001f600\ufffd\n".encode()
+    )
+    spec = lake.spec("ends", format="csv")
+    lake.run(spec)
+    assert {row["id"]: row["v"] for row in lake.rows(spec)} == {1: "NYC", 2: "L\r\nA", 3: None, 5: 'a"b', 6: "é\U0001f600\ufffd"}
+    assert [(number, reason[:12]) for number, reason in lake.unusable(spec)] == [(4, "is not UTF-8")]
+
+
+def test_csv_with_backslashes_before_quotes(lake: Lake) -> None:
+    """What MySQL writes is refused with the record and what to do; a header in Latin-1 too."""
+    (folder(lake, "mysql") / "a.csv").write_bytes(b'id,seq,v\n1,1,NYC\n2,2,"say \\"hi\\""\n')
+    with pytest.raises(InputRefused, match=r"a\.csv: cannot be read \(record 3 \(a header counts\): a quote in a quoted value is not doubled"):
+        lake.run(lake.spec("mysql", format="csv"))
+    (folder(lake, "latin") / "a.csv").write_bytes(b"id,seq,gr\xf6sse\n1,1,2\n")
+    with pytest.raises(InputRefused, match=r"the header is not UTF-8: id, seq, gr"):
+        lake.run(lake.spec("latin", format="csv"))
+
+
+def test_numbers_that_nothing_holds(lake: Lake) -> None:
+    """More than 38 digits are text; more than a double holds is refused; a number never becomes text by itself."""
+    long = 2**256 - 1
+    spec = lake.spec("long")
+    lake.land(spec, 10, [{"id": 1, "seq": 1, "n": 5}, {"id": 2, "seq": 2, "n": long}, '{"id":3,"seq":3,"n":1.50}'])
+    lake.land(spec, 10, ['{"id":4,"seq":4,"d":1e400}', '{"id":5,"seq":5,"d":-2.5}', '{"id":6,"seq":6,"d":"Infinity"}'], "b.json")
+    lake.run(spec)
+    assert {row["id"]: row["n"] for row in lake.rows(spec)} == {1: "5", 2: str(long), 3: "1.50", 5: None, 6: None}
+    assert [reason for _, reason in lake.unusable(spec)] == [
+        "column d: a number is too large for a double. Declare a type that holds it, or correct it"
+    ]
+    spec = lake.spec("grown")
+    lake.land(spec, 10, [{"id": 1, "seq": 1, "n": 5}])
+    lake.run(spec)
+    lake.land(spec, 11, [{"id": 2, "seq": 2, "n": long}])
+    with pytest.raises(SchemaRefused, match="to_string"):
+        lake.run(spec)
