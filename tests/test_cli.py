@@ -610,7 +610,7 @@ def test_demo_empties_only_what_it_made(tmp_path: Path) -> None:
 
 def test_demo_waits_for_nobody(tmp_path: Path) -> None:
     """A directory in which another demo runs is not emptied under it."""
-    from compactor.spark.lock import embedded_lock
+    from compactor.spark.embedded import embedded_lock
 
     prepare(tmp_path / "demo", fresh=True)
     held = embedded_lock(str(tmp_path / "demo" / "metastore"), 0)

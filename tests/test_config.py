@@ -287,7 +287,6 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("format: csv, csv: {delimiter: '||'}", "csv.delimiter", "expected one character, found '||'"),
     ("format: csv, csv: {quote: ab}", "csv.quote", "expected one character"),
     ("format: csv, csv: {separator: ';'}", "csv.separator", "unknown key"),
-    ("csv: {types: {a: date}}", "csv.types", "unknown key; it is a key of the table: `types: {signup_date: date}`"),
     ("types: {a: timestmp}", "types", "time_nanos or decimal(12,2), found 'timestmp'; did you mean timestamp?"),
     ("types: {a: 'decimal(39,2)'}", "types", "or decimal(12,2), found 'decimal(39,2)'"),
     ("types: {b: date}, csv: {columns: [a]}", "types", "b is none of `csv: {columns: ..}`"),

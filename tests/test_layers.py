@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "demo": {"core", "demo"},
 }
 
-EXCEPTIONS = {("demo/__init__.py", "compactor.spark.session")}
+EXCEPTIONS = {("demo/__init__.py", "compactor.spark.embedded")}
 """What ought to go by way of `app`: the demo asks for the embedded metastore's lock before it empties its directory."""
 
 OWNERS = {

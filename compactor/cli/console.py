@@ -128,8 +128,8 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
             )
         if wide and item.compaction:
             print_message(f"{item.table}: {item.compaction}")
-        for note in item.unusable_files:
-            print_message(f"{item.table}: {note}")
+        if item.unusable_files:
+            print_message(f"{item.table}: {item.unusable_files}")
         if item.blocked:
             print_message(item.blocked)
     for item in statuses:

@@ -167,6 +167,7 @@ class Csv(Section):
     quote: Annotated[str, Read(values.quote, {"type": "string"})] = setting(
         '"', "Character around values that contain delimiters; '' for none.", written='"'
     )
+    types: Annotated[dict[str, str], Read(compound.declared_types, compound.COLUMN_TYPES)] = setting({}, "The same as the table's `types`.")
 
 
 class Catalog(Section):

@@ -172,8 +172,6 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
         "s3": S3,
     }
     above = "; it belongs at the top of the file" if name in _key_names(Keys) else ""
-    if place[-2:] == ("csv", "types"):
-        return "unknown key; it is a key of the table: `types: {signup_date: date}`"
     model = Group if place[:2] == ("airflow", "groups") else models.get(str(place[-2]), Table)
     return f"unknown key{above or _INSTEAD.get(name) or alike(name, _key_names(model))}"
 
@@ -245,8 +243,8 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         epoch=table.epoch.number,
         epoch_from=table.epoch.first,
         epoch_replaces=table.epoch.replace,
-        csv=Csv(**dict(table.csv)),
-        types=tuple(table.types.items()),
+        csv=Csv(**{name: value for name, value in table.csv if name != "types"}),
+        types=tuple({**table.csv.types, **table.types}.items()),
         compact_every=table.compaction.every,
         compact_window=table.compaction.window,
         compact_budget=table.compaction.budget,

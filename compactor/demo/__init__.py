@@ -71,7 +71,7 @@ def prepare(directory: Path, fresh: bool) -> None:
 
 
 def _empty(directory: Path) -> None:
-    from compactor.spark.lock import embedded_lock
+    from compactor.spark.embedded import embedded_lock
 
     if (directory / "metastore").is_dir():
         embedded_lock(str(directory / "metastore"), 0).release()

@@ -38,7 +38,8 @@ def entries(table: Table, file: LedgerFile) -> list[Input]:
     place = table.layout.inside(file.path)
     try:
         text = gzip.decompress(table.storage.read(place)).decode()
-        return [Input.from_json(json.loads(line)) for line in text.splitlines()]
+        # a name may have other line ends than ours
+        return [Input.from_json(json.loads(line)) for line in text.split("\n") if line]
     except FileNotFoundError:
         raise Conflict(
             f"{place} is gone: others committed, merged it and vacuumed since this run began. Run again; if it is still gone then, somebody deletes "

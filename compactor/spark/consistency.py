@@ -77,11 +77,11 @@ class ConsistentReads:
 
     def _check_locations(self, rows: DataFrame, locations: Sequence[str]) -> None:
         """Raise InconsistentRead if Spark reads other locations than these."""
-        expected, found = {_bare(location): location for location in locations}, _listed_locations(rows)
-        if found != set(expected):
-            missing, other = [*sorted(set(expected) - found), "none"][0], [*sorted(found - set(expected)), "none"][0]
+        expected, listed = {_bare(location) for location in locations}, _listed_locations(rows)
+        if listed != expected:
+            missing, other = [*sorted(expected - listed), "none"][0], [*sorted(listed - expected), "none"][0]
             raise InconsistentRead(
-                f"{self._where}expected Spark to read {len(expected):,} locations, found {len(found):,}; missing: {missing}, instead: {other}"
+                f"{self._where}expected Spark to read {len(expected):,} locations, found {len(listed):,}; missing: {missing}, instead: {other}"
             )
 
     def materialize(self, rows: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:

@@ -300,13 +300,13 @@ class SparkEngine:
 def _other_events(ingested: Sequence[Input], read: Sequence[Input]) -> str | None:
     """Return which raw files have another number of events than when they were ingested, or None.
 
-    One that was repaired or rewritten since may have others.
+    Files that were repaired or rewritten since may have others.
     """
-    found = {(item.path, item.etag): item.rows for item in read}
+    events = {(item.path, item.etag): item.rows for item in read}
     problems = [
-        f"{item.path}: expected {item.rows} events, found {found[item.path, item.etag]}"
+        f"{item.path}: expected {item.rows} events, found {events[item.path, item.etag]}"
         for item in ingested
-        if item.outcome == "absorbed" and found[item.path, item.etag] != item.rows
+        if item.outcome == "absorbed" and events[item.path, item.etag] != item.rows
     ]
     more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
     return "; ".join(problems[:3]) + more if problems else None

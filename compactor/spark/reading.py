@@ -26,7 +26,7 @@ from compactor.core.results.batch import BatchSummary, InputLocations
 from compactor.core.schema import column_types, protection
 from compactor.core.schema.adoption import EPOCH, FIRST, ForeignBase
 from compactor.core.schema.evolution import Evolved, evolve
-from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
+from compactor.core.schema.writer import WriterField, WriterSchema, decided, from_avro
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, measured
@@ -267,7 +267,7 @@ class Reader:
                 raise
             frame = frame.parsed(decided(writers, stored), [*protection.as_text(writers, spec.columns), *stored])
         elif schema:
-            frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))
+            frame = dataclasses.replace(frame, writers=tuple(column_types.as_declared(writer, schema) for writer in frame.writers))
         frame = json_writers.with_decimals(frame)
         frame = ENVELOPES[spec.envelope].settle(deletions.marked(frame, spec, _stored_fields(parent)), spec, opened.inputs)
         return dataclasses.replace(frame, writers=tuple(protection.protected(writer, spec.columns) for writer in frame.writers))

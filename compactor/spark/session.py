@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 
 from compactor.core.model.errors import Refused
-from compactor.spark.embedded import ensure_database, url
+from compactor.spark.embedded import LINGER_SECONDS, Lock, embedded_lock, ensure_database, url
 from compactor.spark.gateway import end_finalizer, keeping_interrupts
 from compactor.spark.java import find_java
-from compactor.spark.lock import LINGER_SECONDS, Lock, embedded_lock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

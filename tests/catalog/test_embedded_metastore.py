@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 from compactor.core.model.errors import Busy, Refused
 from compactor.spark import embedded, session
 from compactor.spark import java as java_module
+from compactor.spark.embedded import LOCK_NAME, embedded_lock
 from compactor.spark.java import find_java
-from compactor.spark.lock import LOCK_NAME, embedded_lock
 from compactor.spark.session import SessionSettings, session_conf
 
 HOLD = """
 import sys, time
-from compactor.spark.lock import embedded_lock
+from compactor.spark.embedded import embedded_lock
 embedded_lock(sys.argv[1], 0)
 print()
 time.sleep(60)

@@ -31,7 +31,7 @@ def read(inferred: str, word: str, text: bool = True) -> WriterField:
     kind = types.parse(inferred)
     typed = column_types.declared((("c", word),))
     assert typed is not None
-    return writer.declared(WriterSchema("w", (WriterField("c", kind, kind),)), typed, text).fields[0]
+    return column_types.as_declared(WriterSchema("w", (WriterField("c", kind, kind),)), typed, text).fields[0]
 
 
 @pytest.mark.parametrize(("case", "expected"), READ.items(), ids=str)
@@ -49,7 +49,7 @@ def test_a_number_in_typed_files_needs_a_unit() -> None:
     connect = WriterField("c", ("bigint",), ("timestamp",), "io.debezium.time.Timestamp")
     typed = column_types.declared((("c", "timestamp"),))
     assert typed is not None
-    assert writer.declared(WriterSchema("w", (connect,)), typed).fields == (connect,)
+    assert column_types.as_declared(WriterSchema("w", (connect,)), typed).fields == (connect,)
 
 
 def test_members_that_json_does_not_explain_are_refused() -> None:
@@ -61,9 +61,9 @@ def test_members_that_json_does_not_explain_are_refused() -> None:
         inferred = WriterSchema("w", (WriterField("c", kind, types.stored_names(kind)),))
         if refused:
             with pytest.raises(SchemaRefused, match=r"column c.at: declared as timestamp, and the JSON has bigint there"):
-                writer.declared(inferred, schema, text=True)
+                column_types.as_declared(inferred, schema, text=True)
         else:
-            assert writer.declared(inferred, schema, text=True).fields[0].type == ("struct", (("at", ("timestamp",)),))
+            assert column_types.as_declared(inferred, schema, text=True).fields[0].type == ("struct", (("at", ("timestamp",)),))
 
 
 def test_avros_own_logical_types_have_the_meaning_of_debeziums() -> None:

@@ -224,7 +224,7 @@ def test_types_that_most_stored_records_do_not_have_do_not_empty_a_table(lake: L
     spec = lake.spec()
     put(spec, 1, "id,seq,v\n" + "".join(f"{number},{number},{'1.5' if number < 3 else 'n/a'}\n" for number in range(30)))
     lake.run(spec)
-    typed = lake.with_settings(spec, csv=Csv(types=(("v", "decimal(10,2)"),)))
+    typed = lake.with_settings(spec, types=(("v", "decimal(10,2)"),))
     assert any("ingested records: 27 records of 1 file cannot be used with the present settings any more" in each for each in lake.problems(typed))
     with pytest.raises(InputRefused, match=r"27 of 30 records are unusable; the limit is 50 % .*part-0.csv, record 4: .*Nothing was published"):
         rebuild_table(Table(lake.env, typed), accept=True, fewer=True)

@@ -168,7 +168,7 @@ def test_what_nobody_can_name_or_may_follow_stays_in_landing(lake: Lake) -> None
         assert expected in report.notes
     assert [1] == [row["id"] for row in lake.rows(spec)]
     assert expected in plan(table).steps
-    assert (expected,) == status(table).unusable_files
+    assert expected == status(table).unusable_files
     assert expected in [item.detail for item in check(table) if not item.ok]
     json.dumps([status(table).to_json(), report.to_json()], ensure_ascii=False).encode()
 

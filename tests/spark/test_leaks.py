@@ -60,7 +60,7 @@ def jsonl(*lines: object) -> str:
     return "\n".join(each if isinstance(each, str) else json.dumps(each) for each in (*GOOD, *lines)) + "\n"
 
 
-TYPES = Csv(types=tuple((name, kind) for name, kind in (("ssn", "date"), ("mail", "bigint"), ("card", "date"), ("note", "decimal(4,1)"))))
+TYPES = (("ssn", "date"), ("mail", "bigint"), ("card", "date"), ("note", "decimal(4,1)"))
 CASES: dict[str, tuple[str, str, dict[str, object]]] = {
     "good": ("a.json", jsonl(), {}),
     "packed": ("a.json.gz", jsonl(), {}),
@@ -72,8 +72,8 @@ CASES: dict[str, tuple[str, str, dict[str, object]]] = {
         {"name": "id", "type": "int"}, {"name": "seq", "type": "int"}, *({"name": name, "type": ["null", "int"]} for name in BAD)]})}),
     "unknown_op": ("a.json", jsonl({"id": 52, "seq": 2, "op": "PLANTED", **BAD}), {"op": "op"}),
     "all_invalid": ("a.json", '{"ssn": "PLANTED\n', {}),
-    "csv_types": ("a.csv", csv(), {"csv": TYPES, "quarantine_share": 1.0}),
-    "csv_one_type": ("a.csv", csv("50,1,n,PLANTED-9,x,y,z").replace("PLANTED-1", "2020-01-01"), {"csv": Csv(types=(("ssn", "date"),))}),
+    "csv_types": ("a.csv", csv(), {"types": TYPES, "quarantine_share": 1.0}),
+    "csv_one_type": ("a.csv", csv("50,1,n,PLANTED-9,x,y,z").replace("PLANTED-1", "2020-01-01"), {"types": (("ssn", "date"),)}),
     "csv_lines": ("a.csv", csv("50,1,n,PLANTED-1", "PLANTED"), {}),
     "csv_twice": ("a.csv", "PLANTED,PLANTED\n1,2\n", {}),
     "csv_delimiter": ("a.csv", "PLANTED;x;y\n1;2;3\n", {"csv": Csv(columns=("id", "seq", "ssn", "mail", "card", "note"), header=False)}),

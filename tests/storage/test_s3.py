@@ -408,12 +408,14 @@ def test_markers_of_directories_are_no_objects(server: Server) -> None:
 
 
 @pytest.mark.parametrize("name", ["d//x", "d/../x", "d/./x"])
-def test_a_name_that_spark_would_not_find_is_refused_by_the_listing(server: Server, name: str) -> None:
-    """Rather than never read, by nobody told."""
+def test_a_name_that_spark_would_not_find_is_listed_with_the_problem(server: Server, name: str) -> None:
+    """Rather than never read, by nobody told. The others are read."""
     here = world(server.url)
+    here.put("fine", b"1")
     plain(server).put_object(Bucket="lake", Key=key(here, name), Body=b"1")
-    with pytest.raises(Refused, match="Rename or delete it"):
-        here.content()
+    problems = {info.path.removeprefix(f"{here.root}/"): info.problem for info in here.storage.list(here.root)}
+    assert problems.pop("fine") == ""
+    assert problems == {name: "has a name that Spark cannot open: expected a name without empty, '.' and '..' parts"}
 
 
 def test_a_move_keeps_what_belongs_to_the_content(server: Server) -> None:

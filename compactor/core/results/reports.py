@@ -159,8 +159,8 @@ class TableStatus:
     """When the history was switched on for a table with rows; None if it is complete."""
     delta_bytes: int = 0
     """Bytes of the Delta."""
-    unusable_files: tuple[str, ...] = ()
-    """A sentence about the files in landing that no run will take; () without any."""
+    unusable_files: str | None = None
+    """A sentence about the files in landing that no run will take; None without any."""
     blocked: str | None = None
     """Why readers do not see the newest version (`checks:`); None if nothing blocks it."""
     last_run: RunRecord | None = None

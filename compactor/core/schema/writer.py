@@ -136,61 +136,6 @@ class WriterSchema:
         return next((field for field in self.fields if field.name == name), None)
 
 
-def declared(inferred: WriterSchema, schema: WriterSchema, text: bool = False) -> WriterSchema:
-    """Return a writer that was inferred from values, with the columns of a declared schema. Undecided columns get their type from it.
-
-    `raw` stays as it was inferred, because JSON and Parquet encode the same type differently. `text`: the values are JSON, and can be read as the
-    text that the source wrote: those that could lose something as the inferred type are.
-    """
-    fields = []
-    for field in inferred.fields:
-        other = schema.field(field.name)
-        fields.append(_declared(field, other, text) if other else field)
-    fields += [
-        replace(field, raw=("string",)) if text and types.is_scalar(field.type) else field
-        for field in schema.fields
-        if field.name in inferred.undecided
-    ]
-    rest = tuple(name for name in inferred.undecided if schema.field(name) is None)
-    return replace(inferred, fields=tuple(fields), undecided=rest)
-
-
-def _declared(field: WriterField, other: WriterField, text: bool) -> WriterField:
-    """Return the declared column `other`, whose values were read as `field`. Raises SchemaRefused for a number without unit that means a time."""
-    raw, semantic = field.raw, other.semantic or (field.semantic if field.type == other.type else "")
-    if not text and not semantic and other.type[0] in ("date", "timestamp") and raw[0] in ("int", "bigint"):
-        units = "date_days" if other.type[0] == "date" else "timestamp_millis, timestamp_micros or timestamp_nanos"
-        raise SchemaRefused(f"column {field.name}: declared as {other.type[0]}, and the files have {raw[0]}. Declare {units} in `types:`.")
-    if text and (inside := _unread(types.stored_names(raw), other.type)):
-        raise SchemaRefused(
-            f"column {field.name}{inside[0]}: declared as {inside[1]}, and the JSON has {inside[2]} there. Only columns and arrays of single values "
-            "are read as numbers or base64 that a schema explains. Leave out its `logicalType` in `schema:`."
-        )
-    if semantic == DECIMAL and types.is_scalar(raw):
-        # a number is no bytes
-        semantic = NUMBER_OR_BYTES if raw == ("string",) else ""
-    if text and types.is_scalar(other.type) and semantic != VARIABLE_DECIMAL:
-        exact = other.type == types.widest(raw, other.type) or (raw == ("bigint",) and bool(semantic))
-        raw = raw if exact else ("string",)
-    return replace(other, raw=raw, semantic=semantic)
-
-
-def _unread(written: types.Type, declared_: types.Type) -> tuple[str, str, str] | None:
-    """Return (path, declared type, written type) of the first member of a struct or map whose numbers or base64 would be misread, or None."""
-    if written[0] != declared_[0] or written[0] not in ("array", "map", "struct"):
-        return None
-    inner = [("[]" if written[0] == "array" else "{}", written[-1], declared_[-1])]
-    if written[0] == "struct":
-        inner = [(f".{name}", kind, dict(declared_[1])[name]) for name, kind in written[1] if name in dict(declared_[1])]
-    for path, kind, meant in inner:
-        time, packed = meant[0] in ("date", "timestamp") and kind[0] in ("int", "bigint"), meant[0] == "decimal" and kind == ("string",)
-        if written[0] != "array" and (time or packed):
-            return path, types.text(meant), types.text(kind)
-        if below := _unread(kind, meant):
-            return path + below[0], *below[1:]
-    return None
-
-
 def decided(writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> list[WriterSchema]:
     """Return the writers with types for their undecided columns, taken from other writers and the table.
 

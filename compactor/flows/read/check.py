@@ -73,8 +73,8 @@ def _results(table: Table, others: Sequence[TableSpec]) -> Iterator[tuple[str, s
     except CompactorError as error:
         yield "files in landing", str(error), ""
         return
-    found = f"{len(landing.new):,} new, {landing.absorbed:,} ingested before, {landing.waiting:,} may not be complete"
-    yield "files in landing", "".join(landing.notes), found
+    counts = f"{len(landing.new):,} new, {landing.absorbed:,} ingested before, {landing.waiting:,} may not be complete"
+    yield "files in landing", "".join(landing.notes), counts
     infos = {path: info for path, info in infos.items() if not info.problem}
     if problem := _formats(spec, infos):
         yield "formats", problem, ""

@@ -65,7 +65,7 @@ def status(table: Table) -> TableStatus:
         read_strategy="base-only" if delta is None else "broadcast" if estimate <= compaction.DELTA_LIMIT else "sort-merge",
         waiting_files=len(landing.new) + landing.waiting,
         waiting_bytes=landing.size,
-        unusable_files=landing.notes,
+        unusable_files=next(iter(landing.notes), None),
         oldest_waiting=min(hours) if hours else None,
         pending_archive=len(archive.unfinished(listed(table), snapshot.pending)) if snapshot else 0,
         quarantined=len(quarantine.waiting(listed(table), snapshot)),

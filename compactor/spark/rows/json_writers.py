@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 
 from compactor.core.model import types
 from compactor.core.model.spec import InputLimits
-from compactor.core.schema import writer
+from compactor.core.schema import column_types, writer
 from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE, WRITER
 from compactor.spark.decode import pg_text
@@ -84,7 +84,7 @@ def writers_of(
     for row in sorted(rows, key=lambda row: str(row[WRITER])):
         if row.text:
             described = dataclasses.replace(writer.from_connect(row.text), id=row[WRITER])
-            described = writer.declared(described, typed) if typed else described
+            described = column_types.as_declared(described, typed) if typed else described
         else:
             names = names_of[row[WRITER]]
             column = AFTER if row.rows else BEFORE
@@ -98,7 +98,7 @@ def writers_of(
             described = _described(row[WRITER], struct, names, bare)
             empties = _with_values(frame, row[WRITER], column, described.undecided) if described.undecided and row.empties else ()
             described = dataclasses.replace(described, fractions=bool(row.fractions), large=bool(row.large), empties=empties)
-            described = writer.declared(described, schema, text=True) if schema else described
+            described = column_types.as_declared(described, schema, text=True) if schema else described
         if not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
             fields = tuple(field for field in described.fields if field.name in key)
