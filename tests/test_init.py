@@ -247,6 +247,16 @@ def test_the_key_of_parquet_files_is_guessed_by_its_name(tmp_path: Path) -> None
     assert (first["settings"], "A guess by its name; too few rows were read." in first["question"]) == ({"key": ["order_id"]}, True)
 
 
+def test_no_key_is_guessed_of_what_describes_the_change(tmp_path: Path) -> None:
+    """DMS writes the operation first; before images and positions come with its rules."""
+    columns = {"Op": ["I"], "AR_H_CHANGE_SEQ": ["1"], "BI_plate": ["a"], "plate": ["a"], "note": ["b"]}
+    folder = tmp_path / "lake/item"
+    folder.mkdir(parents=True)
+    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "LOAD00000001.parquet")
+    (table,) = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    assert (table["settings"]["envelope"], table["questions"][0]["settings"]) == ("dms", {"key": ["plate"]})
+
+
 def test_numbers_and_dates_in_another_form_are_named(tmp_path: Path) -> None:
     """They become text, which nobody sees before the first query."""
     (tmp_path / "lake/student").mkdir(parents=True)

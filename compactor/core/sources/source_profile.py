@@ -9,6 +9,7 @@ import bz2
 import gzip
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +22,9 @@ from compactor.core.sources.key_inference import RowSample
 
 _ORDERED = ("__source_sequence", "__sequence", "__source_lsn", "__lsn", "__source_pos", "__pos", "__file", "__source_file")
 """Metadata columns of connectors that order changes."""
+
+_ADDED = {"flat": re.compile(r"__.*|op", re.IGNORECASE), "dms": re.compile(r"op|transact_id|ar_h_.*", re.IGNORECASE)}
+"""Columns of plain rows that say something about the change: the operation, its place in the source."""
 
 _JSON_BYTES = 1 << 26
 _DEPTH_MAX = 4
@@ -72,7 +76,14 @@ class SourceProfile:
     @property
     def candidates(self) -> tuple[str, ...]:
         """Columns that were never null and always different in the inserted rows of each file."""
-        return key_inference.candidates(self.sample, self.columns)
+        return key_inference.candidates(self.sample, self.row_columns)
+
+    @property
+    def row_columns(self) -> tuple[str, ...]:
+        """The columns without those that describe the change, such as the operation or a before image. None of those identifies a row."""
+        before, added = self.source.before_prefix, _ADDED.get(self.envelope)
+        images = {before + name for name in self.columns} if before else set()
+        return tuple(name for name in self.columns if name not in images and not (added and added.fullmatch(name)))
 
     @property
     def ordered(self) -> bool:
