@@ -556,3 +556,17 @@ def test_json_keys_that_differ_in_case_only_are_two_columns(lake: Lake) -> None:
     lake.land(spec, 1, [{"id": 1, "seq": 1, "s": {"a": 1}}, {"id": 2, "seq": 1, "s": {"A": 1}, "more": 1}])
     with pytest.raises(SchemaRefused, match="in case only"):
         lake.run(spec)
+
+
+def test_a_refused_run_names_the_envelope_that_the_records_have(lake: Lake) -> None:
+    """Whatever setting the refusal asks for."""
+    row = {"op": "c", "before": None, "after": {"id": 1, "seq": 5}, "source": {"schema": "public", "table": "t"}}
+    for name, settings, refusal in (("t", {"order_by": ()}, "connector unknown has no default order"), ("u", {}, "order_by column 'seq' is not in the data")):
+        spec = lake.spec(name, **settings)
+        lake.land(spec, 1, [row])
+        with pytest.raises(InputRefused, match=f"table {name}: the records look like `envelope: debezium`, expected flat; set .* Otherwise: {refusal}"):
+            lake.run(spec)
+    spec = lake.spec("v", envelope="wal2json", order_by=())
+    lake.land(spec, 1, [up(1, 1)])
+    with pytest.raises(InputRefused, match=r"look like `envelope: flat`, expected wal2json"):
+        lake.run(spec)

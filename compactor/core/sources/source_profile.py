@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from compactor.core.model.spec import TableSpec
 from compactor.core.schema import avro, parquet_footer
 from compactor.core.schema.parquet_footer import LEAF
 from compactor.core.sources import csv_profile, increment, key_inference
@@ -22,6 +23,9 @@ from compactor.core.sources.key_inference import RowSample
 
 _ORDERED = ("__source_sequence", "__sequence", "__source_lsn", "__lsn", "__source_pos", "__pos", "__file", "__source_file")
 """Metadata columns of connectors that order changes."""
+
+_WRAPPED = ("debezium", "wal2json", "change-event")
+"""Envelopes that a few records show."""
 
 _ADDED = {"flat": re.compile(r"__.*|op", re.IGNORECASE), "dms": re.compile(r"op|transact_id|ar_h_.*", re.IGNORECASE)}
 """Columns of plain rows that say something about the change: the operation, its place in the source."""
@@ -104,6 +108,14 @@ class SourceProfile:
 
 Profiles = dict[str, SourceProfile]
 """Profiles by `schema.table`; "" where records name no table, `?topic` where they cannot be read."""
+
+
+def other_envelope(spec: TableSpec, profiles: Iterable[SourceProfile]) -> str | None:
+    """Return the envelope that the records have instead of the table's, None if the records agree with it or do not show theirs."""
+    shown = {profile.envelope for profile in profiles if not profile.opaque}
+    # rows of DMS are plain rows: whoever sets their order and key reads them as such
+    others = {name for name in shown if name in _WRAPPED or spec.envelope in _WRAPPED or (name == "dms" and spec.envelope == "flat" and not spec.order_by)}
+    return min(others - {spec.envelope}, default=None)
 
 
 def of_file(path: str, data: bytes, lines_max: int, profiles: Profiles) -> None:

@@ -13,13 +13,13 @@ from itertools import islice
 
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.files import FileInfo
-from compactor.core.model.layout import relative
+from compactor.core.model.layout import Layout, join, relative
 from compactor.core.model.policy import HASH, HASH_KEY
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
 from compactor.core.sources import csv_profile, increment
-from compactor.core.sources.source_profile import SourceProfile
+from compactor.core.sources.source_profile import SourceProfile, other_envelope
 from compactor.flows import owner
 from compactor.flows.land import discover
 from compactor.flows.land.sample import sample
@@ -28,8 +28,8 @@ from compactor.flows.table import Table
 _SIBLINGS_MAX = 1000
 """Files beside a missing landing folder that are looked at for a folder with a similar name."""
 
-_WRAPPED = ("debezium", "wal2json", "change-event")
-"""Envelopes that a few records show."""
+_FOLDERS_MAX = 20
+"""The folders with the most similar names of which each is looked at."""
 
 
 def check(table: Table, others: Sequence[TableSpec] = ()) -> list[Check]:
@@ -38,15 +38,24 @@ def check(table: Table, others: Sequence[TableSpec] = ()) -> list[Check]:
 
 
 def missing(table: Table) -> str:
-    """Return why a table without Snapshot has no files in landing, with a similar folder if there is one; "" if it has files."""
+    """Return why a table without Snapshot has no files in landing, with what may be meant instead; "" if it has files."""
     if next(iter(table.storage.list(table.spec.landing)), None) is not None:
         return ""
     parent, _, name = table.spec.landing.rpartition("/")
     while parent.count("/") > 1 and next(iter(table.storage.list(parent)), None) is None:
         parent, _, name = parent.rpartition("/")
     beside = {relative(info.path, parent).split("/")[0]: None for info in islice(table.storage.list(parent), _SIBLINGS_MAX)}
-    close = difflib.get_close_matches(name, [folder for folder in beside if folder != name], 1, 0.6)
+    folders = difflib.get_close_matches(name, [folder for folder in beside if folder != name], _FOLDERS_MAX, 0.0)
+    of_tables = [folder for folder in folders if table.storage.stat(Layout(join(parent, folder), "").hint()) is not None]
+    roots = {spec.root for spec in table.env.tables}
+    former = next((folder for folder in of_tables if roots and join(parent, folder) not in roots), None)
+    close = difflib.get_close_matches(name, [folder for folder in folders if folder not in of_tables], 1, 0.6)
     hint = f"did you mean {parent}/{close[0]}?" if close else "correct `increments:`, or wait for the first files."
+    if former is not None:
+        hint = (
+            f"{parent}/{former} has the versions of a table that is not configured. If {table.name} is its new name: call it {former} again and set "
+            f"`view: {table.name}`. Otherwise {hint}"
+        )
     return f"no file has ever landed below {table.spec.landing}; {hint}"
 
 
@@ -101,10 +110,10 @@ def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mappin
         profiles = [profile for profile in profiles if not profile.table or _is_source(spec.source_table, profile.table)]
         problem = "" if profiles else f"`source_table: {spec.source_table}` is none of the tables in the sampled files: {', '.join(names[:10])}"
         yield "source table", problem, spec.source_table
-    envelopes = sorted({profile.envelope for profile in profiles if profile.envelope in _WRAPPED or spec.envelope in _WRAPPED} - {spec.envelope})
     if profiles and not any(profile.opaque for profile in profiles):
-        yield "envelope", f"the records look like `envelope: {envelopes[0]}`, expected {spec.envelope}" if envelopes else "", spec.envelope
-        if not envelopes:
+        other = other_envelope(spec, profiles)
+        yield "envelope", f"the records look like `envelope: {other}`, expected {spec.envelope}" if other else "", spec.envelope
+        if not other:
             yield from _columns(spec, profiles)
 
 
