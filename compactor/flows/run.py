@@ -54,7 +54,7 @@ def look_at(table: Table) -> TableReport | int:
         if state.compacted < current.version and due(table, current):
             return sum(segment.size for segment in current.segments)
     landing = discover.landing(table, current)
-    return written + landing.size if landing.new else _report(table, current, current, (), False, landing.notes)
+    return written + landing.size if landing.new else _report(table, current, current, (), False, (*landing.notes, *_not_compacted(table, current, ())))
 
 
 def failure(table: str, error: CompactorError) -> TableReport:
@@ -141,7 +141,14 @@ def finish_table(step: Committed, progress: Progress, spending: Spending) -> Tab
             return _blocked(_report(table, step.before, current, made, step.resumed, (*step.notes, *_noted(waiting))), blocked)
         folders, notes = _shown_landing(table, current) if made or step.resumed or table.spec.live_view else ([], ())
         shown.remember(table, current, folders, compacted=worthless)
+        notes = notes if waiting else (*notes, *_not_compacted(table, current, made))
     return _report(table, step.before, current, made, step.resumed, (*step.notes, *notes, *_noted(waiting)))
+
+
+def _not_compacted(table: Table, current: Snapshot | None, made: Sequence[Snapshot]) -> tuple[str, ...]:
+    if current is None or not table.spec.compact_now or any(snapshot.operation == "compact" for snapshot in made):
+        return ()
+    return (compaction.nothing_worth(table.spec, current),)
 
 
 def _noted(sentence: str | None) -> tuple[str, ...]:

@@ -149,6 +149,8 @@ class TableSpec:
     """Bytes of Segments that the compactions of one run may rewrite, over all its tables; None for no limit."""
     compact_max_delta: int | None = None
     """Bytes of a Delta that is compacted outside of `compact_window` too; None for no limit."""
+    compact_now: bool = False
+    """Whether somebody asked for a compaction: the report of a run without one has the reason."""
     settle: float = 0.0
     """Seconds that a landed file must not have changed before it is taken."""
     complete: str | None = None
@@ -247,7 +249,7 @@ class TableSpec:
     @property
     def compacting_now(self) -> TableSpec:
         """Return the spec with compactions allowed at any time, of any size."""
-        return dataclasses.replace(self, compact_every=0.0, compact_window=ALWAYS, compact_budget=None)
+        return dataclasses.replace(self, compact_now=True, compact_every=0.0, compact_window=ALWAYS, compact_budget=None)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, for a job on a cluster."""
