@@ -54,7 +54,9 @@ def look_at(table: Table) -> TableReport | int:
         if state.compacted < current.version and due(table, current):
             return sum(segment.size for segment in current.segments)
     landing = discover.landing(table, current)
-    return written + landing.size if landing.new else _report(table, current, current, (), False, (*landing.notes, *_not_compacted(table, current, ())))
+    if landing.new:
+        return written + landing.size
+    return _report(table, current, current, (), False, (*landing.notes, *_not_compacted(table, current, ())))
 
 
 def failure(table: str, error: CompactorError) -> TableReport:

@@ -561,10 +561,15 @@ def test_json_keys_that_differ_in_case_only_are_two_columns(lake: Lake) -> None:
 def test_a_refused_run_names_the_envelope_that_the_records_have(lake: Lake) -> None:
     """Whatever setting the refusal asks for."""
     row = {"op": "c", "before": None, "after": {"id": 1, "seq": 5}, "source": {"schema": "public", "table": "t"}}
-    for name, settings, refusal in (("t", {"order_by": ()}, "connector unknown has no default order"), ("u", {}, "order_by column 'seq' is not in the data")):
+    for name, settings, refusal in (
+        ("t", {"order_by": ()}, "connector unknown has no default order"),
+        ("u", {}, "order_by column 'seq' is not in the data"),
+    ):
         spec = lake.spec(name, **settings)
         lake.land(spec, 1, [row])
-        with pytest.raises(InputRefused, match=f"table {name}: the records look like `envelope: debezium`, expected flat; set .* Otherwise: {refusal}"):
+        with pytest.raises(
+            InputRefused, match=f"table {name}: the records look like `envelope: debezium`, expected flat; set .* Otherwise: {refusal}"
+        ):
             lake.run(spec)
     spec = lake.spec("v", envelope="wal2json", order_by=())
     lake.land(spec, 1, [up(1, 1)])

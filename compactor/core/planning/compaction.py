@@ -129,8 +129,8 @@ def nothing_worth(spec: TableSpec, snapshot: Snapshot) -> str:
         return "not compacted: the next commit writes a new base (`write_mode: copy-on-write`)"
     rows = sum(segment.rows for segment in snapshot.segments)
     return (
-        f"not compacted: no segment is worth rewriting. One is if at least {threshold(snapshot.brought, rows):.1%} of its rows have changed; the Delta "
-        f"has {snapshot.delta.rows:,} rows, the base {rows:,}"
+        f"not compacted: no segment is worth rewriting. One is if at least {threshold(snapshot.brought, rows):.1%} of its rows have changed; "
+        f"the Delta has {snapshot.delta.rows:,} rows, the base {rows:,}"
     )
 
 
