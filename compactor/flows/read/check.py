@@ -29,7 +29,7 @@ _SIBLINGS_MAX = 1000
 """Files beside a missing landing folder that are looked at for a folder with a similar name."""
 
 _FOLDERS_MAX = 20
-"""The folders with the most similar names of which each is looked at."""
+"""Folders that are looked at, those with the most similar names first."""
 
 
 def check(table: Table, others: Sequence[TableSpec] = ()) -> list[Check]:
@@ -78,19 +78,21 @@ def _results(table: Table, others: Sequence[TableSpec]) -> Iterator[tuple[str, s
     except CompactorError as error:
         yield "files in landing", str(error), ""
         return
-    found = f"{len(landing.new):,} new, {landing.absorbed:,} ingested before, {landing.waiting:,} may not be complete"
-    yield "files in landing", "".join(landing.notes), found
+    counts = f"{len(landing.new):,} new, {landing.absorbed:,} ingested before, {landing.waiting:,} may not be complete"
+    yield "files in landing", "".join(landing.notes), counts
     infos = {path: info for path, info in infos.items() if not info.problem}
     if problem := _formats(spec, infos):
         yield "formats", problem, ""
-    files = [path for path in infos if not increment.ignored(path) and increment.landed(spec.pattern, path, load_files=spec.source.load_files)]
+    files = [
+        path for path in infos if not increment.ignored(path, spec.ignore) and increment.landed(spec.pattern, path, load_files=spec.source.load_files)
+    ]
     if files:
         yield from _contents(spec, table, files, infos)
 
 
 def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
     """Return which files have no known format."""
-    odd = [path for path in paths if not increment.ignored(path) and spec.format == "auto" and not increment.file_format(path)]
+    odd = [path for path in paths if not increment.ignored(path, spec.ignore) and spec.format == "auto" and not increment.file_format(path)]
     if not odd or spec.container == "kafka":
         return ""
     suffixes, has = ", ".join(increment.SUFFIXES), "has" if len(odd) == 1 else "have"
