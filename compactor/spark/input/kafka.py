@@ -33,7 +33,8 @@ def unpack(raw: RawFrame, container: str, schemas: wire.Schemas, hold: wire.Hold
             "CAST(NULL AS STRING) AS _key",
             "CAST(NULL AS STRING) AS _old_key",
         )
-        return [dataclasses.replace(raw, rows=raw.rows.selectExpr("*", *nulls))]
+        unreadable = (f"{wire.value_problem(TEXT)} AS {UNREADABLE}",) if raw.schema is None else ()
+        return [dataclasses.replace(raw, rows=raw.rows.selectExpr("*", *nulls, *unreadable))]
     made = _json(raw) if raw.schema is None else _typed(raw)
     if WIRE not in made.rows.columns:
         return [made]
