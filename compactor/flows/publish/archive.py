@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from compactor.core.model.errors import Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import AGAIN, ORIGINAL, Input
 from compactor.core.model.snapshot import Snapshot
@@ -130,10 +131,15 @@ def _archived(table: Table, item: Input) -> bool:
         return table.storage.stat(target) is None and table.storage.move(source, target, keep=True)
     owner.check_landing(table)
     try:
-        return table.storage.move(source, goes_to(item.path))
-    except FileExistsError:
+        with contextlib.suppress(FileExistsError):
+            return table.storage.move(source, goes_to(item.path))
         # another input of this name was archived before (H1)
         return table.storage.move(source, goes_to(item.path, item.etag))
+    except Refused as error:
+        raise Refused(
+            f"table {table.name}: {item.path} is ingested and cannot be taken out of {table.spec.landing}. Until it can, runs ingest nothing more. Allow "
+            f"it, or set `archive: keep` (files stay where they are) or `archive: copy`: {error}"
+        ) from error
 
 
 def _copied(table: Table, item: Input) -> str:
