@@ -181,10 +181,15 @@ def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = s
 
 
 @logs.of_table
-def discard_table(table: Table, paths: Sequence[str], progress: Progress = silent, label: str = "") -> TableReport:
-    """Give files in quarantine up: ingest each as if it were empty, and delete it. Raises InputRefused for a file that is partly ingested."""
+def discard_table(table: Table, paths: Sequence[str], progress: Progress = silent, label: str = "", records: bool = False) -> TableReport:
+    """Give files in quarantine up: ingest each as if it were empty, and delete it. Raises InputRefused for a file that is partly ingested.
+
+    `records`: give up the invalid records of partly ingested files instead.
+    """
 
     def discard(phases: Progress) -> TableReport:
+        if records:
+            return _ingested_again(table, lambda _: commit.give_up_records(table, paths, label, phases), phases, label)
         quarantine.give_up(table, quarantine.waiting(table, table.newest()), paths)
         return _ingested_again(table, lambda _: commit.replay(table, paths, label, phases), phases, label)
 

@@ -14,7 +14,7 @@ from typing import Optional
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, InputRefused, InputUnfinished, OrderRefused, SchemaRefused
 from compactor.core.model.files import FileInfo
-from compactor.core.model.inputs import Input
+from compactor.core.model.inputs import GIVEN_UP, Input
 from compactor.core.model.layout import commit_id
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
@@ -70,6 +70,15 @@ def replay(table: Table, paths: Sequence[str], label: str, progress: Progress) -
     def choose(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
         waiting = quarantine.chosen(table, quarantine.waiting(table, parent), paths)
         return quarantine.again(table, waiting, parent) if parent else ((), _LANDING)
+
+    return ingest(table, choose, "replay", label, progress)
+
+
+def give_up_records(table: Table, paths: Sequence[str], label: str, progress: Progress) -> Snapshot | None:
+    """Give the invalid records of these files up. Raises InputRefused for a path without records in quarantine, Conflict as `transact` does."""
+
+    def choose(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
+        return quarantine.records_given_up(table, parent, paths) if parent else ((), _LANDING)
 
     return ingest(table, choose, "replay", label, progress)
 
@@ -140,7 +149,9 @@ class _Ingestion:
         return self._written(batch, commit)
 
     def _given_up(self, item: Input) -> bool:
-        """Return whether an empty copy stands for a file in quarantine, which has no events then."""
+        """Return whether nothing is to be read: an empty copy stands for a file in quarantine, or invalid records are given up."""
+        if item.outcome == GIVEN_UP:
+            return True
         location = self.locations.get((item.path, item.etag)) if item.outcome == "replayed" else None
         info = self.table.storage.stat(location) if location else None
         return info is not None and info.size == 0
@@ -224,7 +235,8 @@ class _Ingestion:
 
     def _pending(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
         if self.table.spec.archive == "keep":
-            return ()
+            # reasons do not lie in landing
+            return tuple(item for item in inputs if item.outcome == GIVEN_UP)
         return (*archive.unfinished(self.table, self.parent.pending if self.parent else ()), *inputs)
 
     def _young(self, path: str) -> bool:
