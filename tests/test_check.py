@@ -40,6 +40,12 @@ CASES = {
     "no order": ("key: [id], increments: people/in", "people/in/a.json", FLAT, "`order_by` is not set"),
     "another envelope": (GOOD, "people/in/a.json", DEBEZIUM, "look like `envelope: debezium`, expected flat"),
     "the other way round": ("key: [id], envelope: debezium, increments: p/in", "p/in/a.json", FLAT, "look like `envelope: flat`, expected debezium"),
+    "DMS without its envelope": (
+        "key: [id], increments: p/in",
+        "p/in/LOAD00000001.csv",
+        "I,1,x\nI,2,y\n",
+        "look like `envelope: dms`, expected flat",
+    ),
     "another delimiter": (GOOD, "people/in/a.csv", CSV, "separated by ';', expected ','; set `csv: {delimiter: ';'}`"),
     "no header": (GOOD, "people/in/a.csv", "1,x,5\n2,y,6\n", "seem to have no header"),
     "no header, and no columns": (
