@@ -29,7 +29,6 @@ _LOAD = re.compile(r"LOAD[_0-9A-Fa-f]+\.[^/]*")
 _CHANGES = re.compile(r"\d{8}-\d{6,}\.[^/]*")
 _UNFINISHED = (".tmp", ".inprogress", ".crc", "._COPYING_")
 _MARKERS = ("_$folder$",)
-
 SUFFIXES = {".parquet": "parquet", ".avro": "avro", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
 
 

@@ -28,8 +28,8 @@ from compactor.flows.table import Table
 _SIBLINGS_MAX = 1000
 """Files beside a missing landing folder that are looked at for a folder with a similar name."""
 
-_FOLDERS_MAX = 20
-"""Folders that are looked at, those with the most similar names first."""
+_OF_TABLE = ("hint", "ledger", "shown", "snapshot")
+"""Kinds of files (`Layout.kind`) that only the root of a table with versions has."""
 
 
 def check(table: Table, others: Sequence[TableSpec] = ()) -> list[Check]:
@@ -44,17 +44,16 @@ def missing(table: Table) -> str:
     parent, _, name = table.spec.landing.rpartition("/")
     while parent.count("/") > 1 and next(iter(table.storage.list(parent)), None) is None:
         parent, _, name = parent.rpartition("/")
-    beside = {relative(info.path, parent).split("/")[0]: None for info in islice(table.storage.list(parent), _SIBLINGS_MAX)}
-    folders = difflib.get_close_matches(name, [folder for folder in beside if folder != name], _FOLDERS_MAX, 0.0)
-    of_tables = [folder for folder in folders if table.storage.stat(Layout(join(parent, folder), "").hint()) is not None]
+    beside = [relative(info.path, parent) for info in islice(table.storage.list(parent), _SIBLINGS_MAX)]
+    tables = {folder for path in beside if Layout(folder := path.split("/")[0], "").kind(path) in _OF_TABLE}
     roots = {spec.root for spec in table.env.tables}
-    former = next((folder for folder in of_tables if roots and join(parent, folder) not in roots), None)
-    close = difflib.get_close_matches(name, [folder for folder in folders if folder not in of_tables], 1, 0.6)
+    former = difflib.get_close_matches(name, [folder for folder in tables if roots and join(parent, folder) not in roots], 1, 0.0)
+    close = difflib.get_close_matches(name, {path.split("/")[0] for path in beside} - {name, *tables}, 1, 0.6)
     hint = f"did you mean {parent}/{close[0]}?" if close else "correct `increments:`, or wait for the first files."
-    if former is not None:
+    if former:
         hint = (
-            f"{parent}/{former} has the versions of a table that is not configured. If {table.name} is its new name: call it {former} again and set "
-            f"`view: {table.name}`. Otherwise {hint}"
+            f"{parent}/{former[0]} has the versions of a table that is not configured. If {table.name} is its new name: call it {former[0]} again "
+            f"and set `view: {table.name}`. Otherwise {hint}"
         )
     return f"no file has ever landed below {table.spec.landing}; {hint}"
 
