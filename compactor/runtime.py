@@ -52,6 +52,8 @@ class Runtime:
 
     def __init__(self, config: JobConfig, open_session: Callable[[], SparkSession], schemas: Schemas | None, notify: Notify) -> None:
         self.config = config
+        self.tables: tuple[TableSpec, ...] = ()
+        """Every configured table, where the configuration is known whole."""
         self.storage = RoutedStorage(LocalStorage(), self._s3)
         self._open_session, self._schemas, self._notify = open_session, schemas, notify
         self._lock = threading.RLock()
@@ -72,6 +74,7 @@ class Runtime:
             stop=self._stop,
             tasks=self._tasks,
             share=self._share,
+            tables=self.tables,
         )
 
     def sinks(self, local: bool = True, remote: bool = True) -> list[Sink]:

@@ -53,6 +53,12 @@ CASES = {
     "no order": ("key: [id], increments: people/in", "people/in/a.json", FLAT, "`order_by` is not set"),
     "another envelope": (GOOD, "people/in/a.json", DEBEZIUM, "look like `envelope: debezium`, expected flat"),
     "the other way round": ("key: [id], envelope: debezium, increments: p/in", "p/in/a.json", FLAT, "look like `envelope: flat`, expected debezium"),
+    "DMS without its envelope": (
+        "key: [id], increments: p/in",
+        "p/in/LOAD00000001.csv",
+        "I,1,x\nI,2,y\n",
+        "look like `envelope: dms`, expected flat",
+    ),
     "another delimiter": (GOOD, "people/in/a.csv", CSV, "separated by ';', expected ','; set `csv: {delimiter: ';'}`"),
     "no header": (GOOD, "people/in/a.csv", "1,x,5\n2,y,6\n", "seem to have no header"),
     "no header, and no columns": (
@@ -207,6 +213,24 @@ def test_a_run_names_the_folder_in_which_nothing_has_landed(tmp_path: Path) -> N
     assert (code, [report["outcome"] for report in reports]) == (0, ["idle", "idle"])
     assert reports[0]["notes"] == [f"no file has ever landed below {tmp_path}/people/inn; did you mean {tmp_path}/people/in?"]
     assert reports[1]["notes"] == [f"no file below {tmp_path}/people/in is ready to be ingested"]
+
+
+def test_the_versions_of_a_renamed_table_are_named(tmp_path: Path) -> None:
+    """Not the folder of another table, however similar its name is."""
+    for name in ("student", "studio"):
+        (tmp_path / name / "_compactor" / "snapshots").mkdir(parents=True)
+        (tmp_path / name / "_compactor" / "snapshots" / "latest").write_text("1")
+    file = tmp_path / "compactor.yaml"
+    configured = "key: [id], order_by: [seq]"
+    file.write_text(f"warehouse: .\ntables:\n  studios: {{{configured}}}\n  student: {{{configured}}}\n  studio: {{{configured}}}\n")
+    nothing = f"no file has ever landed below {tmp_path}/studios/incremental; "
+    assert called(file, "run", "studios")[1][0]["notes"] == [nothing + "correct `increments:`, or wait for the first files."]
+    file.write_text(f"warehouse: .\ntables:\n  pupil: {{{configured}}}\n  studio: {{{configured}}}\n")
+    for notes in (called(file, "run", "pupil")[1][0]["notes"], called(file, "plan", "pupil")[1][0]["problems"]):
+        assert notes == [
+            f"no file has ever landed below {tmp_path}/pupil/incremental; {tmp_path}/student has the versions of a table that is not configured. If "
+            "pupil is its new name: call it student again and set `view: pupil`. Otherwise correct `increments:`, or wait for the first files."
+        ]
 
 
 def test_two_tables_on_one_folder_are_reported_unless_each_names_its_source(tmp_path: Path) -> None:

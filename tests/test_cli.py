@@ -197,8 +197,8 @@ class FakeApp:
         self.asked = {"name": name, "paths": list(paths), "label": label}
         return self.reports[0]
 
-    def discard(self, name: str, paths: Sequence[str], progress: Any, label: str) -> TableReport:
-        self.asked = {"name": name, "paths": list(paths), "label": label, "given up": True}
+    def discard(self, name: str, paths: Sequence[str], progress: Any, label: str, records: bool) -> TableReport:
+        self.asked = {"name": name, "paths": list(paths), "label": label, "records": records}
         return self.reports[0]
 
     def sql(self, text: str, as_of: str | None = None, engine: str = "auto") -> Rows:
@@ -443,7 +443,10 @@ def test_quarantine_lists_shows_replays_and_discards(fake: FakeApp) -> None:
     assert json.loads(called("quarantine", "replay", "student", HELD.path, "-o", "json")[1]) == json.loads(json.dumps(fake.reports[0].to_json()))
     assert fake.asked == {"name": "student", "paths": [HELD.path], "label": ""}
     assert called("quarantine", "discard", "student", HELD.path)[0] == 0
-    assert fake.asked == {"name": "student", "paths": [HELD.path], "label": "", "given up": True}
+    assert fake.asked == {"name": "student", "paths": [HELD.path], "label": "", "records": False}
+    assert f"discard student {HELD.path} --records" in shown
+    assert called("quarantine", "discard", "student", HELD.path, "--records")[0] == 0
+    assert fake.asked["records"]
     assert called("quarantine", "discard", "student")[0] == 2
 
 

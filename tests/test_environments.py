@@ -1,7 +1,8 @@
-"""A test environment beside production, by the command that docs/howto.md prints. Rows are computed without Spark."""
+"""Commands that docs/howto.md prints: a test environment beside production, and an adopted base. Rows are computed without Spark."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -27,55 +28,86 @@ tables:
 """
 
 
-def printed() -> tuple[dict[str, str], list[str]]:
-    """The command of the section about two environments: its variables and its arguments."""
+def printed(section: str) -> list[list[str]]:
+    """The words of each command of a section."""
     page = (Path(__file__).parents[1] / "docs" / "howto.md").read_text(encoding="utf-8")
-    section = page.partition("## Two environments")[2].partition("\n## ")[0]
-    words = shlex.split(re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)[0])
-    at = words.index("compactor")
-    return dict(word.split("=", 1) for word in words[:at]), words[at + 1 :]
+    (block, *_) = re.findall(r"^```\n(.*?)^```", page.partition(f"## {section}")[2].partition("\n## ")[0], re.MULTILINE | re.DOTALL)
+    return [shlex.split(text, comments=True) for text in block.splitlines()]
+
+
+class Shop:
+    """A warehouse with a table `orders` below a folder, and the command line of whoever uses it."""
+
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.home, self.landing, self.file = home, home / "landing" / "orders", home / "compactor.yaml"
+        self.catalog, engine = MemoryCatalog(), ListEngine(LocalStorage())
+        self.started = 0
+        monkeypatch.setattr(AppBase, "_start", self._start)
+        monkeypatch.setattr(Runtime, "_engine", lambda _: engine)
+        monkeypatch.setattr(Runtime, "_catalog", lambda _: self.catalog)
+        self.file.write_text(CONFIG.format(home=home), encoding="utf-8")
+
+    def _start(self, *_: object) -> None:
+        self.started += 1
+
+    def land(self, number: int) -> None:
+        """A new row."""
+        place = self.landing / f"increment_202611201{number}" / "a.json"
+        place.parent.mkdir(parents=True)
+        place.write_text(line("c", [number], [number], {"a": number}), encoding="utf-8")
+
+    def compactor(self, environment: dict[str, str], *arguments: str) -> tuple[int, str]:
+        """Type a command."""
+        done = CliRunner().invoke(cli.app, [*arguments, "--config", str(self.file)], env=environment)
+        return done.exit_code, " ".join(f"{done.output} {done.exception or ''}".split())
+
+    def rows(self, environment: dict[str, str]) -> object:
+        """What the view shows."""
+        shown = look(self.catalog, LocalStorage(), config.load(self.file, environment).spec("orders"))
+        return shown and shown.rows
+
+    def files(self) -> dict[str, tuple[int, bytes]]:
+        """What lies in landing."""
+        return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in self.landing.rglob("*") if path.is_file()}
 
 
 def test_the_recipe_for_a_test_environment_leaves_productions_landing_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads the files that wait there. Without the word about the archive it is refused, and production goes on as if nobody had been there."""
-    catalog, engine = MemoryCatalog(), ListEngine(LocalStorage())
-    monkeypatch.setattr(AppBase, "_start", lambda *_: None)
-    monkeypatch.setattr(Runtime, "_engine", lambda _: engine)
-    monkeypatch.setattr(Runtime, "_catalog", lambda _: catalog)
-    file = tmp_path / "compactor.yaml"
-    file.write_text(CONFIG.format(home=tmp_path), encoding="utf-8")
-    landing = tmp_path / "landing" / "orders"
-
-    def land(number: int) -> None:
-        place = landing / f"increment_202601010{number}" / "a.json"
-        place.parent.mkdir(parents=True)
-        place.write_text(line("c", [number], [number], {"a": number}), encoding="utf-8")
-
-    def compactor(environment: dict[str, str], *arguments: str) -> tuple[int, str]:
-        done = CliRunner().invoke(cli.app, [*arguments, "--config", str(file)], env=environment)
-        return done.exit_code, " ".join(done.output.split())
-
-    def rows(environment: dict[str, str]) -> object:
-        shown = look(catalog, LocalStorage(), config.load(file, environment).spec("orders"))
-        return shown and shown.rows
-
-    def files() -> dict[str, tuple[int, bytes]]:
-        return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in landing.rglob("*") if path.is_file()}
-
-    land(1)
-    assert compactor({}, "run")[0] == 0
-    land(2)
-    before = files()
-    variables, arguments = printed()
+    shop = Shop(tmp_path, monkeypatch)
+    shop.land(1)
+    assert shop.compactor({}, "run")[0] == 0
+    shop.land(2)
+    before = shop.files()
+    (words,) = printed("Two environments")
+    at = words.index("compactor")
+    variables, arguments = dict(word.split("=", 1) for word in words[:at]), words[at + 1 :]
     assert variables["COMPACTOR_WAREHOUSE"].startswith("s3://"), "the only thing on the page that is not there"
     variables["COMPACTOR_WAREHOUSE"] = str(tmp_path / "test")
 
     without = {name: value for name, value in variables.items() if "ARCHIVE" not in name}
-    code, told = compactor(without, *arguments)
-    assert (code, files(), rows(without)) == (1, before, None)
-    assert f"{landing} belongs to the table {tmp_path}/lake/orders" in told
-    assert compactor(variables, *arguments)[0] == 0
-    assert (files(), rows(variables)) == (before, ((2, 2),))
-    assert compactor({}, "run")[0] == 0
-    assert rows({}) == ((1, 1), (2, 2))
-    assert [Path(path).name for path in files()] == ["owner.json"]
+    code, told = shop.compactor(without, *arguments)
+    assert (code, shop.files(), shop.rows(without)) == (1, before, None)
+    assert f"{shop.landing} belongs to the table {tmp_path}/lake/orders" in told
+    assert shop.compactor(variables, *arguments)[0] == 0
+    assert (shop.files(), shop.rows(variables)) == (before, ((2, 2),))
+    assert shop.compactor({}, "run")[0] == 0
+    assert shop.rows({}) == ((1, 1), (2, 2))
+    assert [Path(path).name for path in shop.files()] == ["owner.json"]
+
+
+def test_a_base_is_adopted_by_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its rows contain is not read, what landed later is. A command that cannot work is refused before Spark starts."""
+    shop = Shop(tmp_path, monkeypatch)
+    (tmp_path / "hive").mkdir()
+    (tmp_path / "hive" / "000000_0").write_text(json.dumps({"id": 4, "a": 40}) + "\n", encoding="utf-8")
+    shop.land(4)
+    shop.land(5)
+    commands = [
+        [str(tmp_path / "hive") if word.startswith("s3://") else word for word in words[1:]] for words in printed("Move from an existing Hive base")
+    ]
+    code, told = shop.compactor({}, *commands[0][:3])
+    assert (code, shop.started, "Use --ingested-through FOLDER" in told) == (1, 0, True)
+    assert shop.compactor({}, *commands[0][:2], str(tmp_path / "nothing"), *commands[0][3:])[0] == 1
+    assert shop.started == 0
+    assert [shop.compactor({}, *words)[0] for words in commands] == [0, 0, 0]
+    assert shop.rows({}) == ((4, 40), (5, 5))

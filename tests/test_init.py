@@ -261,6 +261,33 @@ def test_the_key_of_parquet_files_is_guessed_by_its_name(tmp_path: Path) -> None
     assert (first["settings"], "A guess by its name; too few rows were read." in first["question"]) == ({"key": ["order_id"]}, True)
 
 
+def test_no_key_is_guessed_of_what_describes_the_change(tmp_path: Path) -> None:
+    """DMS writes the operation first; before images and positions come with its rules."""
+    columns = {"Op": ["I"], "AR_H_CHANGE_SEQ": ["1"], "BI_plate": ["a"], "plate": ["a"], "note": ["b"]}
+    folder = tmp_path / "lake/item"
+    folder.mkdir(parents=True)
+    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "LOAD00000001.parquet")
+    (table,) = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    assert (table["settings"]["envelope"], table["questions"][0]["settings"]) == ("dms", {"key": ["plate"]})
+
+
+def test_the_keys_that_a_sink_writes_beside_values_show_no_table(tmp_path: Path) -> None:
+    """They are larger than the values here, and neither `init` nor `check` looks at them."""
+    folder = tmp_path / "lake/orders"
+    folder.mkdir(parents=True)
+    (folder / "shop.orders+0+0000000000.json").write_text('{"id": 1, "seq": 1}\n')
+    (folder / "shop.orders+0+0000000000.keys.json").write_text('"1, which is no row"\n' * 9)
+    file = tmp_path / "compactor.yaml"
+    (table,) = told("--from", str(tmp_path / "lake"), "--config", str(file))["tables"]
+    assert table["questions"][0]["settings"] == {"key": ["id"]}
+    file.write_text("warehouse: .\ntables:\n  orders: {key: [id], order_by: [seq], increments: lake/orders, ignore: ['*.keys.*']}\n")
+    assert loaded(file).spec("orders").ignore == ("*.keys.*",)
+    done = CliRunner().invoke(cli.app, ["check", "--config", str(file), "--output", "json"])
+    assert [check["detail"] for check in json.loads(done.stdout) if check["name"] == "files in landing"] == [
+        "1 new, 0 ingested before, 0 may not be complete"
+    ]
+
+
 def test_numbers_and_dates_in_another_form_are_named(tmp_path: Path) -> None:
     """They become text, which nobody sees before the first query."""
     (tmp_path / "lake/student").mkdir(parents=True)

@@ -52,6 +52,7 @@ class AppBase:
         self._brief = False
         self._opened_registry: ConfluentRegistry | FileRegistry | None = None
         self.runtime = Runtime(self.job_config(), self._open_session, self._schemas(), notify)
+        self.runtime.tables = self.runtime.config.specs
 
     @classmethod
     def open(cls: type[_AppT], config_path: str | Path, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None) -> _AppT:

@@ -128,6 +128,7 @@ class Versions(AppBase):
     ) -> AdoptReport:
         """Make the plain Parquet files below `path` (local or S3) version 1 of a table. Raises Refused if the table's runner is not local."""
         from compactor.flows.run import adopt_table
+        from compactor.flows.write import adopt
 
         spec = self._with_schema(self.specs([name])[0])
         kind = self.settings.runner_of(name)
@@ -140,8 +141,10 @@ class Versions(AppBase):
             raise Refused(
                 f"table {name}: {path} is in S3, but {self.settings.file} uses no S3. Copy the files to this machine, or move the warehouse to S3."
             )
+        path = absolute(path, os.getcwd())
+        adopt.check(self.runtime.table(spec, files_only=True), path, order_by, through)
         self._start_for([spec], archived=False)
-        return adopt_table(self.runtime.table(spec), absolute(path, os.getcwd()), order_by, through, dry, progress, label)
+        return adopt_table(self.runtime.table(spec), path, order_by, through, dry, progress, label)
 
     def erase(
         self,

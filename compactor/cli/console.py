@@ -253,8 +253,8 @@ def reasons(files: Sequence[tuple[QuarantinedFile, dict[str, Any]]]) -> None:
             out.print(f"  and {more:,} more")
         there = visible(item.location or "nothing: the file no longer exists")
         out.print(f"  a replay reads {there}; put a repaired copy at {visible(item.repaired)}", soft_wrap=True)
-        if item.records is None:
-            out.print(f"  without events? compactor quarantine discard {item.table} {visible(item.path)}", soft_wrap=True)
+        question, option = ("without events?", "") if item.records is None else ("nobody needs them?", " --records")
+        out.print(f"  {question} compactor quarantine discard {item.table} {visible(item.path)}{option}", soft_wrap=True)
 
 
 # ---- progress --------------------------------------------------------------------------------------------------------

@@ -109,6 +109,7 @@ def replay(
 def discard(
     table: OneTable,
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Paths as `list` shows them.", show_default=False)],
+    records: Annotated[bool, typer.Option("--records", help="Give up the invalid records of files whose other records are in the table.")] = False,
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
     label: Label = "",
@@ -118,16 +119,17 @@ def discard(
 ) -> None:
     """Give files in quarantine up, and delete them.
 
-    For a file that has no events, such as a README, or that nobody can repair. It counts as read, without events. A file that has other records
-    in the table is refused: repair a copy of it.
+    For a file that has no events, such as a README, or that nobody can repair. It counts as read, without events. With --records, for a file whose
+    other records are in the table: its invalid records wait no more, and the file stays in the archive as it is.
 
     \b
     Example:
-      compactor quarantine discard student increment_2026112014/README.txt --config compactor.yaml
+      compactor quarantine discard student increment_2026112014/README.txt
+      compactor quarantine discard student increment_2026112014/part-0.json --records --config compactor.yaml
     """
     with options.opened(config, verbose, wait, log_format, label) as app:
         with console.progress(1, quiet=output is Output.json) as progress:
-            report = app.discard(table, paths, progress=progress, label=label)
+            report = app.discard(table, paths, progress=progress, label=label, records=records)
     if output is Output.json:
         console.as_json(report.to_json())
     else:

@@ -59,6 +59,7 @@ def compact(
     """Bring tables up to date and compact them now.
 
     Like `compactor run --compact`: rewrites the parts of the base for which merging the Delta pays off, whatever `compaction:` is set to.
+    If it rewrites nothing, the report has the reason.
 
     \b
     Example:

@@ -39,7 +39,7 @@ from compactor.core.model.layout import join
 from compactor.core.model.policy import EVOLVE, Policy, Protection
 from compactor.core.settings.metrics import LOG, MetricsSettings
 from compactor.core.settings.s3 import S3Settings
-from compactor.core.sources.envelopes import ENVELOPES
+from compactor.core.sources.envelopes import BESIDE_VALUES, ENVELOPES
 
 Envelope = Annotated[str, values.choice(*ENVELOPES)]
 Format = Annotated[str, values.choice("auto", "parquet", "avro", "json", "csv")]
@@ -116,6 +116,12 @@ class Table(Section):
         "auto", "What a commit writes. auto: a Delta, or a new base if half of the table changes; merge-on-read: a Delta; copy-on-write: a base."
     )
     compaction: Compaction = setting(Compaction(), "When the Delta is compacted into the base.")
+    ignore: Annotated[tuple[str, ...], Read(values.patterns, values.NAMES)] = setting(
+        BESIDE_VALUES,
+        "Landed files that are no data: shell patterns of the path below the landing root; * stands for any text. Default: the files of keys and "
+        "headers that Kafka Connect's S3 sink writes.",
+        written=list(BESIDE_VALUES),
+    )
     settle: Duration = setting(0.0, "Minimum age of a landed file, for sinks that write files in place.", written="0s")
     complete: Text | None = setting(
         None,

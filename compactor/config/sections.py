@@ -22,7 +22,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
 
 
-def setting(default: Any, description: str, *, written: str | int | bool | None = None, alias: str | None = None) -> Any:
+def setting(default: Any, description: str, *, written: str | int | bool | list[str] | None = None, alias: str | None = None) -> Any:
     """Return a field. `written`: the default as one would write it in the file, if the parsed value looks different."""
     extra: dict[str, Any] = {} if written is None else {"default": written}
     return Field(default, description=description, alias=alias, json_schema_extra=extra)

@@ -267,7 +267,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
 _SAME = (
     *("envelope", "format", "source_table", "topic", "partitions", "order_by", "op", "delete_when", "metadata_columns", "delete", "patch_rows"),
     *("truncate", "unresolved", "beyond_retention", "write_mode", "live_view", "read_optimized", "timestamps", "cluster_by"),
-    *("target_file_bytes", "small_batch", "settle", "complete", "hours_in", "publish_window", "keep", "keep_versions", "grace", "engines"),
+    *("target_file_bytes", "small_batch", "ignore", "settle", "complete", "hours_in", "publish_window", "keep", "keep_versions", "grace", "engines"),
     *("archive_retention", "archive_kms_key", "hash_secret", "notify", "feed_retention", "columns"),
     *("history", "track", "track_except", "history_end", "history_zero_length"),
 )

@@ -307,6 +307,13 @@ def names(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def patterns(value: Any) -> tuple[str, ...]:
+    """Parse a list of shell patterns."""
+    if not isinstance(value, (list, tuple)) or not all(isinstance(pattern, str) and pattern for pattern in value):
+        raise ValueError(f"expected a list of patterns such as ['*.keys.*'], found {shown(value)}")
+    return tuple(value)
+
+
 def engines(value: Any) -> tuple[str, ...]:
     """Parse a list of query engines."""
     engines = names(value)

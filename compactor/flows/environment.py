@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from compactor.core.model import times
+from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
 from compactor.core.results.reports import Tasks
 from compactor.flows.stop import Stop
@@ -65,6 +66,9 @@ class Environment:
     """Counts the engine's tasks for a phase (`logs.GROUP`); returns None if it has none."""
     share: Callable[[str], None] = _no_share
     """Gives what the calling thread computes a fair share of the engine, under this name."""
+
+    tables: Sequence[TableSpec] = ()
+    """Every configured table; empty where only some of them are known, as in a job on a cluster."""
 
     def now(self) -> str:
         """The time as ISO 8601 text, UTC."""

@@ -54,7 +54,9 @@ def look_at(table: Table) -> TableReport | int:
         if state.compacted < current.version and due(table, current):
             return sum(segment.size for segment in current.segments)
     landing = discover.landing(table, current)
-    return written + landing.size if landing.new else _report(table, current, current, (), False, landing.notes)
+    if landing.new:
+        return written + landing.size
+    return _report(table, current, current, (), False, (*landing.notes, *_not_compacted(table, current, ())))
 
 
 def failure(table: str, error: CompactorError) -> TableReport:
@@ -139,7 +141,14 @@ def finish_table(step: Committed, progress: Progress, spending: Spending) -> Tab
             return _blocked(_report(table, step.before, current, made, step.resumed, _noted(waiting)), blocked)
         folders, notes = _shown_landing(table, current) if made or step.resumed or table.spec.live_view else ([], ())
         shown.remember(table, current, folders, compacted=worthless)
+        notes = notes if waiting else (*notes, *_not_compacted(table, current, made))
     return _report(table, step.before, current, made, step.resumed, (*notes, *_noted(waiting)))
+
+
+def _not_compacted(table: Table, current: Snapshot | None, made: Sequence[Snapshot]) -> tuple[str, ...]:
+    if current is None or not table.spec.compact_now or any(snapshot.operation == "compact" for snapshot in made):
+        return ()
+    return (compaction.nothing_worth(table.spec, current),)
 
 
 def _noted(sentence: str | None) -> tuple[str, ...]:
@@ -170,10 +179,15 @@ def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = s
 
 
 @logs.of_table
-def discard_table(table: Table, paths: Sequence[str], progress: Progress = silent, label: str = "") -> TableReport:
-    """Give files in quarantine up: ingest each as if it were empty, and delete it. Raises InputRefused for a file that is partly ingested."""
+def discard_table(table: Table, paths: Sequence[str], progress: Progress = silent, label: str = "", records: bool = False) -> TableReport:
+    """Give files in quarantine up: ingest each as if it were empty, and delete it. Raises InputRefused for a file that is partly ingested.
+
+    `records`: give up the invalid records of partly ingested files instead.
+    """
 
     def discard(phases: Progress) -> TableReport:
+        if records:
+            return _ingested_again(table, lambda _: commit.give_up_records(table, paths, label, phases), phases, label)
         quarantine.give_up(table, quarantine.waiting(table, table.newest()), paths)
         return _ingested_again(table, lambda _: commit.replay(table, paths, label, phases), phases, label)
 

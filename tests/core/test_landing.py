@@ -29,6 +29,13 @@ def file(path: str, etag: str = "e", size: int = 5, modified: float = 0.0) -> La
         ([file("h_2026010100/a", "ingested")], {}, {"absorbed": 1}),
         ([file("h_2026010100/a", "changed")], {}, {"new": ["h_2026010100/a"]}),
         ([file("h_2026010100/_SUCCESS"), file("h_2026010100/a", size=0)], {}, {"ignored": 2}),
+        (
+            [file(f"h_2026010100/shop.keys.v1+0+0000000042{part}.json") for part in ("", ".keys", ".headers")],
+            {},
+            {"new": ["h_2026010100/shop.keys.v1+0+0000000042.json"], "ignored": 2},
+        ),
+        ([file("h_2026010100/a.json"), file("h_2026010100/sub/x.key")], {"ignore": ("*.key",)}, {"new": ["h_2026010100/a.json"], "ignored": 1}),
+        ([file("h_2026010100/t+0+1.keys.json")], {"ignore": ()}, {"new": ["h_2026010100/t+0+1.keys.json"]}),
         ([file("h_2026010100/a", modified=95.0)], {"settle": 10.0}, {"waiting": 1}),
         ([file("h_2026010100/a", modified=90.0)], {"settle": 10.0}, {"new": ["h_2026010100/a"]}),
         ([file("h_2026010100/a"), file("h_2026010105/b")], {"first_folder": "h_2026010102"}, {"skipped": 1, "new": ["h_2026010105/b"]}),

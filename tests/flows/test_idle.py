@@ -106,11 +106,29 @@ def test_a_compaction_that_is_not_worth_it_is_looked_at_once() -> None:
         look(lake)
     lake.spec = dataclasses.replace(lake.spec, compact_every=0.0)
     report, started = look(lake)
-    assert (report.outcome, started) == ("idle", ["t"])
+    assert (report.outcome, report.notes, started) == ("idle", (), ["t"])
     assert lake.newest().delta is not None
     assert look(lake, dataclasses.replace(lake.env(), engine=no_more, catalog=no_more))[1] == []
     lake.deliver("increment_2026010103/a.json", [line("u", [3], [100], {"a": 100})])
     assert look(lake)[1] == ["t"]
+
+
+def test_a_compaction_that_was_asked_for_and_rewrites_nothing_has_a_reason() -> None:
+    """Also where the run ingests something; a run that compacts needs none."""
+    lake = Lake(table(compact_every=1e9))
+    keys = (range(60), range(0, 60, 2))
+    lake.deliver("increment_2026010100/a.json", [line("u", [key], [key], {"a": key}) for key in keys[0]])
+    look(lake)
+    lake.spec = lake.spec.compacting_now
+    assert look(lake)[0].notes == ("not compacted: the table has no Delta, all changes are in the base",)
+    lake.deliver("increment_2026010101/a.json", [line("u", [key], [100 + key], {"a": key}) for key in keys[1]])
+    for outcome in ("committed", "idle"):
+        report, _ = look(lake)
+        assert report.outcome == outcome
+        assert [note.split(";")[-1] for note in report.notes] == [" the Delta has 30 rows, the base 60"]
+    lake.deliver("increment_2026010102/a.json", [line("u", [key], [200 + key], {"a": key}) for key in keys[0]])
+    report, _ = look(lake)
+    assert (report.operations, report.notes) == (("commit 3", "compact 4"), ())
 
 
 def test_another_catalog_is_work() -> None:

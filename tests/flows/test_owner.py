@@ -204,3 +204,26 @@ def test_the_mark_is_no_landed_file(pattern: str) -> None:
     assert lake.failed_checks() == []
     assert erase(lake.table(), Request((("1",),), now=True)).left == ()
     assert lake.vacuum().version is not None
+
+
+def test_a_landing_that_nothing_can_be_taken_out_of_stops_before_more_is_ingested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was marked before. What is committed stays and is shown; `archive: keep` goes on, and nothing is ingested twice."""
+    lake = production()
+
+    def move(*_: object, **__: object) -> bool:
+        raise Refused("/lake/t/incremental: not allowed to delete")
+
+    monkeypatch.setattr(lake.storage, "move", move)
+    for _ in range(2):
+        with pytest.raises(
+            Refused, match=r"b.json is ingested and cannot be taken out of /lake/t/incremental.*`archive: keep`.*not allowed to delete"
+        ):
+            lake.run()
+        lake.deliver("increment_2026010102/c.json", [line("c", [3], [3], {"a": 3})])
+        assert [snapshot.version for snapshot in lake.committed()] == [1, 2]
+        assert [row[0] for row in lake.look().rows] == [1, 2]  # type: ignore[union-attr]
+    lake.spec = dataclasses.replace(lake.spec, archive="keep")
+    assert lake.run().outcome == "committed"
+    assert lake.run().outcome == "idle"
+    assert [row[0] for row in lake.look().rows] == [1, 2, 3]  # type: ignore[union-attr]
+    assert lake.failed_checks() == []

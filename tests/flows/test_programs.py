@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import random
@@ -26,6 +27,7 @@ from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS, preview, put
 from compactor.storage.memory import MemoryStorage
+from tests.faults import Crash, every_fault
 from tests.oracle.lake import Lake, as_rows, table
 from tests.oracle.model import line, replayed
 from tests.oracle.reader import Shown
@@ -403,11 +405,65 @@ def test_a_file_of_which_records_are_in_the_table_is_not_given_up() -> None:
     lake = Lake(table())
     path, _ = lake.deliver("increment_2026010101/bad.json", [line("c", [2], [2], {"a": 2}), "{oops"])
     lake.run()
-    with pytest.raises(InputRefused, match=r"the other records of .* are in the table"):
+    with pytest.raises(InputRefused, match=r"the other records of .* are in the table.*bad.json --records` gives its invalid records up"):
         discard_table(lake.table(), [path])
     with pytest.raises(InputRefused, match="is not in quarantine"):
         discard_table(lake.table(), ["increment_2026010101/b.json"])
     assert lake.newest().version == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("archive", ["move", "keep"])
+def test_invalid_records_are_given_up(archive: str) -> None:
+    """None waits, no reason file is left; verify and rebuild agree, and one that becomes invalid later waits as ever. A restore brings both ways back."""
+    lake = Lake(table(archive=archive))
+    one(lake, "a", line("c", [1], [1], {"a": 1}))
+    path, _ = lake.deliver("increment_2026010101/bad.json", [line("c", [2], [2], {"a": 2}), "{oops"])
+    lake.run()
+    unreadable, _ = lake.deliver("increment_2026010101/no.json", [line("c", [9], [9], {"a": 9})], damaged=True)
+    one(lake, "good", line("u", [1], [4], {"a": 4}))
+    with pytest.raises(InputRefused, match=r"no record of .*no.json could be read; leave out --records"):
+        discard_table(lake.table(), [unreadable], records=True)
+    copy = next(held.repaired for held in quarantine.waiting(lake.table(), lake.newest()) if held.path == path)
+    lake.storage.write(copy, b"{}")
+    with pytest.raises(InputRefused, match=r"a repaired copy lies at .*: replay"):
+        discard_table(lake.table(), [path], records=True)
+    lake.storage.delete([copy])
+    reasons = [info.path for info in lake.storage.list(f"{lake.spec.root}/quarantine") if info.path.endswith("bad.json.reason.json")]
+    before = lake.newest().version  # type: ignore[union-attr]
+
+    report = discard_table(lake.table(), [path], records=True)
+
+    def waits() -> list[str]:
+        return [held.path for held in quarantine.waiting(lake.table(), lake.newest())]
+
+    assert (report.outcome, report.counts, waits()) == ("committed", {}, [unreadable])
+    assert len(reasons) == 1
+    assert lake.storage.stat(reasons[0]) is None
+    assert lake.failed_checks() == []
+    assert (lake.rebuild().invalid, lake.rebuild(accept=True).outcome, waits()) == (0, "published", [unreadable])
+    assert lake.run().outcome == "idle"
+    given_up = lake.newest().version  # type: ignore[union-attr]
+    lake.restore(before)
+    assert waits() == [path, unreadable]
+    lake.restore(given_up)
+    assert waits() == [unreadable]
+    assert lake.look().rows == lake.expected()  # type: ignore[union-attr]
+    assert lake.failed_checks() == []
+
+
+def test_records_are_given_up_once_wherever_it_is_cut() -> None:
+    """The run after it deletes the reason."""
+    for faults in every_fault("from_then_on"):
+        lake = Lake(table())
+        path, _ = lake.deliver("increment_2026010101/bad.json", [line("c", [2], [2], {"a": 2}), "{oops"])
+        lake.run()
+        with contextlib.suppress(Crash):
+            discard_table(lake.table(faults), [path], records=True)
+        lake.run()
+        if quarantine.waiting(lake.table(), lake.newest()):
+            discard_table(lake.table(), [path], records=True)
+        assert list(lake.storage.list(f"{lake.spec.root}/quarantine")) == []
+        assert lake.newest().version == 2  # type: ignore[union-attr]
 
 
 def test_a_replay_takes_the_named_paths_and_refuses_unknown_ones() -> None:

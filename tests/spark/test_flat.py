@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
+import time
 from pathlib import Path
 
 import fastavro
@@ -15,6 +17,7 @@ from compactor.flows.keep.erase import Request, erase
 from compactor.flows.read import quarantine
 from compactor.flows.run import discard_table
 from compactor.flows.table import Table
+from compactor.spark.input import files
 from tests.oracle.sizes import tiered
 from tests.parts.one_spark import AVRO
 from tests.spark.added_defaults import TEXT_ALLOWED
@@ -384,7 +387,7 @@ def avro_file(path: Path, rows: list[dict[str, object]]) -> None:
 
 
 def test_a_value_that_is_not_of_the_declared_type_is_not_silently_null(lake: Lake) -> None:
-    """The record waits in quarantine instead."""
+    """The record waits in quarantine instead, until it is given up."""
     schema = {
         "type": "record",
         "name": "t",
@@ -394,6 +397,9 @@ def test_a_value_that_is_not_of_the_declared_type_is_not_silently_null(lake: Lak
     lake.land(spec, 1, [{"id": 1, "seq": 1, "n": 5}, {"id": 2, "seq": 2, "n": "five"}, {"id": 3, "seq": 3, "n": None}])
     assert 1 == lake.run(spec).counts["quarantined"]
     assert [(1, 5), (3, None)] == [(row["id"], row["n"]) for row in lake.rows(spec)]
+    discard_table(Table(lake.env, spec), [file.path for file in quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))], records=True)
+    assert [] == lake.unusable(spec)
+    assert [] == lake.problems(spec)
 
 
 def test_files_without_events_are_given_up(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -578,3 +584,50 @@ def test_empty_arrays_and_objects_wait_for_a_value_that_shows_their_type(lake: L
         {"id": 1, "seq": 1, **then}, {"id": 2, "seq": 1, **dict.fromkeys(empty)}, {"id": 3, "seq": 2, **full}, {"id": 4, "seq": 3, **then},
     ]  # fmt: skip
     assert lake.problems(spec) == []
+
+
+def test_a_refused_run_names_the_envelope_that_the_records_have(lake: Lake) -> None:
+    """Whatever setting the refusal asks for."""
+    row = {"op": "c", "before": None, "after": {"id": 1, "seq": 5}, "source": {"schema": "public", "table": "t"}}
+    for name, settings, refusal in (
+        ("t", {"order_by": ()}, "connector unknown has no default order"),
+        ("u", {}, "order_by column 'seq' is not in the data"),
+    ):
+        spec = lake.spec(name, **settings)
+        lake.land(spec, 1, [row])
+        with pytest.raises(
+            InputRefused, match=f"table {name}: the records look like `envelope: debezium`, expected flat; set .* Otherwise: {refusal}"
+        ):
+            lake.run(spec)
+    spec = lake.spec("v", envelope="wal2json", order_by=())
+    lake.land(spec, 1, [up(1, 1)])
+    with pytest.raises(InputRefused, match=r"look like `envelope: flat`, expected wal2json"):
+        lake.run(spec)
+
+
+@pytest.mark.skipif(not AVRO, reason="the module for Avro is missing")
+def test_an_avro_file_that_ends_in_a_block_waits_for_its_end(lake: Lake) -> None:
+    """A quarter of an hour, like one that ends in its header; a file that is damaged elsewhere does not."""
+    spec = lake.spec(format="avro", quarantine_share=0.9)
+    parsed = fastavro.parse_schema({"type": "record", "name": "t", "fields": [{"name": name, "type": "long"} for name in ("id", "seq")]})
+
+    def land(file: str, first: int, cut: slice, age: float = 0.0) -> Path:
+        path = lake.land(spec, 1, [], file)
+        out = io.BytesIO()
+        fastavro.writer(out, parsed, [{"id": first + n, "seq": n} for n in range(300)], sync_interval=500, sync_marker=b"S" * 16)
+        path.write_bytes(out.getvalue()[cut])
+        os.utime(path, (time.time() - age, time.time() - age))
+        return path
+
+    whole = land("a.avro", 0, slice(None))
+    size = whole.stat().st_size
+    assert files._tail(lake.spark, str(whole), 16) == b"S" * 16
+    land("in-values.avro", 1000, slice(size // 2))
+    land("in-marker.avro", 2000, slice(size - 5))
+    damaged = land("damaged.avro", 3000, slice(None))
+    damaged.write_bytes(damaged.read_bytes()[::-1].replace(b"S" * 16, b"T" * 16, 2).replace(b"T" * 16, b"S" * 16, 1)[::-1])
+    assert (lake.run(spec).counts["read"], lake.landed(spec)) == (300, ["in-marker.avro", "in-values.avro"])
+    assert [file.path.rpartition("/")[2] for file in quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))] == ["damaged.avro"]
+    land("in-marker.avro", 2000, slice(None))
+    land("in-values.avro", 1000, slice(size // 2), age=1000.0)
+    assert (lake.run(spec).counts["read"], lake.landed(spec)) == (300, [])

@@ -61,6 +61,15 @@ def table(lake: Lake, **settings: Any) -> TableSpec:
     return lake.spec(container="kafka", order_by=("kafka.offset",), **settings)
 
 
+def test_values_alone_in_wire_format_wait_and_have_a_remedy(lake: Lake) -> None:
+    """As text and as a JSON string; a row whose text begins like them is a row."""
+    spec = lake.spec(quarantine_share=0.9)
+    text = base64.b64encode(wire(1, {"id": 1, "name": "a"})).decode()
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "v": text}, text, json.dumps(text), '"AAA"'])
+    assert lake.run(spec).counts["quarantined"] == 3
+    assert [(2, "is Avro in wire"), (3, "is Avro in wire"), (4, "is not a JSON o")] == [(at, why[:15]) for at, why in lake.unusable(spec)]
+
+
 @pytest.mark.slow
 def test_the_ways_bytes_stand_in_json(lake: Lake) -> None:
     """As an object, as base64, and, where they happen to be UTF-8, as text; JSON values and tombstones stand among them."""

@@ -101,5 +101,5 @@ def partition(spec: TableSpec, folder: str) -> PartitionDef:
 
 def partitions(spec: TableSpec, paths: Iterable[str]) -> list[PartitionDef]:
     """Return one partition for each folder with files."""
-    places = (increment.landed(spec.pattern, path) for path in paths if not increment.ignored(path))
+    places = (increment.landed(spec.pattern, path) for path in paths if not increment.ignored(path, spec.ignore))
     return [partition(spec, folder) for folder in sorted({place.folder for place in places if place})]

@@ -20,7 +20,10 @@ AGAIN = ("replayed", "reread")
 REBUILT = "rebuilt"
 """The outcome of inputs in which a rebuild has found more invalid records."""
 
-LATER = (*AGAIN, "undone", "redone", "discarded", "erased", REBUILT)
+GIVEN_UP = "given up"
+"""The outcome of inputs whose records in quarantine somebody has given up."""
+
+LATER = (*AGAIN, "undone", "redone", "discarded", "erased", REBUILT, GIVEN_UP)
 """Outcomes of entries about an input whose first attempt is in the ledger too."""
 
 
@@ -64,10 +67,11 @@ class Input:
     | `redone` | its rows were taken again after a restore had removed them |
     | `discarded` | its raw file was deleted from the archive |
     | `rebuilt` | a rebuild has read it again and left more of its records out: they are in quarantine |
+    | `given up` | `quarantined` of its records are invalid, and wait no more |
     | `erased` | records of erased keys were removed from its raw file: `size` is the new size |
     """
     quarantined: int = 0
-    """Number of its records in quarantine."""
+    """Number of its invalid records. They are in quarantine unless they were given up."""
     reason: str = ""
     """Why the file could not be opened; "" if it could."""
     epoch: int = 0
@@ -96,9 +100,14 @@ class Input:
         return self.outcome == "undone" or (bool(self.reason) and self.outcome in ("quarantined", "replayed", "redone"))
 
     @property
+    def waiting(self) -> int:
+        """Return the number of its records in quarantine."""
+        return 0 if self.outcome == GIVEN_UP else self.quarantined
+
+    @property
     def in_quarantine(self) -> bool:
         """Return whether the file or some of its records are in quarantine."""
-        return bool(self.reason or self.quarantined)
+        return bool(self.reason or self.waiting)
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> Input:

@@ -8,7 +8,7 @@ from typing import Any
 
 from compactor.core.model.policy import EVOLVE, Policy, Protection, Rule
 from compactor.core.planning.daily import Daily
-from compactor.core.sources.envelopes import ENVELOPES, Envelope
+from compactor.core.sources.envelopes import BESIDE_VALUES, ENVELOPES, Envelope
 
 ALWAYS, NEVER = (0, 24 * 60), (0, 0)
 """Daily windows as minutes of the day, UTC: (first minute, minute after the last one). A window that begins after its end spans midnight."""
@@ -163,6 +163,10 @@ class TableSpec:
     """Bytes of Segments that the compactions of one run may rewrite, over all its tables; None for no limit."""
     compact_max_delta: int | None = None
     """Bytes of a Delta that is compacted outside of `compact_window` too; None for no limit."""
+    compact_now: bool = False
+    """Whether somebody asked for a compaction: the report of a run without one has the reason."""
+    ignore: tuple[str, ...] = BESIDE_VALUES
+    """Shell patterns of paths below the landing root that are no data."""
     settle: float = 0.0
     """Seconds that a landed file must not have changed before it is taken."""
     complete: str | None = None
@@ -261,7 +265,7 @@ class TableSpec:
     @property
     def compacting_now(self) -> TableSpec:
         """Return the spec with compactions allowed at any time, of any size."""
-        return dataclasses.replace(self, compact_every=0.0, compact_window=ALWAYS, compact_budget=None)
+        return dataclasses.replace(self, compact_now=True, compact_every=0.0, compact_window=ALWAYS, compact_budget=None)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, for a job on a cluster."""
@@ -271,7 +275,7 @@ class TableSpec:
     def from_json(cls, data: dict[str, Any]) -> TableSpec:
         """Return the TableSpec of a JSON object made by `to_json`."""
         values = dict(data)
-        for name in ("key", "order_by", "metadata_columns", "engines", "track", "track_except", "compact_window", "cluster_by"):
+        for name in ("key", "order_by", "metadata_columns", "engines", "track", "track_except", "compact_window", "cluster_by", "ignore"):
             values[name] = tuple(values[name])
         values["registered"] = tuple(values["registered"]) if values["registered"] else None
         policy = values["policy"]

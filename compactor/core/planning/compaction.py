@@ -121,6 +121,19 @@ def waits(spec: TableSpec, snapshot: Snapshot, now: float) -> str | None:
     return f"compaction waits for {clock(spec.compact_window)} (`compaction.window`){limit}; the Delta has {snapshot.delta.size:,}"  # type: ignore[union-attr]
 
 
+def nothing_worth(spec: TableSpec, snapshot: Snapshot) -> str:
+    """Return why a compaction that somebody asked for rewrites nothing."""
+    if snapshot.delta is None:
+        return "not compacted: the table has no Delta, all changes are in the base"
+    if spec.write_mode == "copy-on-write":
+        return "not compacted: the next commit writes a new base (`write_mode: copy-on-write`)"
+    rows = sum(segment.rows for segment in snapshot.segments)
+    return (
+        f"not compacted: no segment is worth rewriting. One is if at least {threshold(snapshot.brought, rows):.1%} of its rows have changed; "
+        f"the Delta has {snapshot.delta.rows:,} rows, the base {rows:,}"
+    )
+
+
 def _over_max(spec: TableSpec, snapshot: Snapshot) -> bool:
     return spec.compact_max_delta is not None and snapshot.delta is not None and snapshot.delta.size >= spec.compact_max_delta
 

@@ -258,21 +258,47 @@ def readable_by_spark(text: str) -> str:
     return json.dumps(plain(json.loads(text)))
 
 
+SYNC = 16
+"""Bytes of the sync marker."""
+
+
+class CutShort(ValueError):
+    """An Avro object container file without its end."""
+
+
 def container_schema(head: bytes) -> str:
-    """Return the writer's schema from the head of an Avro object container file (Avro 1.11, "Object Container Files"). Raises ValueError.
+    """Return the writer's schema from the head of an Avro object container file (Avro 1.11, "Object Container Files").
+
+    Raises ValueError, and CutShort for a head that may be the beginning of one.
 
     >>> container_schema(b"Obj" + bytes([1, 2, 22]) + b"avro.schema" + bytes([8]) + b'"in"' + bytes([0]))
     '"in"'
     """
     if head[:4] != b"Obj\x01":
+        if len(head) < 4 and b"Obj\x01".startswith(head):
+            raise CutShort("the Avro header is incomplete")
         raise ValueError(f"not an Avro container file: expected b'Obj\\x01' at the beginning, found {head[:4]!r}")
     try:
         for name, value, _ in container_metadata(head):
             if name == b"avro.schema":
                 return value.decode()
     except IndexError:
-        raise ValueError("the Avro header is incomplete") from None
+        raise CutShort("the Avro header is incomplete") from None
     raise ValueError("the Avro header has no avro.schema")
+
+
+def check_end(head: bytes, tail: bytes) -> None:
+    """Raise CutShort unless a container file with this head ends as its header and each of its blocks do: with the sync marker.
+
+    Spark reads a file that ends inside a block as if the block before it was the last one. `tail`: the last SYNC bytes of the file.
+    """
+    try:
+        ends = [4, *(end for _, _, end in container_metadata(head))]
+        _, at = read_long(head, ends[-1])
+    except IndexError:
+        raise CutShort("the Avro header is incomplete") from None
+    if tail != head[at : at + SYNC]:
+        raise CutShort("the Avro file ends inside a block")
 
 
 def container_metadata(data: bytes) -> Iterator[tuple[bytes, bytes, int]]:
@@ -309,5 +335,5 @@ def read_long(data: bytes, at: int) -> tuple[int, int]:
 def _chunk(data: bytes, at: int) -> tuple[bytes, int]:
     size, at = read_long(data, at)
     if at + size > len(data):
-        raise ValueError("the Avro header is incomplete")
+        raise CutShort("the Avro header is incomplete")
     return data[at : at + size], at + size

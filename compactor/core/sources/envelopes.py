@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 FILE_FORMATS = ("auto", "parquet", "avro", "json", "csv")
 
+BESIDE_VALUES = ("*+*+[0-9]*.keys.*", "*+*+[0-9]*.headers.*")
+"""Files that Kafka Connect's S3 sink writes beside those of the values, as `<topic>+<partition>+<offset>.keys.json`."""
+
 
 @dataclass(frozen=True)
 class Envelope:

@@ -28,7 +28,7 @@ def complete_folders(spec: TableSpec, files: Iterable[tuple[str, float]], now: f
             continue
         if spec.complete is not None and path == f"{place.folder}/{spec.complete}":
             marked[place.folder] = modified
-        elif spec.complete is None or not increment.ignored(path):
+        elif spec.complete is None or not increment.ignored(path, spec.ignore):
             newest[place.folder] = max(modified, newest.get(place.folder, modified))
     if spec.complete is not None:
         return frozenset(folder for folder, written in marked.items() if written >= newest.get(folder, written))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from zoneinfo import ZoneInfo
+
+from compactor.core.sources.envelopes import BESIDE_VALUES
 
 _PARTS = {
     "%Y": r"(?P<Y>\d{4})",
@@ -141,8 +145,16 @@ def is_dated_changes(relative: str) -> bool:
     return _CHANGES.fullmatch(relative.rsplit("/", 1)[-1]) is not None
 
 
-def ignored(relative: str) -> bool:
-    """Return whether a file has no data: hidden files, markers and files that are being written (`_SUCCESS`, `.crc`, `x.tmp`, `_temporary/...`)."""
+def ignored(relative: str, patterns: Sequence[str] = BESIDE_VALUES) -> bool:
+    """Return whether a file has no data: hidden files, markers and files that are being written (`_SUCCESS`, `.crc`, `x.tmp`, `_temporary/...`).
+
+    `patterns`: other files that are left out, as shell patterns of the path below the landing root (`ignore:`).
+
+    >>> [ignored(f"hour=14/shop.orders+0+0000000042{suffix}") for suffix in (".json", ".keys.json", ".headers.json")]
+    [False, True, True]
+    """
+    if any(fnmatchcase(relative, pattern) for pattern in patterns):
+        return True
     parts = relative.split("/")
     hidden = any(part.startswith((".", "_")) and "=" not in part for part in parts)
     return hidden or parts[-1].endswith((*_UNFINISHED, *_MARKERS)) or not parts[-1]

@@ -9,10 +9,12 @@ import bz2
 import gzip
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from compactor.core.model.spec import TableSpec
 from compactor.core.schema import avro, parquet_footer
 from compactor.core.schema.parquet_footer import LEAF
 from compactor.core.sources import csv_profile, increment, key_inference
@@ -22,6 +24,12 @@ from compactor.core.sources.key_inference import RowSample
 
 _ORDERED = ("__source_sequence", "__sequence", "__source_lsn", "__lsn", "__source_pos", "__pos", "__file", "__source_file")
 """Metadata columns of connectors that order changes."""
+
+_WRAPPED = ("debezium", "wal2json", "change-event")
+"""Envelopes that a few records show."""
+
+_ADDED = {"flat": re.compile(r"__.*|op", re.IGNORECASE), "dms": re.compile(r"op|transact_id|ar_h_.*", re.IGNORECASE)}
+"""Columns of plain rows that say something about the change: the operation, its place in the source."""
 
 _JSON_BYTES = 1 << 26
 _DEPTH_MAX = 4
@@ -75,7 +83,14 @@ class SourceProfile:
     @property
     def candidates(self) -> tuple[str, ...]:
         """Columns that were never null and always different in the inserted rows of each file."""
-        return key_inference.candidates(self.sample, self.columns)
+        return key_inference.candidates(self.sample, self.row_columns)
+
+    @property
+    def row_columns(self) -> tuple[str, ...]:
+        """The columns without those that describe the change, such as the operation or a before image. None of those identifies a row."""
+        before, added = self.source.before_prefix, _ADDED.get(self.envelope)
+        images = {before + name for name in self.columns} if before else set()
+        return tuple(name for name in self.columns if name not in images and not (added and added.fullmatch(name)))
 
     @property
     def ordered(self) -> bool:
@@ -96,6 +111,15 @@ class SourceProfile:
 
 Profiles = dict[str, SourceProfile]
 """Profiles by `schema.table`; "" where records name no table, `?topic` where they cannot be read."""
+
+
+def other_envelope(spec: TableSpec, profiles: Iterable[SourceProfile]) -> str | None:
+    """Return the envelope that the records have instead of the table's, None if the records agree with it or do not show theirs."""
+    shown = {profile.envelope for profile in profiles if not profile.opaque}
+    # rows of DMS are plain rows: whoever sets their order reads them as such
+    unordered = spec.envelope == "flat" and not spec.order_by
+    others = {name for name in shown if name in _WRAPPED or spec.envelope in _WRAPPED or (name == "dms" and unordered)}
+    return min(others - {spec.envelope}, default=None)
 
 
 def of_file(path: str, data: bytes, lines_max: int, profiles: Profiles) -> None:

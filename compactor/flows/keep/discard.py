@@ -54,7 +54,7 @@ def due(table: Table, newest: Snapshot, now: float) -> Discards:
             and all(now - info.modified >= table.spec.archive_retention for info in files_of_name)
         ):
             files += files_of_name
-            entries += [dataclasses.replace(item, outcome=DISCARDED) for item in inputs if item.outcome != DISCARDED]
+            entries += [dataclasses.replace(item, outcome=DISCARDED, quarantined=0) for item in inputs if item.outcome != DISCARDED]
     return Discards(tuple(entries), tuple(files))
 
 

@@ -161,8 +161,8 @@ def _proposal(name: str, source: str, profile: SourceProfile, settings: Mapping[
 
 
 def _columns(profile: SourceProfile) -> tuple[str, ...]:
-    """Return the columns of the rows, or their placeholders."""
-    return profile.columns or tuple(profile.csv.get("columns", ()))
+    """Return the columns that may identify a row, or their placeholders."""
+    return profile.row_columns or tuple(profile.csv.get("columns", ()))
 
 
 def _types(profile: SourceProfile) -> dict[str, Any]:

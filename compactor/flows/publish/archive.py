@@ -11,8 +11,9 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from compactor.core.model.errors import Refused
 from compactor.core.model.files import FileInfo
-from compactor.core.model.inputs import AGAIN, ORIGINAL, Input
+from compactor.core.model.inputs import AGAIN, GIVEN_UP, ORIGINAL, Input
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.phrases import counted
 from compactor.core.schema.adoption import ADOPTED
@@ -106,6 +107,8 @@ def taken(table: Table, entries: Iterable[Input]) -> tuple[list[Input], dict[tup
 
 
 def _to_move(table: Table, item: Input) -> bool:
+    if item.outcome == GIVEN_UP:
+        return table.storage.stat(table.layout.reason(item.path, item.etag)) is not None
     if item.outcome in AGAIN:
         return not item.reason and _taken_again(table, item) is not None
     # also files that were to be moved before the setting was changed
@@ -116,6 +119,9 @@ def _to_move(table: Table, item: Input) -> bool:
 
 def _archived(table: Table, item: Input) -> bool:
     layout = table.layout
+    if item.outcome == GIVEN_UP:
+        table.storage.delete([layout.reason(item.path, item.etag)])
+        return False
     if item.outcome in AGAIN:
         return _left_quarantine(table, item)
     if table.spec.archive == "keep":
@@ -130,10 +136,15 @@ def _archived(table: Table, item: Input) -> bool:
         return table.storage.stat(target) is None and table.storage.move(source, target, keep=True)
     owner.check_landing(table)
     try:
-        return table.storage.move(source, goes_to(item.path))
-    except FileExistsError:
+        with contextlib.suppress(FileExistsError):
+            return table.storage.move(source, goes_to(item.path))
         # another input of this name was archived before (H1)
         return table.storage.move(source, goes_to(item.path, item.etag))
+    except Refused as error:
+        raise Refused(
+            f"table {table.name}: {item.path} is ingested and cannot be taken out of {table.spec.landing}. Until it can, runs ingest nothing more. "
+            f"Allow it, or set `archive: keep` (files stay where they are) or `archive: copy`: {error}"
+        ) from error
 
 
 def _copied(table: Table, item: Input) -> str:

@@ -24,7 +24,7 @@ def arrived(table: Table, hour: datetime) -> bool:
         for info in table.storage.list(join(root, directory)):
             path = relative(info.path, root)
             landed = increment.landed(table.spec.pattern, path, table.spec.hours_in, table.spec.source.load_files)
-            if landed is not None and (landed.hour or "").startswith(prefix) and not increment.ignored(path):
+            if landed is not None and (landed.hour or "").startswith(prefix) and not increment.ignored(path, table.spec.ignore):
                 return True
     return False
 

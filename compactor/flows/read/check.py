@@ -14,13 +14,13 @@ from itertools import islice
 
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.files import FileInfo
-from compactor.core.model.layout import relative
+from compactor.core.model.layout import Layout, join, relative
 from compactor.core.model.policy import HASH, HASH_KEY
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
 from compactor.core.sources import csv_profile, encoded_values, increment, key_inference
-from compactor.core.sources.source_profile import SourceProfile
+from compactor.core.sources.source_profile import SourceProfile, other_envelope
 from compactor.flows import owner
 from compactor.flows.land import discover
 from compactor.flows.land.sample import sample
@@ -32,8 +32,8 @@ _SIBLINGS_MAX = 1000
 _OPERATIONS = ("__op", "op", "Op", "__deleted")
 """Columns of flat rows with the operation."""
 
-_WRAPPED = ("debezium", "wal2json", "change-event")
-"""Envelopes that a few records show."""
+_OF_TABLE = ("hint", "ledger", "shown", "snapshot")
+"""Kinds of files (`Layout.kind`) that only the root of a table with versions has."""
 
 
 def check(table: Table, others: Sequence[TableSpec] = ()) -> list[Check]:
@@ -42,15 +42,23 @@ def check(table: Table, others: Sequence[TableSpec] = ()) -> list[Check]:
 
 
 def missing(table: Table) -> str:
-    """Return why a table without Snapshot has no files in landing, with a similar folder if there is one; "" if it has files."""
+    """Return why a table without Snapshot has no files in landing, with what may be meant instead; "" if it has files."""
     if next(iter(table.storage.list(table.spec.landing)), None) is not None:
         return ""
     parent, _, name = table.spec.landing.rpartition("/")
     while parent.count("/") > 1 and next(iter(table.storage.list(parent)), None) is None:
         parent, _, name = parent.rpartition("/")
-    beside = {relative(info.path, parent).split("/")[0]: None for info in islice(table.storage.list(parent), _SIBLINGS_MAX)}
-    close = difflib.get_close_matches(name, [folder for folder in beside if folder != name], 1, 0.6)
+    beside = [relative(info.path, parent) for info in islice(table.storage.list(parent), _SIBLINGS_MAX)]
+    tables = {folder for path in beside if Layout(folder := path.split("/")[0], "").kind(path) in _OF_TABLE}
+    roots = {spec.root for spec in table.env.tables}
+    former = difflib.get_close_matches(name, [folder for folder in tables if roots and join(parent, folder) not in roots], 1, 0.0)
+    close = difflib.get_close_matches(name, {path.split("/")[0] for path in beside} - {name, *tables}, 1, 0.6)
     hint = f"did you mean {parent}/{close[0]}?" if close else "correct `increments:`, or wait for the first files."
+    if former:
+        hint = (
+            f"{parent}/{former[0]} has the versions of a table that is not configured. If {table.name} is its new name: call it {former[0]} again "
+            f"and set `view: {table.name}`. Otherwise {hint}"
+        )
     return f"no file has ever landed below {table.spec.landing}; {hint}"
 
 
@@ -78,14 +86,16 @@ def _results(table: Table, others: Sequence[TableSpec]) -> Iterator[tuple[str, s
     infos = {path: info for path, info in infos.items() if not info.problem}
     if problem := _formats(spec, infos):
         yield "formats", problem, ""
-    files = [path for path in infos if not increment.ignored(path) and increment.landed(spec.pattern, path, load_files=spec.source.load_files)]
+    files = [
+        path for path in infos if not increment.ignored(path, spec.ignore) and increment.landed(spec.pattern, path, load_files=spec.source.load_files)
+    ]
     if files:
         yield from _contents(spec, table, files, infos)
 
 
 def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
     """Return which files have no known format."""
-    odd = [path for path in paths if not increment.ignored(path) and spec.format == "auto" and not increment.file_format(path)]
+    odd = [path for path in paths if not increment.ignored(path, spec.ignore) and spec.format == "auto" and not increment.file_format(path)]
     if not odd or spec.container == "kafka":
         return ""
     suffixes, has = ", ".join(increment.SUFFIXES), "has" if len(odd) == 1 else "have"
@@ -105,10 +115,10 @@ def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mappin
         profiles = [profile for profile in profiles if not profile.table or _is_source(spec.source_table, profile.table)]
         problem = "" if profiles else f"`source_table: {spec.source_table}` is none of the tables in the sampled files: {', '.join(names[:10])}"
         yield "source table", problem, spec.source_table
-    envelopes = sorted({profile.envelope for profile in profiles if profile.envelope in _WRAPPED or spec.envelope in _WRAPPED} - {spec.envelope})
     if profiles and not any(profile.opaque for profile in profiles):
-        yield "envelope", f"the records look like `envelope: {envelopes[0]}`, expected {spec.envelope}" if envelopes else "", spec.envelope
-        if not envelopes:
+        other = other_envelope(spec, profiles)
+        yield "envelope", f"the records look like `envelope: {other}`, expected {spec.envelope}" if other else "", spec.envelope
+        if not other:
             yield from _columns(spec, profiles)
 
 

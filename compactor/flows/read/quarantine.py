@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.model.errors import InputRefused
-from compactor.core.model.inputs import Input
+from compactor.core.model.inputs import GIVEN_UP, Input
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import BatchSummary
 from compactor.core.sources import full_loads
@@ -118,11 +118,24 @@ def give_up(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Seque
     partly = next((item for item in selected if item.records is not None), None)
     if partly is not None:
         raise InputRefused(
-            f"table {table.name}: the other records of {partly.path} are in the table. Put a copy without the invalid records at {partly.repaired}, "
-            f"then `compactor quarantine replay {table.name} {partly.path}`"
+            f"table {table.name}: the other records of {partly.path} are in the table. `compactor quarantine discard {table.name} {partly.path} "
+            "--records` gives its invalid records up"
         )
     for item in selected:
         table.storage.write(item.repaired, b"")
+
+
+def records_given_up(table: Table, snapshot: Snapshot, paths: Sequence[str]) -> tuple[list[Input], dict[tuple[str, str], str]]:
+    """Return the entries that give up the invalid records of these partly ingested files, and where the files lie. Raises InputRefused."""
+    selected = chosen(table, waiting(table, snapshot), paths)
+    for item in selected:
+        if item.records is None:
+            raise InputRefused(f"table {table.name}: no record of {item.path} could be read; leave out --records to give the whole file up")
+        if item.location == item.repaired:
+            raise InputRefused(f"table {table.name}: a repaired copy lies at {item.repaired}: replay {item.path}, or remove the copy")
+    places = {(item.path, item.etag): item.location or "" for item in selected}
+    entries = ledger.latest(ledger.everything(table, snapshot))
+    return [dataclasses.replace(entries[name], outcome=GIVEN_UP) for name in places], places
 
 
 def again(table: Table, waiting_files: Sequence[QuarantinedFile], snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:

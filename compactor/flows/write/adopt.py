@@ -54,9 +54,8 @@ def adopt(
     `order_by`: columns that hold the Position of each row's last change; `through`: the last folder of landing that is in the rows.
     Raises Refused for what cannot be adopted, NoRowsYet while no landed change shows their columns, Conflict when somebody commits meanwhile.
     """
-    if table.spec.columns:
-        raise Refused(f"table {table.name}: rows of another table cannot be adopted under `columns:`; they would be stored as they are")
-    _check(table, path, order_by, through)
+    check(table, path, order_by, through)
+    _check_catalog(table)
     reports: list[AdoptReport] = []
 
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
@@ -107,8 +106,10 @@ def _adopted(
     return report, feed.with_changes(table, None, edit)
 
 
-def _check(table: Table, path: str, order_by: Sequence[str], through: str | None) -> None:
-    """Raises Refused for everything that can be refused before a file is read."""
+def check(table: Table, path: str, order_by: Sequence[str], through: str | None) -> None:
+    """Raise Refused for everything that settings, names and listings show. Asks neither engine nor catalog."""
+    if table.spec.columns:
+        raise Refused(f"table {table.name}: rows of another table cannot be adopted under `columns:`; they would be stored as they are")
     if not order_by and through is None:
         raise Refused(
             f"table {table.name}: which changes are in {path} already? As it stands every old one in landing would win over its rows. Use "
@@ -127,6 +128,11 @@ def _check(table: Table, path: str, order_by: Sequence[str], through: str | None
             f"table {table.name}: it has {newest.version} versions, and {began}; `compactor run {table.name}` goes on with it. To begin anew, "
             "name another table, or remove this one's files and view."
         )
+    _files(table, path)
+
+
+def _check_catalog(table: Table) -> None:
+    """Raise CatalogRefused for views and tables of others."""
     shown = table.catalog().view(table.spec.database, table.spec.view)
     if shown is not None and (shown.properties.get(views.UUID), shown.properties.get(views.ROOT)) != (views.NOBODY, table.spec.root):
         raise CatalogRefused(f"table {table.name}: the view {table.spec.database}.{table.spec.view} exists and is not ours; set `view:` or rename it")

@@ -5,14 +5,16 @@ What a crash leaves: data directories and reason files that no Snapshot names, o
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Optional
 
 from compactor.core.model.edit import Edit
-from compactor.core.model.errors import CheckFailed, InputUnfinished, SchemaRefused
-from compactor.core.model.inputs import Input
+from compactor.core.model.errors import CheckFailed, InputRefused, InputUnfinished, OrderRefused, SchemaRefused
+from compactor.core.model.files import FileInfo
+from compactor.core.model.inputs import GIVEN_UP, Input
 from compactor.core.model.layout import commit_id
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
@@ -21,8 +23,10 @@ from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Progress
 from compactor.core.sources import full_loads
+from compactor.core.sources.source_profile import other_envelope
 from compactor.flows import ledger, logs, owner
 from compactor.flows.land import discover
+from compactor.flows.land.sample import sample
 from compactor.flows.publish import archive, notices
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
@@ -32,6 +36,9 @@ from compactor.ports import Batch
 
 FILES_MAX = 100_000
 """The largest number of files that one commit ingests. Its Snapshot describes each of them in about 1 kB, and whoever reads the table reads it."""
+
+_SAMPLED = 3
+"""Files that are looked at for another envelope when a run is refused."""
 
 _LANDING: InputLocations = {}
 
@@ -61,6 +68,15 @@ def replay(table: Table, paths: Sequence[str], label: str, progress: Progress) -
     def choose(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
         waiting = quarantine.chosen(table, quarantine.waiting(table, parent), paths)
         return quarantine.again(table, waiting, parent) if parent else ((), _LANDING)
+
+    return ingest(table, choose, "replay", label, progress)
+
+
+def give_up_records(table: Table, paths: Sequence[str], label: str, progress: Progress) -> Snapshot | None:
+    """Give the invalid records of these files up. Raises InputRefused for a path without records in quarantine, Conflict as `transact` does."""
+
+    def choose(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
+        return quarantine.records_given_up(table, parent, paths) if parent else ((), _LANDING)
 
     return ingest(table, choose, "replay", label, progress)
 
@@ -131,7 +147,9 @@ class _Ingestion:
         return self._written(batch, commit)
 
     def _given_up(self, item: Input) -> bool:
-        """Return whether an empty copy stands for a file in quarantine, which has no events then."""
+        """Return whether nothing is to be read: an empty copy stands for a file in quarantine, or invalid records are given up."""
+        if item.outcome == GIVEN_UP:
+            return True
         location = self.locations.get((item.path, item.etag)) if item.outcome == "replayed" else None
         info = self.table.storage.stat(location) if location else None
         return info is not None and info.size == 0
@@ -159,9 +177,26 @@ class _Ingestion:
                 events = batch.summary.read
                 phase.did(f"decoded {counted(events, 'event')} from {counted(len(inputs), 'file')}", events=events, files=len(inputs))
             return batch
-        except SchemaRefused as error:
-            notices.notify(table, parent, error.decisions, None)
+        except InputUnfinished:
             raise
+        except (InputRefused, OrderRefused, SchemaRefused) as error:
+            if isinstance(error, SchemaRefused):
+                notices.notify(table, parent, error.decisions, None)
+            other = self._other_envelope(inputs)
+            if other is None:
+                raise
+            looks = f"the records look like `envelope: {other}`, expected {table.spec.envelope}; set `envelope:`"
+            raise InputRefused(f"table {table.name}: {looks}. Otherwise: {str(error).removeprefix(f'table {table.name}: ')}") from error
+
+    def _other_envelope(self, inputs: Sequence[Input]) -> str | None:
+        """Return the envelope that the records of a few inputs have instead of the configured one, if they show it."""
+        table = self.table
+        smallest = sorted((item for item in inputs if item.size), key=lambda item: item.size)[:_SAMPLED]
+        places = {item.path: self.locations.get((item.path, item.etag)) or table.layout.landed(item.path) for item in smallest}
+        infos = {item.path: FileInfo(places[item.path], item.size, item.etag, 0.0) for item in smallest}
+        with contextlib.suppress(SchemaRefused):
+            return other_envelope(table.spec, sample(table.storage, [*infos], infos).values()) if infos else None
+        return None
 
     def _unsteady(self, batch: Batch) -> list[str]:
         """Return the paths that were written while we read them (H1), or that a sink has not finished. What was read of them is worth nothing."""
@@ -200,7 +235,8 @@ class _Ingestion:
 
     def _pending(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
         if self.table.spec.archive == "keep":
-            return ()
+            # reasons do not lie in landing
+            return tuple(item for item in inputs if item.outcome == GIVEN_UP)
         return (*archive.unfinished(self.table, self.parent.pending if self.parent else ()), *inputs)
 
     def _young(self, path: str) -> bool:

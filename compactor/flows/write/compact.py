@@ -59,7 +59,7 @@ def due(table: Table, snapshot: Snapshot) -> bool:
 def compact(table: Table, newest: Snapshot, label: str, progress: Progress, spending: Spending) -> tuple[Snapshot | None, str | None]:
     """Compact the newest version, with what `spending` leaves of the run's budget.
 
-    Return the new Snapshot, or None if nothing is worth it or the result was thrown away; and why Segments wait that are worth it.
+    Return the new Snapshot, or None if nothing is worth it or the result was thrown away; and why what is worth it waits.
     """
     progress(table.name, "compact", 0.5)
     work: list[_Compaction] = []
@@ -76,7 +76,7 @@ def compact(table: Table, newest: Snapshot, label: str, progress: Progress, spen
     except Conflict as error:
         # it was optional: the next run that finds it due does it again
         log.info("%s: compaction thrown away: %s", table.name, error)
-        return None, None
+        return None, f"the compaction was thrown away, the next run tries again: {error}"
     return made, work[0].waiting if work else None
 
 

@@ -17,7 +17,7 @@ from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
 from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, unmet
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
-from compactor.core.model.inputs import AGAIN, LATER, ORIGINAL, REBUILT, Input
+from compactor.core.model.inputs import AGAIN, GIVEN_UP, LATER, ORIGINAL, REBUILT, Input
 from compactor.core.model.layout import commit_id
 from compactor.core.model.policy import TO_STRING
 from compactor.core.model.position import same_order
@@ -288,7 +288,8 @@ class _Rebuild:
         entries = []
         for item in changed:
             entry = latest[item.path, item.etag]
-            entries.append(dataclasses.replace(entry, outcome=entry.outcome if entry.outcome in LATER else REBUILT, quarantined=item.quarantined))
+            outcome = entry.outcome if entry.outcome in LATER and entry.outcome != GIVEN_UP else REBUILT
+            entries.append(dataclasses.replace(entry, outcome=outcome, quarantined=item.quarantined))
         self.set_aside.append(dataclasses.replace(summary, inputs=tuple(entries), unusable=invalid, quarantined=sum(more.values())))
 
     def _edit(self, parent: Snapshot, made: State, writer: str, counts: dict[str, int], ties: int, unresolved: int) -> Edit:

@@ -19,7 +19,7 @@ from compactor.core.model import times
 from compactor.core.model.edit import Edit, NewestIs
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.history import brought_back
-from compactor.core.model.inputs import AGAIN, LATER, Input
+from compactor.core.model.inputs import AGAIN, GIVEN_UP, LATER, Input
 from compactor.core.model.layout import commit_id
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
@@ -212,8 +212,9 @@ def changed(target: Iterable[Input], head: Iterable[Input]) -> tuple[Input, ...]
         before = then.get(name)
         if before is None:
             out += [] if item.unabsorbed else [dataclasses.replace(item, outcome="undone")]
-        elif (before.unabsorbed, before.quarantined, before.reason) != (item.unabsorbed, item.quarantined, item.reason):
-            out.append(dataclasses.replace(before, outcome="undone" if before.unabsorbed else "redone"))
+        elif (before.unabsorbed, before.waiting, before.reason) != (item.unabsorbed, item.waiting, item.reason):
+            same = before.outcome if before.outcome == GIVEN_UP else "redone"
+            out.append(dataclasses.replace(before, outcome="undone" if before.unabsorbed else same))
     return tuple(out)
 
 

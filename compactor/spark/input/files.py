@@ -201,17 +201,27 @@ def with_origin(rows: DataFrame, origin: Sequence[str], value: str) -> DataFrame
 
 
 def _by_header(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[str, list[str]]:
-    """Group Avro files by the writer's schema in their header. The header is parsed here, because fastavro is not on the cluster (H30)."""
+    """Group Avro files by the writer's schema in their header. The header is parsed here, because fastavro is not on the cluster (H30).
+
+    A file that ends inside a block is unfinished.
+    """
     groups: dict[str, list[str]] = {}
     for path in paths:
         try:
-            groups.setdefault(avro.container_schema(head(spark, path)), []).append(path)
+            begin = head(spark, path)
+            text = avro.container_schema(begin)
+            avro.check_end(begin, _tail(spark, path, avro.SYNC) if len(begin) == _HEAD else begin[-avro.SYNC :])
+            groups.setdefault(text, []).append(path)
         except ValueError as error:
-            unreadable[path] = Problem(str(error), "cut short" in str(error))
+            unreadable[path] = Problem(str(error), isinstance(error, avro.CutShort))
     return groups
 
 
-def head(spark: SparkSession, path: str, size: int = 4 << 20, unpack: bool = False) -> bytes:
+_HEAD = 4 << 20
+"""Bytes of a file that are read for its header."""
+
+
+def head(spark: SparkSession, path: str, size: int = _HEAD, unpack: bool = False) -> bytes:
     """Return the first bytes of a file. With `unpack`, a file whose suffix names a compression is unpacked."""
     return ConsistentReads.again_if_empty(lambda: _head(spark, path, size, unpack))
 
@@ -225,6 +235,19 @@ def _head(spark: SparkSession, path: str, size: int, unpack: bool) -> bytes:
         codec = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(location) if unpack else None
         content = codec.createInputStream(stream) if codec is not None else stream
         return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(jvm.org.apache.commons.io.input.BoundedInputStream(content, size)))
+    finally:
+        stream.close()
+
+
+def _tail(spark: SparkSession, path: str, size: int) -> bytes:
+    """Return the last bytes of a file."""
+    jvm: Any = spark._jvm
+    location = jvm.org.apache.hadoop.fs.Path(path)
+    system = location.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    stream = system.open(location)
+    try:
+        stream.seek(system.getFileStatus(location).getLen() - size)
+        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
     finally:
         stream.close()
 

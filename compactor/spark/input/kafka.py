@@ -35,6 +35,9 @@ def unpack(raw: RawFrame, container: str, schemas: wire.Schemas, hold: wire.Hold
             "CAST(NULL AS STRING) AS _key",
             "CAST(NULL AS STRING) AS _old_key",
         )
+        if raw.schema is None:
+            why = f"coalesce({UNREADABLE}, {wire.value_problem(TEXT)})"
+            raw = dataclasses.replace(raw, rows=raw.rows.withColumn(UNREADABLE, as_column(why)))
         return [dataclasses.replace(raw, rows=_readable(raw).selectExpr("*", *nulls))]
     made = _json(raw) if raw.schema is None else _typed(raw)
     if WIRE not in made.rows.columns:

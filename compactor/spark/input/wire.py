@@ -52,6 +52,14 @@ def of_text(text: str) -> str:
     )
 
 
+def value_problem(text: str) -> str:
+    """SQL: why a line that is a value alone cannot be read, if it is base64 in wire format, bare or as a JSON string; else null."""
+    bare = f"trim(BOTH '\"' FROM trim({text}))"
+    reason = "is Avro in wire format, which only whole Kafka records may hold: let the sink write those (`container: kafka`), or Avro files"
+    wired = f"{bare} RLIKE '{_BASE64}' AND {of_bytes(_base64(bare))} IS NOT NULL"
+    return f"CASE WHEN startswith({text}, 'AA') OR startswith({text}, '\"AA') THEN CASE WHEN {wired} THEN {literal(reason)} END END"
+
+
 def _base64(text: str) -> str:
     return f"try_to_binary({text}, 'base64')"
 
