@@ -1,8 +1,8 @@
 """Owner: the marks that keep two environments from changing one table, or from taking the files out of one landing folder.
 
 <root>/_compactor/owner.json       the database that shows the table
-<landing>/_compactor/owner.json    the root of the table that moves ingested files out of the folder; only with `archive: move`. A folder below the root
-                                   names it relatively (`..`), so that a table whose root is moved or copied as a whole still owns it
+<landing>/_compactor/owner.json    the root of the table that moves ingested files out of the folder; only with `archive: move`. In a folder
+                                   below the root it is relative (`..`), so that a table whose root is moved as a whole still owns it
 
 The first run that needs a mark creates it, if it is absent: of two first runs one owns. Nothing replaces a mark. Whoever moves a table to another
 environment deletes it, and the next run creates another.

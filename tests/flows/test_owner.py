@@ -175,7 +175,9 @@ def test_a_warehouse_that_was_moved_goes_on(extras: dict[str, object]) -> None:
     """As docs/operations.md says: the catalog names the old place and is refused; once its objects are dropped, `sync` registers the new one."""
     lake = Lake(table(archive="move", **extras))
     for number in range(3):
-        lake.deliver(f"increment_202601010{number}/a.json", [line("c", [number], [number], {"a": number}), line("u", [0], [9 + number], {"a": number})])
+        lake.deliver(
+            f"increment_202601010{number}/a.json", [line("c", [number], [number], {"a": number}), line("u", [0], [9 + number], {"a": number})]
+        )
         lake.run()
     lake.deliver("increment_2026010109/waits.json", [line("c", [7], [7], {"a": 7})])
     there = moved(lake, "/moved")
@@ -205,9 +207,10 @@ def test_a_landing_elsewhere_is_handed_over_by_hand() -> None:
     lake = Lake(table(archive="move", landing="/sink/t"))
     lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
     lake.run()
+    lake.deliver("increment_2026010101/b.json", [line("c", [2], [2], {"a": 2})])
+    there = beside(lake, root="/moved/t")
     with pytest.raises(Refused, match=r"belongs to the table /lake/t .*was moved.*delete /sink/t/_compactor/owner.json"):
-        lake.deliver("increment_2026010101/b.json", [line("c", [2], [2], {"a": 2})])
-        beside(lake, root="/moved/t").run()
+        there.run()
 
 
 def test_a_mark_that_cannot_be_read_is_nobodys() -> None:
