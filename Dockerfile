@@ -2,11 +2,14 @@
 # scripts/build_image.py executes these steps without Docker; it knows FROM, WORKDIR, COPY, RUN, ENV, USER, HEALTHCHECK, ENTRYPOINT and CMD.
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE constraints.txt ./
+COPY pyproject.toml README.md LICENSE NOTICE constraints.hashes.txt ./
 COPY compactor compactor
-RUN python -m venv /build && /build/bin/pip install --quiet uv
+# Everything that is installed is compared with its SHA-256: uv by pip, packages by uv, jars by their list.
+RUN sed -n '/^uv==/,/[^\\]$/p' constraints.hashes.txt > uv.txt
+RUN python -m venv /build && /build/bin/pip install --quiet --require-hashes -r uv.txt
 RUN /build/bin/uv venv --quiet --python python /opt/compactor
-RUN /build/bin/uv pip install --quiet --python /opt/compactor/bin/python -c constraints.txt '.[java]'
+RUN /build/bin/uv pip install --quiet --python /opt/compactor/bin/python -c constraints.hashes.txt '.[java]'
+RUN /opt/compactor/bin/python -m compactor.app.packaging.jars
 
 FROM python:3.11-slim-bookworm
 COPY --from=build /opt/compactor /opt/compactor

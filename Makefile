@@ -120,11 +120,13 @@ site: $(venv)/.installed-dev ## build the documentation into build/site; a link 
 	@NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --quiet --strict
 	@echo build/site/index.html
 
-constraints: $(venv)/.installed-dev ## resolve constraints.txt again, from all extras
-	@{ sed -n '/^#/p' constraints.txt; \
+constraints: $(venv)/.installed-dev ## resolve constraints.txt and constraints.hashes.txt again, from all extras
+	@{ sed -n '/^#/p' constraints.hashes.txt; \
 	   $$(command -v uv || echo $(bin)/uv) pip compile --quiet --universal --python-version 3.10 --all-extras --no-header --no-annotate \
-	       --upgrade-package pyspark==3.5.7 pyproject.toml; } > constraints.new
-	@mv constraints.new constraints.txt
+	       --generate-hashes $(ARGS) --upgrade-package pyspark==3.5.7 pyproject.toml; } > constraints.new
+	@{ sed -n '/^#/p' constraints.txt; sed '/^#/d; /^    --hash/d; s/ \\$$//' constraints.new; } > constraints.new.txt
+	@mv constraints.new constraints.hashes.txt
+	@mv constraints.new.txt constraints.txt
 
 clean: ## remove .venv, caches and builds
 	rm -rf $(venv) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
@@ -148,12 +150,12 @@ $(python):
 	fi
 
 # The .installed files are stamps: set up again only when what they depend on has changed.
-$(venv)/.installed: pyproject.toml constraints.txt | $(python)
+$(venv)/.installed: pyproject.toml constraints.txt constraints.hashes.txt | $(python)
 	@echo 'setup: installing compactor (PySpark is 300 MB: a minute or two when no cache has it)'
 	@$(install) -e .
 	@touch $@
 
-$(venv)/.installed-dev: pyproject.toml constraints.txt | $(python)
+$(venv)/.installed-dev: pyproject.toml constraints.txt constraints.hashes.txt | $(python)
 	@echo 'setup: installing compactor and its tools (PySpark is 300 MB: a minute or two when no cache has it)'
 	@$(install) -e '.[dev]'
 	@touch $@ $(venv)/.installed
@@ -167,7 +169,7 @@ $(tools)/.installed: tests/terraform/tools.txt | $(venv)/.installed-dev
 	@touch $@
 
 # An environment of its own, as on a worker: Airflow and what reading the configuration takes, no PySpark. All from constraints.txt.
-$(airflow)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
+$(airflow)/.installed: pyproject.toml constraints.txt constraints.hashes.txt | $(venv)/.installed-dev
 	@echo 'setup: installing Airflow into $(airflow) (150 packages)'
 	@rm -rf $(airflow)
 	@$(python) -m venv --without-pip $(airflow)
@@ -175,7 +177,7 @@ $(airflow)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
 	@touch $@
 
 # An environment of its own: two PySparks cannot share one.
-$(spark4)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
+$(spark4)/.installed: pyproject.toml constraints.txt constraints.hashes.txt | $(venv)/.installed-dev
 	@echo 'setup: installing PySpark 4.1 into $(spark4) (460 MB)'
 	@rm -rf $(spark4)
 	@$(python) -m venv --without-pip $(spark4)

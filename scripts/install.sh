@@ -11,7 +11,10 @@ if [ -z "$uv" ]; then
     [ -x "$own/uv" ] || "$own/python" -m pip --version >/dev/null 2>&1 || "$own/python" -m ensurepip >/dev/null
     if [ -x "$own/uv" ] || "$own/python" -m pip install --quiet --disable-pip-version-check uv; then uv=$own/uv; fi
 fi
-if [ -n "$uv" ] && "$uv" pip install --quiet --python "$target" "$@"; then exit 0; fi
+# uv compares every file with its SHA-256. pip would want a hash of the checkout, too, so it gets the same versions without hashes.
+case " $* " in *' -c constraints.txt '*) hashes='-c constraints.hashes.txt' ;; *) hashes= ;; esac
+# shellcheck disable=SC2086
+if [ -n "$uv" ] && "$uv" pip install --quiet --python "$target" $hashes "$@"; then exit 0; fi
 # uv reads neither pip's configuration (an index of one's own) nor the system's certificates
 echo 'setup: without uv; pip takes minutes' >&2
 "$own/python" -m pip --version >/dev/null 2>&1 || "$own/python" -m ensurepip >/dev/null

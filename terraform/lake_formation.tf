@@ -5,6 +5,23 @@ locals {
   readers  = var.lake_formation == null ? {} : var.lake_formation.readers
   register = var.lake_formation == null ? false : var.lake_formation.register
 
+  # Views are queried with the reader's own permissions on what lies below them, so a reader needs the base and the Delta too. Never the whole
+  # database: `<t>_incremental` has what the source wrote, protected columns among it.
+  reader_objects = var.lake_formation == null ? {} : merge(flatten([
+    for table in var.lake_formation.tables : concat(
+      [for suffix in var.lake_formation.views : { "${table}${suffix}" = var.database.name }],
+      [for part in ["base", "delta"] : { "${table}_${part}" = lookup(local.databases, "tables", var.database.name) }],
+    )
+  ])...)
+
+  reader_grants = merge([
+    for key, reader in local.readers : { for object, database in local.reader_objects : "${key}-${object}" => { principal = reader, database = database, object = object } }
+  ]...)
+
+  reader_databases = merge([
+    for key, reader in local.readers : { for part, name in local.databases : "${key}-${part}" => { principal = reader, database = name } }
+  ]...)
+
   # Roles of jobs: what they are → ARN.
   job_roles = merge(
     { for role in aws_iam_role.job : "job" => role.arn },
@@ -64,27 +81,27 @@ resource "aws_lakeformation_permissions" "tables" {
 }
 
 resource "aws_lakeformation_permissions" "reader_database" {
-  for_each = local.readers
+  for_each = local.reader_databases
 
-  principal   = each.value
+  principal   = each.value.principal
   permissions = ["DESCRIBE"]
 
   database {
-    name = var.database.name
+    name = each.value.database
   }
 
   depends_on = [aws_glue_catalog_database.this]
 }
 
 resource "aws_lakeformation_permissions" "reader_tables" {
-  for_each = local.readers
+  for_each = local.reader_grants
 
-  principal   = each.value
+  principal   = each.value.principal
   permissions = ["DESCRIBE", "SELECT"]
 
   table {
-    database_name = var.database.name
-    wildcard      = true
+    database_name = each.value.database
+    name          = each.value.object
   }
 
   depends_on = [aws_glue_catalog_database.this]

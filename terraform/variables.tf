@@ -472,7 +472,7 @@ variable "vpc_endpoints" {
   description = <<-EOT
     Endpoints in an existing VPC, so that private subnets reach AWS without a NAT gateway; null: none. `route_table_ids` get the gateway endpoint of
     S3, which costs nothing. The `services` get interface endpoints in `subnet_ids`, each billed by the hour and zone; `security_group_ids` must
-    accept HTTPS from the subnets. MWAA needs more services; see docs/install/mwaa.md.
+    accept HTTPS from the subnets. MWAA needs more services; see docs/aws.md.
   EOT
   type = object({
     vpc_id             = string
@@ -497,11 +497,15 @@ variable "vpc_endpoints" {
 variable "lake_formation" {
   description = <<-EOT
     Lake Formation grants, for accounts where it manages the databases; null: none. Jobs get what they need on both databases and their tables.
-    `readers`: principals that get SELECT on all tables of the view database, by any key: `{ analysts = aws_iam_role.analysts.arn }`. `register`:
-    register the warehouse's location with Lake Formation.
+    `readers`: principals, by any key: `{ analysts = aws_iam_role.analysts.arn }`. They get SELECT on the views of `tables` (names as in
+    compactor.yaml) and on the base and Delta below these, and on nothing else. Add a table after its first run: a grant on an object that does
+    not exist fails. `views`: what stands behind a table's name in the names of its views; without Athena `[""]`. `register`: register the
+    warehouse's location with Lake Formation.
   EOT
   type = object({
     readers  = optional(map(string), {})
+    tables   = optional(set(string), [])
+    views    = optional(set(string), ["", "_athena"])
     register = optional(bool, false)
   })
   default = null

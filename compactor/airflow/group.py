@@ -127,7 +127,9 @@ class FindWorkOperator(BaseOperator):
         self.log.info("%d tables have no work: %s", len(idle), ", ".join(idle) or "none")
         hour = written(hour_of_run(context["dag_run"]))
         for name, report in idle.items():
-            context["outlet_events"][self.alias].add(self.assets[name], extra=event_extra(hour, report))
+            # Airflow 3.0 hashes what comes by an alias, and fails the task for a list or a dict
+            plain = {key: value for key, value in event_extra(hour, report).items() if not isinstance(value, (list, tuple, dict))}
+            context["outlet_events"][self.alias].add(self.assets[name], extra=plain)
         without = [*(job for job, tables in work.items() if not tables), *(table_task(name) for name in names if name not in busy)]
         if without:
             context["ti"].xcom_push(key="return_value", value=work)

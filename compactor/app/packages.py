@@ -60,7 +60,7 @@ def s3_packages(settings: Settings) -> Iterator[str]:
         return
     yield from coordinates("spark-hadoop-cloud")
     # a Spark without Hadoop has its jars elsewhere, S3's client among them
-    for client in [] if [*_jars().glob("hadoop-aws-*.jar")] else _jars().glob("hadoop-client-api-*.jar"):
+    for client in [] if [*jars_folder().glob("hadoop-aws-*.jar")] else jars_folder().glob("hadoop-client-api-*.jar"):
         yield f"org.apache.hadoop:hadoop-aws:{client.stem.removeprefix('hadoop-client-api-')}"
 
 
@@ -68,7 +68,7 @@ def coordinates(artifact: str) -> Iterator[str]:
     """Return the Maven coordinates of a part of Spark, unless its jar is installed with Spark."""
     import pyspark
 
-    if not [*_jars().glob(f"{artifact}_*.jar")]:
+    if not [*jars_folder().glob(f"{artifact}_*.jar")]:
         yield f"org.apache.spark:{artifact}_{'2.12' if pyspark_major() == 3 else '2.13'}:{pyspark.__version__}"
 
 
@@ -79,7 +79,8 @@ def pyspark_major() -> int:
     return int(pyspark.__version__.split(".")[0])
 
 
-def _jars() -> Path:
+def jars_folder() -> Path:
+    """Return the folder with the jars of the installed PySpark."""
     import pyspark
 
     return Path(pyspark.__file__).parent / "jars"

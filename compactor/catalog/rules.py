@@ -98,7 +98,10 @@ def check_partition_columns(label: str, existing: Sequence[Column], requested: S
 def check_location(label: str, existing: str, requested: str) -> None:
     """Raise CatalogRefused for an object at another location: it belongs to another incarnation of the table, or to another owner."""
     if place(existing) != place(requested):
-        raise CatalogRefused(f"{label}: expected at {place(requested)}, registered at {place(existing)}. Drop it or choose another name.")
+        raise CatalogRefused(
+            f"{label}: expected at {place(requested)}, registered at {place(existing)}. Choose another name; or, if the "
+            "warehouse was moved, drop the table's objects from the catalog (their files stay) and run `compactor sync`."
+        )
 
 
 def distinct(label: str, keys: Sequence[str], partitions: Sequence[PartitionDef]) -> dict[tuple[str, ...], PartitionDef]:

@@ -1,7 +1,8 @@
 """Owner: the marks that keep two environments from changing one table, or from taking the files out of one landing folder.
 
 <root>/_compactor/owner.json       the database that shows the table
-<landing>/_compactor/owner.json    the root of the table that moves ingested files out of the folder; only with `archive: move`
+<landing>/_compactor/owner.json    the root of the table that moves ingested files out of the folder; only with `archive: move`. In a folder
+                                   below the root it is relative (`..`), so that a table whose root is moved as a whole still owns it
 
 The first run that needs a mark creates it, if it is absent: of two first runs one owns. Nothing replaces a mark. Whoever moves a table to another
 environment deletes it, and the next run creates another.
@@ -15,6 +16,7 @@ import json
 from contextlib import suppress
 
 from compactor.core.model.errors import Refused
+from compactor.core.model.layout import relative
 from compactor.flows.table import Table
 
 
@@ -34,7 +36,7 @@ def check_landing(table: Table) -> None:
     if spec.archive != "move":
         return
     try:
-        owner = _claimed(table, table.layout.landing_owner(), spec.root)
+        owner = _claimed(table, table.layout.landing_owner(), _root_from(spec.landing, spec.root))
     except Refused as error:
         raise Refused(
             f"table {table.name}: {spec.landing} cannot be marked as this table's, which `archive: move` needs to take ingested files out of it. "
@@ -52,7 +54,7 @@ def foreign(table: Table) -> str:
         marks.append((layout.landing_owner(), spec.root, _landing_of_another))
     for path, ours, sentence in marks:
         with suppress(FileNotFoundError):
-            owner = _named(table.storage.read(path))
+            owner = _named(path, table.storage.read(path))
             if owner != ours:
                 return sentence(table, owner)
     return ""
@@ -72,7 +74,7 @@ def _landing_of_another(table: Table, owner: str) -> str:
     return (
         f"table {table.name}: {spec.landing} belongs to the table {owner} ({path}), whose runs move its files to their archive, and this table would "
         "take them away. Nothing was changed. Set `archive: keep`: it reads the files and leaves them where they are (`archive: copy` keeps copies). "
-        f"If {owner} has given the folder up, delete {path} and run again."
+        f"If {owner} has given the folder up or was moved here, delete {path} and run again."
     )
 
 
@@ -85,12 +87,23 @@ def _claimed(table: Table, path: str, ours: str) -> str:
             table.storage.put_if_absent(path, json.dumps({"owner": ours, "since": table.env.now()}).encode())
             # perhaps another's, who came first
             data = table.storage.read(path)
-        table.owners[path] = _named(data)
+        table.owners[path] = _named(path, data)
     return table.owners[path]
 
 
-def _named(data: bytes) -> str:
+def _root_from(landing: str, root: str) -> str:
+    """Return how a mark in landing names the root."""
+    if not landing.startswith(root + "/"):
+        return root
+    return "/".join([".."] * len(relative(landing, root).split("/")))
+
+
+def _named(path: str, data: bytes) -> str:
+    """Return whom the mark at `path` names: a database, or a root."""
     try:
-        return str(json.loads(data)["owner"])
+        owner = str(json.loads(data)["owner"])
     except (ValueError, KeyError, TypeError):
         return "of a mark that cannot be read"
+    steps = owner.split("/")
+    # below the folder of a mark are `_compactor` and its name
+    return owner if set(steps) != {".."} else path.rsplit("/", len(steps) + 2)[0]

@@ -53,7 +53,7 @@ variables {
     subnet_ids         = ["subnet-a", "subnet-b"]
     security_group_ids = ["sg-5"]
   }
-  lake_formation = { readers = { analysts = "arn:aws:iam::123456789012:role/analysts" }, register = true }
+  lake_formation = { readers = { analysts = "arn:aws:iam::123456789012:role/analysts" }, tables = ["orders"], register = true }
 }
 
 run "a_key_that_exists_is_taken" {
@@ -265,8 +265,15 @@ run "lake_formation_grants_what_jobs_and_readers_need" {
   }
 
   assert {
-    condition     = alltrue([for grant in aws_lakeformation_permissions.tables : !contains(grant.permissions, "DROP")]) && aws_lakeformation_permissions.reader_tables["analysts"].permissions == toset(["DESCRIBE", "SELECT"])
+    condition     = alltrue([for grant in aws_lakeformation_permissions.tables : !contains(grant.permissions, "DROP")]) && alltrue([for grant in aws_lakeformation_permissions.reader_tables : grant.permissions == toset(["DESCRIBE", "SELECT"])])
     error_message = "Jobs drop nothing; readers read."
+  }
+
+  assert {
+    condition = { for grant in aws_lakeformation_permissions.reader_tables : grant.table[0].name => grant.table[0].database_name } == {
+      orders = "school", orders_athena = "school", orders_base = "school_internal", orders_delta = "school_internal"
+    }
+    error_message = "Readers get the views and what these read, in both databases; never orders_incremental, which has protected columns."
   }
 
   assert {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -267,3 +269,19 @@ def test_the_place_of_an_hour_is_where_its_files_are_found(moment: datetime, pat
     assert place is not None
     assert landed(pattern, f"{place[0]}/part.json") == Landed(place[0], place[1])
     assert place[1] == hour.strftime("%Y-%m-%dT%H:%M")
+
+
+def test_connects_s3_sink_as_the_page_sets_it_up_writes_folders_that_fit() -> None:
+    """`path.format` (Joda's letters) and `increments:` on docs/ingest.md are the same folders, and the file there has the hour of its folder."""
+    page = (Path(__file__).parents[2] / "docs/ingest.md").read_text(encoding="utf-8")
+    section = page[page.index("## Connect's S3 sink") :]
+    settings = dict(line.split("=", 1) for line in re.findall(r"```properties\n(.*?)```", section, re.DOTALL)[0].splitlines())
+    (written,) = re.findall(r"`(topics/\S+\.json)`", section)
+    (root, pattern), topic = split_pattern(re.findall(r"increments: s3://acme-landing/(\S+)", section)[0]), written.split("/")[1]
+    codes = {"YYYY": "%Y", "MM": "%m", "dd": "%d", "HH": "%H"}
+    spelled = re.sub(r"'([^']*)'|([A-Za-z]+)", lambda part: part[1] if part[1] is not None else codes[part[2]], settings["path.format"])
+    assert (root, pattern) == (f"{settings['topics.dir']}/{topic}", spelled)
+    relative = written.removeprefix(f"{root}/")
+    assert landed(pattern, relative) == Landed("year=2026/month=11/day=25/hour=14", "2026-11-25T14:00")
+    assert (file_format(relative), ignored(relative)) == ("json", False)
+    assert hour_place(pattern, datetime(2026, 11, 25, 14, tzinfo=timezone.utc)) == ("year=2026/month=11/day=25/hour=14", "2026-11-25T14:00")

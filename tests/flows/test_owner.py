@@ -9,7 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from compactor.core.model.errors import Refused
+from compactor.catalog.memory import MemoryCatalog
+from compactor.core.model.errors import CatalogRefused, Refused
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.owner import foreign
 from compactor.flows.publish import sync
@@ -154,6 +155,62 @@ def test_who_deletes_the_mark_of_a_landing_takes_it_over() -> None:
     with pytest.raises(Refused, match="belongs to the table /test/t"):
         lake.run()
     assert lake.landing() == waiting
+
+
+def moved(lake: Lake, where: str) -> Lake:
+    """Another process after the warehouse was moved or copied, file by file: each copy has an etag of its own. The catalog is still the same."""
+    other = Lake(dataclasses.replace(lake.spec, root=f"{where}/t", landing=lake.spec.landing.replace("/lake/", f"{where}/")))
+    other.now, other.catalog, other.delivered = lake.now, lake.catalog, dict(lake.delivered)
+    for info in lake.storage.list("/lake"):
+        place = info.path.replace("/lake/", f"{where}/")
+        other.storage.write(place, lake.storage.read(info.path))
+        if "/incremental/" in place:
+            copy = other.storage.stat(place)
+            other.delivered[place.rpartition("/incremental/")[2], copy.etag] = other.storage.read(place)  # type: ignore[union-attr]
+    return other
+
+
+@pytest.mark.parametrize("extras", [{}, {"history": True, "feed": "net"}])
+def test_a_warehouse_that_was_moved_goes_on(extras: dict[str, object]) -> None:
+    """As docs/operations.md says: the catalog names the old place and is refused; once its objects are dropped, `sync` registers the new one."""
+    lake = Lake(table(archive="move", **extras))
+    for number in range(3):
+        lake.deliver(
+            f"increment_202601010{number}/a.json", [line("c", [number], [number], {"a": number}), line("u", [0], [9 + number], {"a": number})]
+        )
+        lake.run()
+    lake.deliver("increment_2026010109/waits.json", [line("c", [7], [7], {"a": 7})])
+    there = moved(lake, "/moved")
+    with pytest.raises(CatalogRefused, match=r"expected at /moved/t/.*, registered at /lake/t/.*[Mm]oved.*drop"):
+        sync.sync_table(there.table())
+    there.catalog = MemoryCatalog()
+    sync.sync_table(there.table())
+    shown = there.look()
+    assert shown is not None
+    assert shown.rows == there.expected() == lake.expected()
+    assert there.run().outcome == "committed"
+    assert there.look().rows == there.expected()  # type: ignore[union-attr]
+    assert there.landing() == set()
+    assert there.failed_checks() == []
+    there.restore(2)
+    assert there.look().rows == lake.expected(lake.committed_at(2))  # type: ignore[union-attr]
+    assert there.rebuild(dry=True).exit_code == 0
+    there.vacuum()
+    assert there.failed_checks() == []
+    there.deliver("increment_2026010110/b.json", [line("c", [8], [8], {"a": 8})])
+    with pytest.raises(Refused, match="belongs to the table /moved/t"):
+        beside(there, **TEST).run()
+
+
+def test_a_landing_elsewhere_is_handed_over_by_hand() -> None:
+    """Nobody can tell a warehouse that was moved from a second one that was copied: the old one may still run."""
+    lake = Lake(table(archive="move", landing="/sink/t"))
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    lake.run()
+    lake.deliver("increment_2026010101/b.json", [line("c", [2], [2], {"a": 2})])
+    there = beside(lake, root="/moved/t")
+    with pytest.raises(Refused, match=r"belongs to the table /lake/t .*was moved.*delete /sink/t/_compactor/owner.json"):
+        there.run()
 
 
 def test_a_mark_that_cannot_be_read_is_nobodys() -> None:

@@ -243,7 +243,7 @@ def test_the_module_expects_the_package_of_this_version() -> None:
 NEVER_UNKNOWN = {
     "force_destroy", "log_retention_days", "package_version", "emails", "create", "services", "register", "package", "airflow_version", "release_label",
     "environment_class", "webserver_access_mode", "maintenance_start", "architecture", "maximum_cpu", "maximum_memory", "maximum_disk", "storage_class",
-    "primary_instance_type", "core_instance_type", "options",
+    "primary_instance_type", "core_instance_type", "options", "views",
 }  # fmt: skip
 """What a user writes down, and no resource returns."""
 

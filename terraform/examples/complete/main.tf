@@ -118,5 +118,6 @@ module "compactor" {
 
   lake_formation = {
     readers = { analysts = var.analysts_role_arn }
+    tables  = ["orders", "payments"] # after their first run
   }
 }

@@ -70,7 +70,7 @@ module "compactor" {
     security_group_ids = [local.later]
   }
 
-  lake_formation = { readers = { analysts = local.later }, register = true }
+  lake_formation = { readers = { analysts = local.later }, tables = ["orders"], register = true }
 }
 
 # Lists of which not even the length is known, and the parts that the first call leaves out.
