@@ -6,6 +6,7 @@ here depends on the envelope. CSV has a module of its own, `csv_files`; its fram
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Sequence
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from compactor.core.model import types
@@ -25,7 +25,7 @@ from compactor.spark import failures
 from compactor.spark.columns import UNREADABLE, VALUE
 from compactor.spark.consistency import ConsistentReads, together
 from compactor.spark.input import parquet_files
-from compactor.spark.sql import literal
+from compactor.spark.sql import as_column, literal, member, not_utf8
 
 IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
 """SQL for ROW. The lower 33 bits count the rows of a Spark partition."""
@@ -189,13 +189,13 @@ def _parquet(spark: SparkSession, origins: Origins, columns: parquet_files.Colum
     if len(columns.schema.fields) < len(struct[1]):
         fields = tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in from_spark(columns.schema)[1])
     origin = (f"{origins.sql()} AS _file", "0L AS _block", "_metadata.row_index AS _row")
-    return RawFrame(with_origin(rows, origin, value), struct, fields=fields, paths=tuple(paths))
+    return _with_utf8(RawFrame(with_origin(rows, origin, value), struct, fields=fields, paths=tuple(paths)))
 
 
 def with_origin(rows: DataFrame, origin: Sequence[str], value: str) -> DataFrame:
     """Return FILE, BLOCK, ROW and VALUE. `origin` (SQL) is about Spark's `_metadata`, `value` about a column of the files that has that name."""
     if METADATA in rows.columns:
-        rows = rows.select(Column(rows._jdf.metadataColumn(METADATA)).alias(METADATA), F.expr(value))
+        rows = rows.select(Column(rows._jdf.metadataColumn(METADATA)).alias(METADATA), as_column(value))
         value = VALUE
     return rows.selectExpr(*origin, value)
 
@@ -254,7 +254,30 @@ def _tail(spark: SparkSession, path: str, size: int) -> bytes:
 
 def _avro(spark: SparkSession, origins: Origins, text: str, paths: list[str], reads: ConsistentReads) -> RawFrame:
     rows = reads.open(spark.read.format("avro").option("avroSchema", avro.readable_by_spark(text)), paths)
-    return RawFrame(with_origin(rows, origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, paths=tuple(paths))
+    return _with_utf8(RawFrame(with_origin(rows, origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, paths=tuple(paths)))
+
+
+def _with_utf8(raw: RawFrame) -> RawFrame:
+    """Return the frame with UNREADABLE for records with text that is not UTF-8."""
+    texts = _texts(VALUE, raw.schema or ("struct", ()))
+    if not texts:
+        return raw
+    # a comma between two texts ends what could be a character of both
+    joined = raw.rows.selectExpr("*", f"concat_ws(',', {', '.join(texts)}) AS _texts")
+    why = f"concat('has text that ', {not_utf8('_texts')})"
+    return dataclasses.replace(raw, rows=joined.selectExpr(*raw.rows.columns, f"{why} AS {UNREADABLE}"))
+
+
+def _texts(value: str, kind: types.Type) -> list[str]:
+    """SQL for each text inside a value, or array of texts."""
+    if kind[0] == "string" or kind == ("array", ("string",)):
+        return [value]
+    if kind[0] == "struct":
+        return [text for name, inner in kind[1] for text in _texts(member(value, name), inner)]
+    if kind[0] == "map":
+        return [*_texts(f"map_keys({value})", ("array", kind[1])), *_texts(f"map_values({value})", ("array", kind[2]))]
+    inside = ", ".join(_texts("_x", kind[1])) if kind[0] == "array" else ""
+    return [f"transform({value}, _x -> concat_ws(',', {inside}))"] if inside else []
 
 
 _CLASS = re.compile(r"^(?:\[[A-Z_.]+\] |(?:[a-z_]\w*\.)+[A-Z][\w$]*(?:: |$))+")

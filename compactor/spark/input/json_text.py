@@ -56,10 +56,11 @@ def problem(text: str) -> str:
     return f"CASE WHEN {not_utf8(text)} IS NOT NULL THEN {not_utf8(text)} WHEN trim({text}) = '' OR {_is_one(text)} THEN NULL ELSE {_why(text)} END"
 
 
-def documents(lines: DataFrame, too_long: str) -> DataFrame:
+def documents(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
     """Return lines (FILE, BLOCK, TEXT) as rows of one document each, with ROW and UNREADABLE.
 
-    `too_long`: SQL for why a line is longer than the limit. Such a line is cut, so that nobody parses it.
+    `too_long`: SQL for why a line is longer than the limit. Such a line is cut, so that nobody parses it. `no_document`: SQL for why a line has no
+    record, whatever JSON it is.
     """
     bare = f"regexp_replace(regexp_replace({TEXT}, {literal(_BEGINS)}, ''), {literal(_ENDS)}, '')"
     pieces = f"split(regexp_replace({bare}, {literal(_ADJACENT)}, '$1\\n'), '\\n')"
@@ -70,11 +71,13 @@ def documents(lines: DataFrame, too_long: str) -> DataFrame:
     # a quick look comes first: to parse every line once more costs as much as its values
     flat = f"octet_length(substring_index({TEXT}, '}}', 1)) + 1 = octet_length({TEXT})"
     quick = f"startswith({TEXT}, '{{') AND ({flat} OR (endswith({TEXT}, '}}') AND NOT {TEXT} RLIKE {literal(_MORE)}))"
-    single_document = f"({quick}) OR (NOT startswith(ltrim({TEXT}), '[') AND ({_is_one(TEXT)} OR trim({TEXT}) = ''))"
+    is_single = f"NOT startswith(ltrim({TEXT}), '[') AND ({_is_one(TEXT)} OR trim({TEXT}) = '')"
     rows_of_line = (
         f"CASE WHEN {too_long} IS NOT NULL THEN array(named_struct('text', substr({TEXT}, 1, {TEXT_MAX}), 'why', {too_long})) "
         f"WHEN {not_utf8(TEXT)} IS NOT NULL THEN {single.format(not_utf8(TEXT))} "
-        f"WHEN {single_document} THEN {single.format('CAST(NULL AS STRING)')} "
+        f"WHEN {quick} THEN {single.format('CAST(NULL AS STRING)')} "
+        # `no_document` also names texts that are one JSON value and no record
+        f"WHEN {is_single} OR {no_document} IS NOT NULL THEN {single.format(no_document)} "
         f"ELSE get(transform(array({pieces}), _p -> {divided}), 0) END"
     )
     rows = lines.selectExpr(FILE, BLOCK, f"inline({rows_of_line}) AS ({TEXT}, {UNREADABLE})")

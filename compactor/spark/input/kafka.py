@@ -18,7 +18,7 @@ from compactor.core.model.errors import InputRefused
 from compactor.spark.columns import BLOCK, FILE, KEY, ROW, TEXT, UNREADABLE, VALUE, WIRE
 from compactor.spark.input import json_text, wire
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import as_column, from_json, is_utf8, literal, member
+from compactor.spark.sql import as_column, from_json, is_utf8, literal, member, once
 
 OLD_KEY_HEADER = "__debezium.oldkey"
 """The header of a create that holds the key which the row had before."""
@@ -35,9 +35,6 @@ def unpack(raw: RawFrame, container: str, schemas: wire.Schemas, hold: wire.Hold
             "CAST(NULL AS STRING) AS _key",
             "CAST(NULL AS STRING) AS _old_key",
         )
-        if raw.schema is None:
-            why = f"coalesce({UNREADABLE}, {wire.value_problem(TEXT)})"
-            raw = dataclasses.replace(raw, rows=raw.rows.withColumn(UNREADABLE, as_column(why)))
         return [dataclasses.replace(raw, rows=_readable(raw).selectExpr("*", *nulls))]
     made = _json(raw) if raw.schema is None else _typed(raw)
     if WIRE not in made.rows.columns:
@@ -55,8 +52,8 @@ def _readable(raw: RawFrame) -> DataFrame:
 def _checked(rows: DataFrame) -> DataFrame:
     """Return rows of TEXT, UNREADABLE, WIRE and KEY with UNREADABLE for a value that is no single JSON document in UTF-8, and no such keys."""
     why = f"coalesce({UNREADABLE}, CASE WHEN {WIRE} IS NULL THEN {json_text.problem(TEXT)} END)"
-    rows = rows.withColumn(UNREADABLE, as_column(why)).withColumn(KEY, as_column(f"CASE WHEN {is_utf8(KEY)} THEN {KEY} END"))
-    return rows.withColumn(TEXT, as_column(f"CASE WHEN {UNREADABLE} IS NULL THEN {TEXT} END"))
+    rows = once(rows).withColumn(UNREADABLE, as_column(why)).withColumn(KEY, as_column(f"CASE WHEN {is_utf8(KEY)} THEN {KEY} END"))
+    return once(rows.withColumn(TEXT, as_column(f"CASE WHEN {UNREADABLE} IS NULL THEN {TEXT} END")))
 
 
 def _json(raw: RawFrame) -> RawFrame:
