@@ -93,7 +93,7 @@ CASES = {
         GOOD + ", csv: {delimiter: ';'}, types: {name: int}, archive: move, columns: {name: exclude}",
         "people/in/a.csv",
         CSV,
-        "a sampled value of name is not shown, as `columns:` protects it, expected int",
+        "a sampled value of name is of another type, expected int",
     ),
     "one value of another type": (
         GOOD + ", types: {updated_at: int}",
