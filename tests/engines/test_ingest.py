@@ -70,7 +70,7 @@ class Program:
 
 def landed(store: S3Storage) -> list[int]:
     """Every offset that files of landing and archive hold, by their names; sorted, as often as it is there."""
-    infos = [info for place in ("incremental", "archive") for info in store.list(f"s3://lake/w/student/{place}")]
+    infos = [info for place in ("incremental", "archive") for info in store.list(f"s3://lake/w/student/{place}") if "/_compactor/" not in info.path]
     named = [offsets for info in infos for offsets in [offsets_of(info.path)] if offsets]
     return sorted(offset for item in named for offset in range(item.first, item.last + 1))
 
