@@ -155,7 +155,8 @@ def together(locations: Sequence[str]) -> list[list[str]]:
     Spark takes the locations for patterns, and Hadoop takes a name with a colon for a URI once it has divided a pattern into names.
     """
     alone = [location for location in locations if _GLOB.search(location) and ":" in location.rpartition("://")[2]]
-    others = [location for location in locations if location not in alone]
+    separate = set(alone)
+    others = [location for location in locations if location not in separate]
     return [each for each in (others, *([location] for location in alone)) if each]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import random
@@ -34,6 +35,15 @@ pytestmark = [pytest.mark.engines, pytest.mark.spark]
 FORM, TABLES = "debezium_json_value", ["enrollment", "trunc_solo"] if FULL else ["student"]
 
 
+def called(file: Path, *words: str) -> str:
+    """What a command of compactor prints, which must succeed, for the warehouse of the bucket."""
+    environment = {**os.environ, "COMPACTOR_WAREHOUSE": "s3://lake/w"}
+    command = [sys.executable, "-m", "compactor", *words, "--config", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
+    assert 0 == done.returncode, done.stderr
+    return done.stdout
+
+
 def test_a_warehouse_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Increments land in a bucket, run after run; the views are PostgreSQL's rows; nothing is left in landing; a second run does nothing."""
     for name, value in CREDENTIALS.items():
@@ -46,12 +56,7 @@ def test_a_warehouse_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         file = tmp_path / "compactor.yaml"
         file.write_text(config.config_text(FORM, TABLES) + "\ns3: {path_style: true}\n", encoding="utf-8")
 
-        def compactor(*words: str) -> str:
-            environment = {**os.environ, "COMPACTOR_WAREHOUSE": "s3://lake/w"}
-            command = [sys.executable, "-m", "compactor", *words, "--config", str(file)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
-            assert 0 == done.returncode, done.stderr
-            return done.stdout
+        compactor = functools.partial(called, file)
 
         for hours in ([0, 1, 2, 3, 4], [5, 6, 7, 8]):
             deliver(store, tmp_path / f"landing-{hours[0]}", hours)
@@ -163,12 +168,7 @@ def test_any_name_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             'tables: {t: {key: [id], order_by: [seq], increments: "in/%Y%m%d%H", archive: move}}\ns3: {path_style: true}\n', encoding="utf-8"
         )
 
-        def compactor(*words: str) -> str:
-            environment = {**os.environ, "COMPACTOR_WAREHOUSE": "s3://lake/w"}
-            command = [sys.executable, "-m", "compactor", *words, "--config", str(file)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
-            assert 0 == done.returncode, done.stderr
-            return done.stdout
+        compactor = functools.partial(called, file)
 
         (report,) = json.loads(compactor("run", "--output", "json"))
         assert (report["outcome"], report["files"]) == ("committed", len(names))
