@@ -35,8 +35,8 @@ def play(command: str, folder: Path) -> list[str]:
     print(done.stdout)
     wrong = [] if done.returncode == 0 else [f"exit code {done.returncode}"]
     wrong += [] if "\nDone in " in done.stdout else ["the demo did not come to its end"]
-    # every line of the log ends with what it belongs to; below that of a notice there are the changes of the schema
-    wrong += [f"standard error: {line}" for line in done.stderr.splitlines() if not line.endswith("Z]") and not line.startswith("- `")]
+    # every line of the log ends with what it belongs to; below that of a notice there are the changes of the schema, indented
+    wrong += [f"standard error: {line}" for line in done.stderr.splitlines() if not line.endswith("Z]") and not line.startswith("  - `")]
     return wrong
 
 
