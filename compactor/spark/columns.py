@@ -7,7 +7,7 @@ A row passes through four shapes. Each step says in its docstring which shape it
 | raw frame | `input/` | FILE, BLOCK, ROW, then TEXT or VALUE, UNREADABLE, and those of the Kafka container |
 | frame | `decode/` | FILE, BLOCK, ROW, TEXT, OP, INVALID, WRITER, SCHEMA, AFTER, BEFORE, RECORD_KEY, OLD_KEY, SOURCE, TIME, EVENT, NAMED |
 | Changes | `rows/conform.py` | the table's stored columns, then CHANGE |
-| states | `rows/precedence.py` | the table's stored columns, then STATE, ORIGIN, BEHIND; after ranking also HEAD, OUTCOME, TIE |
+| states | `rows/reduce.py` | the table's stored columns, then STATE, ORIGIN, BEHIND |
 
 Constants are used where a name stands alone in Python. Inside longer SQL the plain name stays, so that the SQL can be read. The columns of the
 history while it is computed begin with two underscores; `history/versions.py` lists them.
@@ -64,7 +64,7 @@ KEY_WIRE = "_key_wire"
 OP = "_op"
 """string: c (create), u (update), d (delete), r (read by a snapshot), t (truncate), null for a record without a row of this table.
 
-Tables without key also have x (removal of one equal row). States have only u (a row), d (a tombstone) and f (values that a key change carries).
+Tables without key also have x (removal of one equal row). Stored rows have only u (a row) and d (a tombstone).
 """
 
 DELETES = "_deletes"
@@ -109,10 +109,7 @@ MISSING = "_missing"
 """array<string>: stored columns whose value the event does not carry (unavailable, not null)."""
 
 FROM = "_from"
-"""string: the key this row had before a key change, as `keys.key_text`; null without a key change.
-
-In states also LINK_MARK + LINK, while the other half of the key change has not arrived, and `keyless.REMOVAL` for a removal.
-"""
+"""string: the key this row had before a key change, as `keys.key_text`; null without a key change."""
 
 TO = "_to"
 """string: of a delete, the key under which its row lives on. `TableReader.link_key_changes` fills it."""
@@ -124,7 +121,7 @@ MISTYPED = "_mistyped"
 """string: the first stored column whose value is not of the column's type, else null."""
 
 ORIGIN = "_origin"
-"""int: where a state comes from: `resolve.EVENT`, MADE, DELTA or BASE."""
+"""int: where a state comes from: `reduce.EVENT`, MADE, DELTA or BASE."""
 
 CHANGE = (OP, POSITION, MISSING, FROM, TO, LINK, MISTYPED, ORIGIN, FILE, PARTITION)
 """The internal columns of Changes. With `history: true` they also have TIME."""
@@ -134,36 +131,35 @@ CHANGE = (OP, POSITION, MISSING, FROM, TO, LINK, MISTYPED, ORIGIN, FILE, PARTITI
 VERSION = "_version"
 """bigint: the version of the table that last changed the row."""
 
-OLDER = "_older"
-"""map: column → Position of its value, for columns whose value is older than the row or unavailable (`position.older_ddl`)."""
+AT = "_at"
+"""struct: the Position of the newest event of the key that is no delete; of a tombstone, of the row that it hides. Null if there is none."""
 
-MOVED_TO = "_moved_to"
-"""string: of a tombstone, the key under which its row lives on; or LINK_MARK + LINK. `keyless.MATCHED` for a removal that took its row."""
+GONE = "_gone"
+"""struct: of a tombstone, the Position of the delete; null for a row that is shown."""
 
-STATE = (OP, VERSION, POSITION, OLDER, FROM, MOVED_TO)
+OWN = "_own"
+"""map: column → Position, and whether a value is known, for columns whose value is not of `_at` (`position.own_ddl`). Null in nearly all rows."""
+
+MOVED = "_moved"
+"""string: of a tombstone, the key under which its row lives on; of a row whose create lacked values, the key that it had before. LINK_MARK + LINK
+while that is not known. Of tables without key: `keyless.REMOVAL` or `keyless.MATCHED`. Null in nearly all rows.
+"""
+
+STATE = (OP, VERSION, AT, GONE, OWN, MOVED)
 """The internal columns that base and Delta files store, after the table's columns."""
 
 BEHIND = "_behind"
 """boolean: of an event: whether its key may have had a tombstone that was purged (`rows/position.py`)."""
 
-HEAD = "_head"
-"""boolean: whether this state is the row of its key after resolving."""
-
-OUTCOME = "_outcome"
-"""string: of an event: applied, duplicate, late or superseded; else null."""
-
-EVENT_OUTCOME = "_event_outcome"
-"""string: OUTCOME, joined to Changes for `feed: all`."""
-
-TIE = "_tie"
-"""boolean: whether an event has the same order columns as another event of its key with other content."""
+UNCHANGED = "_unchanged"
+"""boolean: of a reduced row, whether it is stored as it is."""
 
 SEGMENT = "segment"
 """string: the name of the Segment that a row is written into, where a base of several is written (`tables/segments.py`). No stored column has this
 name there: payload columns that collide with internal ones are renamed."""
 
 LINK_MARK = "#"
-"""Begins a FROM or MOVED_TO that holds no key yet, but the LINK that the other half of the key change will bring."""
+"""Begins a MOVED that holds no key yet, but the LINK that the other half of the key change will bring."""
 
 
 def state_types(order: position.Order) -> list[tuple[str, str]]:

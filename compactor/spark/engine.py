@@ -29,12 +29,13 @@ from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
+from compactor.core.schema import clustering
 from compactor.core.schema.clustering import by_key
 from compactor.core.sources.quarantine import not_usable_now
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, keys, measured
 from compactor.spark.checks import audit, repeated_keys, view_check
-from compactor.spark.columns import BEHIND, OLDER, POSITION
+from compactor.spark.columns import AT, OWN, UNCHANGED
 from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
 from compactor.spark.history import erase as history_erase
@@ -45,7 +46,7 @@ from compactor.spark.keys import segment_index
 from compactor.spark.measured import Pass
 from compactor.spark.reading import Reader, SparkBatch
 from compactor.spark.rows import erase, keyless, position, record_keys
-from compactor.spark.rows.precedence import BASE, Resolver, union
+from compactor.spark.rows.reduce import BASE, Reducer, union
 from compactor.spark.rows.resolution import Resolution, resolve
 from compactor.spark.sql import named, quoted
 from compactor.spark.tables import compare, feed, segments, table_writer
@@ -92,7 +93,7 @@ class SparkEngine:
     def _write_delta(self, work: Resolution, commit: str) -> Staged:
         directory = work.layout.delta(commit)
         # a base row that was looked up and did not change stays in the base
-        rows = work.heads.where(f"_origin <> {BASE} OR _version = {work.version}")
+        rows = work.rows.where(f"NOT (_origin = {BASE} AND {UNCHANGED})")
         base = work.parent.segments if work.parent else ()
         owners = keys.owner_masks(base, work.schema)
         files = by_key(work.schema)
@@ -108,12 +109,12 @@ class SparkEngine:
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
         keep = compaction.keeps_tombstones(work.spec, work.order, work.parent.offsets if work.parent else ())
-        rows = _purged(work.heads, purge_through, work.schema, keep)
+        rows = _purged(work.rows, purge_through, work.schema, keep)
         placed = work.placed or segments.one()
         made, done = segments.write(self._storage, rows, work.schema, work.order, work.spec, commit, placed, work.version, work.partial)
         counts, ties = work.counts(done)
         unknown = sum(self._unresolved(work, {work.layout.inside(segment.path): segment.size}) for segment in made if segment.unavailable_columns)
-        purged_to = _purged_to(work.heads, purge_through, keep, work.order, done)
+        purged_to = _purged_to(work.rows, purge_through, keep, work.order, done)
         return Staged(None, tuple(made), counts, ties, unknown, purged_to, repeated_keys.note(work.batch, counts))
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
@@ -128,24 +129,33 @@ class SparkEngine:
     def compact(self, spec: TableSpec, snapshot: Snapshot, targets: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """Write the rows of these Segments and their share of the Delta as new Segments over the same key ranges.
 
-        Only the keys of the Delta are resolved: tombstones take over the rows that they hide. All other rows stay as they are.
+        Only the keys of the Delta are reduced: tombstones take over the rows that they hide. All other rows stay as they are. Where each Segment
+        stays a Segment they keep their order too, and the Delta's share becomes one more sorted file. Otherwise all rows are exchanged and sorted.
         """
         schema, order = snapshot.schema, snapshot.order
-        stored = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, schema)
         ids = {segment.id for segment in targets}
         at = [number for number, segment in enumerate(snapshot.segments) if segment.id in ids]
-        rows, delta = stored.rows(targets), stored.delta()
-        states = [rows]
+        ranges = segments.ranges_of(snapshot, at, spec)
+        in_place = compaction.keeps_files(spec, snapshot, targets) and [count for _, _, count in ranges] == [1] * len(targets)
+        spark = self._sessions.by_file if in_place else self._spark
+        stored = TableReader(spark, Layout(spec.root, spec.landing), snapshot, schema)
+        rows, delta, made = stored.rows(targets), stored.delta(), None
         if delta is not None:
             delta = delta.where(f"{segment_index(snapshot.segments, schema)} IN ({', '.join(str(number) for number in at)})")
-            states.append(delta)
-            rows = _with_delta(rows, delta, snapshot, spec)
+            rows, made = _with_delta(rows, delta, snapshot, spec)
         about = sum(snapshot.segments[number].rows for number in at)
-        placed = segments.placement(union(states), schema, segments.ranges_of(snapshot, at, spec), about)
+        keys = [frame for frame in (stored.rows(targets), delta) if frame is not None]
+        placed = segments.placement(union(keys), schema, ranges, about)
+        both = [rows, *([made] if made is not None else [])]
+        if in_place:
+            files = clustering.of_segments(spec, schema)
+            placed_rows = union([placed.named(rows, schema), *(placed.sorted(frame, schema, files) for frame in both[1:])])
+        else:
+            placed_rows = placed.place(union(both), schema)
         keep = compaction.keeps_tombstones(spec, order, snapshot.offsets)
-        kept = placed.place(_purged(rows, purge_through, schema, keep), schema)
-        made, done = segments.write(self._storage, kept, schema, order, spec, commit, placed, snapshot.version, snapshot.unavailable_columns)
-        return Staged(None, tuple(made), {}, purged_to=_purged_to(rows, purge_through, keep, order, done))
+        kept, partial = _purged(placed_rows, purge_through, schema, keep), snapshot.unavailable_columns
+        written, done = segments.write(self._storage, kept, schema, order, spec, commit, placed, snapshot.version, partial, in_place)
+        return Staged(None, tuple(written), {}, purged_to=_purged_to(placed_rows, purge_through, keep, order, done))
 
     def erased_with(self, spec: TableSpec, snapshot: Snapshot, keys: Sequence[Sequence[str]]) -> Erased:
         """Return the erased keys of a version and these, each with a text for each key column."""
@@ -157,7 +167,7 @@ class SparkEngine:
         stored = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, schema)
         rows, delta = stored.rows(snapshot.segments), stored.delta()
         if delta is not None:
-            rows = _with_delta(rows, delta, snapshot, spec)
+            rows = union([*_with_delta(rows, delta, snapshot, spec)])
         rows, left_out = erase.stored_rows(rows, schema, erased, spec)
         parts = compaction.segment_count(snapshot.size, snapshot.size, spec)
         placed = segments.placement(rows, schema, [(None, None, parts)], snapshot.rows)
@@ -192,13 +202,8 @@ class SparkEngine:
 
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Resolution | None) -> FeedPart | None:
         """Write the change feed of `made`: the rows that it changed, before and after. Returns None if it changed none."""
-        events = None
-        if resolution is not None and resolution.event_outcomes is not None:
-            key = [*made.schema.key, POSITION]
-            joined = resolution.changes.where("_op <> 't'").join(resolution.event_outcomes, key, "left")
-            events = joined.where("NOT (_event_outcome <=> 'duplicate')")
         spark = resolution.session if resolution is not None else self._spark
-        return feed.write(spark, self._storage, spec, parent, made, events, resolution is not None and resolution.one_task)
+        return feed.write(spark, self._storage, spec, parent, made, resolution is not None and resolution.one_task)
 
     def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
         """Yield the changes of one Snapshot as JSON objects."""
@@ -228,14 +233,14 @@ class SparkEngine:
             if origin is None:
                 return checks
             rows = TableReader(self._spark, Layout(spec.root, spec.landing), origin, origin.schema).live(spec.soft)
-            resolver = Resolver(origin.schema, origin.order, origin.version, spec.keyless)
-            return [*checks, compare.compare_with_archive(self._spark, spec, snapshot, resolver, rows)]
+            reducer = Reducer(origin.schema, origin.order, origin.version, spec.keyless)
+            return [*checks, compare.compare_with_archive(self._spark, spec, snapshot, reducer, rows)]
         batch = self.read(spec.unguarded, origin, inputs, origin.version + 1 if origin else 1, locations, erased=snapshot.erased)
         with ExitStack() as scratch:
             scratch.callback(batch.close)
             work = resolve(batch, True, several_passes=True)
             scratch.callback(work.close)
-            checks.append(compare.compare_with_archive(self._spark, spec, snapshot, work.resolver, work.heads))
+            checks.append(compare.compare_with_archive(self._spark, spec, snapshot, work.reducer, work.rows))
             problem = not_usable_now(inputs, batch.summary.inputs, batch.summary.unusable) or _other_events(inputs, batch.summary.inputs)
             checks.append(Check(spec.name, "ingested records", problem is None, problem or f"{batch.summary.read:,} read"))
             return [*checks, *self._history(spec, snapshot, inputs, work)]
@@ -247,14 +252,14 @@ class SparkEngine:
         """Compare the live view with the rows that the view has after a run with the files that wait in landing."""
         if not waiting:
             rows = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, snapshot.schema).live(spec.soft)
-            resolver = Resolver(snapshot.schema, snapshot.order, snapshot.version, spec.keyless)
-            return compare.compare_live(self._spark, spec, snapshot, resolver, rows)
+            reducer = Reducer(snapshot.schema, snapshot.order, snapshot.version, spec.keyless)
+            return compare.compare_live(self._spark, spec, snapshot, reducer, rows)
         batch = self.read(spec.unguarded, snapshot, waiting, snapshot.version + 1, locations)
         with ExitStack() as scratch:
             scratch.callback(batch.close)
             work = resolve(batch, True, several_passes=True)
             scratch.callback(work.close)
-            return compare.compare_live(self._spark, spec, snapshot, work.resolver, work.heads)
+            return compare.compare_live(self._spark, spec, snapshot, work.reducer, work.rows)
 
     def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
         """Raise CheckFailed unless the text of the view is valid in its dialect and gives the view's columns."""
@@ -280,15 +285,15 @@ class SparkEngine:
 
     def write_history(self, resolution: Resolution, commit: str, staged: Staged) -> History:
         """Write the history of the batch and return the table's new history."""
-        # one of two equal events of a key is a duplicate, one of two that differ is a tie
-        repeated = staged.counts["duplicate"] + staged.ties > 0
+        # where every event is applied, no key has two
+        repeated = staged.counts["applied"] < resolution.summary.changes
         return history_commit.write(resolution.session, self._storage, resolution, commit, repeated)
 
     def _unresolved(self, work: Resolution, directories: Mapping[str, int]) -> int:
         """Count the values of visible rows that no event has carried. Raises CheckFailed under `unresolved: fail`."""
         rows = table_writer.read(work.session, work.summary.evolved.schema, work.summary.order, directories)
-        unknown = named("sum(size(filter(map_values(_older), _e -> NOT _e.known)))", "n")
-        cells = rows.where("_op <> 'd' AND _older IS NOT NULL").agg(unknown).collect()[0].n or 0
+        unknown = named("sum(size(filter(map_values(_own), _e -> NOT _e.known)))", "n")
+        cells = rows.where("_op <> 'd' AND _own IS NOT NULL").agg(unknown).collect()[0].n or 0
         if cells and work.spec.unresolved == "fail":
             raise CheckFailed(
                 f"table {work.spec.name}: the source did not send {cells} values, and no earlier change has them. Nothing was committed, because "
@@ -312,39 +317,43 @@ def _other_events(ingested: Sequence[Input], read: Sequence[Input]) -> str | Non
     return "; ".join(problems[:3]) + more if problems else None
 
 
-def _purged(heads: DataFrame, purge_through: int, schema: Schema, keep: bool) -> DataFrame:
+def _purged(rows: DataFrame, purge_through: int, schema: Schema, keep: bool) -> DataFrame:
     """Return the rows without tombstones of versions ≤ `purge_through`. With `keep` they stay, without the values of the rows that they hide."""
     if purge_through <= 0:
-        return heads
+        return rows
     old = _old_tombstone(purge_through)
     if keep:
         # a removal that waits for its row still needs its values
         bare = f"({old} AND NOT {keyless.is_waiting()})"
-        emptied = {OLDER, *schema.values}
-        columns = [f"CASE WHEN NOT {bare} THEN {quoted(name)} END AS {quoted(name)}" if name in emptied else quoted(name) for name in heads.columns]
-        return heads.selectExpr(*columns)
-    return measured.observe(heads, "purged", {"last": f"max(CASE WHEN {old} THEN _position END)"}).where(f"NOT ({old})")
+        emptied = {AT, OWN, *schema.values}
+        columns = [f"CASE WHEN NOT {bare} THEN {quoted(name)} END AS {quoted(name)}" if name in emptied else quoted(name) for name in rows.columns]
+        return rows.selectExpr(*columns)
+    return measured.observe(rows, "purged", {"last": f"max(CASE WHEN {old} THEN _gone END)"}).where(f"NOT ({old})")
 
 
-def _with_delta(base: DataFrame, delta: DataFrame, snapshot: Snapshot, spec: TableSpec) -> DataFrame:
-    """Return the base rows with those of the Delta in their place. A tombstone of the Delta takes over the row that it hides."""
+def _with_delta(base: DataFrame, delta: DataFrame, snapshot: Snapshot, spec: TableSpec) -> tuple[DataFrame, DataFrame]:
+    """Return the base rows whose keys the Delta does not have, and the rows that take the place of the others.
+
+    A tombstone of the Delta takes over the row that it hides, and a row without all values those of the base.
+    """
     schema, partial = snapshot.schema, snapshot.unavailable_columns
     key, changed = list(schema.key), delta.select(*map(quoted, schema.key))
-    of_keys = union([base.join(changed, key, "left_semi"), delta]).selectExpr("*", f"false AS {BEHIND}")
+    lacking = delta if partial else delta.where("_op = 'd'")
+    frames = [base.join(lacking.select(*map(quoted, schema.key)), key, "left_semi")] if partial or snapshot.delta_tombstones else []
+    of_keys = union([*frames, delta])
     if snapshot.size <= spec.small_batch:
         of_keys = of_keys.coalesce(1)
-    resolver = Resolver(schema, snapshot.order, snapshot.version, spec.keyless)
-    heads = resolver.heads(resolver.outcomes(of_keys, () if spec.keyless else partial)).drop(BEHIND)
-    return base.join(changed, key, "left_anti").unionByName(heads)
+    reducer = Reducer(schema, snapshot.order, snapshot.version, spec.keyless, partial=() if spec.keyless else partial)
+    return base.join(changed, key, "left_anti"), reducer.rows(of_keys).select(*base.columns)
 
 
-def _purged_to(heads: DataFrame, purge_through: int, keep: bool, order: position.Order, done: Pass | None) -> Position | None:
+def _purged_to(rows: DataFrame, purge_through: int, keep: bool, order: position.Order, done: Pass | None) -> Position | None:
     """Return the greatest Position of the tombstones that `_purged` left out. `done` is the pass that wrote the others, if it was one."""
     if purge_through <= 0 or keep:
         return None
     numbers = done.numbers("purged") if done is not None else None
     if numbers is None:
-        numbers = measured.compute(heads, {"last": f"max(CASE WHEN {_old_tombstone(purge_through)} THEN _position END)"})
+        numbers = measured.compute(rows, {"last": f"max(CASE WHEN {_old_tombstone(purge_through)} THEN _gone END)"})
     return position.from_json(numbers["last"], order)
 
 

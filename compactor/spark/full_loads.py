@@ -42,7 +42,7 @@ from compactor.spark.history.versions import CLOSED, Versions
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.keys import row_key
 from compactor.spark.rows import position, survey
-from compactor.spark.rows.precedence import EVENT, union
+from compactor.spark.rows.reduce import EVENT, union
 from compactor.spark.sql import cited, literal, named, null, quoted
 from compactor.spark.tables.compare import comparable
 from compactor.spark.tables.table_reader import TableReader

@@ -1,12 +1,14 @@
-"""A second session for small batches, in which Spark interprets expressions instead of compiling them.
+"""Sessions beside the main one: they have the same catalog, cache and settings, and a few settings of their own.
 
-For each query Spark generates Java code, which is compiled twice: by Janino, then by the JVM. The code of a commit holds numbers of this commit, so
+**Interpreting**, for small batches: Spark interprets expressions instead of compiling them. For each query Spark generates Java code, which is compiled twice: by Janino, then by the JVM. The code of a commit holds numbers of this commit, so
 that it is new each time. For some thousand rows all of that takes longer than to interpret the expressions (docs/design/few-jobs.md).
+
+**By file**, for compaction: each file that is read is one task, whose rows keep their order, and are written into directories without another sort.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -19,15 +21,24 @@ ROWS_MAX = 10_000
 _ROW_BYTES = 40
 """Bytes of a landed row, at least: no row is read to decide."""
 
-_SETTINGS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_INTERPRETING = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+_BY_FILE = {
+    # above the size of any file: none is divided, and no two share a task
+    "spark.sql.files.maxPartitionBytes": str(1 << 50),
+    "spark.sql.files.openCostInBytes": str(1 << 50),
+    # else Spark sorts by the directory before it writes
+    "spark.sql.optimizer.plannedWrite.enabled": "false",
+    "spark.sql.maxConcurrentOutputFileWriters": "100",
+}
 
 
 class Sessions:
-    """The session that compiles, and one that interprets. Both have the same catalog, cache and settings."""
+    """The main session, which compiles, and the others. They are made when they are first needed; nothing is stored in them."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.compiling = spark
-        self._interpreting: SparkSession | None = None
+        self._others: dict[str, SparkSession] = {}
 
     def of(self, inputs: Sequence[Input], parent: Snapshot | None) -> SparkSession:
         """Return the session for a batch of these inputs on top of a version."""
@@ -36,10 +47,19 @@ class Sessions:
 
     @property
     def interpreting(self) -> SparkSession:
-        """Return the session that interprets. Two threads may make one each: nothing is stored in it."""
-        if self._interpreting is None:
+        """Return the session that interprets."""
+        return self._other("interpreting", _INTERPRETING)
+
+    @property
+    def by_file(self) -> SparkSession:
+        """Return the session that reads each file in one task."""
+        return self._other("by file", _BY_FILE)
+
+    def _other(self, name: str, settings: Mapping[str, str]) -> SparkSession:
+        # two threads may make one each
+        if name not in self._others:
             made = self.compiling.newSession()
-            for name, value in _SETTINGS.items():
-                made.conf.set(name, value)
-            self._interpreting = made
-        return self._interpreting
+            for key, value in settings.items():
+                made.conf.set(key, value)
+            self._others[name] = made
+        return self._others[name]

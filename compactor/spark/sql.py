@@ -5,7 +5,9 @@ Expressions are text here, not Column objects: `try_cast` has no Column form in 
 
 from __future__ import annotations
 
+import logging
 import re
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,10 +36,13 @@ __all__ = [
     "not_utf8",
     "null",
     "once",
+    "query",
     "quoted",
     "struct",
     "with_cited",
 ]
+
+log = logging.getLogger(__name__)
 
 EXACT_JSON = "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", 'ignoreNullFields', 'false')"
 """Options of `to_json` for text in which other values differ. By default it cuts timestamps to milliseconds, and leaves out nulls in structs."""
@@ -107,6 +112,21 @@ def struct(members: Sequence[tuple[str, str]]) -> str:
     """Return a struct of (name, expression) pairs."""
     inside = ", ".join(f"{literal(name)}, {value}" for name, value in members)
     return f"named_struct({inside})"
+
+
+def query(text: str, **frames: DataFrame) -> DataFrame:
+    """Return the rows of a query. `{name}` in its text stands for the rows of that name. PySpark analyses the query once, not at every step."""
+    session, views = next(iter(frames.values())).sparkSession, {}
+    try:
+        for name, rows in frames.items():
+            views[name] = f"compactor_{name}_{uuid.uuid4().hex}"
+            rows.createOrReplaceTempView(views[name])
+            text = text.replace(f"{{{name}}}", views[name])
+        log.debug("query:\n%s", text)
+        return session.sql(text)
+    finally:
+        for view in views.values():
+            session.catalog.dropTempView(view)
 
 
 def as_column(sql: str) -> Column:

@@ -112,6 +112,6 @@ def test_a_default_of_an_added_column_is_cast_to_presto_types() -> None:
     ]
     schema = type(newest.schema)(tuple(fields), newest.schema.key)
     text = views.view_text(lake.spec, type(newest)(**{**vars(newest), "schema": schema}), PRESTO)
-    epoch = r"""CASE WHEN \(\("__b"\."_position"\."epoch" IS NULL OR "__b"\."_position"\."epoch" < 0\) OR .*"""
+    epoch = r"""CASE WHEN \(\("__b"\."_at"\."epoch" IS NULL OR "__b"\."_at"\."epoch" < 0\) OR .*"""
     assert re.search(epoch + r"""AND "__b"\."a" IS NULL THEN CAST\('7' AS bigint\) ELSE "__b"\."a" END AS "a\"""", text)
     sqlglot.parse_one(text, read="athena")

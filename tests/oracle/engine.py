@@ -4,7 +4,7 @@ Every stored row carries the events of its key (`_events`), so resolving is play
 lookups, no cheap rules. Where it keeps less than all events is where the protocol says so: truncate barriers and purged tombstones.
 What it gives the flows is what Spark gives them: Segments that tile the keys, one row per key in a Delta, sizes, Positions, counts.
 
-    part-*.json    [{"id": 1, "a": 5, "_op": "u", "_version": 3, "_position": [..], "_events": [..]}, ...] sorted by key
+    part-*.json    [{"id": 1, "a": 5, "_op": "u", "_version": 3, "_at": [..], "_events": [..]}, ...] sorted by key
 """
 
 from __future__ import annotations
@@ -70,6 +70,13 @@ class State:
         """Whether it is made of the same events, under whatever names they were delivered, and shows the same."""
         said = [{(event.event, event.content, repr(event.inherited)) for event in each.events} for each in (self, other)]
         return said[0] == said[1] and (self.op, self.values) == (other.op, other.values)
+
+    @property
+    def at(self) -> Position | None:
+        """The Position of the newest event of the row, also of one that is deleted; None if there was none."""
+        if self.op != "d":
+            return self.position
+        return latest([event.position for event in self.events if event.op != "d" and event.key == self.key]) if self.values else None
 
     @property
     def partial(self) -> frozenset[str]:
@@ -855,12 +862,13 @@ def _unresolved(spec: TableSpec, states: Sequence[State]) -> int:
 def _stored(state: State, schema: Schema) -> dict[str, Any]:
     told = {**shown(state.values), **dict(zip(schema.key, state.key))}
     # what follows from the row's Position is the view's to show
-    later = {name for name, (first, _) in _added(schema).items() if sort_key(state.position) < sort_key(first)}
+    at = state.at
+    later = {name for name, (first, _) in _added(schema).items() if at is not None and sort_key(at) < sort_key(first)}
     columns = {name: told.get(name) if name not in later else None for name in schema.names}
     events = [[e.op, e.key, e.values, e.position, sorted(e.missing), e.left, e.inherited, e.defaults] for e in state.events]
     unknown = [name for name, value in state.values.items() if value == UNKNOWN]
-    older = {"*": "known"} if state.values else None
-    hidden = {"_op": state.op, "_version": state.version, "_position": state.position, "_older": older, "_unknown": unknown, "_events": events}
+    gone = state.position if state.op == "d" else None
+    hidden = {"_op": state.op, "_version": state.version, "_at": at, "_gone": gone, "_unknown": unknown, "_events": events}
     return {**columns, **hidden}
 
 
@@ -868,9 +876,10 @@ def _revived(raw: dict[str, Any], schema: Schema) -> State:
     key = _cast_key(tuple(raw[name] for name in schema.key), schema)
     kinds = {field.name: field.type for field in schema.fields}
     values = {name: cast(raw.get(name), kind) for name, kind in kinds.items() if name not in schema.key and raw.get(name) is not None}
-    position = tuple(raw["_position"])
+    at = raw["_at"] and tuple(raw["_at"])
+    position = tuple(raw["_gone"]) if raw["_gone"] else at
     for name, (first, default) in _added(schema).items():
-        if (raw["_op"] == "u" or raw["_older"] is not None) and sort_key(position) < sort_key(first) and name not in values:
+        if at is not None and sort_key(at) < sort_key(first) and name not in values:
             values[name] = cast(default, kinds[name])
     values.update(dict.fromkeys(raw["_unknown"], UNKNOWN))
     events = [

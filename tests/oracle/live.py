@@ -46,7 +46,7 @@ def look_live(lake: Lake) -> tuple[tuple[str, ...], Rows] | None:
             table = lake.catalog.table(lake.spec.tables_in, name)
             if table is not None:
                 _load(connection, lake, table, view.text)
-        cursor = connection.execute(re.sub(r"`_position`\.`(epoch|o(\d+))`", _member, for_sqlite(view.text)))
+        cursor = connection.execute(re.sub(r"`(_at|_gone)`\.`(epoch|o(\d+))`", _member, for_sqlite(view.text)))
         return tuple(column[0] for column in cursor.description), tuple(sorted(cursor.fetchall(), key=repr))
     finally:
         connection.close()
@@ -59,7 +59,7 @@ def _files(lake: Lake) -> list[str]:
 
 
 def _member(match: re.Match[str]) -> str:
-    return f"json_extract(`_position`, '$[{match[2] or 0}]')"
+    return f"json_extract(`{match[1]}`, '$[{match[3] or 0}]')"
 
 
 def _load(connection: sqlite3.Connection, lake: Lake, table: TableDef, text: str) -> None:

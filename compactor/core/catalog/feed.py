@@ -18,13 +18,10 @@ from compactor.core.model.schema import FEED, Schema
 from compactor.core.model.snapshot import Feed, Snapshot
 from compactor.core.model.spec import TableSpec
 
-OFF, NET, ALL = "off", "net", "all"
+OFF, NET = "off", "net"
 
 INSERT, BEFORE, AFTER, DELETE = "insert", "update_preimage", "update_postimage", "delete"
 """Values of `_change_type`."""
-
-APPLIED = "applied"
-"""`_outcome` of the rows that lead from a version to the next one. Only these have `_applied` = true."""
 
 TABLE = "changes"
 """Suffix of the catalog table: `student_changes`, `student_changes_g2`."""
@@ -106,8 +103,6 @@ def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
         Column("_change_type", "string", "insert, update_preimage, update_postimage or delete"),
         Column("_commit_version", "bigint", "the version that made this change"),
         Column("_commit_timestamp", "timestamp", "when the version was committed"),
-        Column("_applied", "boolean", "false for events that changed nothing (feed: all)"),
-        Column("_outcome", "string", "applied, or of events: superseded, late or unchanged"),
         Column("_deleted", "boolean", "whether the source has deleted the row (delete: soft)"),
         Column("_position", position.ddl(snapshot.order), "place in the source's order"),
     )

@@ -268,8 +268,9 @@ def _stored(spec: TableSpec, snapshot: Snapshot) -> str:
     schema = snapshot.schema
     # extracted from the struct here, because Spark cannot do it in the condition of an anti-join
     members = ["epoch", *(f"o{at + 1}" for at in range(len(snapshot.order)))]
-    places = [f"`_position`.`{name}` AS {column.removeprefix('`__s`.')}" for name, column in zip(members, _stored_position(snapshot))]
-    columns = ", ".join([*(quoted(field.name) for field in schema.fields), "`_op`", "`_position`", *places])
+    newest = [f"CASE WHEN `_op` = 'd' THEN `_gone`.`{name}` ELSE `_at`.`{name}` END" for name in members]
+    places = [f"{value} AS {column.removeprefix('`__s`.')}" for value, column in zip(newest, _stored_position(snapshot))]
+    columns = ", ".join([*(quoted(field.name) for field in schema.fields), "`_op`", "`_at`", *places])
     base = f"{quoted(spec.tables_in)}.{quoted(views.table_name(spec, 'base', schema.generation))}"
     head = f"SELECT {columns} FROM {base} `__b` WHERE `__b`.`base_version` = '{snapshot.base_id}'"
     if snapshot.delta is None:

@@ -108,13 +108,13 @@ def value(alias: str, field: Field, snapshot: Snapshot, dialect: Dialect, readab
     if reads is None:
         return column
     # rows from before the column show the default, as in the source (H15)
-    older = defaults.below(f"{alias}.{dialect.name('_position')}", reads[0], snapshot.order, dialect)
+    older = defaults.below(f"{alias}.{dialect.name('_at')}", reads[0], snapshot.order, dialect)
     return f"CASE WHEN {older} AND {column} IS NULL{readable} THEN {dialect.constant(field.default, field.type)} ELSE {column} END"
 
 
 def exists(alias: str, spec: TableSpec, dialect: Dialect) -> str:
-    """Return the condition under which a row can read defaults, to append to another one: nothing is known of the row that a tombstone hides."""
-    return f" AND ({alias}.{dialect.name('_op')} = 'u' OR {alias}.{dialect.name('_older')} IS NOT NULL)" if spec.soft else ""
+    """Return the condition under which a row can read defaults, to append to another one: a tombstone may hide no row."""
+    return f" AND {alias}.{dialect.name('_at')} IS NOT NULL" if spec.soft else ""
 
 
 def _select(alias: str, snapshot: Snapshot, spec: TableSpec, dialect: Dialect = HIVE, versions: bool = False) -> str:

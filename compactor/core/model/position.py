@@ -42,19 +42,18 @@ def ddl(order: Order) -> str:
     return "struct<" + ",".join(f"{name}:{kind}" for name, kind in members(order)) + ">"
 
 
-def older_ddl(order: Order) -> str:
-    """Return the Hive type of `_older`: column → the event that its value comes from.
+def own_ddl(order: Order) -> str:
+    """Return the Hive type of `_own`: column → the event that its value comes from.
 
-    `at` is the Position of that event. `via` is the same, unless the value came along with a key change; then it is the older Position that the value
-    had under the old key. `known` is false for a value that no event contained.
+    `at` is the Position of that event. `known` is false for a value that no event contained, or that a delete or truncate at `at` has ended.
     """
-    return f"map<string,struct<at:{ddl(order)},via:{ddl(order)},known:boolean>>"
+    return f"map<string,struct<at:{ddl(order)},known:boolean>>"
 
 
 def state_columns(order: Order) -> tuple[tuple[str, str], ...]:
-    """Return (name, Hive type) of the columns that base and Delta files have beside the table's own."""
-    kinds = (("_op", "string"), ("_version", "bigint"), ("_position", ddl(order)), ("_older", older_ddl(order)))
-    return (*kinds, ("_from", "string"), ("_moved_to", "string"))
+    """Return (name, Hive type) of the columns that base and Delta files have beside the table's own (`spark/rows/reduce.py`)."""
+    clocks = (("_at", ddl(order)), ("_gone", ddl(order)), ("_own", own_ddl(order)))
+    return (("_op", "string"), ("_version", "bigint"), *clocks, ("_moved", "string"))
 
 
 def sort_key(position: Sequence[Any]) -> tuple[tuple[bool, Any], ...]:

@@ -10,12 +10,13 @@ from typing import Any
 from compactor.core.model import names
 from compactor.core.model.position import Position, at_or_below, earliest
 
-FEED = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_outcome", "_deleted", "feed_version")
+FEED = ("_change_type", "_commit_version", "_commit_timestamp", "_deleted", "feed_version")
 """Columns of the change feed beside the payload."""
 
 RESERVED = (
-    *("_op", "_version", "_position", "_older", "_from", "_moved_to", "_row_id", "base_version", "delta_version", "segment", *FEED),
-    *("_missing", "_to", "_link", "_unfit", "_source", "_file", "_time", "_metadata"),
+    *("_op", "_version", "_at", "_gone", "_own", "_moved", "_row_id", "base_version", "delta_version", "segment", *FEED),
+    *("_position", "_missing", "_from", "_to", "_link", "_source", "_file", "_time", "_metadata", "_origin", "_behind", "_mistyped", "_partition"),
+    *("_applied", "_duplicate", "_late", "_superseded", "_ties", "_unchanged"),
     *("__start_time", "__end_time", "__is_current", "__is_deleted", "__start_position", "__end_position", "__previous_key"),
     *(
         "__start_us",

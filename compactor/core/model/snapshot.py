@@ -16,7 +16,7 @@ from compactor.core.model.schema import Schema, fields_of
 from compactor.core.planning.daily import Day
 from compactor.core.sources.watermark import IN_QUARANTINE, NOTHING_KNOWN, Watermark
 
-FORMAT = 2
+FORMAT = 3
 """Number of the stored form. A Snapshot of another one is refused."""
 
 COUNTS = ("applied", "superseded", "duplicate", "late", "ignored", "beyond_retention", "quarantined")
@@ -71,7 +71,7 @@ class Segment(_Directory):
     compacted_through: int
     """The Segment contains all changes of its key range up to this version: Delta rows with `_version` at or below it are already there (H16)."""
     unavailable_columns: tuple[str, ...] = ()
-    """Columns whose value comes from an older event in some row, or is unknown there (`_older`)."""
+    """Columns whose value comes from an older event in some row, or is unknown there (`_own`)."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Delta(_Directory):
     position_max: Position | None
     """The greatest Position of its rows."""
     unavailable_columns: tuple[str, ...] = ()
-    """Columns whose value comes from an older event in some row, or is unknown there (`_older`)."""
+    """Columns whose value comes from an older event in some row, or is unknown there (`_own`)."""
     untouched: tuple[str, ...] = ()
     """Ids of Segments that own none of its rows: readers need not compare them. A Segment that is not listed may own some."""
 
@@ -121,7 +121,7 @@ class Feed:
     """The change feed as of a version."""
 
     mode: str
-    """`net` (one change per key and version), `all` (every event), or `off` after it was switched off."""
+    """`net` (one change per key and version), or `off` after it was switched off."""
     began: int
     """The feed has the changes of all versions above this one."""
     kept: int
@@ -322,6 +322,11 @@ class Snapshot(State, Commit):
     def tombstones(self) -> int:
         """Return the number of stored tombstones."""
         return sum(part.tombstones for part in self._parts)
+
+    @property
+    def delta_tombstones(self) -> int:
+        """Return the number of tombstones in the Delta."""
+        return self.delta.tombstones if self.delta else 0
 
     @property
     def size(self) -> int:

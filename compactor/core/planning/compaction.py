@@ -20,6 +20,9 @@ DELTA_LIMIT = 8 << 20
 _MAX_SEGMENTS = 1000
 """The greatest number of Segments of a table. They are registered in bulk and every query lists them (H17)."""
 
+_SORTED_FILES_MAX = 8
+"""Files of a Segment up to which a compaction adds a file. With more, its rows are sorted as a whole."""
+
 _WIDTHS = {"string": 20, "binary": 100, "boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "date": 4, "float": 4}
 """Bytes that Spark's planner assumes for a value. Every other type counts 8."""
 
@@ -73,6 +76,16 @@ def keeps_tombstones(spec: TableSpec, order: Order, offsets: Partitions) -> bool
     compares = scope(order)
     judged = compares == TABLE or (compares == PARTITION and bool(offsets))
     return not judged and spec.beyond_retention != "apply" and spec.delete != "hard"
+
+
+def keeps_files(spec: TableSpec, snapshot: Snapshot, targets: Sequence[Segment]) -> bool:
+    """Return whether a compaction of these Segments may write their rows in the order that they have, file by file, and the Delta's beside them.
+
+    The Delta's keys must be few enough for a broadcast. Files of another order than today's (`cluster_by`) are written anew, and so are those of a
+    Segment that has many.
+    """
+    alike = not spec.keyless and not spec.cluster_by
+    return alike and delta_estimate(snapshot) <= DELTA_LIMIT and all(len(segment.files) < _SORTED_FILES_MAX for segment in targets)
 
 
 def segment_count(size: int, table_size: int, spec: TableSpec) -> int:

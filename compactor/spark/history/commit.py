@@ -25,14 +25,14 @@ from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.ports import Storage
 from compactor.spark import measured
-from compactor.spark.columns import MOVED_TO, POSITION, TO
+from compactor.spark.columns import POSITION, TO
 from compactor.spark.history import event_times, plan
 from compactor.spark.history.parts import DAY, DELTA_PART, OPEN_PART, Parts, Writer, assembled
 from compactor.spark.history.plan import Plan
-from compactor.spark.history.versions import CLOSED, MOVED, OPEN, Versions
+from compactor.spark.history.versions import CLOSED, MOVED, MOVED_TO, OPEN, Versions
 from compactor.spark.keys import key_columns, key_types
 from compactor.spark.rows import position
-from compactor.spark.rows.precedence import union
+from compactor.spark.rows.reduce import NEWEST, union
 from compactor.spark.rows.resolution import Resolution
 from compactor.spark.sql import DIGEST, literal, named, quoted
 from compactor.spark.tables import table_writer
@@ -250,11 +250,13 @@ class _Work:
         """Return the rows of a table that exists when its history begins. Each begins at its own time, else at the newest time the table has."""
         parent, versions = self.batch.parent, self.versions
         if parent is None:
-            return versions.seeds(table_writer.read(self.spark, versions.schema, self.batch.summary.order, {}), "0L")
+            none = table_writer.read(self.spark, versions.schema, self.batch.summary.order, {})
+            return versions.seeds(none.selectExpr("*", f"{NEWEST} AS _position"), "0L")
         reader = TableReader(self.spark, self.layout, parent, versions.schema)
         base, delta = reader.base(None), reader.delta()
         if delta is not None:
             base = base.join(delta.select(*versions.keys), self.keys, "left_anti").unionByName(delta)
+        base = base.selectExpr("*", f"{NEWEST} AS _position")
         return versions.seeds(base, f"coalesce({', '.join([*event_times.ordered_by_time(self.batch), f'{times.to_micros(_since(parent))}L'])}, NULL)")
 
     def _reached(

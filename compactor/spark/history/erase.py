@@ -12,9 +12,9 @@ from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.ports import Storage
-from compactor.spark.columns import FROM, MOVED_TO
+from compactor.spark.columns import FROM
 from compactor.spark.history.parts import BY_DAY, Parts, Writer, assembled
-from compactor.spark.history.versions import Versions
+from compactor.spark.history.versions import MOVED_TO, Versions
 from compactor.spark.rows import erase
 from compactor.spark.sql import quoted
 

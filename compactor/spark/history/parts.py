@@ -160,7 +160,7 @@ class Writer:
     @property
     def _columns(self) -> list[str]:
         """SQL for each column of a file."""
-        return [defaults.in_file(self.versions.schema, name, self.versions.order) for name, _ in self.versions.stored]
+        return [defaults.in_file(self.versions.schema, name, self.versions.order, POSITION) for name, _ in self.versions.stored]
 
     def write_once(self, rows: DataFrame, aggregates: Mapping[str, str]) -> Numbers | None:
         """Write all rows of this commit, with `history_part`, in one pass and one task. One Spark job.

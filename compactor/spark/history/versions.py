@@ -27,12 +27,15 @@ from compactor.core.catalog.history_views import state_types
 from compactor.core.model import types
 from compactor.core.model.history import FOREVER, Truncated
 from compactor.core.model.schema import Schema
-from compactor.spark.columns import FROM, LINK, LINK_MARK, MISSING, MOVED_TO, OP, POSITION, TIME, VERSION
+from compactor.spark.columns import FROM, LINK, LINK_MARK, MISSING, OP, POSITION, TIME, VERSION
 from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
 from compactor.spark.sql import EXACT_JSON, literal, named, null, quoted
 
 EVENT, MADE, OPEN, DELTA, CLOSED = range(5)
+
+MOVED_TO = "_moved_to"
+"""string: of a delete, the key under which its row lives on, or LINK_MARK + LINK."""
 
 HAS_OLD_KEY = f"(_from IS NOT NULL AND NOT startswith(_from, '{LINK_MARK}'))"
 """SQL: whether the key that a row had before is known."""
@@ -129,7 +132,7 @@ class Versions:
         return self._rows(met, MADE, {OP: "'t'", POSITION: "__p", "__time_us": "__t"}, {name: quoted(name) for name in self.schema.key})
 
     def seeds(self, states: DataFrame, time: str) -> DataFrame:
-        """Return the rows that a table has when its history begins. `time` is SQL for microseconds since 1970."""
+        """Return the rows that a table has when its history begins, out of stored rows with POSITION. `time` is SQL for microseconds since 1970."""
         return self._rows(
             states,
             MADE,

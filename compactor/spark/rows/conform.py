@@ -167,7 +167,7 @@ def _reads_default(frame: Frame, evolved: Evolved, field: Field, order: position
     lacking = _lacking(frame, evolved, field)
     if lacking is None or field.name not in evolved.schema.defaults:
         return None
-    return f"({lacking} AND {defaults.below(evolved.schema, field.name, order)})"
+    return f"({lacking} AND {defaults.below(evolved.schema, field.name, order, POSITION)})"
 
 
 def _without(frame: Frame, evolved: Evolved, field: Field, order: position.Order, absent: str | None) -> str | None:

@@ -2,7 +2,7 @@
 
 An event whose writer lacks a column writes the column's default if the event lies below the first one with the column, else null. Both the default
 and that first event can still change when an older event arrives. So files do not hold what a row's own Position decides: they have null there, and
-views and readers put the default in its place. Where only `_older` decides (a tombstone, a value that later events left out) the file has the
+views and readers put the default in its place. Where only `_own` decides (a value that later events left out) the file has the
 default, and the commit that changes it writes a new base (`Schema.defaults_moved`).
 """
 
@@ -13,22 +13,21 @@ from compactor.core.model.schema import Schema
 from compactor.spark.rows import position
 from compactor.spark.sql import cast, literal, quoted
 
-_ALL = "'*'"
-
 
 def default(schema: Schema, name: str) -> str:
     """SQL for the default of a column, in its type."""
     return cast(literal(schema.defaults[name][1]), types.parse(schema.field(name).type))
 
 
-def below(schema: Schema, name: str, order: position.Order, at: str = "_position") -> str:
+def below(schema: Schema, name: str, order: position.Order, at: str = "_at") -> str:
     """SQL: whether a Position lies below the first event with a column that has a default."""
     return f"({at} < {position.fixed(schema.defaults[name][0], order)})"
 
 
 def shown(schema: Schema, name: str, order: position.Order, value: str, stored: Schema | None) -> str:
     """SQL for a value of a base or Delta file as its row has it. `value` is SQL; `stored` is the schema of the file if it is another one."""
-    register = _register(name)
+    # null for a tombstone that hides no row
+    register = f"coalesce(try_element_at(_own, {literal(name)}).at, _at)"
     cases = []
     if name in schema.defaults:
         put = default(schema, name)
@@ -45,18 +44,13 @@ def shown_by_position(schema: Schema, name: str, order: position.Order, value: s
     """SQL for a value of an event of the history."""
     if name not in schema.defaults:
         return value
-    return f"CASE WHEN {below(schema, name, order)} AND {value} IS NULL THEN {default(schema, name)} ELSE {value} END"
+    return f"CASE WHEN {below(schema, name, order, '_position')} AND {value} IS NULL THEN {default(schema, name)} ELSE {value} END"
 
 
-def in_file(schema: Schema, name: str, order: position.Order) -> str:
+def in_file(schema: Schema, name: str, order: position.Order, at: str = "_at") -> str:
     """SQL for the value of a column as a file holds it: null where the row's Position says that it reads the default."""
     if name not in schema.defaults:
         return quoted(name)
-    value = f"CASE WHEN {below(schema, name, order)} THEN nullif({quoted(name)}, {default(schema, name)}) ELSE {quoted(name)} END"
+    value = f"CASE WHEN {below(schema, name, order, at)} THEN nullif({quoted(name)}, {default(schema, name)}) ELSE {quoted(name)} END"
     return f"{value} AS {quoted(name)}"
 
-
-def _register(name: str) -> str:
-    """SQL for the Position of the event that wrote a column of a row. Null for a tombstone that hides no row."""
-    own = "CASE WHEN _op = 'u' THEN _position END"
-    return f"coalesce(try_element_at(_older, {literal(name)}).at, try_element_at(_older, {_ALL}).at, {own})"

@@ -17,7 +17,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, ErasedRecords
 from compactor.spark import measured
-from compactor.spark.columns import BLOCK, FILE, FROM, LINK_MARK, MOVED_TO, ROW, TO
+from compactor.spark.columns import BLOCK, FILE, FROM, LINK_MARK, MOVED, ROW, TO
 from compactor.spark.keys import key_columns, key_text, key_types, row_key
 from compactor.spark.rows import survey
 from compactor.spark.rows.conform import EVENTS_MAX
@@ -62,7 +62,7 @@ def without_erased(changes: DataFrame, schema: Schema, erased: Erased, spec: Tab
     return changes.where(f"NOT {own}").selectExpr(*(emptied.get(name, f"`{name}`") for name in changes.columns)), left_out
 
 
-def stored_rows(rows: DataFrame, schema: Schema, erased: Erased, spec: TableSpec, naming: Sequence[str] = (FROM, MOVED_TO)) -> tuple[DataFrame, int]:
+def stored_rows(rows: DataFrame, schema: Schema, erased: Erased, spec: TableSpec, naming: Sequence[str] = (MOVED,)) -> tuple[DataFrame, int]:
     """Return the stored rows of other keys, and the number of those left out. `naming`: the columns that name another key.
 
     Raises Refused if a row's key was changed from or to an erased one, and not both are erased.

@@ -4,7 +4,7 @@ Two steps. `identify` gives every decoded record its identity. It turns an updat
 delete into a removal. `match_removals` lets every removal take one row with equal content, the lowest first. A removal without such a row waits for
 one, as a tombstone does. Rows with equal content are interchangeable, so it makes no difference which of them goes, or when.
 
-A stored removal has `_op` = 'd' and `_from` = 'x'. Once it took its row, `_moved_to` is 'found'.
+A stored removal has `_moved` = 'x'. Once it took its row, `_moved` is 'found', and so is that of the row.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from pyspark.sql import DataFrame
 
 from compactor.core.model.position import OFFSETS
 from compactor.core.model.schema import Schema
-from compactor.spark.columns import AFTER, MOVED_TO, OP, POSITION, SOURCE, VERSION
+from compactor.spark.columns import AFTER, GONE, MOVED, OP, SOURCE, UNCHANGED, VERSION
 from compactor.spark.decode.frame import Frame
 from compactor.spark.rows import position
+from compactor.spark.rows.reduce import REMOVAL
 from compactor.spark.sql import EXACT_JSON, literal, quoted
 
-REMOVAL = "x"
-"""The operation of a removal, and its FROM once it is stored."""
-
 MATCHED = "found"
-"""The MOVED_TO of a removal that took its row, and of the row that it took."""
+"""The MOVED of a removal that took its row, and of the row that it took."""
 
 
 def identify(frame: Frame, order: position.Order, contents: dict[str, str]) -> Frame:
@@ -66,7 +64,7 @@ def content_digest(schema: Schema) -> str:
 
 def is_waiting() -> str:
     """SQL: whether a state is a removal that still waits for its row."""
-    return f"(_op = 'd' AND _from = '{REMOVAL}' AND _moved_to IS NULL)"
+    return f"coalesce(_op = 'd' AND _moved = '{REMOVAL}', false)"
 
 
 def match_removals(heads: DataFrame, schema: Schema, version: int) -> DataFrame:
@@ -76,19 +74,20 @@ def match_removals(heads: DataFrame, schema: Schema, version: int) -> DataFrame:
     )
     counted = ranked.selectExpr(
         "*",
-        "row_number() OVER (PARTITION BY _content, _kind ORDER BY _position, _row_id) AS _n",
+        "row_number() OVER (PARTITION BY _content, _kind ORDER BY coalesce(_gone, _at), _row_id) AS _n",
         "count_if(_kind = 'w') OVER (PARTITION BY _content) AS _removals",
         "count_if(_kind = 'l') OVER (PARTITION BY _content) AS _rows",
-        "max(CASE WHEN _kind = 'w' THEN _position END) OVER (PARTITION BY _content) AS _removed_at",
+        "max(CASE WHEN _kind = 'w' THEN _gone END) OVER (PARTITION BY _content) AS _removed_at",
     )
     gone, took = "(_kind = 'l' AND _n <= _removals)", "(_kind = 'w' AND _n <= _rows)"
     columns = [quoted(name) for name in schema.names]
-    rest = [name for name in heads.columns if name not in (*schema.names, OP, VERSION, POSITION, MOVED_TO)]
+    rest = [name for name in heads.columns if name not in (*schema.names, OP, VERSION, GONE, MOVED, UNCHANGED)]
     return counted.selectExpr(
         *columns,
         *rest,
         f"CASE WHEN {gone} THEN 'd' ELSE _op END AS _op",
         f"CASE WHEN {gone} OR {took} THEN CAST({version} AS BIGINT) ELSE _version END AS _version",
-        f"CASE WHEN {gone} THEN greatest(_position, _removed_at) ELSE _position END AS _position",
-        f"CASE WHEN {gone} OR {took} THEN '{MATCHED}' ELSE _moved_to END AS _moved_to",
+        f"CASE WHEN {gone} THEN greatest(_at, _removed_at) ELSE _gone END AS _gone",
+        f"CASE WHEN {gone} OR {took} THEN '{MATCHED}' ELSE _moved END AS _moved",
+        f"_unchanged AND NOT ({gone} OR {took}) AS _unchanged",
     )

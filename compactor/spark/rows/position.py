@@ -15,7 +15,7 @@ from compactor.core.model.position import Partitions, Position
 from compactor.spark.sql import literal
 
 Order = core.Order
-ddl, older_ddl = core.ddl, core.older_ddl
+ddl, own_ddl = core.ddl, core.own_ddl
 
 
 def built(epoch: str, values: Sequence[str], order: Order, row: str = "_row") -> str:

@@ -1,18 +1,15 @@
 """Resolution: resolve a batch with the stored rows to one row for each key, and count what became of every event.
 
-In: a SparkBatch (Changes). Out: `outcomes` (every state of every key, ranked) and `heads` (the rows that stay), both in the columns of
-`rows/precedence.py`.
+In: a SparkBatch (Changes). Out: a Resolution with the rows, in the columns of `rows/reduce.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core.catalog.feed import ALL
 from compactor.core.model.errors import CheckFailed, InputRefused
 from compactor.core.model.inputs import work
 from compactor.core.model.layout import Layout
@@ -24,28 +21,15 @@ from compactor.core.planning import compaction
 from compactor.core.results.batch import BatchSummary
 from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX, Limits
 from compactor.spark import failures, measured
-from compactor.spark.columns import BEHIND, FILE, POSITION
+from compactor.spark.columns import BEHIND, FILE
 from compactor.spark.measured import Numbers, Pass
 from compactor.spark.reading import SparkBatch
-from compactor.spark.rows import keyless, position, survey
+from compactor.spark.rows import carry, keyless, position, survey
 from compactor.spark.rows.invalid import record_place
-from compactor.spark.rows.precedence import DELTA, EVENT, MOVED, Resolver, union
-from compactor.spark.sql import DIGEST, literal, named
+from compactor.spark.rows.reduce import EVENT, OUTCOMES, Reducer, union
+from compactor.spark.sql import literal
 from compactor.spark.tables.segments import Placement, placement
 from compactor.spark.tables.table_reader import TableReader
-
-_MAX_ROUNDS = 16
-"""The number of key changes of one row that are followed within one run. Values behind a longer chain stay unavailable and are counted."""
-
-
-_EVENT_OUTCOMES = ("applied", "duplicate", "late", "superseded")
-"""The values of OUTCOME."""
-
-OUTCOMES = {
-    **{outcome: f"count_if(_origin = {EVENT} AND _outcome = '{outcome}')" for outcome in _EVENT_OUTCOMES},
-    "ties": f"count_if(_origin = {EVENT} AND _tie)",
-}
-"""Aggregates of states: the number of events by outcome, and of ties."""
 
 
 @failures.translated
@@ -57,24 +41,16 @@ class Resolution:
     """The batch, without the changes that were set aside as beyond retention."""
     whole: bool
     """Whether the batch was resolved with the whole base, for a new base."""
-    resolver: Resolver
-    """The rules that were applied."""
-    outcomes: DataFrame
-    """Every state of every key, with OUTCOME and TIE."""
-    heads: DataFrame
-    """The rows that stay: one per key."""
+    reducer: Reducer
+    """The rule that was applied."""
+    rows: DataFrame
+    """One row for each key (`Reducer.rows`), without those that were set aside."""
     placed: Placement | None
     """The Segments that the rows have been placed in, for a new base."""
-    events: DataFrame
-    """The events as states, with those at or below the barrier."""
-    gone: str
-    """SQL: whether a state is at or below the barrier."""
     numbers: Numbers | None = None
     """The numbers of events by outcome. None: the pass that writes the rows computes them."""
     linked: DataFrame | None = None
     """The Changes without truncates, with the old and new keys that stored rows add to key changes. None if none were looked up."""
-    event_outcomes: DataFrame | None = None
-    """Key, POSITION and EVENT_OUTCOME of each event, for `feed: all`."""
     own: tuple[DataFrame, ...] = ()
     """The cached rows that `close` frees."""
 
@@ -111,12 +87,12 @@ class Resolution:
     @property
     def schema(self) -> Schema:
         """Return the stored columns."""
-        return self.resolver.schema
+        return self.reducer.schema
 
     @property
     def order(self) -> position.Order:
         """Return the order columns."""
-        return self.resolver.order
+        return self.reducer.order
 
     @property
     def partial(self) -> tuple[str, ...]:
@@ -136,13 +112,13 @@ class Resolution:
     def counts(self, done: Pass | None = None) -> tuple[dict[str, int], int]:
         """Return the number of events by outcome (the keys are `snapshot.COUNTS`), and the number of ties.
 
-        `done` is the pass that wrote the heads, if it computed the outcomes. Raises CheckFailed unless the sum is the number of events read.
+        `done` is the pass that wrote the rows, if it computed the outcomes. Raises CheckFailed unless the sum is the number of events read.
         """
         numbers = self.numbers or (done.numbers("events") if done is not None else None)
         counts = self._by_outcome(numbers) if numbers is not None else {}
         if sum(counts.values()) != self.summary.read:
             # Spark counts twice what it computes twice
-            numbers = measured.compute(self.outcomes, OUTCOMES)
+            numbers = measured.compute(self.rows, OUTCOMES)
             counts = self._by_outcome(numbers)
         if sum(counts.values()) != self.summary.read:
             raise CheckFailed(
@@ -152,10 +128,11 @@ class Resolution:
         return counts, numbers["ties"] if numbers is not None else 0
 
     def _by_outcome(self, numbers: Numbers) -> dict[str, int]:
-        counts = {**dict.fromkeys(COUNTS, 0), **{name: numbers[name] for name in _EVENT_OUTCOMES}}
+        counts = {name: numbers.get(name, 0) for name in COUNTS}
         # truncates themselves are applied; they supersede all states at or below the barrier
-        if at_or_below(self.summary.first, self.resolver.barrier):
-            counts["superseded"] += self.events.where(f"_origin = {EVENT} AND ({self.gone})").count()
+        if at_or_below(self.summary.first, self.reducer.barrier) and self.reducer.barrier is not None:
+            bound = position.fixed(self.reducer.barrier, self.order)
+            counts["superseded"] += self.changes.where(f"_op <> 't' AND _origin = {EVENT} AND _position <= {bound}").count()
         counts["applied"] += self.summary.truncates
         counts["duplicate"] += self.summary.unchanged
         counts["late"] += self.summary.late
@@ -178,70 +155,62 @@ def segments(batch: SparkBatch) -> int:
 def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Resolution:
     """Resolve a batch with the parent's Delta, and with the whole base or only the base rows that the batch may change.
 
-    Changes that may be older than a purged tombstone are set aside, and the rest is resolved again (H12). The rows are computed by the pass that
-    writes them; with `several_passes` they are computed here, once for all.
+    The rows are computed by the pass that writes them; with `several_passes` they are computed here, once for all.
     """
-    made, aside = _resolved(batch, whole, several_passes=several_passes)
-    if aside is None:
-        return made
-    made.close()
-    remaining = _without(batch, aside)
-    made, _ = _resolved(remaining, whole, judge=False, several_passes=several_passes)
-    return dataclasses.replace(made, own=(*made.own, remaining.changes))
-
-
-def _resolved(batch: SparkBatch, whole: bool, judge: bool = True, several_passes: bool = False) -> tuple[Resolution, DataFrame | None]:
-    """Return the resolution, and the keys whose changes are beyond retention (None if there are none)."""
     spec, summary, parent = batch.spec, batch.summary, batch.parent
+    partial, behind = _partial_columns(batch), _behind(batch)
     barrier = latest([summary.truncate, parent.truncated_to if parent else None])
-    resolver = Resolver(summary.evolved.schema, summary.order, batch.version, spec.keyless, barrier, parent is None, _tombstones(batch))
-    stored = TableReader(batch.session, Layout(spec.root, spec.landing), parent, resolver.schema) if parent else None
-    partial = _partial_columns(batch)
+    reducer = Reducer(summary.evolved.schema, summary.order, batch.version, spec.keyless, barrier, partial, parent is not None)
+    stored = TableReader(batch.session, Layout(spec.root, spec.landing), parent, reducer.schema) if parent else None
     own: list[DataFrame] = []
     linked = None
-    behind = _behind(batch)
     changes = batch.changes.where("_op <> 't'").selectExpr("*", f"{behind or 'false'} AS {BEHIND}")
     if stored and partial and _other_half_may_be_stored(batch):
         linked = changes = measured.materialize(stored.link_key_changes(changes))
         own.append(linked)
-    events = resolver.states(changes, linked is not None or summary.moves > 0)
-    frames = [events]
-    if stored:
-        base = stored.base(summary.truncate) if whole else _compared(stored, batch, events, bool(partial), behind is not None)
-        if base is not None and _one_task(batch, whole) and stored.snapshot.size > spec.small_batch:
-            # the look-up stays on all cores
-            base = base.repartition(1)
-        frames += [frame for frame in (base, stored.delta()) if frame is not None]
-    gone = f"_position <= {position.fixed(barrier, summary.order)}" if barrier else "false"
-    states = union(frames).where(f"NOT ({gone})")
+    events = reducer.states(changes, linked is not None or summary.moves > 0)
+    states = _with_stored(batch, whole, events, stored, bool(partial), behind is not None)
     if partial:
-        states = _with_fills(resolver, states, stored, partial)
+        states = carry.with_carried(reducer, states, stored)
     if _one_task(batch, whole):
         states = states.coalesce(1)
     placed = None
     if whole and not several_passes:
-        placed = placement(states, resolver.schema, [(None, None, segments(batch))], summary.changes + (parent.rows if parent else 0))
+        placed = placement(states, reducer.schema, [(None, None, segments(batch))], summary.changes + (parent.rows if parent else 0))
         # removals of a keyless table are matched across all ranges: they are placed after that
         if len(placed.ranges) > 1 and not spec.keyless:
-            states, resolver = placed.place(states, resolver.schema), dataclasses.replace(resolver, placed=True)
-    outcomes, numbers = resolver.outcomes(states, partial), None
-    if several_passes or behind or spec.feed == ALL:
-        outcomes, numbers = measured.materialize_and_measure(outcomes, OUTCOMES)
-        own.append(outcomes)
+            states, reducer = placed.place(states, reducer.schema), dataclasses.replace(reducer, placed=True)
+    rows, numbers = reducer.rows(states), None
+    if behind:
+        rows = measured.materialize(rows)
+        own.append(rows)
+        batch, rows = _within_retention(batch, rows)
+    if several_passes or behind:
+        rows, numbers = measured.materialize_and_measure(rows, OUTCOMES)
+        own.append(rows)
     else:
-        outcomes = measured.observe(outcomes, "events", OUTCOMES)
-    heads = resolver.heads(outcomes)
+        rows = measured.observe(rows, "events", OUTCOMES)
     if spec.keyless:
-        heads = keyless.match_removals(heads, resolver.schema, batch.version)
-    if placed is not None and not resolver.placed:
-        heads = placed.place(heads, resolver.schema)
-    aside = _beyond_retention(batch, heads, outcomes) if judge and behind else None
-    event_outcomes = None
-    if spec.feed == ALL and aside is None:
-        events_only = outcomes.where(f"_origin = {EVENT}")
-        event_outcomes = measured.materialize(events_only.selectExpr(*resolver.keys, POSITION, "_outcome AS _event_outcome"))
-        own.append(event_outcomes)
-    return Resolution(batch, whole, resolver, outcomes, heads, placed, events, gone, numbers, linked, event_outcomes, tuple(own)), aside
+        rows = keyless.match_removals(rows, reducer.schema, batch.version)
+    if placed is not None and not reducer.placed:
+        rows = placed.place(rows, reducer.schema)
+    return Resolution(batch, whole, reducer, rows, placed, numbers, linked, tuple(own))
+
+
+def _with_stored(batch: SparkBatch, whole: bool, events: DataFrame, stored: TableReader | None, partial: bool, behind: bool) -> DataFrame:
+    """Return the states of the batch and of the stored rows that it may change."""
+    if stored is None:
+        return events
+    if whole:
+        base = stored.base(batch.summary.truncate)
+    elif batch.spec.keyless:
+        base = stored.rows_for_removals(events)
+    else:
+        base = stored.rows_to_compare(events, batch.summary.first, partial, batch.spec.soft, behind)
+    if base is not None and _one_task(batch, whole) and stored.snapshot.size > batch.spec.small_batch:
+        # the look-up stays on all cores
+        base = base.repartition(1)
+    return union([events, *(frame for frame in (base, stored.delta()) if frame is not None)])
 
 
 def _one_task(batch: SparkBatch, whole: bool) -> bool:
@@ -262,12 +231,6 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
     summary = dataclasses.replace(batch.summary, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
     _check_limits(batch.spec, summary)
     return dataclasses.replace(batch, summary=summary, changes=measured.materialize(batch.changes.join(keys, key, "left_anti")))
-
-
-def _compared(stored: TableReader, batch: SparkBatch, events: DataFrame, partial: bool, behind: bool) -> DataFrame | None:
-    if batch.spec.keyless:
-        return stored.rows_for_removals(events)
-    return stored.rows_to_compare(events, batch.summary.first, partial, batch.spec.soft, behind)
 
 
 def _late(batch: SparkBatch) -> bool:
@@ -296,30 +259,6 @@ def _partial_columns(batch: SparkBatch) -> tuple[str, ...]:
     return tuple(sorted({*batch.summary.unavailable_columns, *stored})) if needed else ()
 
 
-def _with_fills(resolver: Resolver, states: DataFrame, stored: TableReader | None, partial: Sequence[str]) -> DataFrame:
-    """Return the states with the values that key changes carry along. Each round follows one step of a chain, until a round adds nothing (H10)."""
-    if states.where(MOVED).isEmpty():
-        return states
-    result, digest = states, None
-    for _ in range(_MAX_ROUNDS):
-        fills = measured.materialize(resolver.fills(result, partial))
-        before, digest = digest, fills.agg(named(DIGEST, "s")).collect()[0].s
-        if digest == before:
-            break
-        base = stored.rows_with_keys_of(fills) if stored else None
-        frames = [states, fills]
-        if base is not None:
-            frames.append(base.join(states.select(*resolver.keys).distinct(), list(resolver.schema.key), "left_anti"))
-        result = union(frames)
-    return result
-
-
-def _tombstones(batch: SparkBatch) -> bool:
-    """Whether some state of the batch, or of what is stored, may be a tombstone."""
-    stored = batch.parent.tombstones if batch.parent else 0
-    return bool(batch.summary.deletes or batch.summary.moves or stored or batch.spec.source.full_loads)
-
-
 def _behind(batch: SparkBatch) -> str | None:
     """SQL for BEHIND on Changes. None if it is false for all changes of the batch, or if such changes are applied."""
     parent, summary = batch.parent, batch.summary
@@ -330,23 +269,23 @@ def _behind(batch: SparkBatch) -> str | None:
     return position.behind(parent.purged_to, parent.purged_offsets, summary.order) if within or at_or_below(summary.first, parent.purged_to) else None
 
 
-def _beyond_retention(batch: SparkBatch, heads: DataFrame, outcomes: DataFrame) -> DataFrame | None:
-    """Return the keys of changes that are older than purged tombstones and have no stored row, or None if there are none (H12).
+def _within_retention(batch: SparkBatch, rows: DataFrame) -> tuple[SparkBatch, DataFrame]:
+    """Return the batch and the rows without changes that are older than purged tombstones and have no stored row.
 
-    A purged delete may have ended such a row. Raises InputRefused under `beyond_retention: refuse`.
+    A purged delete may have ended such a row. They go to quarantine. Raises InputRefused under `beyond_retention: refuse`.
     """
-    key = list(batch.summary.evolved.schema.key)
-    older = heads.where(f"_origin = {EVENT} AND {BEHIND}").select(*key)
-    keys = measured.materialize(older.join(outcomes.where(f"_origin >= {DELTA}").select(*key), key, "left_anti"))
-    if keys.isEmpty():
-        return None
+    beyond = f"(_origin = {EVENT} AND {BEHIND})"
+    keys = rows.where(beyond).select(*batch.summary.evolved.schema.key)
+    count = keys.count()
+    if not count:
+        return batch, rows
     if batch.spec.beyond_retention == "refuse":
         raise InputRefused(
-            f"table {batch.spec.name}: the changes of {keys.count()} keys are older than tombstones that were purged (`tombstone_retention`), so the "
+            f"table {batch.spec.name}: the changes of {count} keys are older than tombstones that were purged (`tombstone_retention`), so the "
             "table cannot know whether the rows were deleted since. The changes stay in landing. Set `beyond_retention: apply` to insert them, or "
             "remove the files."
         )
-    return keys
+    return _without(batch, keys), rows.where(f"NOT {beyond}")
 
 
 def _check_limits(spec: TableSpec, summary: BatchSummary) -> None:

@@ -17,7 +17,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check, Difference
 from compactor.spark.decode import conversions
 from compactor.spark.input.files import from_spark
-from compactor.spark.rows.precedence import Resolver
+from compactor.spark.rows.reduce import Reducer
 from compactor.spark.sql import literal, named, quoted
 from compactor.spark.tables.table_reader import TableReader
 
@@ -70,23 +70,23 @@ def compare_with_reference(spark: SparkSession, spec: TableSpec, snapshot: Snaps
     return Check(spec.name, "view equals base and Delta", not (left or right), _sentence(left, right, example, "the reference"))
 
 
-def compare_with_archive(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, resolver: Resolver, resolved: DataFrame) -> Check:
-    """Compare the view with one resolve of everything that the table ever absorbed. `resolved` are states in the resolver's schema."""
-    left, right, example = _view_and_states(spark, spec, spec.view, snapshot, resolver, resolved)
+def compare_with_archive(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, reducer: Reducer, resolved: DataFrame) -> Check:
+    """Compare the view with one resolve of everything that the table ever absorbed. `resolved` are states in the reducer's schema."""
+    left, right, example = _view_and_states(spark, spec, spec.view, snapshot, reducer, resolved)
     return Check(spec.name, "view equals full recompute", not (left or right), _sentence(left, right, example, "a resolve of the whole archive"))
 
 
-def compare_live(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, resolver: Resolver, resolved: DataFrame) -> Check:
-    """Compare the live view with the stored rows and the landed files together. `resolved` are states in the resolver's schema."""
-    left, right, example = _view_and_states(spark, spec, live.name(spec), snapshot, resolver, resolved)
+def compare_live(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, reducer: Reducer, resolved: DataFrame) -> Check:
+    """Compare the live view with the stored rows and the landed files together. `resolved` are states in the reducer's schema."""
+    left, right, example = _view_and_states(spark, spec, live.name(spec), snapshot, reducer, resolved)
     return Check(spec.name, "live view equals the next version", not (left or right), _sentence(left, right, example, "the rows after a run"))
 
 
 def _view_and_states(
-    spark: SparkSession, spec: TableSpec, view: str, snapshot: Snapshot, resolver: Resolver, resolved: DataFrame
+    spark: SparkSession, spec: TableSpec, view: str, snapshot: Snapshot, reducer: Reducer, resolved: DataFrame
 ) -> tuple[int, int, str | None]:
     """Compare a view with states, in the columns that both have."""
-    pairs = _shared(snapshot.schema, resolver.schema)
+    pairs = _shared(snapshot.schema, reducer.schema)
     columns = [(view_name, kind) for view_name, kind, _ in pairs]
     shown = as_text(spark.table(f"{quoted(spec.database)}.{quoted(view)}"), columns)
     rows = resolved if spec.soft else resolved.where("_op = 'u'")

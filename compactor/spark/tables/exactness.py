@@ -11,7 +11,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.evolution import Evolved
 from compactor.spark.decode import conversions
-from compactor.spark.rows.precedence import union
+from compactor.spark.rows.reduce import union
 from compactor.spark.sql import named, quoted
 from compactor.spark.tables.table_reader import TableReader
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from compactor.core.catalog.feed import AFTER, ALL, APPLIED, BEFORE, DELETE, INSERT
+from compactor.core.catalog.feed import AFTER, BEFORE, DELETE, INSERT
 from compactor.core.model.errors import CheckFailed
 from compactor.core.model.layout import Layout, join, relative
 from compactor.core.model.position import Position
@@ -31,17 +31,15 @@ from compactor.spark import measured
 from compactor.spark.columns import POSITION
 from compactor.spark.measured import Numbers, Pass
 from compactor.spark.rows import position
-from compactor.spark.rows.precedence import union
+from compactor.spark.rows.reduce import NEWEST, union
 from compactor.spark.sql import literal, named, quoted
 from compactor.spark.tables import compare, footers, table_writer
 from compactor.spark.tables.table_reader import TableReader
 
-OWN = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_outcome", "_deleted", POSITION)
+OWN = ("_change_type", "_commit_version", "_commit_timestamp", "_deleted", POSITION)
 """The feed's own columns, before the payload."""
 
 _JSON = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]'Z'\")"
-_KINDS = {"c": INSERT, "r": INSERT, "u": AFTER, "d": DELETE, "x": DELETE}
-"""Operations of events → `_change_type`."""
 
 
 def write(
@@ -50,30 +48,26 @@ def write(
     spec: TableSpec,
     parent: Snapshot | None,
     made: Snapshot,
-    events: DataFrame | None,
     one_task: bool = False,
 ) -> FeedPart | None:
     """Write the feed of `made` and check it. Returns None if `made` changed no row.
 
-    `events`: for `feed: all`, see `event_rows`. `one_task`: one task computes it, so that rows are not exchanged.
+    `one_task`: one task computes it, so that rows are not exchanged.
     """
     rows = net_changes(spark, spec, parent, made, one_task)
-    if events is not None:
-        rows = measured.materialize(rows)
-        rows = union([rows, event_rows(events, rows, made)])
     directory = Layout(spec.root, spec.landing).feed(made.writer)
     counted = measured.observe(rows.select(*[quoted(name) for name, _ in columns(made)]), "feed", {"rows": "count(1)", **_IMAGES})
     done = measured.write_parquet(counted.sortWithinPartitions(*_order(made.schema)), directory)
     return _written(spark, storage, spec, made, directory, done)
 
 
-_IMAGES = {f"n{at}": f"count_if(_applied AND _change_type = '{kind}')" for at, kind in enumerate((INSERT, BEFORE, AFTER, DELETE))}
+_IMAGES = {f"n{at}": f"count_if(_change_type = '{kind}')" for at, kind in enumerate((INSERT, BEFORE, AFTER, DELETE))}
 """Aggregates of the feed's rows: the number of images of each kind."""
 
 
 def columns(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Return name and Hive type of every column of the feed's files."""
-    kinds = ("string", "bigint", "timestamp", "boolean", "string", "boolean", position.ddl(snapshot.order))
+    kinds = ("string", "bigint", "timestamp", "boolean", position.ddl(snapshot.order))
     return [*zip(OWN, kinds), *((field.name, field.type) for field in snapshot.schema.fields)]
 
 
@@ -88,11 +82,11 @@ def read(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> DataFrame:
 def json_lines(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
     """Yield the part as JSON objects in the order of keys, images of one key together, the older first. Columns have the names of the view.
 
-    Columns that carry nothing in this table are left out: `_outcome` without `all`, `_deleted` without `delete: soft`, `_row_id` with a key.
+    Columns that carry nothing in this table are left out: `_deleted` without `delete: soft`, `_row_id` with a key.
     """
     schema, feed = snapshot.schema, snapshot.feed
     assert feed is not None
-    own = [*OWN[:4], *(["_outcome"] if feed.mode == ALL else []), *(["_deleted"] if feed.soft else []), *([ROW_ID] if spec.keyless else [])]
+    own = [*OWN[:3], *(["_deleted"] if feed.soft else []), *([ROW_ID] if spec.keyless else [])]
     shown = [f"{quoted(field.name)} AS {quoted(schema.view_name(field))}" for field in schema.payload]
     rows = read(spark, spec, snapshot).orderBy(*_order(schema))
     for row in rows.selectExpr(f"to_json(struct({', '.join(own)}, {', '.join(shown)}), {_JSON}) AS row").toLocalIterator():
@@ -100,8 +94,8 @@ def json_lines(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Iter
 
 
 def _order(schema: Schema) -> list[Column]:
-    """Sort by key, then events before images, then the older image first (`update_preimage` > `update_postimage`)."""
-    return [*(F.col(quoted(name)) for name in schema.key), F.col("_applied"), F.col("_change_type").desc()]
+    """Sort by key, then the older image first (`update_preimage` > `update_postimage`)."""
+    return [*(F.col(quoted(name)) for name in schema.key), F.col("_change_type").desc()]
 
 
 def net_changes(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot, one_task: bool) -> DataFrame:
@@ -215,14 +209,14 @@ def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: S
     keys = [quoted(name) for name in schema.key]
     rows = both.selectExpr(*keys, "_new", f"explode({images}) AS _image")
     values = [quoted(name) if name in schema.key else f"_image.row.{quoted(name)} AS {quoted(name)}" for name in schema.names]
-    own = _own("_image.kind", made, "true", literal(APPLIED), "_image.row._deleted", at)
+    own = _own("_image.kind", made, "_image.row._deleted", at)
     return rows.selectExpr(*own, *values)
 
 
 def _side(rows: DataFrame, schema: Schema, name: str) -> DataFrame:
     """Return the key columns, and one struct `name` of `_deleted`, POSITION and the other stored columns."""
     members = ", ".join(quoted(name) for name in schema.values)
-    row = f"struct((_op = 'd') AS _deleted, _position{', ' + members if members else ''}) AS {name}"
+    row = f"struct((_op = 'd') AS _deleted, {NEWEST} AS _position{', ' + members if members else ''}) AS {name}"
     return rows.selectExpr(*[quoted(name) for name in schema.key], row)
 
 
@@ -230,25 +224,9 @@ def _array(*images: tuple[str, str]) -> str:
     return "array(" + ", ".join(f"named_struct('kind', {literal(kind)}, 'row', {row})" for kind, row in images) + ")"
 
 
-def _own(kind: str, made: Snapshot, applied: str, outcome: str, deleted: str, at: str) -> list[str]:
-    values = (kind, f"CAST({made.version} AS BIGINT)", f"CAST({literal(made.time)} AS TIMESTAMP)", applied, outcome, deleted, at)
+def _own(kind: str, made: Snapshot, deleted: str, at: str) -> list[str]:
+    values = (kind, f"CAST({made.version} AS BIGINT)", f"CAST({literal(made.time)} AS TIMESTAMP)", deleted, at)
     return [f"{value} AS {name}" for name, value in zip(OWN, values)]
-
-
-def event_rows(events: DataFrame, changed: DataFrame, made: Snapshot) -> DataFrame:
-    """Return the events without an image in `changed`, as the source sent them. `_outcome`: superseded, late, unchanged (applied without effect).
-
-    `events`: Changes (no truncates, no event twice) with EVENT_OUTCOME, which is null for events that a truncate supersedes.
-    """
-    schema = made.schema
-    key = list(schema.key)
-    touched = changed.select(*[quoted(name) for name in key]).distinct().selectExpr(*[quoted(name) for name in key], "true AS _touched")
-    unchanged = events.join(touched, key, "left").where(f"NOT (_event_outcome <=> '{APPLIED}' AND _touched <=> true)")
-    kind = " ".join(f"WHEN '{op}' THEN '{name}'" for op, name in _KINDS.items())
-    outcome = f"CASE WHEN _event_outcome = '{APPLIED}' THEN 'unchanged' ELSE coalesce(_event_outcome, 'superseded') END"
-    # a delete's columns other than the key are fillers of the connector
-    values = [quoted(name) if name in key else f"CASE WHEN _op <> 'd' THEN {quoted(name)} END AS {quoted(name)}" for name in schema.names]
-    return unchanged.selectExpr(*_own(f"CASE _op {kind} END", made, "false", outcome, "(_op = 'd')", POSITION), *values)
 
 
 def _at_or_below(row: str, bound: Position, made: Snapshot) -> str:
@@ -290,7 +268,7 @@ def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snaps
 
 def _read_back(spark: SparkSession, made: Snapshot, directory: str, size: int) -> tuple[Numbers, bool]:
     """Count the rows and images of what was written, and check that each key has one image, or two for an update."""
-    read_columns = [(name, kind) for name, kind in columns(made) if name in (*OWN[:4], *made.schema.key)]
+    read_columns = [(name, kind) for name, kind in columns(made) if name in (*OWN[:3], *made.schema.key)]
     counted = [named(sql, name) for name, sql in _IMAGES.items()]
     by_key = table_writer.parquet(spark, read_columns, {directory: size}).groupBy(*[quoted(name) for name in made.schema.key])
     sums = [named(f"coalesce(sum({name}), 0)", name) for name in ("rows", *_IMAGES)]
@@ -310,7 +288,7 @@ def check(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: S
     """Check that the feed of `made` equals the difference of all rows of both Snapshots."""
     again = difference(spark, spec, parent, made)
     shown = [("_change_type", "string"), ("_deleted", "boolean"), *((field.name, field.type) for field in made.schema.fields)]
-    written = read(spark, spec, made).where("_applied") if made.feed and made.feed.part else again.where("false")
+    written = read(spark, spec, made) if made.feed and made.feed.part else again.where("false")
     left, right, example = compare.difference(compare.as_text(written, shown), compare.as_text(again, shown))
     detail = f"version {made.version}: {left} rows only in the feed, {right} only in the difference of its Snapshots; such as {example}"
     return Check(spec.name, "feed = difference", not (left or right), detail if left or right else f"version {made.version}: equal")

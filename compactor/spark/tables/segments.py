@@ -21,7 +21,7 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Segment, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
-from compactor.core.schema.clustering import of_segments
+from compactor.core.schema.clustering import FileOrder, of_segments
 from compactor.ports import Storage
 from compactor.spark.columns import SEGMENT
 from compactor.spark.keys import key_columns_text, key_struct, key_types, range_index
@@ -60,9 +60,19 @@ class Placement:
         """Return the rows with SEGMENT, each Segment in one task. One Segment alone gets no column: its rows are in one partition."""
         if len(self.ranges) == 1:
             return rows.coalesce(1)
-        index = range_index([high for _, high in self.ranges], schema)
+        return self.named(rows, schema).repartition(len(self.ranges), SEGMENT)
+
+    def named(self, rows: DataFrame, schema: Schema) -> DataFrame:
+        """Return the rows with SEGMENT, in the tasks and the order that they have."""
+        if len(self.ranges) == 1:
+            return rows
         texts = ", ".join(map(literal, self.names))
-        return rows.selectExpr("*", f"get(array({texts}), {index}) AS {SEGMENT}").repartition(len(self.ranges), SEGMENT)
+        return rows.selectExpr("*", f"get(array({texts}), {range_index([high for _, high in self.ranges], schema)}) AS {SEGMENT}")
+
+    def sorted(self, rows: DataFrame, schema: Schema, files: FileOrder) -> DataFrame:
+        """Return the rows as `place` does, sorted as files are."""
+        placed = self.place(rows, schema)
+        return placed.sortWithinPartitions(*([SEGMENT] if len(self.ranges) > 1 else []), *[quoted(name) for name in files.columns])
 
 
 def one() -> Placement:
@@ -135,19 +145,22 @@ def write(
     placed: Placement,
     through: int,
     partial: Sequence[str],
+    in_order: bool = False,
 ) -> tuple[list[Segment], Pass]:
     """Write placed rows as Segments that cover the key ranges without gaps, and check what was written. Returns the pass too.
 
-    `through` is the version up to which the Delta is compacted into these Segments. `partial` are the columns that may have a register of their own.
+    `through` is the version up to which the Delta is compacted into these Segments. `partial` are the columns that may have a clock of their own.
+    `in_order`: the rows are sorted as files are.
+
     Raises CheckFailed if a key is null, or if other rows are in the files than were written.
     """
     directory, files = Layout(spec.root, spec.landing).base(commit), of_segments(spec, schema)
     names = [f"{SEGMENT}={name}" for name in placed.names]
     if len(names) == 1:
-        alone, done = table_writer.write_one(storage, rows, schema, order, join(directory, names[0]), spec.name, partial, files)
+        alone, done = table_writer.write_one(storage, rows, schema, order, join(directory, names[0]), spec.name, partial, files, in_order=in_order)
         made = {names[0]: dataclasses.replace(alone, name=names[0])} if alone else {}
     else:
-        several, done = table_writer.write_several(storage, rows, schema, order, directory, spec.name, partial, files)
+        several, done = table_writer.write_several(storage, rows, schema, order, directory, spec.name, partial, files, in_order)
         made = {each.name: each for each in several}
     return [_segment(commit, made[name], low, high, through) for name, (low, high) in _without_empty(names, placed, made).items()], done
 

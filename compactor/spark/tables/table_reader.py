@@ -15,9 +15,9 @@ from compactor.core.model.position import Position, at_or_below, event_part, lat
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Segment, Snapshot
 from compactor.spark import keys as key_sql
-from compactor.spark.columns import BEHIND, FROM, LINK, LINK_MARK, MOVED_TO, ORIGIN, TO
+from compactor.spark.columns import BEHIND, FROM, LINK, LINK_MARK, MOVED, ORIGIN, TO
 from compactor.spark.rows import keyless, position
-from compactor.spark.rows.precedence import BASE, DELTA, union
+from compactor.spark.rows.reduce import BASE, DELTA, NEWEST, REMOVAL, union
 from compactor.spark.sql import named, quoted
 from compactor.spark.tables import table_writer
 
@@ -81,9 +81,9 @@ class TableReader:
         order, conditions = self.snapshot.order, []
         # by their place at the source: an event that is delivered again may lie in a file of a later name
         if first is not None and bound is not None and at_or_below(event_part(first), event_part(bound)):
-            conditions.append(f"{position.event('_position', order)} <= {position.event(position.fixed(bound, order), order)}")
+            conditions.append(f"{position.event(NEWEST, order)} <= {position.event(position.fixed(bound, order), order)}")
         conditions += [BEHIND] if behind else []
-        conditions += ["_op = 'd'"] if soft else []
+        conditions += ["_gone IS NOT NULL"] if soft else []
         return self.rows_with_keys_of(events.where(" OR ".join(conditions))) if conditions else None
 
     def rows_with_keys_of(self, rows: DataFrame) -> DataFrame | None:
@@ -105,8 +105,8 @@ class TableReader:
         key = key_sql.row_key(self.schema)
         delta, base = self.delta(), self.base(None) if self.snapshot.segments else None
         rows = union([frame for frame in (base, delta) if frame is not None])
-        left = _halves(rows.where(f"_op = 'd' AND startswith(_moved_to, '{LINK_MARK}')"), MOVED_TO, key, "_left")
-        arrived = _halves(rows.where(f"_op = 'u' AND startswith(_from, '{LINK_MARK}')"), FROM, key, "_arrived")
+        left = _halves(rows.where(f"_op = 'd' AND startswith(_moved, '{LINK_MARK}')"), key, "_left")
+        arrived = _halves(rows.where(f"_op = 'u' AND startswith(_moved, '{LINK_MARK}')"), key, "_arrived")
         joined = changes.join(left, [LINK], "left").join(arrived, [LINK], "left")
         came = f"CASE WHEN _op = 'c' AND size(_missing) > 0 AND _left <> {key} THEN _left END"
         went = f"CASE WHEN _op = 'd' AND _arrived <> {key} THEN _arrived END"
@@ -121,7 +121,7 @@ class TableReader:
         rows, key = self.rows(segments), list(self.schema.key)
         frames = [rows.join(events.select(*key).distinct(), key, "left_semi")]
         content = keyless.content_digest(self.schema)
-        removals = events.where(f"_from = '{keyless.REMOVAL}'").selectExpr(f"{content} AS _c").distinct()
+        removals = events.where(f"_moved = '{REMOVAL}'").selectExpr(f"{content} AS _c").distinct()
         live = rows.selectExpr("*", f"{content} AS _c").where("_op = 'u'")
         frames.append(live.join(removals, ["_c"], "left_semi").drop("_c"))
         if any(segment.tombstones for segment in segments):
@@ -129,7 +129,7 @@ class TableReader:
         return union(frames).dropDuplicates(key)
 
 
-def _halves(rows: DataFrame, mark: str, key: str, name: str) -> DataFrame:
+def _halves(rows: DataFrame, key: str, name: str) -> DataFrame:
     """Return (`_link`, the key as `name`) of rows that wait for the other half of their key change. Links that several keys share are left out."""
-    keyed = rows.selectExpr(f"substring({mark}, {len(LINK_MARK) + 1}) AS _link", f"{key} AS _key").groupBy(LINK)
+    keyed = rows.selectExpr(f"substring({MOVED}, {len(LINK_MARK) + 1}) AS _link", f"{key} AS _key").groupBy(LINK)
     return keyed.agg(named("min(_key)", name), named("count(DISTINCT _key)", "_n")).where("_n = 1").drop("_n")

@@ -25,11 +25,12 @@ from compactor.core.model.snapshot import DataFile
 from compactor.core.schema.clustering import FileOrder
 from compactor.ports import Storage
 from compactor.spark import measured
-from compactor.spark.columns import OLDER, OP, POSITION, SEGMENT, STATE, state_types
+from compactor.spark.columns import AT, GONE, OP, OWN, SEGMENT, STATE, state_types
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.decode import conversions
 from compactor.spark.measured import Pass
 from compactor.spark.rows import defaults, position
+from compactor.spark.rows.reduce import NEWEST
 from compactor.spark.sql import BY_HASH, literal, named, quoted
 from compactor.spark.tables import footers
 
@@ -84,6 +85,7 @@ def write_one(
     partial: Sequence[str],
     layout: FileOrder,
     aggregates: Mapping[str, str] = MappingProxyType({}),
+    in_order: bool = False,
 ) -> tuple[Written | None, Pass]:
     """Write states into one new directory, each file as `layout` says, and check what was written. One Spark job.
 
@@ -95,14 +97,14 @@ def write_one(
     counted = {
         "rows": "count(1)",
         "tombstones": "count_if(_op = 'd')",
-        "first": "min(_position)",
-        "last": "max(_position)",
+        "first": f"min({NEWEST})",
+        "last": f"max({NEWEST})",
         "nokey": f"count_if({_null_key(schema)})",
         "unavailable_columns": _registers(partial),
         **aggregates,
     }
     states = measured.observe(rows.selectExpr(*_stored(schema, order)), "written", counted)
-    done = measured.write_parquet(states.sortWithinPartitions(*_sort(layout)), directory, options=_options(layout))
+    done = measured.write_parquet(states if in_order else states.sortWithinPartitions(*_sort(layout)), directory, options=_options(layout))
     numbers = done.numbers("written")
     files = tuple(_files(storage, directory).get("", ()))
     if numbers is None or len(files) > footers.FILES_MAX:
@@ -151,7 +153,7 @@ class Written:
     """The greatest Position of a row."""
 
     unavailable_columns: tuple[str, ...]
-    """Columns that have a register of their own in some row (`_older`)."""
+    """Columns that have a register of their own in some row (`_own`)."""
 
     files: tuple[DataFile, ...]
     """The Parquet files."""
@@ -169,6 +171,7 @@ def write_several(
     table: str,
     partial: Sequence[str],
     layout: FileOrder,
+    in_order: bool = False,
 ) -> tuple[list[Written], Pass]:
     """Write states into a new directory with a folder for each value of their column SEGMENT, and check what was written.
 
@@ -176,11 +179,12 @@ def write_several(
     """
     counted = {"rows": "count(1)", "nokey": f"count_if({_null_key(schema)})"}
     states = measured.observe(rows.selectExpr(*_stored(schema, order), SEGMENT), "written", counted)
-    done = measured.write_parquet(states.sortWithinPartitions(SEGMENT, *_sort(layout)), directory, SEGMENT, options=_options(layout))
+    rows = states if in_order else states.sortWithinPartitions(SEGMENT, *_sort(layout))
+    done = measured.write_parquet(rows, directory, SEGMENT, options=_options(layout))
     numbers = done.numbers("written") or measured.compute(states, counted)
     if numbers["nokey"]:
         raise _key_failed(directory, table)
-    return inspect(rows.sparkSession, storage, schema, order, directory, table, numbers["rows"], partial), done
+    return inspect(states.sparkSession, storage, schema, order, directory, table, numbers["rows"], partial), done
 
 
 def inspect(
@@ -194,7 +198,7 @@ def inspect(
     if not files:
         _check_complete(0, expected, directory, table)
         return []
-    columns = [(name, kind) for name, kind in stored_types(schema, order) if name in (OP, POSITION, OLDER)]
+    columns = [(name, kind) for name, kind in stored_types(schema, order) if name in (OP, AT, GONE, OWN)]
     sizes = {join(directory, part) if part else directory: sum(file.size for file in group) for part, group in files.items()}
     by_folder: dict[str, list[Row]] = {}
     for row in _by_file(parquet(spark, columns, sizes), partial).collect():
@@ -216,12 +220,12 @@ def inspect(
 
 
 def _by_file(rows: DataFrame, partial: Sequence[str]) -> DataFrame:
-    """Return one row for each file: `path`, `rows`, `tombstones`, `first` and `last` (Positions), `unavailable_columns`. In: OP, POSITION, OLDER."""
+    """Return one row for each file: `path`, `rows`, `tombstones`, `first` and `last` (Positions), `unavailable_columns`. In: OP, AT, GONE, OWN."""
     return rows.groupBy(named("_metadata.file_path", "path")).agg(
         named("count(1)", "rows"),
         named("count_if(_op = 'd')", "tombstones"),
-        named("min(_position)", "first"),
-        named("max(_position)", "last"),
+        named(f"min({NEWEST})", "first"),
+        named(f"max({NEWEST})", "last"),
         named(_registers(partial), "unavailable_columns"),
         named(BY_HASH, "_by_hash"),
     )
@@ -229,7 +233,7 @@ def _by_file(rows: DataFrame, partial: Sequence[str]) -> DataFrame:
 
 def _registers(partial: Sequence[str]) -> str:
     """SQL for an aggregation: the columns that have a register of their own in some row."""
-    registers = [f"CASE WHEN coalesce(max(map_contains_key(_older, {literal(name)})), false) THEN {literal(name)} END" for name in partial]
+    registers = [f"CASE WHEN coalesce(max(map_contains_key(_own, {literal(name)})), false) THEN {literal(name)} END" for name in partial]
     return f"array_compact(array({', '.join(registers)}))" if registers else "CAST(array() AS ARRAY<STRING>)"
 
 

@@ -1,0 +1,343 @@
+"""Reduce: many states of each key become one row, in one query (`Reducer.query`).
+
+A *state* is what one event, one stored row or one step of a run says of a key, with the Position of everything it says:
+
+| column | of an event | of a stored row |
+|---|---|---|
+| the table's columns | the values it carries | the values |
+| `_at` | its Position; null for a delete | that of the newest event that is no delete; of a tombstone: of the row that it hides, null if it hides none |
+| `_gone` | its Position for a delete, else null | that of the delete; null for a row that is shown |
+| `_own` | the columns that it lacks: (null, false) | the columns whose value is not of `_at`: Position and whether a value is known there |
+| `_moved` | of a delete: the key under which its row lives on. Of a create that lacks values: the key that its row had. Or LINK_MARK + LINK | the same |
+| `_version` | null | the version that last changed the row |
+| `_origin` | EVENT | DELTA or BASE |
+
+States that a run makes itself (MADE) are the tombstone that a key change leaves under the old key, and the values that it carries to the new key
+(`rows/carry.py`): a state with neither `_at` nor `_gone`.
+
+**The rule: the greatest Position of each clock wins, and a value counts if its Position is above the newest delete and truncate before it.** A maximum
+depends neither on order nor on grouping nor on repetition. So events, Delta, base, compaction, rebuild and `verify` are this one operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from compactor.core.model import types
+from compactor.core.model.position import Position
+from compactor.core.model.schema import Schema
+from compactor.spark.columns import LINK_MARK, SEGMENT
+from compactor.spark.keys import key_columns, key_types, row_key
+from compactor.spark.rows import position
+from compactor.spark.sql import EXACT_JSON, literal, null, query, quoted
+
+EVENT, MADE, DELTA, BASE = 0, 1, 2, 3
+"""Values of ORIGIN: a change of the batch, a state that a step of the run made, a row of the Delta, a row of the base."""
+
+NEWEST = "coalesce(_gone, _at)"
+"""SQL: the Position of the newest event of a state or row."""
+
+HAS_NEW_KEY = f"(_gone IS NOT NULL AND NOT startswith(_moved, '{LINK_MARK}'))"
+"""SQL: whether a state is a tombstone whose row is known to live on under another key."""
+
+COUNTED = ("_applied", "_duplicate", "_late", "_superseded", "_ties")
+"""Columns of a reduced row: how many of the batch's events of its key became what."""
+
+OUTCOMES = {name[1:]: f"coalesce(sum({name}), 0)" for name in COUNTED}
+"""Aggregates of reduced rows: the number of events by outcome, and of keys whose newest events cannot be told apart by order."""
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """The rule for one table."""
+
+    schema: Schema
+    """The stored columns and the key."""
+
+    order: position.Order
+    """The order columns of the Positions."""
+
+    version: int
+    """The version that is being made. Rows that change get it."""
+
+    keyless: bool = False
+    """Whether the table has no key of its own (`rows/keyless.py`): then a key is one event, which never changes."""
+
+    barrier: Position | None = None
+    """The newest truncate, or beginning of an epoch that replaces."""
+
+    partial: Sequence[str] = ()
+    """The columns that some state lacks. Each has a clock of its own; all others share the row's."""
+
+    stored: bool = True
+    """Whether some states are stored rows."""
+
+    placed: bool = False
+    """Whether the states have SEGMENT, with all states of a key in one Segment. Then reducing them needs no other exchange and sort than writing."""
+
+    @property
+    def keys(self) -> list[str]:
+        """Return the quoted key columns."""
+        return [quoted(name) for name in self.schema.key]
+
+    @property
+    def _shared(self) -> list[str]:
+        """Return the columns that share the clock of the row."""
+        return [name for name in self.schema.values if name not in self.partial]
+
+    # making states ------------------------------------------------------------------------------------------------
+
+    def states(self, changes: DataFrame, moves: bool) -> DataFrame:
+        """Return Changes (without truncates, with BEHIND) as states: one for each change, and for each key change a tombstone under the old key.
+
+        `moves`: whether there may be key changes.
+        """
+        entry = f"named_struct('at', CAST(NULL AS {position.ddl(self.order)}), 'known', false)"
+        lacks = f"map_from_entries(transform(_missing, _m -> struct(_m, {entry})))"
+        waits = f"'{LINK_MARK}' || _link"
+        moved = f"CASE WHEN _op = 'd' THEN coalesce(_to, {waits}) WHEN _op = 'c' AND size(_missing) > 0 THEN coalesce(_from, {waits}) END"
+        events = changes.selectExpr(
+            *map(quoted, self.schema.names),
+            "CAST(NULL AS BIGINT) AS _version",
+            "CASE WHEN _op NOT IN ('d', 'x') THEN _position END AS _at",
+            "CASE WHEN _op IN ('d', 'x') THEN _position END AS _gone",
+            self._own(f"CASE WHEN size(_missing) > 0 THEN {lacks} END" if self.partial else "NULL"),
+            f"CASE WHEN _op = 'x' THEN '{REMOVAL}' END AS _moved" if self.keyless else f"{moved} AS _moved",
+            "_origin",
+            "_behind",
+        )
+        if self.keyless or not moves:
+            return events
+        left = dict(zip(self.schema.key, key_columns("_from", key_types(self.schema))))
+        tombstones = changes.where("_from IS NOT NULL").selectExpr(
+            *[f"{left.get(field.name) or null(types.parse(field.type))} AS {quoted(field.name)}" for field in self.schema.fields],
+            "CAST(NULL AS BIGINT) AS _version",
+            f"CAST(NULL AS {position.ddl(self.order)}) AS _at",
+            "_position AS _gone",
+            self._own("NULL"),
+            f"{row_key(self.schema)} AS _moved",
+            f"{MADE} AS _origin",
+            "_behind",
+        )
+        return events.unionByName(tombstones)
+
+    def _own(self, value: str) -> str:
+        return f"CAST({value} AS {position.own_ddl(self.order)}) AS _own"
+
+    # reducing -----------------------------------------------------------------------------------------------------
+
+    def rows(self, states: DataFrame) -> DataFrame:
+        """Return one row for each key, in the columns of a stored row, with ORIGIN (where it was stored, else EVENT), UNCHANGED, BEHIND and
+        COUNTED.
+        """
+        return query(self.query("{states}", "_behind" in states.columns), states=states)
+
+    def query(self, states: str, judged: bool = False) -> str:
+        """Return the query over the states of `states`. `judged`: they have BEHIND."""
+        segment = [SEGMENT] if self.placed else []
+        behind = ["_behind"] if judged else []
+        # a key column may be called like one of ours
+        keys = [f"_k{at}" for at in range(len(self.keys))]
+        named, columns = [f"{key} AS {own}" for own, key in zip(keys, self.keys)], [*segment, *keys]
+        back = [f"{own} AS {key}" for own, key in zip(keys, self.keys)]
+        return "\n".join(
+            [
+                f"SELECT {_list([*segment, *back, *self._values(), *self._state(), *behind, *self._counts()])}",
+                f"FROM (SELECT *, {_list(self._compared())}",
+                f"FROM (SELECT *, {_list(self._registers())}" if self.partial else "",
+                f"FROM (SELECT {_list([*columns, *self._newest(), *(['max_by(_behind, _newest) AS _behind'] if judged else [])])}",
+                f"FROM (SELECT {_list([*segment, *named, *self._clocks(), *behind])}",
+                f"FROM {states})",
+                f"WHERE NOT coalesce(_newest <= {self._bound}, false)" if self.barrier else "",
+                f"GROUP BY {', '.join(columns)}",
+                ") WHERE _at IS NOT NULL OR _gone IS NOT NULL)",
+                ")" if self.partial else "",
+            ]
+        )
+
+    @property
+    def _bound(self) -> str:
+        assert self.barrier is not None
+        return position.fixed(self.barrier, self.order)
+
+    def _event(self, at: str) -> str:
+        return position.event(at, self.order)
+
+    def _clocks(self) -> list[str]:
+        """SQL for one state: its clocks, what shares them, and what it says, to find ties and repetitions."""
+        # a truncate ends the row that a tombstone hides, too
+        at = f"CASE WHEN _at > {self._bound} THEN _at END" if self.barrier else "_at"
+        # a struct: a column may be called like one of ours
+        own = [] if self.partial else ["_own AS _own"]
+        row = _list([*map(quoted, self._shared), *own]) or "1"
+        said = f"struct({self._event(NEWEST)} AS e, CASE WHEN _gone IS NULL THEN {self._content(self._shared)} ELSE 0L END AS h)"
+        clocks = [f"struct({row}) AS _row", f"{at} AS _at", "_gone", f"{NEWEST} AS _newest", "_moved", "_version", "_origin"]
+        clocks += [f"CASE WHEN {NEWEST} IS NOT NULL THEN {said} END AS _said"]
+        clocks += [f"_at IS NOT NULL AND NOT (_at > {self._bound}) AS _ended"] if self.barrier else []
+        for name in self.partial:
+            entry = f"try_element_at(_own, {literal(name)})"
+            clock = f"CASE WHEN {entry} IS NOT NULL THEN {entry}.at ELSE {at} END"
+            known = f"coalesce({entry}.known, true)"
+            # of equal ones what this run carried along: it knows all of the old key
+            newest = f"struct({clock} AS at, {known} AS known, _origin = {MADE} AS made)"
+            clocks += [f"struct({quoted(name)} AS v, {clock} AS at, {known} AS known) AS {_register(name)}"]
+            clocks += [f"CASE WHEN ({clock}) IS NOT NULL THEN {newest} END AS {_clock(name)}"]
+        return clocks
+
+    def _newest(self) -> list[str]:
+        """SQL aggregates for one key: the greatest of each clock, and what follows it."""
+        moved = f"struct(_said.e, NOT startswith(coalesce(_moved, '{LINK_MARK}'), '{LINK_MARK}'), _moved IS NOT NULL)"
+        by = f"CASE WHEN _said IS NOT NULL THEN struct(_said.e, _origin <> {MADE}, _newest) END"
+        told = "_origin" if self.keyless else f"CASE WHEN _said IS NOT NULL THEN {moved} END"
+        made = [
+            f"max_by(_row, {'_newest' if self.keyless else '_at'}) AS _row",
+            "max(_at) AS _at",
+            "max(_gone) AS _gone",
+            f"max_by(_moved, {told}) AS _moved",
+            f"count_if(_origin = {EVENT}) AS _events",
+            f"max_by(_origin, {by}) AS _by",
+            "max(_said) AS _last",
+            "max(struct(_said.e, ~_said.h AS h)) AS _least",
+        ]
+        for name in self.partial:
+            made.append(f"max_by({_register(name)}, {_clock(name)}) AS {_register(name)}")
+        made += ["collect_set(_gone) AS _deletes"] if self.partial else []
+        if not self.stored:
+            return made
+        was = f"FILTER (WHERE _origin >= {DELTA})"
+        made += [
+            "max(_version) AS _version",
+            f"max(_origin = {DELTA}) AS _in_delta",
+            f"max(_origin >= {DELTA}) AS _stored",
+            f"max(_at) {was} AS _was_at",
+            f"max(_gone) {was} AS _was_gone",
+            f"max(_said) {was} AS _was",
+            f"max(_said) FILTER (WHERE _origin = {EVENT}) AS _new",
+        ]
+        made += ["max(_ended) AS _ended"] if self.barrier else []
+        if self.partial:
+            made += [f"max_by(_moved, {told}) {was} AS _was_moved"]
+            made += [f"max_by({_register(name)}, {_clock(name)}) {was} AS {_was(name)}" for name in self.partial]
+        return made
+
+    def _registers(self) -> list[str]:
+        """SQL: of each column with a clock of its own, what counts: (value, Position, whether it is known)."""
+        # deletes after the row that a tombstone hides take nothing from it
+        ends = ["array_max(filter(_deletes, _d -> _d < _at))", *([self._bound] if self.barrier else [])]
+        floor = f"greatest({', '.join(ends)})" if len(ends) > 1 else ends[0]
+        made = []
+        for name in self.partial:
+            best = _register(name)
+            has = f"coalesce({best}.known AND ({best}.at >= {floor} OR {floor} IS NULL), false)"
+            at = f"CASE WHEN {best}.at >= {floor} OR {floor} IS NULL THEN {best}.at ELSE {floor} END"
+            made.append(f"struct(CASE WHEN {has} THEN {best}.v END AS v, CASE WHEN {has} THEN {best}.at ELSE {at} END AS at, {has} AS known) AS {_final(name)}")
+        return made
+
+    def _compared(self) -> list[str]:
+        """SQL: whether the row is live, whether the newest event is the one that is stored, and whether nothing changed."""
+        live = "_gone IS NULL" if self.keyless else "(_gone IS NULL OR coalesce(_at > _gone, false))"
+        if not self.stored:
+            return [f"{live} AS _live", "false AS _same", "false AS _unchanged"]
+        # two events of one place in the order that say different things: then the later file wins
+        alone = f"_last.h = ~_least.h OR greatest(_at, _gone) = greatest(_was_at, _was_gone)"
+        same = "_stored" if self.keyless else f"(_stored AND _last.e = _was.e AND ({alone}))"
+        if self.keyless:
+            return [f"{live} AS _live", f"{same} AS _same", "_stored AS _unchanged"]
+        # late events change what a tombstone hides, and single columns
+        changes = [f"NOT {live} AND NOT ({self._event('_at')} <=> {self._event('_was_at')})"]
+        changes += ["_ended"] if self.barrier else []
+        changes += ["NOT (_moved <=> _was_moved)"] if self.partial else []
+        changes += [f"NOT ({self._same_register(name)})" for name in self.partial]
+        return [f"{live} AS _live", f"{same} AS _same", f"({same} AND NOT ({' OR '.join(changes)})) AS _unchanged"]
+
+    def _same_register(self, name: str) -> str:
+        now, was = _final(name), _was(name)
+        values = f"{self._hashed(name, f'{now}.v')} <=> {self._hashed(name, f'{was}.v')}"
+        return f"{now}.known = coalesce({was}.known, false) AND {self._event(f'{now}.at')} <=> {self._event(f'{was}.at')} AND (NOT {now}.known OR {values})"
+
+    def _values(self) -> list[str]:
+        """SQL for the values of the row."""
+        partial = {name: f"{_final(name)}.v" for name in self.partial}
+        return [f"{partial.get(name) or f'_row.{quoted(name)}'} AS {quoted(name)}" for name in self.schema.values]
+
+    def _state(self) -> list[str]:
+        """SQL for the columns that are stored beside the values, and ORIGIN."""
+        chosen = (lambda now, was: f"CASE WHEN _unchanged THEN {was} ELSE {now} END") if self.stored else (lambda now, was: now)
+        own = "_row._own"
+        if self.partial:
+            same = {name: f"{self._event(f'{_final(name)}.at')} = {self._event('_at')}" for name in self.partial}
+            entry = {name: f"struct({literal(name)}, struct({_final(name)}.at AS at, {_final(name)}.known AS known))" for name in self.partial}
+            entries = [f"CASE WHEN NOT ({_final(name)}.known AND {same[name]}) THEN {entry[name]} END" for name in self.partial]
+            own = f"CASE WHEN _at IS NOT NULL AND size(array_compact(array({', '.join(entries)}))) > 0 THEN map_from_entries(array_compact(array({', '.join(entries)}))) END"
+        origin, version = f"{EVENT}", f"{self.version}L"
+        if self.stored:
+            origin = f"CASE WHEN _in_delta THEN {DELTA} WHEN _stored THEN {BASE} ELSE {EVENT} END"
+            # out of an array, which is no constant in the code that Spark generates: else the code of every commit is new, and compiled anew
+            version = f"coalesce(CASE WHEN _unchanged THEN _version END, get(array({version}), CAST(_unchanged AS INT)))"
+        return [
+            "CASE WHEN _live THEN 'u' ELSE 'd' END AS _op",
+            f"{version} AS _version",
+            f"{chosen('_at', '_was_at')} AS _at",
+            f"CASE WHEN NOT _live THEN {chosen('_gone', '_was_gone')} END AS _gone",
+            self._own(own),
+            "_moved",
+            f"{origin} AS _origin",
+            "_unchanged",
+        ]
+
+    def _counts(self) -> list[str]:
+        """SQL for COUNTED."""
+        applied = f"CASE WHEN _events > 0 AND NOT _same AND _by = {EVENT} THEN 1 ELSE 0 END"
+        again = "CASE WHEN _same AND _new.e = _was.e THEN 1 ELSE 0 END" if self.stored else "0"
+        late = f"CASE WHEN _same THEN _events - {again} ELSE 0 END"
+        superseded = f"CASE WHEN _same THEN 0 ELSE _events - {applied} END"
+        ties = "CASE WHEN _events > 0 AND _last.h <> ~_least.h THEN 1 ELSE 0 END"
+        if self.keyless:
+            # an identity is one event: what comes again is the same
+            again, late, superseded, ties = f"_events - {applied}", "0", "0", "0"
+        return [f"{sql} AS {name}" for name, sql in zip(COUNTED, (applied, again, late, superseded, ties))]
+
+    def _content(self, names: Sequence[str]) -> str:
+        """SQL for a number in which rows with other values differ."""
+        # the hash passes over nulls, also inside of structs and arrays, so the places of nulls are compared beside it
+        nulls = f"array({', '.join(f'{quoted(name)} IS NULL' for name in names)})"
+        return f"xxhash64({', '.join([*(self._hashed(name, quoted(name)) for name in names), nulls])})"
+
+    def _hashed(self, name: str, value: str) -> str:
+        nested = types.parse(self.schema.field(name).type)[0] in ("array", "map", "struct")
+        return f"to_json({value}, {EXACT_JSON})" if nested else value
+
+
+REMOVAL = "x"
+"""The operation of a removal (`rows/keyless.py`), and its `_moved` while it waits for its row."""
+
+
+def _list(parts: Sequence[str]) -> str:
+    return ",\n  ".join(parts)
+
+
+def _register(name: str) -> str:
+    return quoted("_r_" + name)
+
+
+def _clock(name: str) -> str:
+    return quoted("_c_" + name)
+
+
+def _final(name: str) -> str:
+    return quoted("_f_" + name)
+
+
+def _was(name: str) -> str:
+    return quoted("_w_" + name)
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """Return the rows of all frames. Columns are matched by name; a column that a frame lacks is null."""
+    out = frames[0]
+    for frame in frames[1:]:
+        out = out.unionByName(frame, allowMissingColumns=True)
+    return out
