@@ -28,8 +28,8 @@ from compactor.core.planning import compaction
 from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
-from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema import clustering
+from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema.clustering import by_key
 from compactor.core.sources.quarantine import not_usable_now
 from compactor.ports import Entries, Storage

@@ -29,7 +29,7 @@ FILES = st.lists(st.builds(DataFile, TEXT, NUMBERS), max_size=2).map(tuple)
 SEGMENTS = st.builds(Segment, TEXT, TEXT, NUMBERS, NUMBERS, FILES, BOUNDS, BOUNDS, POSITIONS, POSITIONS, NUMBERS, NAMES)
 DELTAS = st.builds(Delta, TEXT, TEXT, NUMBERS, NUMBERS, FILES, POSITIONS, POSITIONS, NAMES)
 PARTS = st.none() | st.builds(FeedPart, TEXT, NUMBERS, FILES, NUMBERS, NUMBERS, NUMBERS)
-FEEDS = st.none() | st.builds(Feed, st.sampled_from(("net", "all", "off")), NUMBERS, NUMBERS, st.booleans(), PARTS)
+FEEDS = st.none() | st.builds(Feed, st.sampled_from(("net", "off")), NUMBERS, NUMBERS, st.booleans(), PARTS)
 INPUTS = st.lists(st.builds(Input, TEXT, NUMBERS, TEXT, TEXT, st.none() | TEXT, NUMBERS, POSITIONS, POSITIONS, TEXT), max_size=2).map(tuple)
 SNAPSHOTS = st.builds(
     Snapshot, table=TEXT, uuid=TEXT, version=NUMBERS, parent=st.none() | NUMBERS, writer=TEXT, run=TEXT, time=TEXT, operation=TEXT, schema=SCHEMAS,

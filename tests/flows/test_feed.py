@@ -165,7 +165,7 @@ def test_a_feed_switched_on_later_begins_there_and_says_so() -> None:
     lake.spec = dataclasses.replace(lake.spec, feed="off")
     one(lake, "c", line("u", [1], [3], {"a": 3}))
     assert lake.newest().feed.mode == "off"  # type: ignore[union-attr]
-    lake.spec = dataclasses.replace(lake.spec, feed="all")
+    lake.spec = dataclasses.replace(lake.spec, feed="net")
     one(lake, "d", line("u", [1], [4], {"a": 4}))
     with pytest.raises(Refused, match="begins at version 3"):
         parts(lake, 1)
@@ -333,7 +333,7 @@ def test_a_stored_column_with_one_of_the_feeds_own_names_is_refused() -> None:
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     newest = lake.newest()
     assert newest is not None
-    fields = tuple(dataclasses.replace(field, name="_applied") if field.name == "a" else field for field in newest.schema.fields)
-    with pytest.raises(Refused, match="_applied has the name of a column of the change feed"):
+    fields = tuple(dataclasses.replace(field, name="_change_type") if field.name == "a" else field for field in newest.schema.fields)
+    with pytest.raises(Refused, match="_change_type has the name of a column of the change feed"):
         feeds.check_names("t", dataclasses.replace(newest.schema, fields=fields))
     assert views.table_name(lake.spec, feeds.TABLE, 2) == "t_changes_g2"

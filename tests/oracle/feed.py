@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-OWN = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_outcome", "_deleted", "_row_id")
+OWN = ("_change_type", "_commit_version", "_commit_timestamp", "_deleted", "_row_id")
 
 
 def text(row: Mapping[str, Any]) -> str:
@@ -22,8 +22,6 @@ def applied(lines: Iterable[str], copy: Counter[str] | None = None) -> Counter[s
     for line in lines:
         change = json.loads(line, parse_float=Decimal)
         row = text({name: value for name, value in change.items() if name not in OWN})
-        if not change["_applied"]:
-            continue
         if change["_change_type"] in ("insert", "update_postimage"):
             rows[row] += 1
         else:

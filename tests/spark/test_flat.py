@@ -135,7 +135,7 @@ def test_composite_keys_and_odd_names(lake: Lake) -> None:
     """
     key = {"a.b": 1, "Größe": "x", **{f"k{at}": at if at % 2 else str(at) for at in range(8)}}
     names = ("c" * 300, "c" * 299 + "D", "ü" * 300)
-    spec = lake.spec(key=(*key,), feed="all", history=True, write_mode="merge-on-read")
+    spec = lake.spec(key=(*key,), feed="net", history=True, write_mode="merge-on-read")
 
     def row(value: str, seq: int, **more: object) -> dict[str, object]:
         deep = [{"Ä b": {"c": [{"D e": seq, "ü" * 300: [[seq]]}]}}]

@@ -64,7 +64,7 @@ TYPES = (("ssn", "date"), ("mail", "bigint"), ("card", "date"), ("note", "decima
 CASES: dict[str, tuple[str, str, dict[str, object]]] = {
     "good": ("a.json", jsonl(), {}),
     "packed": ("a.json.gz", jsonl(), {}),
-    "with_history": ("a.json", jsonl(), {"history": True, "feed": "all"}),
+    "with_history": ("a.json", jsonl(), {"history": True, "feed": "net"}),
     "no_json": ("a.json", jsonl('{"id": 50, "ssn": "PLANTED-1"', "PLANTED"), {}),
     "no_key": ("a.json", jsonl({"id": None, "seq": 2, **BAD}), {}),
     "no_order": ("a.json", jsonl({"id": 51, "seq": None, **BAD}), {}),

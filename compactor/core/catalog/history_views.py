@@ -129,7 +129,7 @@ def shown(alias: str, spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HI
         "__is_current": f"({alias}.{q('__end_us')} = {FOREVER})",
         "__end_day": f"{alias}.{q('history_day')}",
     }
-    payload = [f"{views.value(alias, field, snapshot, dialect)} AS {q(schema.view_name(field))}" for field in schema.payload]
+    payload = [f"{views.value(alias, field, snapshot, dialect, at='_position')} AS {q(schema.view_name(field))}" for field in schema.payload]
     return [*payload, *(f"{computed.get(column, f'{alias}.{q(column)}')} AS {q(column)}" for column, _, _ in _SHOWN)]
 
 

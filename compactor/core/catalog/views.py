@@ -101,14 +101,17 @@ def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef],
     return base, [PartitionDef((delta.id,), layout.inside(delta.path), delta.rows, delta.size, len(delta.files))] if delta else []
 
 
-def value(alias: str, field: Field, snapshot: Snapshot, dialect: Dialect, readable: str = "") -> str:
-    """Return SQL for a stored column as the view shows it. `readable`: what `exists` returns, for rows that may be tombstones."""
+def value(alias: str, field: Field, snapshot: Snapshot, dialect: Dialect, readable: str = "", at: str = "_at") -> str:
+    """Return SQL for a stored column as the view shows it. `readable`: what `exists` returns, for rows that may be tombstones.
+
+    `at`: the column with the Position of the values.
+    """
     column = f"{alias}.{dialect.name(field.name)}"
     reads = snapshot.schema.defaults.get(field.name)
     if reads is None:
         return column
     # rows from before the column show the default, as in the source (H15)
-    older = defaults.below(f"{alias}.{dialect.name('_at')}", reads[0], snapshot.order, dialect)
+    older = defaults.below(f"{alias}.{dialect.name(at)}", reads[0], snapshot.order, dialect)
     return f"CASE WHEN {older} AND {column} IS NULL{readable} THEN {dialect.constant(field.default, field.type)} ELSE {column} END"
 
 

@@ -14,7 +14,7 @@ from compactor.core.model import types
 from compactor.spark import measured
 from compactor.spark.keys import key_columns, key_types
 from compactor.spark.rows import position
-from compactor.spark.rows.reduce import HAS_NEW_KEY, MADE, Reducer, union
+from compactor.spark.rows.reduce import HAS_NEW_KEY, MADE, MADE_OF_BATCH, Reducer, union
 from compactor.spark.sql import DIGEST, literal, named, null, query, quoted
 from compactor.spark.tables.table_reader import TableReader
 
@@ -56,13 +56,16 @@ def _text(reducer: Reducer) -> str:
         clock = f"CASE WHEN {entry} IS NOT NULL THEN {entry}.at ELSE s._at END"
         known = f"coalesce({entry}.known, true)"
         value = f"struct(s.{quoted(name)} AS v, {clock} AS at, {known} AS known)"
-        newest = f"CASE WHEN {clock} < m._p THEN struct({clock} AS at, {known} AS known, s._origin = {MADE} AS made) END"
+        newest = f"CASE WHEN {clock} < m._p THEN struct({clock} AS at, {known} AS known, s._origin AS o) END"
         registers.append(f"max_by({value}, {newest}) AS _r{at}")
         has = f"coalesce(_r{at}.known AND (_floor IS NULL OR _r{at}.at >= _floor){after.format(f'_r{at}.at')}, false)"
         values.append(f"CASE WHEN {has} THEN _r{at}.v END AS {quoted(name)}")
         entries.append(f"CASE WHEN {has} THEN struct({literal(name)}, struct(_p AS at, true AS known)) END")
     # deletes after the newest event of the row take nothing from it: one is the other half of the change
     lived = "max(CASE WHEN s._at < m._p THEN s._at END) AS _lived, collect_set(s._gone) AS _deletes"
+    # a newer row is stored under the old key: what was stored before it is not known any more
+    place = position.event("coalesce(s._gone, s._at)", order)
+    replaced = f"max(s._origin > {MADE} AND {place} > {position.event('m._p', order)}) AS _replaced"
     new_key = dict(zip(schema.key, key_columns("_to", key_types(schema))))
     rest = [f"{null(types.parse(schema.field(name).type))} AS {quoted(name)}" for name in schema.values if name not in reducer.partial]
     own = f"array_compact(array({', '.join(entries)}))"
@@ -71,9 +74,9 @@ SELECT {", ".join(f"{value} AS {quoted(name)}" for name, value in new_key.items(
   {_list([*values, *rest])},
   CAST(NULL AS BIGINT) AS _version, CAST(NULL AS {ddl}) AS _at, CAST(NULL AS {ddl}) AS _gone,
   CAST(map_from_entries({own}) AS {position.own_ddl(order)}) AS _own,
-  CAST(NULL AS STRING) AS _moved, {MADE} AS _origin, false AS _behind
+  CAST(NULL AS STRING) AS _moved, CASE WHEN _replaced THEN {MADE_OF_BATCH} ELSE {MADE} END AS _origin, false AS _behind
 FROM (SELECT *, array_max(filter(_deletes, _d -> _d < _lived)) AS _floor FROM (
-  SELECT m._p, m._to, {lived},
+  SELECT m._p, m._to, {lived}, {replaced},
     {_list(registers)}
   FROM {{states}} s JOIN (SELECT {", ".join(keys)}, _gone AS _p, _moved AS _to FROM {{states}} WHERE {HAS_NEW_KEY}{after.format("_gone")}) m ON {same}
   GROUP BY {", ".join(f"m.{key}" for key in keys)}, m._p, m._to

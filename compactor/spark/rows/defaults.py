@@ -53,4 +53,3 @@ def in_file(schema: Schema, name: str, order: position.Order, at: str = "_at") -
         return quoted(name)
     value = f"CASE WHEN {below(schema, name, order, at)} THEN nullif({quoted(name)}, {default(schema, name)}) ELSE {quoted(name)} END"
     return f"{value} AS {quoted(name)}"
-

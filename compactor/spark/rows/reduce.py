@@ -5,17 +5,17 @@ A *state* is what one event, one stored row or one step of a run says of a key, 
 | column | of an event | of a stored row |
 |---|---|---|
 | the table's columns | the values it carries | the values |
-| `_at` | its Position; null for a delete | that of the newest event that is no delete; of a tombstone: of the row that it hides, null if it hides none |
+| `_at` | its Position; null for a delete | that of the newest event that is no delete; of a tombstone: of the row that it hides |
 | `_gone` | its Position for a delete, else null | that of the delete; null for a row that is shown |
 | `_own` | the columns that it lacks: (null, false) | the columns whose value is not of `_at`: Position and whether a value is known there |
-| `_moved` | of a delete: the key under which its row lives on. Of a create that lacks values: the key that its row had. Or LINK_MARK + LINK | the same |
+| `_moved` | of a delete: the new key of its row; of a create that lacks values: the old key; or LINK_MARK + LINK | the same |
 | `_version` | null | the version that last changed the row |
 | `_origin` | EVENT | DELTA or BASE |
 
 States that a run makes itself (MADE) are the tombstone that a key change leaves under the old key, and the values that it carries to the new key
 (`rows/carry.py`): a state with neither `_at` nor `_gone`.
 
-**The rule: the greatest Position of each clock wins, and a value counts if its Position is above the newest delete and truncate before it.** A maximum
+**The rule: the greatest Position of each clock wins, and a value counts if its Position is above the delete and the truncate before the row.** A maximum
 depends neither on order nor on grouping nor on repetition. So events, Delta, base, compaction, rebuild and `verify` are this one operation.
 """
 
@@ -34,8 +34,10 @@ from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
 from compactor.spark.sql import EXACT_JSON, literal, null, query, quoted
 
-EVENT, MADE, DELTA, BASE = 0, 1, 2, 3
-"""Values of ORIGIN: a change of the batch, a state that a step of the run made, a row of the Delta, a row of the base."""
+MADE_OF_BATCH, EVENT, MADE, DELTA, BASE = -1, 0, 1, 2, 3
+"""Values of ORIGIN: a change of the batch, a state that a step of the run made (MADE_OF_BATCH: without knowing what was stored of its old key at
+that time), a row of the Delta, a row of the base.
+"""
 
 NEWEST = "coalesce(_gone, _at)"
 """SQL: the Position of the newest event of a state or row."""
@@ -74,6 +76,9 @@ class Reducer:
 
     stored: bool = True
     """Whether some states are stored rows."""
+
+    tombstones: bool = True
+    """Whether some state may be a tombstone."""
 
     placed: bool = False
     """Whether the states have SEGMENT, with all states of a key in one Segment. Then reducing them needs no other exchange and sort than writing."""
@@ -173,34 +178,36 @@ class Reducer:
         # a struct: a column may be called like one of ours
         own = [] if self.partial else ["_own AS _own"]
         row = _list([*map(quoted, self._shared), *own]) or "1"
-        said = f"struct({self._event(NEWEST)} AS e, CASE WHEN _gone IS NULL THEN {self._content(self._shared)} ELSE 0L END AS h)"
         clocks = [f"struct({row}) AS _row", f"{at} AS _at", "_gone", f"{NEWEST} AS _newest", "_moved", "_version", "_origin"]
-        clocks += [f"CASE WHEN {NEWEST} IS NOT NULL THEN {said} END AS _said"]
+        content = f"CASE WHEN _gone IS NULL THEN {self._content(self._shared, '')} ELSE 0L END"
+        for sql, name in ((f"xxhash64({self._event(NEWEST)})", "_place"), (content, "_content")):
+            clocks += [f"CASE WHEN {NEWEST} IS NOT NULL THEN {sql} END AS {name}"]
         clocks += [f"_at IS NOT NULL AND NOT (_at > {self._bound}) AS _ended"] if self.barrier else []
         for name in self.partial:
             entry = f"try_element_at(_own, {literal(name)})"
             clock = f"CASE WHEN {entry} IS NOT NULL THEN {entry}.at ELSE {at} END"
             known = f"coalesce({entry}.known, true)"
-            # of equal ones what this run carried along: it knows all of the old key
-            newest = f"struct({clock} AS at, {known} AS known, _origin = {MADE} AS made)"
-            clocks += [f"struct({quoted(name)} AS v, {clock} AS at, {known} AS known) AS {_register(name)}"]
+            # of one event: what this run carried along counts most if it knows all of the old key, else least
+            rank = f"CASE _origin WHEN {MADE} THEN 2 WHEN {MADE_OF_BATCH} THEN 0 ELSE 1 END"
+            newest = f"struct({self._event(f'({clock})')} AS e, {known} AS known, {rank} AS r, {clock} AS at)"
+            clocks += [f"struct({quoted(name)} AS v, {clock} AS at, {known} AS known, {entry} IS NOT NULL AS own) AS {_register(name)}"]
             clocks += [f"CASE WHEN ({clock}) IS NOT NULL THEN {newest} END AS {_clock(name)}"]
         return clocks
 
     def _newest(self) -> list[str]:
         """SQL aggregates for one key: the greatest of each clock, and what follows it."""
-        moved = f"struct(_said.e, NOT startswith(coalesce(_moved, '{LINK_MARK}'), '{LINK_MARK}'), _moved IS NOT NULL)"
-        by = f"CASE WHEN _said IS NOT NULL THEN struct(_said.e, _origin <> {MADE}, _newest) END"
-        told = "_origin" if self.keyless else f"CASE WHEN _said IS NOT NULL THEN {moved} END"
+        place = self._event("_newest")
+        moved = f"struct({place}, NOT startswith(coalesce(_moved, '{LINK_MARK}'), '{LINK_MARK}'), _moved IS NOT NULL)"
+        by = f"CASE WHEN _newest IS NOT NULL THEN struct({place}, _origin <> {MADE}, _newest) END"
+        told = "_origin" if self.keyless else f"CASE WHEN _newest IS NOT NULL THEN {moved} END"
         made = [
             f"max_by(_row, {'_newest' if self.keyless else '_at'}) AS _row",
             "max(_at) AS _at",
-            "max(_gone) AS _gone",
-            f"max_by(_moved, {told}) AS _moved",
+            "max(_gone) AS _gone" if self.tombstones else "any_value(_gone) AS _gone",
+            f"max_by(_moved, {told}) AS _moved" if self.tombstones or self.partial else "any_value(_moved) AS _moved",
             f"count_if(_origin = {EVENT}) AS _events",
-            f"max_by(_origin, {by}) AS _by",
-            "max(_said) AS _last",
-            "max(struct(_said.e, ~_said.h AS h)) AS _least",
+            f"max_by(_origin, {by}) AS _by" if self.tombstones else f"{EVENT} AS _by",
+            "min(_place) = max(_place) AND min(_content) <> max(_content) AS _tied",
         ]
         for name in self.partial:
             made.append(f"max_by({_register(name)}, {_clock(name)}) AS {_register(name)}")
@@ -214,8 +221,8 @@ class Reducer:
             f"max(_origin >= {DELTA}) AS _stored",
             f"max(_at) {was} AS _was_at",
             f"max(_gone) {was} AS _was_gone",
-            f"max(_said) {was} AS _was",
-            f"max(_said) FILTER (WHERE _origin = {EVENT}) AS _new",
+            f"max_by(_content, _newest) {was} AS _was_content",
+            f"max(_newest) FILTER (WHERE _origin = {EVENT}) AS _new",
         ]
         made += ["max(_ended) AS _ended"] if self.barrier else []
         if self.partial:
@@ -233,7 +240,8 @@ class Reducer:
             best = _register(name)
             has = f"coalesce({best}.known AND ({best}.at >= {floor} OR {floor} IS NULL), false)"
             at = f"CASE WHEN {best}.at >= {floor} OR {floor} IS NULL THEN {best}.at ELSE {floor} END"
-            made.append(f"struct(CASE WHEN {has} THEN {best}.v END AS v, CASE WHEN {has} THEN {best}.at ELSE {at} END AS at, {has} AS known) AS {_final(name)}")
+            value = f"CASE WHEN {has} THEN {best}.v END AS v"
+            made.append(f"struct({value}, CASE WHEN {has} THEN {best}.at ELSE {at} END AS at, {has} AS known, {best}.own AS own) AS {_final(name)}")
         return made
 
     def _compared(self) -> list[str]:
@@ -241,9 +249,11 @@ class Reducer:
         live = "_gone IS NULL" if self.keyless else "(_gone IS NULL OR coalesce(_at > _gone, false))"
         if not self.stored:
             return [f"{live} AS _live", "false AS _same", "false AS _unchanged"]
-        # two events of one place in the order that say different things: then the later file wins
-        alone = f"_last.h = ~_least.h OR greatest(_at, _gone) = greatest(_was_at, _was_gone)"
-        same = "_stored" if self.keyless else f"(_stored AND _last.e = _was.e AND ({alone}))"
+        newest, was = "greatest(_at, _gone)", "greatest(_was_at, _was_gone)"
+        # the same event may lie in a file of a later name; of two that differ at one place of the order the later file wins
+        content = f"CASE WHEN {live} THEN {self._content(self._shared, '_row.')} ELSE 0L END"
+        again = f"{self._event(newest)} = {self._event(was)} AND ({content}) = _was_content"
+        same = "_stored" if self.keyless else f"(_stored AND ({newest} = {was} OR ({again})))"
         if self.keyless:
             return [f"{live} AS _live", f"{same} AS _same", "_stored AS _unchanged"]
         # late events change what a tombstone hides, and single columns
@@ -256,7 +266,8 @@ class Reducer:
     def _same_register(self, name: str) -> str:
         now, was = _final(name), _was(name)
         values = f"{self._hashed(name, f'{now}.v')} <=> {self._hashed(name, f'{was}.v')}"
-        return f"{now}.known = coalesce({was}.known, false) AND {self._event(f'{now}.at')} <=> {self._event(f'{was}.at')} AND (NOT {now}.known OR {values})"
+        place = f"{self._event(f'{now}.at')} <=> {self._event(f'{was}.at')}"
+        return f"{now}.known = coalesce({was}.known, false) AND {place} AND (NOT {now}.known OR {values})"
 
     def _values(self) -> list[str]:
         """SQL for the values of the row."""
@@ -270,9 +281,11 @@ class Reducer:
         if self.partial:
             same = {name: f"{self._event(f'{_final(name)}.at')} = {self._event('_at')}" for name in self.partial}
             entry = {name: f"struct({literal(name)}, struct({_final(name)}.at AS at, {_final(name)}.known AS known))" for name in self.partial}
-            entries = [f"CASE WHEN NOT ({_final(name)}.known AND {same[name]}) THEN {entry[name]} END" for name in self.partial]
-            own = f"CASE WHEN _at IS NOT NULL AND size(array_compact(array({', '.join(entries)}))) > 0 THEN map_from_entries(array_compact(array({', '.join(entries)}))) END"
-        origin, version = f"{EVENT}", f"{self.version}L"
+            # a value that a key change carried keeps its entry: a late event of the old key may still change it
+            shared = {name: f"({_final(name)}.known AND NOT {_final(name)}.own AND {same[name]})" for name in self.partial}
+            entries = [f"CASE WHEN NOT {shared[name]} THEN {entry[name]} END" for name in self.partial]
+            listed = f"array_compact(array({', '.join(entries)}))"
+            own = f"CASE WHEN _at IS NOT NULL AND size({listed}) > 0 THEN map_from_entries({listed}) END"
         if self.stored:
             origin = f"CASE WHEN _in_delta THEN {DELTA} WHEN _stored THEN {BASE} ELSE {EVENT} END"
             # out of an array, which is no constant in the code that Spark generates: else the code of every commit is new, and compiled anew
@@ -291,20 +304,21 @@ class Reducer:
     def _counts(self) -> list[str]:
         """SQL for COUNTED."""
         applied = f"CASE WHEN _events > 0 AND NOT _same AND _by = {EVENT} THEN 1 ELSE 0 END"
-        again = "CASE WHEN _same AND _new.e = _was.e THEN 1 ELSE 0 END" if self.stored else "0"
+        again = f"CASE WHEN _same AND {self._event('_new')} = {self._event('greatest(_was_at, _was_gone)')} THEN 1 ELSE 0 END" if self.stored else "0"
         late = f"CASE WHEN _same THEN _events - {again} ELSE 0 END"
         superseded = f"CASE WHEN _same THEN 0 ELSE _events - {applied} END"
-        ties = "CASE WHEN _events > 0 AND _last.h <> ~_least.h THEN 1 ELSE 0 END"
+        ties = "CASE WHEN _events > 0 AND _tied AND NOT _same THEN 1 ELSE 0 END"
         if self.keyless:
             # an identity is one event: what comes again is the same
             again, late, superseded, ties = f"_events - {applied}", "0", "0", "0"
         return [f"{sql} AS {name}" for name, sql in zip(COUNTED, (applied, again, late, superseded, ties))]
 
-    def _content(self, names: Sequence[str]) -> str:
-        """SQL for a number in which rows with other values differ."""
+    def _content(self, names: Sequence[str], prefix: str) -> str:
+        """SQL for a number in which rows with other values differ. `prefix` stands before the names of the columns."""
         # the hash passes over nulls, also inside of structs and arrays, so the places of nulls are compared beside it
-        nulls = f"array({', '.join(f'{quoted(name)} IS NULL' for name in names)})"
-        return f"xxhash64({', '.join([*(self._hashed(name, quoted(name)) for name in names), nulls])})"
+        values = [(name, prefix + quoted(name)) for name in names]
+        nulls = f"array({', '.join(f'{value} IS NULL' for _, value in values)})"
+        return f"xxhash64({', '.join([*(self._hashed(name, value) for name, value in values), nulls])})"
 
     def _hashed(self, name: str, value: str) -> str:
         nested = types.parse(self.schema.field(name).type)[0] in ("array", "map", "struct")
