@@ -1,7 +1,7 @@
 """Changes of SQL that tests must notice: file, text, text in its place, and the files of tests/spark that are run."""
 
-RESOLVE = "compactor/spark/rows/precedence.py"
-RESOLUTION = "compactor/spark/rows/resolution.py"
+REDUCE = "compactor/spark/rows/reduce.py"
+CARRY = "compactor/spark/rows/carry.py"
 KEYLESS = "compactor/spark/rows/keyless.py"
 READER = "compactor/spark/tables/table_reader.py"
 DEBEZIUM = "compactor/spark/decode/debezium.py"
@@ -10,34 +10,27 @@ FLAT = "compactor/spark/decode/flat.py"
 
 MUTANTS = [
     # which state of a key is its row
-    (RESOLVE, "_op = 'f', _position DESC, {_STORED_FIRST}", "_op = 'f', _position, {_STORED_FIRST}", "flat cases"),
-    (RESOLVE, "_op = 'f', _position DESC, {_STORED_FIRST}", "_op = 'f', _position DESC", "rewritten flat cases debezium"),
-    (RESOLVE, "WHEN {DELTA} THEN 0 WHEN {BASE} THEN 1", "WHEN {DELTA} THEN 1 WHEN {BASE} THEN 0", "debezium cases settings"),
-    (RESOLVE, "CASE WHEN _op IN ('d', 'x') THEN 'd' ELSE 'u' END", "CASE WHEN _op IN ('d') THEN 'd' ELSE 'u' END", "debezium dms wal2json"),
-    (RESOLVE, "_op = 'c' AND size(_missing) > 0 THEN coalesce", "_op = 'c' AND size(_missing) > 1 THEN coalesce", "debezium"),
-    (RESOLVE, 'changes.where("_from IS NOT NULL")', 'changes.where("_from IS NULL")', "cases debezium"),
-    (RESOLVE, "_before_it = _same) OR {stored_twin}", "_before_it = _same)", "positions flat cases"),
-    (
-        RESOLVE,
-        'late = "false" if self.empty else f"_head_origin >= {DELTA}"',
-        'late = "false" if self.empty else f"_head_origin > {DELTA}"',
-        "flat settings",
-    ),
-    (RESOLVE, "_before_it.h <> _same.h AND NOT {stored_twin}", "_before_it.h = _same.h AND NOT {stored_twin}", "flat"),
-    (RESOLVE, "_rank = coalesce(_made.r, 1) AS _head", "_rank = 1 AS _head", "positions cases flat"),
-    (RESOLVE, "coalesce(_hidden.s < {DELTA}, _older IS NOT NULL)", "coalesce(_hidden.s >= {DELTA}, _older IS NOT NULL)", "settings registers"),
-    (RESOLVE, 'self._lived("_position < _head_position")', 'self._lived("_position <= _head_position")', "debezium cases registers"),
-    (RESOLVE, "max(CASE WHEN _op = 'd' AND _position < _life THEN _position END)", "max(CASE WHEN _op = 'd' THEN _position END)", "debezium cases"),
-    # what a run compares, and what a truncate ends
-    (RESOLUTION, 'gone = f"_position <= {position', 'gone = f"_position < {position', "flat cases wal2json"),
-    (RESOLUTION, "if states.where(MOVED).isEmpty():", "if not states.where(MOVED).isEmpty():", "debezium cases"),
-    (
-        RESOLUTION,
-        'list(resolver.schema.key), "left_anti"))\n        result',
-        'list(resolver.schema.key), "left_semi"))\n        result',
-        "debezium cases",
-    ),
-    (READER, "conditions += [\"_op = 'd'\"] if soft else []", "conditions += []", "settings"),
+    (REDUCE, "max_by(_row, {'_newest' if self.keyless else '_at'})", "min_by(_row, {'_newest' if self.keyless else '_at'})", "flat cases"),
+    (REDUCE, "WHEN _op NOT IN ('d', 'x') THEN _position END AS _at", "WHEN _op NOT IN ('d') THEN _position END AS _at", "debezium wal2json"),
+    (REDUCE, "WHEN _op IN ('d', 'x') THEN _position END AS _gone", "WHEN _op IN ('d') THEN _position END AS _gone", "debezium dms wal2json"),
+    (REDUCE, "_op = 'c' AND size(_missing) > 0 THEN coalesce", "_op = 'c' AND size(_missing) > 1 THEN coalesce", "debezium"),
+    (REDUCE, 'changes.where("_from IS NOT NULL")', 'changes.where("_from IS NULL")', "cases debezium"),
+    (REDUCE, "(_gone IS NULL OR coalesce(_at > _gone, false))", "(_gone IS NULL OR coalesce(_at < _gone, false))", "flat cases"),
+    (REDUCE, "WHERE NOT coalesce(_newest <= {self._bound}, false)", "WHERE NOT coalesce(_newest < {self._bound}, false)", "flat cases wal2json"),
+    # what a state adds to the row that is stored
+    (REDUCE, "(_stored AND ({newest} = {was} OR ({again})))", "(_stored AND ({newest} = {was}))", "positions flat cases"),
+    (REDUCE, "ELSE 0L END) = _was_content", "ELSE 0L END) <> _was_content", "positions flat"),
+    (REDUCE, 'f"NOT {live} AND NOT ({self._event', 'f"{live} AND NOT ({self._event', "settings registers"),
+    (REDUCE, "WHEN {MADE} THEN 2 WHEN {MADE_OF_BATCH} THEN 0 ELSE 1", "WHEN {MADE} THEN 2 ELSE 1", "registers"),
+    (REDUCE, "WHEN {MADE} THEN 2 WHEN {MADE_OF_BATCH} THEN 0 ELSE 1", "WHEN {MADE_OF_BATCH} THEN 0 ELSE 1", "debezium registers"),
+    (REDUCE, "array_max(filter(_deletes, _d -> _d < _at))", "array_max(_deletes)", "debezium cases registers"),
+    (REDUCE, "NOT {_final(name)}.own AND {same[name]}", "{same[name]}", "registers debezium"),
+    (REDUCE, "_tied AND NOT _same THEN 1", "_tied AND _same THEN 1", "flat"),
+    # what key changes carry, and what a run compares
+    (CARRY, "if states.where(HAS_NEW_KEY).isEmpty():", "if not states.where(HAS_NEW_KEY).isEmpty():", "debezium cases"),
+    (CARRY, "array_max(filter(_deletes, _d -> _d < _lived))", "array_max(_deletes)", "debezium"),
+    (CARRY, 'list(reducer.schema.key), "left_anti"))', 'list(reducer.schema.key), "left_semi"))', "debezium cases"),
+    (READER, 'conditions += ["_gone IS NOT NULL"] if soft else []', "conditions += []", "settings"),
     (READER, "if not at_or_below(segment.position_max, barrier)", "if at_or_below(segment.position_max, barrier)", "flat dms settings"),
     (READER, 'keys, "left_anti").unionByName(delta)', 'keys, "left_semi").unionByName(delta)', "compaction rebuild"),
     (READER, "_left <> {key} THEN _left END", "_left = {key} THEN _left END", "debezium"),

@@ -137,7 +137,7 @@ def test_a_counter_that_each_row_has_for_itself_sets_no_inserts_aside(lake: Lake
     lake.now += 1000
     lake.land(spec, 2, [{"id": 2, "version": 2, "v": "b2"}])
     lake.run(spec)
-    assert [(1, None, None)] == [(row["id"], row["v"], row["_older"]) for row in tombstones(lake, spec)]
+    assert [(1, None, None)] == [(row["id"], row["v"], row["_at"]) for row in tombstones(lake, spec)]
     lake.land(spec, 3, [{"id": 3, "version": 1, "v": "c"}, {"id": 1, "version": 3, "v": "late"}])
     report = lake.run(spec)
     assert (1, 1, 0) == tuple(report.counts[name] for name in ("applied", "late", "beyond_retention"))

@@ -15,8 +15,8 @@ A *state* is what one event, one stored row or one step of a run says of a key, 
 States that a run makes itself (MADE) are the tombstone that a key change leaves under the old key, and the values that it carries to the new key
 (`rows/carry.py`): a state with neither `_at` nor `_gone`.
 
-**The rule: the greatest Position of each clock wins, and a value counts if its Position is above the delete and the truncate before the row.** A maximum
-depends neither on order nor on grouping nor on repetition. So events, Delta, base, compaction, rebuild and `verify` are this one operation.
+**The rule: the greatest Position of each clock wins, and a value counts if its Position is above the delete and the truncate before the row.** A
+maximum depends neither on order nor on grouping nor on repetition. So events, Delta, base, compaction, rebuild and `verify` are one operation.
 """
 
 from __future__ import annotations
@@ -180,7 +180,9 @@ class Reducer:
         row = _list([*map(quoted, self._shared), *own]) or "1"
         clocks = [f"struct({row}) AS _row", f"{at} AS _at", "_gone", f"{NEWEST} AS _newest", "_moved", "_version", "_origin"]
         content = f"CASE WHEN _gone IS NULL THEN {self._content(self._shared, '')} ELSE 0L END"
-        for sql, name in ((f"xxhash64({self._event(NEWEST)})", "_place"), (content, "_content")):
+        sent = [f"CASE WHEN try_element_at(_own, {literal(name)}) IS NULL THEN {self._hashed(name, quoted(name))} END" for name in self.partial]
+        told = f"CASE WHEN _gone IS NULL THEN xxhash64({', '.join([content, *sent])}) ELSE 0L END"
+        for sql, name in ((f"xxhash64({self._event(NEWEST)})", "_place"), (content, "_content"), (told, "_told")):
             clocks += [f"CASE WHEN {NEWEST} IS NOT NULL THEN {sql} END AS {name}"]
         clocks += [f"_at IS NOT NULL AND NOT (_at > {self._bound}) AS _ended"] if self.barrier else []
         for name in self.partial:
@@ -207,7 +209,7 @@ class Reducer:
             f"max_by(_moved, {told}) AS _moved" if self.tombstones or self.partial else "any_value(_moved) AS _moved",
             f"count_if(_origin = {EVENT}) AS _events",
             f"max_by(_origin, {by}) AS _by" if self.tombstones else f"{EVENT} AS _by",
-            "min(_place) = max(_place) AND min(_content) <> max(_content) AS _tied",
+            "min(_place) = max(_place) AND min(_told) <> max(_told) AS _tied",
         ]
         for name in self.partial:
             made.append(f"max_by({_register(name)}, {_clock(name)}) AS {_register(name)}")
@@ -286,6 +288,7 @@ class Reducer:
             entries = [f"CASE WHEN NOT {shared[name]} THEN {entry[name]} END" for name in self.partial]
             listed = f"array_compact(array({', '.join(entries)}))"
             own = f"CASE WHEN _at IS NOT NULL AND size({listed}) > 0 THEN map_from_entries({listed}) END"
+        origin, version = f"{EVENT}", f"{self.version}L"
         if self.stored:
             origin = f"CASE WHEN _in_delta THEN {DELTA} WHEN _stored THEN {BASE} ELSE {EVENT} END"
             # out of an array, which is no constant in the code that Spark generates: else the code of every commit is new, and compiled anew
