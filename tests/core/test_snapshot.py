@@ -85,15 +85,15 @@ def test_a_snapshot_names_what_it_needs() -> None:
 def test_a_snapshot_is_readable_json_with_its_format_number() -> None:
     """People look at it; versions of this program tell it apart."""
     raw = json.loads(one().to_bytes())
-    assert raw["format"] == FORMAT == 2
+    assert raw["format"] == FORMAT == 3
     assert raw["segments"][0]["position_min"] == [0, 5, "f", 0, 1]
 
 
-@pytest.mark.parametrize("result", [0, 1, 99, None, "2"])
+@pytest.mark.parametrize("result", [0, 1, 2, 99, None, "3"])
 def test_another_format_is_refused(result: object) -> None:
     """With what was found, what is read, and what to do."""
     data = json.dumps({**json.loads(one().to_bytes()), "format": result}).encode()
-    with pytest.raises(StateRefused, match=r"/s/2\.json: expected format 2, found "):
+    with pytest.raises(StateRefused, match=r"/s/2\.json: expected format 3, found "):
         Snapshot.from_bytes(data, "/s/2.json")
 
 

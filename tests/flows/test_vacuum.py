@@ -200,7 +200,7 @@ def damaged(lake: Lake) -> None:
 
 
 def newer(lake: Lake) -> None:
-    lake.storage.write(lake.layout.snapshot(2), lake.storage.read(lake.layout.snapshot(2)).replace(b'"format": 2', b'"format": 3'))
+    lake.storage.write(lake.layout.snapshot(2), lake.storage.read(lake.layout.snapshot(2)).replace(b'"format": 3', b'"format": 4'))
 
 
 def missing(lake: Lake) -> None:
