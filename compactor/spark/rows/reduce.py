@@ -182,7 +182,7 @@ class Reducer:
         content = f"CASE WHEN _gone IS NULL THEN {self._content(self._shared, '')} ELSE 0L END"
         sent = [f"CASE WHEN try_element_at(_own, {literal(name)}) IS NULL THEN {self._hashed(name, quoted(name))} END" for name in self.partial]
         told = f"CASE WHEN _gone IS NULL THEN xxhash64({', '.join([content, *sent])}) ELSE 0L END"
-        for sql, name in ((f"xxhash64({self._event(NEWEST)})", "_place"), (content, "_content"), (told, "_told")):
+        for sql, name in ((content, "_content"), (told, "_told")):
             clocks += [f"CASE WHEN {NEWEST} IS NOT NULL THEN {sql} END AS {name}"]
         clocks += [f"_at IS NOT NULL AND NOT (_at > {self._bound}) AS _ended"] if self.barrier else []
         for name in self.partial:
@@ -209,7 +209,8 @@ class Reducer:
             f"max_by(_moved, {told}) AS _moved" if self.tombstones or self.partial else "any_value(_moved) AS _moved",
             f"count_if(_origin = {EVENT}) AS _events",
             f"max_by(_origin, {by}) AS _by" if self.tombstones else f"{EVENT} AS _by",
-            "min(_place) = max(_place) AND min(_told) <> max(_told) AS _tied",
+            # whether all that happened at the newest place of the order says the same
+            f"max(struct({place} AS e, _told AS h)).h <> ~max(struct({place} AS e, ~_told AS h)).h AS _tied",
         ]
         for name in self.partial:
             made.append(f"max_by({_register(name)}, {_clock(name)}) AS {_register(name)}")
