@@ -17,7 +17,7 @@ from compactor.core.erasure.erased import Erased
 from compactor.core.model.errors import CheckFailed, CompactorError, Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
-from compactor.core.model.inputs import Input
+from compactor.core.model.inputs import Input, other_events
 from compactor.core.model.layout import Layout, relative
 from compactor.core.model.policy import Rule
 from compactor.core.model.position import Position
@@ -236,7 +236,7 @@ class SparkEngine:
             work = resolve(batch, True, several_passes=True)
             scratch.callback(work.close)
             checks.append(compare.compare_with_archive(self._spark, spec, snapshot, work.resolver, work.heads))
-            problem = not_usable_now(inputs, batch.summary.inputs, batch.summary.unusable) or _other_events(inputs, batch.summary.inputs)
+            problem = not_usable_now(inputs, batch.summary.inputs, batch.summary.unusable) or _changed_files(inputs, batch.summary.inputs)
             checks.append(Check(spec.name, "ingested records", problem is None, problem or f"{batch.summary.read:,} read"))
             return [*checks, *self._history(spec, snapshot, inputs, work)]
 
@@ -297,17 +297,10 @@ class SparkEngine:
         return int(cells)
 
 
-def _other_events(ingested: Sequence[Input], read: Sequence[Input]) -> str | None:
-    """Return which raw files have another number of events than when they were ingested, or None.
-
-    Files that were repaired or rewritten since may have others.
-    """
+def _changed_files(ingested: Sequence[Input], read: Sequence[Input]) -> str | None:
+    """Return which raw files have another number of events than when they were ingested, or None."""
     events = {(item.path, item.etag): item.rows for item in read}
-    problems = [
-        f"{item.path}: expected {item.rows} events, found {events[item.path, item.etag]}"
-        for item in ingested
-        if item.outcome == "absorbed" and events[item.path, item.etag] != item.rows
-    ]
+    problems = [problem for item in ingested if (problem := other_events(item.path, [item], events[item.path, item.etag]))]
     more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
     return "; ".join(problems[:3]) + more if problems else None
 

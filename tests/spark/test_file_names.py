@@ -141,7 +141,7 @@ def test_an_erase_counts_what_it_reads(lake: Lake, monkeypatch: pytest.MonkeyPat
     lake.run(spec)
     archived = next(path for path in Path(spec.root, "archive").rglob("*.json"))
     archived.write_text('{"id": 1, "seq": 1}'.ljust(size - 1) + "\n")
-    with pytest.raises(Refused, match=r"had 2 events when it was ingested, and 1 now. Nothing was erased"):
+    with pytest.raises(Refused, match=r"expected 2 events as when it was ingested, found 1. Nothing was erased"):
         erase(Table(lake.env, spec), Request((("2",),), now=True))
 
 

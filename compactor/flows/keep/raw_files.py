@@ -14,7 +14,7 @@ from compactor.core.erasure import raw_records
 from compactor.core.erasure.erased import Erased
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.files import FileInfo
-from compactor.core.model.inputs import Input
+from compactor.core.model.inputs import Input, other_events
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import ErasedRecords
 from compactor.core.results.phrases import counted
@@ -60,21 +60,14 @@ def find(table: Table, snapshot: Snapshot, erased: Erased) -> list[RawFile]:
             records = table.engine().records_of(table.spec, snapshot, inputs, locations, erased)
             phase.did(f"searched {counted(len(group), 'raw file')}", files=len(group))
         for location, item in group:
-            _check_events(table, there[location], owners[location], records[item.path])
+            kept = [each for each in owners[location] if each.size == there[location].size]
+            if problem := other_events(location, kept, records[item.path].events):
+                # nobody knows whose the other events are
+                raise Refused(f"table {table.name}: {problem}. Nothing was erased. Restore the file, or the settings with which it was read.")
             if records[item.path].numbers:
                 mine = tuple(each for each in owners[location] if archive.place(table, each) == location)
                 chosen.append(RawFile(there[location], mine, records[item.path]))
     return chosen
-
-
-def _check_events(table: Table, info: FileInfo, owners: Sequence[Input], records: ErasedRecords) -> None:
-    """Raise Refused if another number of events was read than when the file was ingested: then nobody knows whose the others are."""
-    ingested = {item.rows for item in owners if item.outcome == "absorbed" and item.size == info.size}
-    if ingested and records.events not in ingested:
-        raise Refused(
-            f"table {table.name}: {info.path} had {', '.join(map(str, sorted(ingested)))} events when it was ingested, and {records.events} now. "
-            "Nothing was erased. Restore the file, or the settings with which it was read."
-        )
 
 
 def _one_of_a_name(owners: dict[str, list[Input]]) -> list[list[tuple[str, Input]]]:
