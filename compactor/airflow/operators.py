@@ -40,7 +40,7 @@ class PlanOperator(CommandOperator):
     """Run `compactor plan` for a table, and check which of the hours in the form have landed."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("plan",), **more)
+        super().__init__(words=("plan", "--no-samples"), **more)
 
     def log_result(self, result: Any) -> None:
         """Log the steps."""
@@ -69,10 +69,10 @@ class PlanOperator(CommandOperator):
 
 
 class ReplayQuarantineOperator(CommandOperator):
-    """Run `compactor quarantine replay` for a table."""
+    """Run `compactor quarantine --replay` for a table."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("quarantine", "replay"), labelled=True, spark=True, **more)
+        super().__init__(words=("quarantine", "--replay"), labelled=True, spark=True, **more)
 
 
 class RebuildOperator(CommandOperator):
@@ -87,10 +87,10 @@ class RebuildOperator(CommandOperator):
 
 
 class VacuumDryRunOperator(CommandOperator):
-    """Run `compactor vacuum` for a table, which lists what it would delete and deletes nothing."""
+    """Run `compactor versions vacuum` for a table, which lists what it would delete and deletes nothing."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("vacuum",), **more)
+        super().__init__(words=("versions", "vacuum"), **more)
 
     def task_result(self, result: Any, context: Any) -> dict[str, Any]:
         """Return files and bytes to delete, how many of the files are raw files past their retention, and the number of expired versions."""
@@ -101,10 +101,10 @@ class VacuumDryRunOperator(CommandOperator):
 
 
 class VacuumOperator(CommandOperator):
-    """Run `compactor vacuum --run` for a table, which deletes."""
+    """Run `compactor versions vacuum --run` for a table, which deletes."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("vacuum", "--run"), labelled=True, spark=True, **more)
+        super().__init__(words=("versions", "vacuum", "--run"), labelled=True, spark=True, **more)
 
 
 class NotifySchemaChangesOperator(CommandOperator):
@@ -125,10 +125,10 @@ class NotifySchemaChangesOperator(CommandOperator):
 
 
 class CheckQuarantineOperator(CommandOperator):
-    """Run `compactor quarantine list`. If any file is in quarantine, notify each table's `notify:` targets and fail the task."""
+    """Run `compactor quarantine`. If any file is in quarantine, notify each table's `notify:` targets and fail the task."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("quarantine", "list"), table="", **more)
+        super().__init__(words=("quarantine",), table="", **more)
 
     def task_result(self, result: Any, context: Any) -> list[Any]:
         """Return an empty list, or fail the task."""

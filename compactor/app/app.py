@@ -36,6 +36,7 @@ from compactor.core.results.reports import Progress, TablePlan, TableReport, Tab
 from compactor.core.schema.schema_history import Step, steps
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
+from compactor.flows.table import Table
 
 if TYPE_CHECKING:
     from compactor.app.local_sql import LocalSql
@@ -162,17 +163,15 @@ class App(Versions, Runners, Reconcile):
 
         return [status(self.runtime.table(spec, files_only=True)) for spec in self.specs(names)]
 
-    def plan(self, names: Sequence[str] = ()) -> list[TablePlan]:
-        """Return what a run would do. Changes nothing, starts no JVM."""
+    def plan(self, names: Sequence[str] = (), samples: bool = True) -> list[TablePlan]:
+        """Return what a run would do, and where the configuration contradicts the files. Changes nothing, starts no JVM.
+
+        `samples`: whether to read a few files of landing; without them only their names are looked at.
+        """
         from compactor.flows.read.plan import plan
 
-        return [plan(self.runtime.table(spec, files_only=True), self.specs()) for spec in self.specs(names)]
-
-    def check(self, names: Sequence[str] = ()) -> list[Check]:
-        """Compare the configuration of each table with the files in landing. Changes nothing, starts no JVM."""
-        from compactor.flows.read.check import check
-
-        return [item for spec in self.specs(names) for item in check(self.runtime.table(self._with_schema(spec), files_only=True), self.specs())]
+        specs = [self._with_schema(spec) if samples else spec for spec in self.specs(names)]
+        return [plan(self.runtime.table(spec, files_only=True), self.specs(), samples) for spec in specs]
 
     def log(self, name: str, limit: int = 0) -> list[Snapshot]:
         """Return a table's `limit` newest Snapshots (0 for all), newest first. Starts no JVM."""
@@ -301,20 +300,25 @@ class App(Versions, Runners, Reconcile):
         """Return names that may go on a statement typed so far: all tables, and the columns of those that it mentions. Starts no JVM."""
         return self._local().words(text)
 
-    def files(self, name: str, version: int | None = None) -> tuple[Snapshot, list[TableFile]]:
-        """Return a version of a table (default: the one that readers see) and its Parquet files. Starts no JVM."""
-        from compactor.flows.read.visible import kept
-
+    def files(self, name: str, as_of: str | None = None) -> tuple[Snapshot, list[TableFile]]:
+        """Return a version of a table (its number or a time; default: the one that readers see) and its Parquet files. Starts no JVM."""
         table = self.table(name)
-        snapshot = kept(table, version)
+        snapshot = self._kept(table, as_of)
         return snapshot, table_files(table.spec, snapshot)
 
-    def files_sql(self, name: str, version: int | None = None) -> str:
+    def files_sql(self, name: str, as_of: str | None = None) -> str:
         """Return the rows of a version as a query over its files, for DuckDB without compactor."""
         from compactor.app.local_sql import text
-        from compactor.flows.read.visible import kept
 
-        return text(self.table(name), kept(self.table(name), version))
+        table = self.table(name)
+        return text(table, self._kept(table, as_of))
+
+    def _kept(self, table: Table, as_of: str | None) -> Snapshot:
+        from compactor.flows.read.visible import kept
+        from compactor.flows.write.restore import named
+
+        snapshot = named(table, as_of)
+        return kept(table, snapshot.version if snapshot else None)
 
     def _reads_locally(self, text: str) -> bool:
         from compactor.duckdb.connection import installed
@@ -359,9 +363,12 @@ class App(Versions, Runners, Reconcile):
 
     # ---- schemas ----
 
-    def sync(self, names: Sequence[str] = (), dry_run: bool = False) -> list[Synced]:
-        """Create or alter the tables and views in the catalog, or return the statements that would."""
-        return [sync(self.runtime.table(self._with_schema(spec)), dry_run) for spec in self.specs(names)]
+    def publish(self, names: Sequence[str] = (), dry_run: bool = False, accept: bool = False) -> list[Synced]:
+        """Create or alter the tables and views in the catalog, so that they show the newest versions; with `dry_run` only return the statements.
+
+        A version that `checks:` have blocked is audited again; `accept`: show it whatever they say. Raises CheckFailed if a rule does not hold.
+        """
+        return [sync(self.runtime.table(self._with_schema(spec)), dry_run, accept) for spec in self.specs(names)]
 
     def schema_history(self, name: str) -> list[Step]:
         """Return the Snapshots that changed a table's schema, newest first. Starts no JVM."""

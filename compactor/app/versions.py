@@ -36,37 +36,25 @@ class Versions(AppBase):
         return [reencrypt(self.runtime.table(spec, files_only=True)) for spec in self.specs(names) if names or spec.archive_kms_key]
 
     def restore(
-        self,
-        name: str,
-        version: int | None = None,
-        as_of: str | None = None,
-        reabsorb: bool = False,
-        progress: Progress = silent,
-        label: str = "",
-        accept_loss: bool = False,
+        self, name: str, as_of: str | None = None, reabsorb: bool = False, progress: Progress = silent, label: str = "", accept_loss: bool = False
     ) -> list[TableReport]:
         """Make an older version the newest one.
 
-        `version`: its number; `as_of`: instead, a time (ISO 8601), for the newest version of that time. `reabsorb`: afterwards ingest the files
-        again whose changes were undone; it may be used without a version. `accept_loss`: go on from `version`, the newest one that is there, although
+        `as_of`: its number, or a time (ISO 8601) for the newest version of that time. `reabsorb`: afterwards ingest the files again whose changes
+        were undone; it may be used without a version. `accept_loss`: go on from the version with this number, the newest one that is there, although
         newer ones were committed and somebody deleted them.
         """
         from compactor.flows.run import go_on_table, reabsorb_table, restore_table
         from compactor.flows.write import restore
 
         (spec,) = self.specs([name])
-        if version is not None and as_of is not None:
-            raise Refused("expected either a version or a time, got both")
         if accept_loss:
-            if version is None or reabsorb:
-                raise Refused("expected a version beside --accept-loss, and no --reabsorb")
-            return [go_on_table(self.runtime.table(spec), version, label)]
-        done = []
-        if version is not None or as_of is not None:
-            files = self.table(name)
-            target = restore.at_version(files, version) if version is not None else restore.as_of(files, as_of or "")
-            done.append(restore_table(self.runtime.table(spec), target, label))
-        elif not reabsorb:
+            if as_of is None or not as_of.isdecimal() or reabsorb:
+                raise Refused("expected the number of a version beside --accept-loss, and no --reabsorb")
+            return [go_on_table(self.runtime.table(spec), int(as_of), label)]
+        target = restore.named(self.table(name), as_of)
+        done = [restore_table(self.runtime.table(spec), target, label)] if target is not None else []
+        if target is None and not reabsorb:
             raise Refused("expected a version or a time to restore, got neither")
         if reabsorb:
             spec = self._with_schema(spec)

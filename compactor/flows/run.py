@@ -341,7 +341,7 @@ def _report(
     records = counts.get("quarantined", 0) + counts.get("beyond_retention", 0)
     if unusable or records:
         what = " and ".join(counted(number, noun) for number, noun in ((unusable, "file"), (records, "record")) if number)
-        notes = (*notes, f"{what} cannot be used and went to quarantine: compactor quarantine list {table.name}")
+        notes = (*notes, f"{what} cannot be used and went to quarantine: compactor quarantine {table.name}")
     return TableReport(
         table.name,
         outcome,

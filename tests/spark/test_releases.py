@@ -58,7 +58,7 @@ def test_a_warehouse_of_each_release_is_read_and_continued(app: App, warehouse: 
     """Views as the release showed them; every check of every file; new increments with the release's own result; pins, quarantine and restore."""
     expected: dict[str, Any] = json.loads((warehouse / "expected.json").read_text(encoding="utf-8"))
     assert {each.table: each.version for each in app.status()} == VERSIONS
-    app.sync()
+    app.publish()
     assert rows(app) == expected["before"]
     assert [check for check in app.verify(deep=True) if not check.ok] == []
     assert [pin.version for pin in app.pins("price")] == [1]
@@ -72,7 +72,7 @@ def test_a_warehouse_of_each_release_is_read_and_continued(app: App, warehouse: 
     assert rows(app) == expected["after"]
     app.vacuum(dry=False)
     assert rows(app) == expected["after"]
-    app.restore("price", version=1)
+    app.restore("price", "1")
     assert [json.loads(text)["price"] for text in app.sql("select price from price order by id", engine="spark")] == [10, 20]
 
 

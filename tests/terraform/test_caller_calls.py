@@ -99,10 +99,10 @@ def played(server: Server) -> None:
 
 LOOKS: dict[str, Callable[[App], object]] = {
     "status": lambda app: app.status(["t"]),
-    "plan": lambda app: app.plan(["t"]),
+    "plan --no-samples": lambda app: app.plan(["t"], samples=False),
     "log": lambda app: app.log("t"),
     "log --inputs": lambda app: app.inputs("t"),
-    "quarantine list": lambda app: app.quarantined(["t"]),
+    "quarantine": lambda app: app.quarantined(["t"]),
     "verify --files-only": lambda app: app.verify(["t"], files_only=True),
     "waiting for an hour": lambda app: app.arrived("t", datetime(2024, 3, 5, 1, tzinfo=timezone.utc)),
 }
