@@ -140,33 +140,15 @@ class FakeApp:
         self.asked = {"name": name, "path": path, **{key: value for key, value in more.items() if key != "progress"}}
         return ADOPTED if more["dry"] else dataclasses.replace(ADOPTED, outcome="adopted", version=1)
 
-    def pin(self, name: str, version: int, pin_name: str, label: str) -> Pin:
-        self.asked = {"name": name, "version": version, "pin": pin_name}
-        return PIN
-
-    def unpin(self, name: str, pin_name: str, label: str) -> None:
-        self.asked = {"name": name, "remove": pin_name}
-
-    def pins(self, name: str) -> tuple[Pin, ...]:
-        return (PIN,)
-
-    def last_run(self, name: str) -> RunRecord | None:
-        ended, first = "2024-03-05T08:00:00.000Z", "2024-03-05T06:00:00.000Z"
-        failed = RunRecord("1", name, "run", "later", ended, ended, 0.0, error="no answer", error_class="Unavailable", error_id="unavailable")
-        return dataclasses.replace(failed, failures=3, failing_since=first)
-
-    def inputs(self, name: str) -> list[Input]:
-        return [Input("f/a.json", 10, "e", "f", None, 2, (0, 5, "f/a.json", 0, 0), None, quarantined=1, reason='x, "y"')]
+    def table(self, name: str) -> FakeTable:
+        return FakeTable(self, name)
 
     def verify(self, names: Sequence[str], files_only: bool, deep: bool) -> list[Check]:
         self.asked = {"files_only": files_only, "deep": deep}
         return [Check(name, "files", self.ok, "1 files") for name in names if self._fine(name)]
 
-    def quarantined(self) -> list[QuarantinedFile]:
+    def quarantined(self, names: Sequence[str] = ()) -> list[QuarantinedFile]:
         return [HELD]
-
-    def quarantine_reasons(self, name: str, paths: Sequence[str]) -> list[tuple[QuarantinedFile, dict[str, Any]]]:
-        return [(HELD, {"records": 2, "unusable": [{"record": 7, "reason": "is not a JSON object", "text": "{oops"}]})]
 
     def replay(self, name: str, paths: Sequence[str], progress: Any, label: str) -> TableReport:
         self.asked = {"name": name, "paths": list(paths), "label": label}
@@ -208,10 +190,41 @@ MISUSED = (
 )
 
 
+@dataclasses.dataclass
+class FakeTable:
+    """A table of FakeApp, which answers instead of its files."""
+
+    app: FakeApp
+    name: str
+
+    def pin(self, version: int, name: str, label: str) -> None:
+        self.app.asked = {"name": self.name, "version": version, "pin": name}
+
+    def unpin(self, name: str, label: str) -> None:
+        self.app.asked = {"name": self.name, "remove": name}
+
+    def pins(self) -> tuple[Pin, ...]:
+        return (PIN,)
+
+    def last_run(self) -> RunRecord | None:
+        ended, first = "2024-03-05T08:00:00.000Z", "2024-03-05T06:00:00.000Z"
+        failed = RunRecord("1", self.name, "run", "later", ended, ended, 0.0, error="no answer", error_class="Unavailable", error_id="unavailable")
+        return dataclasses.replace(failed, failures=3, failing_since=first)
+
+    def inputs(self) -> list[Input]:
+        return [Input("f/a.json", 10, "e", "f", None, 2, (0, 5, "f/a.json", 0, 0), None, quarantined=1, reason='x, "y"')]
+
+    def reasons(self, file: QuarantinedFile) -> dict[str, Any]:
+        return {"records": 2, "unusable": [{"record": 7, "reason": "is not a JSON object", "text": "{oops"}]}
+
+
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeApp:
     made = FakeApp()
     monkeypatch.setattr(options, "opened", lambda *_: made)
+    for flow in ("keep.pin.pin", "keep.pin.unpin", "keep.pin.pins", "record.last_run", "read.log.inputs", "read.quarantine.reasons"):
+        # the flow of a table answers as the table
+        monkeypatch.setattr(f"compactor.flows.{flow}", getattr(FakeTable, flow.rpartition(".")[2]))
     return made
 
 

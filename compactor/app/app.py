@@ -1,9 +1,10 @@
-"""The App: one method for each command. The command line, Airflow and Python programs call it.
+"""The App: what commands do with a configuration. The command line, Airflow and Python programs call it.
 
 with App.open("compactor.yaml") as app:
     reports = app.run()
 
-Spark starts when something first needs it: what reads only files never starts a JVM (H31).
+Spark starts when something first needs it: what reads only files never starts a JVM, so it answers in a second. A flow that needs only its table
+is called with `app.table(name)`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from compactor.app.as_of import as_of_views, micros
 from compactor.app.packages import coordinates, s3_packages
@@ -25,7 +25,6 @@ from compactor.app.spark import check_reader, spark_reads
 from compactor.app.versions import Versions
 from compactor.config.values import absolute
 from compactor.core.catalog import statements
-from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
 from compactor.core.model.snapshot import Snapshot
@@ -212,12 +211,6 @@ class App(Versions, Runners, Reconcile):
         self.runtime.storage.write(place, plot.encode())
         return place
 
-    def last_run(self, name: str) -> RunRecord | None:
-        """Return the record of a table's last run that was not idle, or None if none is known. Starts no JVM."""
-        from compactor.flows.record import last_run
-
-        return last_run(self.table(name))
-
     def verify(self, names: Sequence[str] = (), files_only: bool = False, deep: bool = False) -> list[Check]:
         """Check that files, ledger, counts and views agree. `files_only`: only checks without a JVM; `deep`: read every kept file."""
         from compactor.flows.read.verify import verify
@@ -229,36 +222,6 @@ class App(Versions, Runners, Reconcile):
             self._start_for(specs, archived=True)
         return [check for spec in specs for check in verify(self.runtime.table(spec, files_only), deep)]
 
-    def arrived(self, name: str, hour: datetime) -> bool:
-        """Return whether files of an hour (UTC) have landed for a table, ingested or not. Starts no JVM."""
-        from compactor.flows.read.arrived import arrived
-
-        return arrived(self.table(name), hour)
-
-    def whole(self, name: str, hour: datetime) -> str | None:
-        """Return None if readers of a table see everything of an hour (UTC) and before, else the reason. Starts no JVM."""
-        from compactor.flows.read.arrived import whole
-
-        return whole(self.runtime.table(self.settings.spec(name), files_only=True), hour)
-
-    def lateness(self, names: Sequence[str], deadline: str) -> dict[str, str]:
-        """Return, for tables with files that still wait after the deadline of their run: table → reason. Starts no JVM."""
-        from compactor.flows.read.status import lateness
-
-        return lateness(self.status(names), deadline)
-
-    def alert(self, name: str, event: str, reason: str, where: Mapping[str, str]) -> None:
-        """Send an alert about a table to its `notify:` targets (see `core.results.notice.Alert`). Starts no JVM."""
-        from compactor.flows.publish.alerts import alert
-
-        alert(self.table(name), event, reason, where)
-
-    def recovered(self, names: Sequence[str], where: Mapping[str, str]) -> list[str]:
-        """Report those tables that are up to date again after their failure in the same DAG was reported. Return them. Starts no JVM."""
-        from compactor.flows.publish.alerts import recovered
-
-        return recovered([self.table(name) for name in names], where)
-
     def quarantined(self, names: Sequence[str] = ()) -> list[QuarantinedFile]:
         """Return the files in quarantine. Starts no JVM."""
         from compactor.flows.listed import listed
@@ -266,13 +229,6 @@ class App(Versions, Runners, Reconcile):
 
         tables = [self.runtime.table(spec, files_only=True) for spec in self.specs(names)]
         return [file for table in tables for file in quarantine.with_reasons(table, quarantine.waiting(listed(table), table.newest()))]
-
-    def quarantine_reasons(self, name: str, paths: Sequence[str] = ()) -> list[tuple[QuarantinedFile, dict[str, Any]]]:
-        """Return files in quarantine (these paths, or all) with the content of their reason files. Starts no JVM."""
-        from compactor.flows.read import quarantine
-
-        files = [file for file in self.quarantined([name]) if not paths or file.path in paths]
-        return [(file, quarantine.reasons(self.table(name), file)) for file in files]
 
     def sql(self, text: str, as_of: str | None = None, engine: str = AUTO) -> Rows:
         """Run a statement in the configured database and return its rows. A statement without a result returns no columns and no rows.

@@ -10,8 +10,7 @@ from compactor.config.values import absolute, is_s3
 from compactor.core.erasure.keys import key_values
 from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import Refused
-from compactor.core.model.inputs import Input
-from compactor.core.model.snapshot import Pin, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, ReencryptReport, TableReport, VacuumReport, silent
 
 
@@ -159,27 +158,3 @@ class Versions(AppBase):
         request = Request(tuple(key_values(text, spec.key, name) for text in keys), now, delete_files, leave_landing)
         self._start_for([spec], archived=True)
         return erase(self.runtime.table(spec), request, label)
-
-    def inputs(self, name: str) -> list[Input]:
-        """Return a table's ledger, oldest entry first. Starts no JVM."""
-        from compactor.flows.read.log import inputs
-
-        return inputs(self.table(name))
-
-    def pins(self, name: str) -> tuple[Pin, ...]:
-        """Return the pins of a table. Starts no JVM."""
-        from compactor.flows.keep.pin import pins
-
-        return pins(self.table(name))
-
-    def pin(self, name: str, version: int, pin_name: str = "", label: str = "") -> Pin:
-        """Keep a version until it is unpinned. Starts no JVM."""
-        from compactor.flows.keep.pin import pin
-
-        return pin(self.table(name), version, pin_name, label)
-
-    def unpin(self, name: str, pin_name: str, label: str = "") -> None:
-        """Remove a pin. Starts no JVM."""
-        from compactor.flows.keep.pin import unpin
-
-        unpin(self.table(name), pin_name, label)

@@ -55,8 +55,11 @@ def quarantine(
         files = call.app.quarantined()
         call.answer(files, lambda: console.quarantined(files))
     else:
-        reasons = call.app.quarantine_reasons(table, paths or ())
+        from compactor.flows.read.quarantine import reasons
+
+        chosen = [item for item in call.app.quarantined([table]) if not paths or item.path in paths]
+        shown = [(item, reasons(call.app.table(table), item)) for item in chosen]
         empty = f"{table}: nothing is in quarantine"
         call.answer(
-            [{**item.to_json(), **content} for item, content in reasons], lambda: console.reasons(reasons) if reasons else grid.print_message(empty)
+            [{**item.to_json(), **content} for item, content in shown], lambda: console.reasons(shown) if shown else grid.print_message(empty)
         )

@@ -107,9 +107,13 @@ def log(
     elif files:
         _show_files(call, table, as_of)
     elif inputs:
-        _show_inputs(call.app.inputs(table), call)
+        from compactor.flows.read.log import inputs as ledger
+
+        _show_inputs(ledger(call.app.table(table)), call)
     else:
-        snapshots, last = call.app.log(table, limit), call.app.last_run(table)
+        from compactor.flows.record import last_run
+
+        snapshots, last = call.app.log(table, limit), last_run(call.app.table(table))
         call.answer([console.snapshot_json(snapshot) for snapshot in snapshots], lambda: console.snapshots(snapshots, last, wide))
 
 

@@ -109,11 +109,14 @@ def pin(
     """
     if version is not None and remove is not None:
         raise typer.BadParameter("give a version to pin, or --remove NAME")
+    from compactor.flows.keep import pin as flow
+
+    opened = call.app.table(table)
     if version is not None:
-        call.app.pin(table, version, name, label=call.label)
+        flow.pin(opened, version, name, call.label)
     elif remove is not None:
-        call.app.unpin(table, remove, label=call.label)
-    pins = call.app.pins(table)
+        flow.unpin(opened, remove, call.label)
+    pins = flow.pins(opened)
     rows = [(item.name, item.version, grid.moment(item.time)) for item in pins]
     call.answer(
         [dataclasses.asdict(item) for item in pins],

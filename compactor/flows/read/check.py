@@ -51,7 +51,7 @@ class Looked:
     others: Sequence[TableSpec] = ()
     """All tables of the configuration, for folders that two tables read."""
     samples: bool = True
-    """Whether to read a few small files."""
+    """Whether to read files of landing: a few small ones, and the owner's mark."""
 
 
 def check(table: Table, looked: Looked) -> list[Check]:
@@ -88,7 +88,8 @@ def _results(table: Table, looked: Looked) -> Iterator[tuple[str, str, str]]:
         problem = "" if there else f"`columns:` hashes a column, which needs a secret; set `hash_secret`, or the environment variable {HASH_KEY}"
         yield "secret of `columns`", problem, spec.hash_secret or HASH_KEY
     yield "landing folder of its own", _shared(spec, looked.others), f"no other table reads {spec.landing}"
-    yield "environment of its own", owner.foreign(table), f"database {spec.database}"
+    if looked.samples:
+        yield "environment of its own", owner.foreign(table), f"database {spec.database}"
     if looked.snapshot is None and not looked.infos:
         yield "files in landing", missing(table), ""
         return

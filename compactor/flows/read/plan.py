@@ -35,7 +35,7 @@ def plan(table: Table, others: Sequence[TableSpec] = (), samples: bool = True) -
     """Return the steps of the next run as sentences, and what the configuration has in common with the files (`flows/read/check`).
 
     What depends on the data (a truncate, a type change) is given as a possibility. `others`: all tables; `samples`:
-    whether to read a few files of landing, which a role that may only list cannot do.
+    whether to read files of landing, which a role that may only list cannot do.
     """
     snapshot = table.newest()
     infos = [*table.storage.list(table.spec.landing)]
