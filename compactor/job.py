@@ -33,8 +33,8 @@ from compactor.flows import logs
 from compactor.flows.keep.vacuum import vacuum, vacuum_if_due
 from compactor.flows.read.measure import measure
 from compactor.flows.read.verify import verify
-from compactor.flows.run import rebuild_table, replay_table
 from compactor.flows.run_tables import run_tables
+from compactor.flows.verbs import rebuild_table, replay_table
 from compactor.flows.write import restore
 from compactor.ports import Storage
 from compactor.runtime import Runtime

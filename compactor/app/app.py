@@ -122,7 +122,7 @@ class App(Versions, Runners, Reconcile):
 
     def replay(self, name: str, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
         """Read files from quarantine again: these paths, or all."""
-        from compactor.flows.run import replay_table
+        from compactor.flows.verbs import replay_table
 
         spec = self._with_schema(self.specs([name])[0])
         self._start_for([spec], archived=True)
@@ -130,7 +130,7 @@ class App(Versions, Runners, Reconcile):
 
     def discard(self, name: str, paths: Sequence[str], progress: Progress = silent, label: str = "", records: bool = False) -> TableReport:
         """Give files in quarantine up: delete them, and remember that they had no events. `records`: the invalid records of partly ingested files."""
-        from compactor.flows.run import discard_table
+        from compactor.flows.verbs import discard_table
 
         spec = self._with_schema(self.specs([name])[0])
         self._start_for([spec], archived=True)

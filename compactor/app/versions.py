@@ -43,22 +43,22 @@ class Versions(AppBase):
         were undone; it may be used without a version. `accept_loss`: go on from the version with this number, the newest one that is there, although
         newer ones were committed and somebody deleted them.
         """
-        from compactor.flows.run import go_on_table, reabsorb_table, restore_table
+        from compactor.flows.verbs import go_on_table, reabsorb_table, restore_table
         from compactor.flows.write import restore
 
         (spec,) = self.specs([name])
         if accept_loss:
             if as_of is None or not as_of.isdecimal() or reabsorb:
                 raise Refused("expected the number of a version beside --accept-loss, and no --reabsorb")
-            return [go_on_table(self.runtime.table(spec), int(as_of), label)]
+            return [go_on_table(self.runtime.table(spec), int(as_of), label=label)]
         target = restore.named(self.table(name), as_of)
-        done = [restore_table(self.runtime.table(spec), target, label)] if target is not None else []
+        done = [restore_table(self.runtime.table(spec), target, label=label)] if target is not None else []
         if target is None and not reabsorb:
             raise Refused("expected a version or a time to restore, got neither")
         if reabsorb:
             spec = self._with_schema(spec)
             self._start_for([spec], archived=True)
-            done.append(reabsorb_table(self.runtime.table(spec), progress, label))
+            done.append(reabsorb_table(self.runtime.table(spec), progress=progress, label=label))
         return done
 
     def changes(
@@ -95,13 +95,13 @@ class Versions(AppBase):
 
         `accept`: publish even if the rows differ; `fewer`: even if far fewer rows are left; `dry`: build and compare only.
         """
-        from compactor.flows.run import rebuild_table
+        from compactor.flows.verbs import rebuild_table
         from compactor.flows.write import restore
 
         spec = self._with_schema(self.specs([name])[0])
         target = restore.named(self.table(name), as_of)
         self._start_for([spec], archived=True)
-        return rebuild_table(self.runtime.table(spec), target, accept, dry, progress, label, fewer)
+        return rebuild_table(self.runtime.table(spec), target, accept, dry, fewer, progress=progress, label=label)
 
     def adopt(
         self,
@@ -114,7 +114,7 @@ class Versions(AppBase):
         label: str = "",
     ) -> AdoptReport:
         """Make the plain Parquet files below `path` (local or S3) version 1 of a table. Raises Refused if the table's runner is not local."""
-        from compactor.flows.run import adopt_table
+        from compactor.flows.verbs import adopt_table
         from compactor.flows.write import adopt
 
         spec = self._with_schema(self.specs([name])[0])
@@ -131,7 +131,7 @@ class Versions(AppBase):
         path = absolute(path, os.getcwd())
         adopt.check(self.runtime.table(spec, files_only=True), path, order_by, through)
         self._start_for([spec], archived=False)
-        return adopt_table(self.runtime.table(spec), path, order_by, through, dry, progress, label)
+        return adopt_table(self.runtime.table(spec), path, order_by, through, dry, progress=progress, label=label)
 
     def erase(
         self,

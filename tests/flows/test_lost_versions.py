@@ -13,7 +13,7 @@ from compactor.flows.publish import shown
 from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
 from compactor.flows.read.verify import verify
-from compactor.flows.run import go_on_table
+from compactor.flows.verbs import go_on_table
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 

@@ -22,10 +22,11 @@ from compactor.flows.keep.pin import pin
 from compactor.flows.read import quarantine
 from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
-from compactor.flows.run import discard_table, run_table
+from compactor.flows.run import run_table
 from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS, preview, put
+from compactor.flows.verbs import discard_table
 from compactor.storage.memory import MemoryStorage
 from tests.faults import Crash, every_fault
 from tests.oracle.lake import Lake, as_rows, table

@@ -20,7 +20,7 @@ from compactor.core.model.policy import UNIQUE, Rule
 from compactor.duckdb import sources
 from compactor.duckdb.session import UnknownTable
 from compactor.flows.publish import audit
-from compactor.flows.run import publish_table
+from compactor.flows.publish.sync import sync_table
 from compactor.read import Table
 from compactor.storage.local import LocalStorage
 from tests.oracle.lake import Lake, table
@@ -277,6 +277,6 @@ def test_a_version_that_a_check_has_blocked_is_read_by_its_number_only(tmp_path:
     newest = lake.newest()
     assert newest is not None
     audit.accept(lake.table(), newest)
-    publish_table(lake.table(), newest)
+    sync_table(lake.table())
     export(lake, LocalStorage(), f"{tmp_path}/w/t")
     assert counted() == (3, 3, ['{"n":3}'], 3)

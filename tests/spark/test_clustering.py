@@ -16,8 +16,8 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.spec import NEVER, TableSpec
 from compactor.core.schema import clustering
 from compactor.flows.keep.erase import Request, erase
-from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from compactor.flows.write import restore
 from tests.spark.lake import Lake
 
