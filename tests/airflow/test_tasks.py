@@ -20,6 +20,7 @@ import pytest
 
 from compactor.core.model.errors import Refused, SchemaRefused, Unavailable
 from compactor.core.results.reports import TableReport
+from compactor.flows.read import arrived
 from compactor.flows.run import failure
 from tests.airflow.conftest import PROGRAM, Company, dag_file, states
 
@@ -297,7 +298,6 @@ def test_a_reader_waits_until_the_hour_is_whole_and_fails_with_the_reason(
     from compactor.airflow.command import TryAgain
     from compactor.airflow.group import WaitForWholeHourOperator
     from compactor.airflow.triggers import HourTrigger
-    from compactor.app.app import App
 
     # Airflow's own logger writes past pytest
     monkeypatch.setattr(WaitForWholeHourOperator, "log", logging.getLogger("compactor.airflow.test"))
@@ -313,7 +313,7 @@ def test_a_reader_waits_until_the_hour_is_whole_and_fails_with_the_reason(
     assert "student: 2024-03-05T03 is not whole: nothing is committed yet" in caplog.text
 
     reasons = {"student": "partition t-1 has brought no change after 2024-03-05T03:10:00Z", "enrollment": None}
-    monkeypatch.setattr(App, "whole", lambda self, name, hour: reasons[name] if hour == past else "another hour")
+    monkeypatch.setattr(arrived, "whole", lambda table, hour: reasons[table.name] if hour == past else "another hour")
     with pytest.raises(TryAgain, match=r"is not whole in student$"):
         waiting.execute({"dag_run": Run(past)})
 
