@@ -72,7 +72,6 @@ OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="The table.", sho
 Parallel = Annotated[int | None, option(declared.PARALLEL)]
 DryRun = Annotated[bool, option(declared.DRY_RUN)]
 AsOf = Annotated[str | None, option(declared.AS_OF)]
-Wide = Annotated[bool, typer.Option("--wide", "-w", help="Show all columns, also if lines are longer than the terminal.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=0, help="Show the N newest; 0 = all.")]
 Every = Annotated[
     float | None,

@@ -12,14 +12,14 @@ from typing import Annotated
 import typer
 
 from compactor.cli import console, grid, options
-from compactor.cli.options import AsOf, Call, Every, Format, Limit, OneTable, Tables, Wide
+from compactor.cli.options import AsOf, Call, Every, Format, Limit, OneTable, Tables
 from compactor.core.model.inputs import Input
 from compactor.core.results.phrases import counted
 from compactor.core.settings import command_line as declared
 
 
 @options.command()
-def status(call: Call, tables: Tables = None, every: Every = None, wide: Wide = False) -> int:
+def status(call: Call, tables: Tables = None, every: Every = None) -> int:
     """Show the state of tables.
 
     Version, rows, size of the Delta, and files that wait in landing. Times are UTC. Reads files only, starts no Spark.
@@ -27,7 +27,7 @@ def status(call: Call, tables: Tables = None, every: Every = None, wide: Wide = 
     \b
     Example:
       compactor status
-      compactor status --wide
+      compactor status --verbose
       compactor status --every 10
       compactor status student --output json --config compactor.yaml
     """
@@ -38,7 +38,7 @@ def status(call: Call, tables: Tables = None, every: Every = None, wide: Wide = 
     def look() -> None:
         nonlocal code
         results, code = call.each(tables, call.app.status)
-        call.answer(results, lambda: console.statuses(results, wide))
+        call.answer(results, lambda: console.statuses(results, call.verbose))
 
     options.repeated(look, every, title=True)
     return code
@@ -81,7 +81,6 @@ def log(
     query: Annotated[bool, typer.Option("--sql", help="Print one query over these files that shows the rows, for DuckDB without compactor.")] = False,
     as_of: AsOf = None,
     limit: Limit = 20,
-    wide: Wide = False,
 ) -> None:
     """Show a table's versions, its ledger, or its files.
 
@@ -114,7 +113,7 @@ def log(
         from compactor.flows.record import last_run
 
         snapshots, last = call.app.log(table, limit), last_run(call.app.table(table))
-        call.answer([console.snapshot_json(snapshot) for snapshot in snapshots], lambda: console.snapshots(snapshots, last, wide))
+        call.answer([console.snapshot_json(snapshot) for snapshot in snapshots], lambda: console.snapshots(snapshots, last, call.verbose))
 
 
 def _show_files(call: Call, table: str, as_of: str | None) -> None:

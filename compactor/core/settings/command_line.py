@@ -25,7 +25,7 @@ class Option:
 
 CONFIG = Option(("--config", "-c"), "Configuration file.", str, "PATH", variable="COMPACTOR_CONFIG")
 OUTPUT = Option(("--output", "-o"), "Output format.", str, choices=("text", "json"))
-VERBOSE = Option(("--verbose", "-v"), "Show every row, also of more than ten tables, log lines, Spark's log, and tracebacks.")
+VERBOSE = Option(("--verbose", "-v"), "Show every row and column, however many and wide, log lines, Spark's log, and tracebacks.")
 WAIT = Option(("--wait",), "How long to wait if another process uses the embedded metastore.", float, "SECONDS", least=0)
 LOG_FORMAT = Option(("--log-format",), "Format of log lines, on standard error.", str, choices=("text", "json"), variable=LOG_FORMAT_VARIABLE)
 LABEL = Option(("--label",), "A name for this run, kept in its Snapshots.", str, "TEXT")
