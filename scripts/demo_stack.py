@@ -77,7 +77,7 @@ def wait_for(stack: Stack, path: Path, marker: int) -> None:
     """Until a marker row, written last, has come through: then everything before it has."""
     stack.sql(f"insert into enrollment values ({marker}, 'marker', null)")
     for _ in range(60):
-        compactor(path, "ingest", "--once")
+        compactor(path, "ingest")
         compactor(path, "run")
         if "1" in compactor(path, "sql", f"select count(*) as n from enrollment where student_id = {marker}", "--output", "csv").split():
             return

@@ -272,7 +272,7 @@ def test_no_key_is_guessed_of_what_describes_the_change(tmp_path: Path) -> None:
 
 
 def test_the_keys_that_a_sink_writes_beside_values_show_no_table(tmp_path: Path) -> None:
-    """They are larger than the values here, and neither `init` nor `check` looks at them."""
+    """They are larger than the values here, and neither `init` nor `plan` looks at them."""
     folder = tmp_path / "lake/orders"
     folder.mkdir(parents=True)
     (folder / "shop.orders+0+0000000000.json").write_text('{"id": 1, "seq": 1}\n')
@@ -282,8 +282,8 @@ def test_the_keys_that_a_sink_writes_beside_values_show_no_table(tmp_path: Path)
     assert table["questions"][0]["settings"] == {"key": ["id"]}
     file.write_text("warehouse: .\ntables:\n  orders: {key: [id], order_by: [seq], increments: lake/orders, ignore: ['*.keys.*']}\n")
     assert loaded(file).spec("orders").ignore == ("*.keys.*",)
-    done = CliRunner().invoke(cli.app, ["check", "--config", str(file), "--output", "json"])
-    assert [check["detail"] for check in json.loads(done.stdout) if check["name"] == "files in landing"] == [
+    done = CliRunner().invoke(cli.app, ["plan", "--config", str(file), "--output", "json"])
+    assert [check["detail"] for check in json.loads(done.stdout)[0]["checks"] if check["name"] == "files in landing"] == [
         "1 new, 0 ingested before, 0 may not be complete"
     ]
 

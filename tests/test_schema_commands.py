@@ -111,7 +111,7 @@ class FakeApp:
     def specs(self, names: Sequence[str]) -> list[Any]:
         return [type("Spec", (), {"name": name})() for name in names]
 
-    def sync(self, names: Sequence[str], dry_run: bool) -> list[Synced]:
+    def publish(self, names: Sequence[str], dry_run: bool, accept: bool) -> list[Synced]:
         if names == ["waits"]:
             raise NoRowsYet("table waits: no schema is declared")
         if names == ["theirs"]:
@@ -137,11 +137,11 @@ def compactor(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, s
 
 def test_sync_prints_statements_and_passes_over_tables_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for its first rows is told and no failure; what is somebody else's is one, and hides nothing."""
-    code, out, err = compactor(monkeypatch, "sync", "new", "old", "waits", "--dry-run")
+    code, out, err = compactor(monkeypatch, "publish", "new", "old", "waits", "--dry-run")
     assert code == 0
     assert out == "-- new: version 3, 1 statement would be run\nCREATE DATABASE `d`;\n\n-- old: version 3, nothing to do\n"
     assert "no schema is declared" in err
-    code, out, err = compactor(monkeypatch, "sync", "theirs", "new", "--output", "json")
+    code, out, err = compactor(monkeypatch, "publish", "theirs", "new", "--output", "json")
     assert code == 1
     assert [(item["table"], item["applied"]) for item in json.loads(out)] == [("new", True)]
     assert "not ours" in err

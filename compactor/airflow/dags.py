@@ -36,6 +36,7 @@ from compactor.airflow.operators import (
 from compactor.config.sections import Group
 from compactor.config.settings import Settings, load
 from compactor.config.values import absolute, is_s3
+from compactor.core.settings.command_line import COMPACT, PARALLEL, RUN
 from compactor.core.settings.job_config import QUEUE_SECONDS
 
 START = datetime(2020, 1, 1, tzinfo=timezone.utc)
@@ -163,7 +164,7 @@ def _maintain(configured: Settings, group: str, tables: list[str], name: str) ->
     verify = VerifyGroupOperator(task_id=f"verify_{name}", **common)
     # a group without schedule is only run by people
     if options.schedule is not None:
-        words = ("run", "--compact", "--parallel", str(options.at_once))
+        words = (*RUN.words, *COMPACT.names, PARALLEL.names[0], str(options.at_once))
         GroupOperator(task_id=f"compact_{name}", words=words, labelled=True, **common) >> verify
     return verify
 

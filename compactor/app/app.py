@@ -1,9 +1,10 @@
-"""The App: one method for each command. The command line, Airflow and Python programs call it.
+"""The App: what commands do with a configuration. The command line, Airflow and Python programs call it.
 
 with App.open("compactor.yaml") as app:
     reports = app.run()
 
-Spark starts when something first needs it: what reads only files never starts a JVM (H31).
+Spark starts when something first needs it: what reads only files never starts a JVM, so it answers in a second. A flow that needs only its table
+is called with `app.table(name)`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from compactor.app.as_of import as_of_views, micros
 from compactor.app.packages import coordinates, s3_packages
@@ -25,7 +25,6 @@ from compactor.app.spark import check_reader, spark_reads
 from compactor.app.versions import Versions
 from compactor.config.values import absolute
 from compactor.core.catalog import statements
-from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
 from compactor.core.model.snapshot import Snapshot
@@ -36,6 +35,7 @@ from compactor.core.results.reports import Progress, TablePlan, TableReport, Tab
 from compactor.core.schema.schema_history import Step, steps
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
+from compactor.flows.table import Table
 
 if TYPE_CHECKING:
     from compactor.app.local_sql import LocalSql
@@ -122,7 +122,7 @@ class App(Versions, Runners, Reconcile):
 
     def replay(self, name: str, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
         """Read files from quarantine again: these paths, or all."""
-        from compactor.flows.run import replay_table
+        from compactor.flows.verbs import replay_table
 
         spec = self._with_schema(self.specs([name])[0])
         self._start_for([spec], archived=True)
@@ -130,7 +130,7 @@ class App(Versions, Runners, Reconcile):
 
     def discard(self, name: str, paths: Sequence[str], progress: Progress = silent, label: str = "", records: bool = False) -> TableReport:
         """Give files in quarantine up: delete them, and remember that they had no events. `records`: the invalid records of partly ingested files."""
-        from compactor.flows.run import discard_table
+        from compactor.flows.verbs import discard_table
 
         spec = self._with_schema(self.specs([name])[0])
         self._start_for([spec], archived=True)
@@ -162,17 +162,15 @@ class App(Versions, Runners, Reconcile):
 
         return [status(self.runtime.table(spec, files_only=True)) for spec in self.specs(names)]
 
-    def plan(self, names: Sequence[str] = ()) -> list[TablePlan]:
-        """Return what a run would do. Changes nothing, starts no JVM."""
+    def plan(self, names: Sequence[str] = (), samples: bool = True) -> list[TablePlan]:
+        """Return what a run would do, and where the configuration contradicts the files. Changes nothing, starts no JVM.
+
+        `samples`: whether to read a few files of landing; without them only their names are looked at.
+        """
         from compactor.flows.read.plan import plan
 
-        return [plan(self.runtime.table(spec, files_only=True), self.specs()) for spec in self.specs(names)]
-
-    def check(self, names: Sequence[str] = ()) -> list[Check]:
-        """Compare the configuration of each table with the files in landing. Changes nothing, starts no JVM."""
-        from compactor.flows.read.check import check
-
-        return [item for spec in self.specs(names) for item in check(self.runtime.table(self._with_schema(spec), files_only=True), self.specs())]
+        specs = [self._with_schema(spec) if samples else spec for spec in self.specs(names)]
+        return [plan(self.runtime.table(spec, files_only=True), self.specs(), samples) for spec in specs]
 
     def log(self, name: str, limit: int = 0) -> list[Snapshot]:
         """Return a table's `limit` newest Snapshots (0 for all), newest first. Starts no JVM."""
@@ -213,12 +211,6 @@ class App(Versions, Runners, Reconcile):
         self.runtime.storage.write(place, plot.encode())
         return place
 
-    def last_run(self, name: str) -> RunRecord | None:
-        """Return the record of a table's last run that was not idle, or None if none is known. Starts no JVM."""
-        from compactor.flows.record import last_run
-
-        return last_run(self.table(name))
-
     def verify(self, names: Sequence[str] = (), files_only: bool = False, deep: bool = False) -> list[Check]:
         """Check that files, ledger, counts and views agree. `files_only`: only checks without a JVM; `deep`: read every kept file."""
         from compactor.flows.read.verify import verify
@@ -230,36 +222,6 @@ class App(Versions, Runners, Reconcile):
             self._start_for(specs, archived=True)
         return [check for spec in specs for check in verify(self.runtime.table(spec, files_only), deep)]
 
-    def arrived(self, name: str, hour: datetime) -> bool:
-        """Return whether files of an hour (UTC) have landed for a table, ingested or not. Starts no JVM."""
-        from compactor.flows.read.arrived import arrived
-
-        return arrived(self.table(name), hour)
-
-    def whole(self, name: str, hour: datetime) -> str | None:
-        """Return None if readers of a table see everything of an hour (UTC) and before, else the reason. Starts no JVM."""
-        from compactor.flows.read.arrived import whole
-
-        return whole(self.runtime.table(self.settings.spec(name), files_only=True), hour)
-
-    def lateness(self, names: Sequence[str], deadline: str) -> dict[str, str]:
-        """Return, for tables with files that still wait after the deadline of their run: table → reason. Starts no JVM."""
-        from compactor.flows.read.status import lateness
-
-        return lateness(self.status(names), deadline)
-
-    def alert(self, name: str, event: str, reason: str, where: Mapping[str, str]) -> None:
-        """Send an alert about a table to its `notify:` targets (see `core.results.notice.Alert`). Starts no JVM."""
-        from compactor.flows.publish.alerts import alert
-
-        alert(self.table(name), event, reason, where)
-
-    def recovered(self, names: Sequence[str], where: Mapping[str, str]) -> list[str]:
-        """Report those tables that are up to date again after their failure in the same DAG was reported. Return them. Starts no JVM."""
-        from compactor.flows.publish.alerts import recovered
-
-        return recovered([self.table(name) for name in names], where)
-
     def quarantined(self, names: Sequence[str] = ()) -> list[QuarantinedFile]:
         """Return the files in quarantine. Starts no JVM."""
         from compactor.flows.listed import listed
@@ -267,13 +229,6 @@ class App(Versions, Runners, Reconcile):
 
         tables = [self.runtime.table(spec, files_only=True) for spec in self.specs(names)]
         return [file for table in tables for file in quarantine.with_reasons(table, quarantine.waiting(listed(table), table.newest()))]
-
-    def quarantine_reasons(self, name: str, paths: Sequence[str] = ()) -> list[tuple[QuarantinedFile, dict[str, Any]]]:
-        """Return files in quarantine (these paths, or all) with the content of their reason files. Starts no JVM."""
-        from compactor.flows.read import quarantine
-
-        files = [file for file in self.quarantined([name]) if not paths or file.path in paths]
-        return [(file, quarantine.reasons(self.table(name), file)) for file in files]
 
     def sql(self, text: str, as_of: str | None = None, engine: str = AUTO) -> Rows:
         """Run a statement in the configured database and return its rows. A statement without a result returns no columns and no rows.
@@ -301,20 +256,25 @@ class App(Versions, Runners, Reconcile):
         """Return names that may go on a statement typed so far: all tables, and the columns of those that it mentions. Starts no JVM."""
         return self._local().words(text)
 
-    def files(self, name: str, version: int | None = None) -> tuple[Snapshot, list[TableFile]]:
-        """Return a version of a table (default: the one that readers see) and its Parquet files. Starts no JVM."""
-        from compactor.flows.read.visible import kept
-
+    def files(self, name: str, as_of: str | None = None) -> tuple[Snapshot, list[TableFile]]:
+        """Return a version of a table (its number or a time; default: the one that readers see) and its Parquet files. Starts no JVM."""
         table = self.table(name)
-        snapshot = kept(table, version)
+        snapshot = self._kept(table, as_of)
         return snapshot, table_files(table.spec, snapshot)
 
-    def files_sql(self, name: str, version: int | None = None) -> str:
+    def files_sql(self, name: str, as_of: str | None = None) -> str:
         """Return the rows of a version as a query over its files, for DuckDB without compactor."""
         from compactor.app.local_sql import text
-        from compactor.flows.read.visible import kept
 
-        return text(self.table(name), kept(self.table(name), version))
+        table = self.table(name)
+        return text(table, self._kept(table, as_of))
+
+    def _kept(self, table: Table, as_of: str | None) -> Snapshot:
+        from compactor.flows.read.visible import kept
+        from compactor.flows.write.restore import named
+
+        snapshot = named(table, as_of)
+        return kept(table, snapshot.version if snapshot else None)
 
     def _reads_locally(self, text: str) -> bool:
         from compactor.duckdb.connection import installed
@@ -359,9 +319,12 @@ class App(Versions, Runners, Reconcile):
 
     # ---- schemas ----
 
-    def sync(self, names: Sequence[str] = (), dry_run: bool = False) -> list[Synced]:
-        """Create or alter the tables and views in the catalog, or return the statements that would."""
-        return [sync(self.runtime.table(self._with_schema(spec)), dry_run) for spec in self.specs(names)]
+    def publish(self, names: Sequence[str] = (), dry_run: bool = False, accept: bool = False) -> list[Synced]:
+        """Create or alter the tables and views in the catalog, so that they show the newest versions; with `dry_run` only return the statements.
+
+        A version that `checks:` have blocked is audited again; `accept`: show it whatever they say. Raises CheckFailed if a rule does not hold.
+        """
+        return [sync(self.runtime.table(self._with_schema(spec)), dry_run, accept) for spec in self.specs(names)]
 
     def schema_history(self, name: str) -> list[Step]:
         """Return the Snapshots that changed a table's schema, newest first. Starts no JVM."""

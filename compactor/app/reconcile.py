@@ -92,26 +92,7 @@ def _select(source: Any, columns: Columns, spec: TableSpec, where: str | None) -
 
 
 class Reconcile(AppBase):
-    """Compare tables with their sources, and show versions that were audited."""
-
-    def publish(self, name: str, accept: bool = False) -> str:
-        """Audit the newest version again and show it if its rules hold, or, with `accept`, whatever they say. Return what was done.
-
-        Raises CheckFailed if a rule does not hold.
-        """
-        from compactor.flows.publish import audit
-        from compactor.flows.run import publish_table
-
-        (spec,) = self.specs([name])
-        spec = self._with_schema(spec)
-        self._start(frozenset())
-        table = self.runtime.table(spec)
-        newest = table.newest()
-        if newest is None:
-            raise table.no_version()
-        failures = (audit.accept(table, newest) if accept else audit.again(table, newest)).failures if spec.rules else ()
-        version = publish_table(table, newest)
-        return f"version {version} is shown" + (f", although: {'; '.join(failures)}" if failures else "")
+    """Compare tables with their sources."""
 
     def reconcile(
         self,

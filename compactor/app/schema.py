@@ -17,7 +17,7 @@ from compactor.runtime import with_catalog
 
 @dataclass(frozen=True)
 class Synced:
-    """What `compactor sync` did for one table."""
+    """What `compactor publish` did for one table."""
 
     table: str
     """The table's name."""
@@ -33,14 +33,22 @@ class Synced:
         return dataclasses.asdict(self)
 
 
-def sync(table: Table, dry_run: bool) -> Synced:
-    """Create or alter a table's database, tables and view. Raises CatalogRefused, NoRowsYet, Unavailable."""
+def sync(table: Table, dry_run: bool, accept: bool = False) -> Synced:
+    """Create or alter a table's database, tables and view. `accept`: show what `checks:` have blocked.
+
+    Raises CatalogRefused, CheckFailed, NoRowsYet, Unavailable.
+    """
     from compactor.catalog.recorded import RecordedCatalog
+    from compactor.flows.publish import audit
     from compactor.flows.publish.sync import sync_table
 
+    newest, notes = table.newest(), ""
+    if newest is not None and not dry_run and table.spec.rules and (accept or audit.blocked(table, newest)):
+        failures = (audit.accept(table, newest) if accept else audit.again(table, newest)).failures
+        notes = f", although: {'; '.join(failures)}" if accept and failures else ""
     recorded = RecordedCatalog(table.catalog(), apply=not dry_run)
-    state = sync_table(with_catalog(table, recorded, applied=not dry_run))
-    return Synced(table.name, state, tuple(recorded.statements), not dry_run)
+    state = sync_table(with_catalog(table, recorded, applied=not dry_run), applied=not dry_run)
+    return Synced(table.name, state + notes, tuple(recorded.statements), not dry_run)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from compactor.demo import ABOUT, SPARK, STEPS, commands, deliver, prepare
 
 def demo(
     directory: Annotated[Path, typer.Option("--dir", metavar="PATH", help="Folder of the demo.")] = Path("compactor-demo"),
-    fresh: Annotated[bool, typer.Option("--fresh/--keep", help="Start again, or continue with the existing folder.")] = True,
+    keep: Annotated[bool, typer.Option("--keep", help="Continue with the existing folder. Without this option: start again.")] = False,
     verbose: Verbose = False,
     log_format: LogForm = LogFormat.text,
 ) -> None:
@@ -32,7 +32,7 @@ def demo(
       compactor demo --dir /tmp/compactor-demo --keep
     """
     options.log_to_stderr(verbose, log_format)
-    raise typer.Exit(_play(directory, fresh=fresh, verbose=verbose))
+    raise typer.Exit(_play(directory, fresh=not keep, verbose=verbose))
 
 
 def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:

@@ -1,4 +1,4 @@
-"""`compactor sync` and `compactor schema`: create tables and views from schemas, and show how schemas change."""
+"""`compactor schema`: show how schemas change."""
 
 from __future__ import annotations
 
@@ -8,43 +8,15 @@ from typing import Annotated
 
 import typer
 
-from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
+from compactor.app.schema import SchemaCheck, SchemaDiff
 from compactor.cli import console, grid, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.cli.options import DEFAULT, ConfigFile, OneTable, Output, OutputForm, Tables, Verbose
 from compactor.core.model.errors import NoRowsYet
-from compactor.core.results.phrases import counted
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import Step
 
 _WAITING = (NoRowsYet,)
 """Errors that do not change the exit code: a table may wait for its first rows."""
-
-
-def sync(
-    tables: Tables = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the statements, change nothing.")] = False,
-    config: ConfigFile = DEFAULT,
-    output: OutputForm = Output.text,
-    wait: Wait = WAIT_SECONDS,
-    verbose: Verbose = False,
-) -> None:
-    """Create or alter database, tables and views.
-
-    Makes the catalog match the newest Snapshot, the registry and the landing folder. A table without rows gets an empty view if its schema
-    is declared. Runs do this too. Calling it again changes nothing.
-
-    \b
-    Example:
-      compactor sync --dry-run
-      compactor sync student --config compactor.yaml
-    """
-    with options.opened(config, verbose, wait) as app:
-        results, code = options.each(app.specs(tables or ()), lambda names: app.sync(names, dry_run=dry_run), _WAITING)
-    if output is Output.json:
-        console.as_json([item.to_json() for item in results])
-    else:
-        _print_synced(results)
-    raise typer.Exit(code)
 
 
 commands = typer.Typer(
@@ -154,16 +126,6 @@ def notify(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputFo
             for change in item.changes:
                 grid.print_message(f"{item.table}: {change}")
     raise typer.Exit(code)
-
-
-def _print_synced(results: Sequence[Synced]) -> None:
-    """Print the state of each table's view and the statements, which can be copied and run."""
-    out = grid.console()
-    for item in results:
-        done = f"{counted(len(item.statements), 'statement')}" + ("" if item.applied else " would be run") if item.statements else "nothing to do"
-        out.print(f"-- {item.table}: {item.state}, {done}", style="bold", soft_wrap=True)
-        for statement in item.statements:
-            out.print(f"{statement};\n", soft_wrap=True)
 
 
 def _print_steps(steps: Sequence[Step]) -> None:

@@ -34,7 +34,7 @@ class Compaction(Section):
     every: Duration = setting(6 * 3600.0, "Minimum time between two compactions of a table.", written="6h")
     window: Annotated[tuple[int, int], Read(values.window, values.WINDOW)] = setting(
         ALWAYS,
-        "When runs may compact: always; never (only `compactor compact`, which the DAG `maintenance` runs too); or hours of the day in UTC, "
+        "When runs may compact: always; never (only `compactor run --compact`, which the DAG `maintenance` runs too); or hours of the day in UTC, "
         "22:00-05:30.",
         written="always",
     )
@@ -44,7 +44,7 @@ class Compaction(Section):
     budget: Annotated[int | None, Read(values.optional_size, values.OPTIONAL_SIZE)] = setting(
         None,
         "Bytes that the compactions of one run may rewrite, over all tables of the run, such as 20 GB. The largest Deltas come first, the rest waits "
-        "for the next run. Default: no limit. `compactor compact` has none.",
+        "for the next run. Default: no limit. `compactor run --compact` has none.",
     )
 
 

@@ -33,9 +33,6 @@ log = logging.getLogger(__name__)
 TEXT, JSON = "text", "json"
 """Formats of log lines."""
 
-VARIABLE = "COMPACTOR_LOG_FORMAT"
-"""Environment variable with the format of log lines."""
-
 EVERY_SECONDS = 30.0
 """Interval at which a long phase is logged."""
 

@@ -133,10 +133,10 @@ def _quarantine(timeline: Timeline) -> list[Html]:
     shown = timeline.quarantine[:_FILES_SHOWN]
     rows = [(item.path, item.hour or "–", "whole file" if item.records is None else number(item.records), item.reason) for item in shown]
     more = [tag("p", f"and {len(timeline.quarantine) - len(shown)} more", class_="soft")] if len(timeline.quarantine) > len(shown) else []
-    commands = join("See the records: ", tag("code", f"compactor quarantine show {name}"), " Repair or correct the setting, then: ")
+    commands = join("See the records: ", tag("code", f"compactor quarantine {name}"), " Repair or correct the setting, then: ")
     return [
         tag("h3", f"Quarantine: {len(timeline.quarantine)} files"),
-        tag("p", commands, tag("code", f"compactor quarantine replay {name}")),
+        tag("p", commands, tag("code", f"compactor quarantine {name} --replay")),
         grid(("file", "folder time", "records", "reason"), rows, right=("records",)),
         *more,
     ]

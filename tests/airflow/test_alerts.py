@@ -14,6 +14,7 @@ import pytest
 
 from compactor.core.model.errors import SchemaRefused, Unavailable
 from compactor.core.results.reports import TableReport
+from compactor.flows.publish import alerts as flow
 from compactor.flows.run import failure
 from tests.airflow.conftest import PROGRAM, Company, dag_file, states
 from tests.airflow.test_tasks import CHECKED, RUN_AT
@@ -96,7 +97,7 @@ def test_a_table_that_succeeds_after_its_alert_is_told_once(company: Company, to
     hourly(company, failure("student", SchemaRefused("table student: column age changed")))
     assert [one["event"] for one in messages(told)] == ["run_failed"]
     with open_app(str(company.config)) as app:
-        assert app.recovered(["student", "ledger"], {"dag": "maintenance"}) == []
+        assert flow.recovered([app.table(name) for name in ("student", "ledger")], {"dag": "maintenance"}) == []
     # the program commits nothing, so the same run again finds the same files
     assert set(hourly(company, DONE).values()) == {"success"}
     failed, recovered = messages(told)
@@ -115,7 +116,7 @@ def test_a_table_that_succeeds_after_its_alert_is_told_once(company: Company, to
     assert [one["event"] for one in messages(told)] == ["run_failed", "run_recovered"] * 2
     with open_app(str(company.config)) as app:
         # also the table whose targets were not reached is done with
-        assert app.recovered(["student", "ledger", "quiet"], where) == []
+        assert flow.recovered([app.table(name) for name in ("student", "ledger", "quiet")], where) == []
 
 
 def test_a_deadline_that_is_missed_tells_of_tables_whose_files_wait(company: Company, told: Path, caplog: pytest.LogCaptureFixture) -> None:

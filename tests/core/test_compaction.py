@@ -143,7 +143,7 @@ NIGHT = (60, 300)
         ({"compact_window": NIGHT}, 100, 5, False, None),
         ({"compact_window": NIGHT, "compact_max_delta": MB}, MB - 1, 12, True, "or for a Delta of 1,048,576 bytes; the Delta has 1,048,575"),
         ({"compact_window": NIGHT, "compact_max_delta": MB}, MB, 5, True, None),
-        ({"compact_window": NEVER}, 100, 12, True, "waits for `compactor compact` (`compaction.window` is never)"),
+        ({"compact_window": NEVER}, 100, 12, True, "waits for `compactor run --compact` (`compaction.window` is never)"),
         ({"compact_window": NEVER, "compact_max_delta": MB}, MB, 12, True, None),
         ({"compact_window": NEVER}, 100, 5, False, None),
     ],

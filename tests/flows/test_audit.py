@@ -15,10 +15,11 @@ from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE,
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.audit import Audit, Measured, failures, query
 from compactor.flows.publish import audit
+from compactor.flows.publish.sync import sync_table
 from compactor.flows.read.changes import changes
 from compactor.flows.read.status import status
 from compactor.flows.read.visible import kept, visible
-from compactor.flows.run import look_at, publish_table
+from compactor.flows.run import look_at
 from tests.faults import MODES, Crash, every_fault
 from tests.oracle.engine import ListEngine
 from tests.oracle.lake import Lake, table
@@ -75,9 +76,9 @@ def test_an_accepted_version_is_shown_and_stays_so_after_a_compaction() -> None:
     newest = there.newest()
     assert newest is not None
     with pytest.raises(CheckFailed, match="committed and not shown"):
-        publish_table(there.table(), newest)
+        sync_table(there.table())
     assert audit.accept(there.table(), newest).failures
-    assert (publish_table(there.table(), newest), shown(there)) == (1, [(1, 5, 5)])
+    assert (sync_table(there.table()), shown(there)) == ("version 1", [(1, 5, 5)])
     there.pin(1)
     assert (there.run().outcome, shown(there)) == ("resumed", [(2, 5, 5)])
     land(there, 2, (3, 9))
@@ -187,7 +188,7 @@ def test_a_dry_run_of_sync_publishes_nothing_for_readers_of_files() -> None:
     audit.accept(there.table(), newest)
     assert sync(there.table(), dry_run=True).statements
     assert shown(there) == []
-    assert (publish_table(there.table(), newest), shown(there)) == (1, [(1, 5, 5)])
+    assert (sync_table(there.table()), shown(there)) == ("version 1", [(1, 5, 5)])
 
 
 def test_rules_that_are_new_hide_nothing_that_was_shown() -> None:

@@ -123,7 +123,7 @@ def test_a_table_whose_base_is_one_version_is_compacted_whole_or_not_at_all() ->
 
 
 def test_a_compaction_that_somebody_asks_for_has_no_budget() -> None:
-    """`compactor compact` takes everything that is worth it."""
+    """`compactor run --compact` takes everything that is worth it."""
     tables = Tables(compact_budget=1)
     tables.specs = [spec.compacting_now for spec in tables.specs]
     reports = tables.run()

@@ -16,9 +16,10 @@ from compactor.core.results.reports import TableReport
 from compactor.flows import logs
 from compactor.flows.keep.vacuum import vacuum_if_due
 from compactor.flows.read.status import status
-from compactor.flows.run import adopt_table, failed_early, rebuild_table, replay_table, restore_table
+from compactor.flows.run import failed_early
 from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
+from compactor.flows.verbs import adopt_table, rebuild_table, replay_table, restore_table
 from compactor.flows.write import restore
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -97,7 +98,7 @@ def test_what_an_operator_does_beside_failing_runs_hides_them_only_if_it_succeed
     assert rebuild_table(lake.table(), dry=True).outcome == "equal"
     assert restore_table(lake.table(), restore.at_version(lake.table(), 2)).outcome == "idle"
     assert failures(lake) == (1, "no")
-    restore_table(lake.table(), restore.at_version(lake.table(), 1), "by hand")
+    restore_table(lake.table(), restore.at_version(lake.table(), 1), label="by hand")
     assert failures(lake) == (0, None)
     rebuild_table(lake.table(), accept=True)
     records = [RunRecord.from_bytes(lake.storage.read(info.path)) for info in lake.storage.list(lake.layout.runs())]

@@ -22,10 +22,11 @@ from compactor.flows.keep.pin import pin
 from compactor.flows.read import quarantine
 from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
-from compactor.flows.run import discard_table, run_table
+from compactor.flows.run import run_table
 from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS, preview, put
+from compactor.flows.verbs import discard_table
 from compactor.storage.memory import MemoryStorage
 from tests.faults import Crash, every_fault
 from tests.oracle.lake import Lake, as_rows, table
@@ -354,7 +355,7 @@ def test_what_cannot_be_used_waits_in_quarantine_and_the_rest_is_absorbed(case: 
     lake.deliver("increment_2026010101/good.json", [line("u", [1], [4], {"b": 4}, ["a"])])
     report = lake.run()
     assert report.counts["quarantined"] == (0 if whole else 1)
-    assert "compactor quarantine list t" in report.notes[-1]
+    assert "compactor quarantine t" in report.notes[-1]
     (held,) = quarantine.waiting(Table(lake.env(), lake.spec), lake.newest())
     assert (held.path, held.etag, held.records) == (*name, None if whole else 1)
     told = quarantine.reasons(Table(lake.env(), lake.spec), held)
@@ -377,7 +378,7 @@ def test_what_cannot_be_used_waits_in_quarantine_and_the_rest_is_absorbed(case: 
 @pytest.mark.parametrize("same_size", [False, True])
 @pytest.mark.parametrize("given_up", [False, True])
 def test_a_copy_replaces_the_unreadable_file(given_up: bool, same_size: bool) -> None:
-    """In place or beside it, at the path that `quarantine show` prints: the archive has the copy alone, and a rebuild reads it."""
+    """In place or beside it, at the path that `compactor quarantine TABLE` prints: the archive has the copy alone, and a rebuild reads it."""
     lake = Lake(table())
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     content = line("c", [2], [2], {"a": 2})
@@ -405,7 +406,7 @@ def test_a_file_of_which_records_are_in_the_table_is_not_given_up() -> None:
     lake = Lake(table())
     path, _ = lake.deliver("increment_2026010101/bad.json", [line("c", [2], [2], {"a": 2}), "{oops"])
     lake.run()
-    with pytest.raises(InputRefused, match=r"the other records of .* are in the table.*bad.json --records` gives its invalid records up"):
+    with pytest.raises(InputRefused, match=r"the other records of .* are in the table.*bad.json --discard --records` gives its invalid records up"):
         discard_table(lake.table(), [path])
     with pytest.raises(InputRefused, match="is not in quarantine"):
         discard_table(lake.table(), ["increment_2026010101/b.json"])

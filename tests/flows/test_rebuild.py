@@ -14,8 +14,8 @@ from compactor.core.model.policy import Policy
 from compactor.core.results.reports import silent
 from compactor.core.sources.watermark import IN_QUARANTINE
 from compactor.flows.read import quarantine
-from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from compactor.flows.write import rebuild as rewrite
 from compactor.flows.write import restore
 from tests.faults import Crash, Faults, every_fault

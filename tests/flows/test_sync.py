@@ -27,7 +27,7 @@ DECLARED = {"avro_schema": json.dumps({"type": "record", "name": "t", "fields": 
 
 
 def done(lake: Lake, spec: TableSpec | None = None, dry_run: bool = False) -> Synced:
-    """One `compactor sync`."""
+    """One `compactor publish`."""
     return sync(Table(lake.env(), spec or lake.spec), dry_run)
 
 

@@ -42,8 +42,8 @@ from compactor.core.results.reports import TableReport, TableStatus
 from compactor.core.settings.metrics import MetricsSettings
 from compactor.flows.read.measure import measure
 from compactor.flows.record import CpuMeter
-from compactor.flows.run import replay_table
 from compactor.flows.run_tables import run_tables
+from compactor.flows.verbs import replay_table
 from compactor.runtime import Runtime
 from compactor.telemetry import files
 from compactor.telemetry import http as sinks_http

@@ -28,8 +28,9 @@ from compactor.flows.environment import Environment
 from compactor.flows.keep import pin
 from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.read.verify import verify
-from compactor.flows.run import reabsorb_table, rebuild_table, replay_table, run_table
+from compactor.flows.run import run_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import reabsorb_table, rebuild_table, replay_table
 from compactor.flows.write import restore
 from compactor.ports import Storage
 from compactor.storage.memory import MemoryStorage

@@ -59,7 +59,7 @@ def test_the_top_says_whether_all_is_well_and_what_to_do(school: Path) -> None:
     text = text_of(source)
     assert "1 of 8 tables needs you; 1 of 8 tables deserves a look" in text
     assert text.index("InputRefused") < text.index("2 files in quarantine") < text.index("All tables")
-    for command in ("compactor plan ledger", "compactor run ledger", "compactor quarantine show invoice", "compactor quarantine replay invoice"):
+    for command in ("compactor plan ledger", "compactor run ledger", "compactor quarantine invoice", "compactor quarantine invoice --replay"):
         assert f"<code>{command}</code>" in source
     overview = re.findall(r'<tr data-table="(\w+)">', source)
     assert overview[:3] == ["ledger", "invoice", "address"]
@@ -276,7 +276,7 @@ def test_the_plot_of_bytes_is_a_file_of_its_own(school: Path) -> None:
 def test_the_command_writes_a_file_or_into_a_folder(school: Path, tmp_path: Path) -> None:
     """And prints where."""
     for out, place in ((tmp_path / "a.html", tmp_path / "a.html"), (tmp_path / "b", tmp_path / "b/index.html")):
-        result = CliRunner().invoke(cli.app, ["report", "--config", str(school), "--out", str(out), "--at", NOW, "student"])
+        result = CliRunner().invoke(cli.app, ["report", "--config", str(school), "--out", str(out), "--as-of", NOW, "student"])
         assert (result.exit_code, result.output.strip()) == (0, str(place)), result.output
         assert "student" in place.read_text(encoding="utf-8")
 

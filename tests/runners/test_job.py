@@ -19,6 +19,7 @@ from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.results.checks import Difference
 from compactor.core.results.notice import Notice
 from compactor.core.results.reports import RebuildReport, TableReport
+from compactor.core.settings.command_line import CLUSTER_COMMANDS
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.settings.metrics import MetricsSettings
 from compactor.runtime import Runtime
@@ -52,7 +53,7 @@ def told(job_config: Path, *words: str) -> tuple[int, dict[str, Any], str]:
 
 
 @pytest.mark.parametrize(
-    "words", [("verify", "--files-only", "--output", "json"), ("verify", "student", "--files-only"), ("vacuum", "ledger", "--label", "x")]
+    "words", [("verify", "--files-only", "--output", "json"), ("verify", "student", "--files-only"), ("versions", "vacuum", "ledger", "--label", "x")]
 )
 def test_it_answers_as_the_command_line_does(job_config: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     """On standard output, and in the report; the log says which package ran."""
@@ -61,7 +62,7 @@ def test_it_answers_as_the_command_line_does(job_config: Path, words: tuple[str,
     assert (code, report["code"]) == (0, 0)
     assert json.loads(capsys.readouterr().out) == json.loads(report["output"])
     assert [item["table"] for item in json.loads(report["output"])] == names
-    assert log.startswith(f"{words[0]} of ")
+    assert log.startswith(f"{'versions vacuum' if 'vacuum' in words else words[0]} of ")
 
 
 def test_a_plan_in_place_of_its_location(job_config: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,11 +147,13 @@ def test_numbers_are_sent_when_they_are_asked_for(job_config: Path, monkeypatch:
 
 def test_the_words_are_the_command_lines(job_config: Path) -> None:
     """No word means something else there."""
-    assert {"run", "verify", "vacuum", "rebuild", "quarantine replay"} <= set(COMMANDS)
+    for command in CLUSTER_COMMANDS:
+        local = {name for param in COMMANDS[command.name].params for name in param.opts}
+        assert {name for option in command.options for name in option.names} <= local
     for words in (
         ["run", "a", "-o", "json", "--label", "l", "-p", "3"],
-        ["quarantine", "replay", "a", "--output", "json"],
-        ["vacuum", "--run", "a"],
+        ["quarantine", "--replay", "a", "--output", "json"],
+        ["versions", "vacuum", "--run", "a"],
         ["rebuild", "--accept-differences", "--accept-fewer-rows", "--as-of", "3", "--dry-run", "a", "-o", "json", "--label", "l"],
     ):
         assert job.parser().parse_args(["--job-config", "{}", *words]).tables == ["a"]

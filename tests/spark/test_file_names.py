@@ -15,7 +15,6 @@ import pytest
 from compactor.core.model.errors import InconsistentRead, Refused
 from compactor.core.model.spec import TableSpec
 from compactor.flows.keep.erase import Request, erase
-from compactor.flows.read.check import check
 from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
 from compactor.flows.table import Table
@@ -180,7 +179,7 @@ def test_what_nobody_can_name_or_may_follow_stays_in_landing(lake: Lake) -> None
     assert [1] == [row["id"] for row in lake.rows(spec)]
     assert expected in plan(table).steps
     assert expected == status(table).unusable_files
-    assert expected in [item.detail for item in check(table) if not item.ok]
+    assert expected in [item.detail for item in plan(table).checks if not item.ok]
     json.dumps([status(table).to_json(), report.to_json()], ensure_ascii=False).encode()
 
 

@@ -84,7 +84,7 @@ class ConfigError(Refused):
     """The configuration is wrong. The message names file, line, table and key; all mistakes in the file are reported together."""
 
     advice = """Correct `compactor.yaml`. [Configuration](configuration.md) describes every key, `compactor.schema.json` lets an editor mark mistakes
-        while you type, and `compactor check` compares the configuration with the files."""
+        while you type, and `compactor plan` compares the configuration with the files."""
 
 
 class InputRefused(Refused):
@@ -95,7 +95,7 @@ class InputRefused(Refused):
     """
 
     advice = """Repair or remove that file, or correct the setting in the message, then run again. The table's other new files wait with it. If a few
-        invalid files or records must not stop a table, set [`quarantine:`](sources.md#what-cannot-be-used). `compactor quarantine show TABLE` lists
+        invalid files or records must not stop a table, set [`quarantine:`](sources.md#what-cannot-be-used). `compactor quarantine TABLE` lists
         them."""
 
 
@@ -157,7 +157,7 @@ class CatalogRefused(Refused):
     For example a table with the view's name, or a view of another incarnation of the table.
     """
 
-    advice = "Rename that object, set another name with `view:`, or drop what is obsolete; `compactor sync --dry-run` shows what would be created."
+    advice = "Rename that object, set another name with `view:`, or drop what is obsolete; `compactor publish --dry-run` shows what would be created."
 
 
 class RegistryRefused(Refused):

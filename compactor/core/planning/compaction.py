@@ -116,7 +116,7 @@ def waits(spec: TableSpec, snapshot: Snapshot, now: float) -> str | None:
     if in_window(spec.compact_window, now) or _over_max(spec, snapshot) or not needed(spec, snapshot, now):
         return None
     if spec.compact_window == NEVER:
-        return "compaction waits for `compactor compact` (`compaction.window` is never)"
+        return "compaction waits for `compactor run --compact` (`compaction.window` is never)"
     limit = "" if spec.compact_max_delta is None else f", or for a Delta of {spec.compact_max_delta:,} bytes"
     return f"compaction waits for {clock(spec.compact_window)} (`compaction.window`){limit}; the Delta has {snapshot.delta.size:,}"  # type: ignore[union-attr]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from compactor.core.measures.record import RunRecord
 from compactor.core.planning.landing import Landing
-from compactor.core.results.checks import Difference
+from compactor.core.results.checks import Check, Difference
 from compactor.core.results.phrases import counted
 
 Progress = Callable[[str, str, float], None]
@@ -277,7 +277,9 @@ class RebuildReport:
         gap = self.difference
         sentences = [f"{counted(self.files, 'file')} ({self.bytes:,} bytes) give {self.rows:,} rows"]
         if self.undone:
-            sentences.append(f"{self.undone} files ingested after version {self.against} are left out; `compactor restore --reabsorb` takes them")
+            sentences.append(
+                f"{self.undone} files ingested after version {self.against} are left out; `compactor versions restore --reabsorb` takes them"
+            )
         if self.invalid:
             goes = "are in quarantine" if self.outcome == "published" else "would go to quarantine"
             what = counted(self.invalid, "record")
@@ -369,12 +371,17 @@ class TablePlan:
     """The landed files."""
     steps: tuple[str, ...]
     """Sentences about each step."""
-    problems: tuple[str, ...] = ()
-    """Where the configuration contradicts the files, such as a folder in which nothing has ever landed."""
+    checks: tuple[Check, ...] = ()
+    """Results of comparing the configuration with the files."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return where the configuration contradicts the files, such as a folder in which nothing has ever landed."""
+        return tuple(item.detail for item in self.checks if not item.ok)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "problems": self.problems}
 
 
 @dataclass(frozen=True)

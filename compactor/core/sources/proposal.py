@@ -79,7 +79,7 @@ def text(proposal: Proposal, command: str, warehouse: str, database: str, regist
 
     `command` is the command line that made it, `registry` the mapping below that key, `hive` whether Hive 2 or 3 reads the tables.
     """
-    todo = f"Before the first run: {proposal.todo}." if proposal.todo else "Review it, then `compactor check`, `compactor run`."
+    todo = f"Before the first run: {proposal.todo}." if proposal.todo else "Review it, then `compactor plan`, `compactor run`."
     shared = _shared(proposal)
     lines = [
         *_prose(f"Written by `{command}`: {counted(len(proposal.tables), 'table')}. All keys and defaults: docs/configuration.md."),

@@ -77,8 +77,8 @@ class Limits:
         todo = "Nothing was committed; all files stay in landing. Repair or remove them, correct the table's settings, or raise the limit."
         if self.again:
             todo = (
-                "Nothing was committed; the files stay in quarantine. Repair them (`compactor quarantine show` names the place for a copy), replay "
-                "others by their paths, or give a file up with `compactor quarantine discard`."
+                "Nothing was committed; the files stay in quarantine. Repair them (`compactor quarantine TABLE` names the place for a copy), replay "
+                "others by their paths, or give a file up with `compactor quarantine TABLE PATH --discard`."
             )
         if self.rebuilt:
             todo = "Nothing was published. Correct the table's settings, such as `types:`, or raise the limit for this rebuild."

@@ -127,7 +127,7 @@ def _check(table: Table, newest: Snapshot, request: Request) -> None:
     before = newest.version + 1 if request.keys or newest.erased is None else newest.erased.version
     pinned = [pin.name for pin in newest.pins if pin.version < before]
     if pinned:
-        problems.append(f"pins keep older versions: remove them with `compactor pin {table.name} --remove {pinned[0]}`")
+        problems.append(f"pins keep older versions: remove them with `compactor versions pin {table.name} --remove {pinned[0]}`")
     landed = _landing(table)
     if landed and not request.leave_landing:
         problems.append(f"{counted(len(landed), 'file')} in landing, such as {landed[0]}: run the table first, or leave them there (--leave-landing)")
