@@ -30,7 +30,6 @@ from compactor.core.settings.job_config import JobConfig
 from compactor.core.settings.s3 import S3Settings
 from compactor.flows import logs
 from compactor.flows.keep.vacuum import vacuum, vacuum_if_due
-from compactor.flows.read.measure import measure
 from compactor.flows.read.verify import verify
 from compactor.flows.run import rebuild_table, replay_table
 from compactor.flows.run_tables import run_tables
@@ -148,10 +147,7 @@ def answer(here: Runtime, arguments: argparse.Namespace) -> tuple[Any, int]:
             here.spark()
 
         reports = run_tables(here.environment(), specs, parallel=arguments.parallel, label=arguments.label, start=start)
-        if here.config.metrics is not None:
-            # whoever sent the job writes files and sends to addresses when it has ended
-            sinks = here.sinks(local=False)
-            measure(here.environment(files_only=True), specs, reports, sinks, here.config.metrics.lineage_job)
+        # whoever sent the job sends its measures when it has ended
         return [report.to_json() for report in reports], _code([report.exit_code for report in reports])
     if arguments.command == "quarantine":
         report = replay_table(here.table(specs[0]), label=arguments.label)

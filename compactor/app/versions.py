@@ -12,7 +12,8 @@ from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import Refused
 from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import Pin, Snapshot
-from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, ReencryptReport, TableReport, VacuumReport, silent
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, ReencryptReport, VacuumReport, silent
 
 
 class Versions(AppBase):

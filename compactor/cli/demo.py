@@ -12,7 +12,7 @@ from compactor.cli import console, grid, options
 from compactor.cli.options import LogForm, LogFormat, Verbose
 from compactor.core.model.errors import Stopped
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.demo import ABOUT, SPARK, STEPS, commands, deliver, prepare
 
 

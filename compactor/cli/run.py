@@ -9,7 +9,7 @@ import typer
 
 from compactor.cli import console, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, LogForm, LogFormat, ManyVerbose, Output, OutputForm, Tables, Wait
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 
 Parallel = Annotated[int | None, typer.Option("--parallel", "-p", min=1, help="Number of tables at a time (default: by the number of cores).")]
 

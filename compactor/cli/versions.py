@@ -11,8 +11,8 @@ import typer
 
 from compactor.cli import console, grid, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, LogForm, LogFormat, OneTable, Output, OutputForm, Tables, Verbose, Wait
-from compactor.core.measures.record import DAYS_KEPT
 from compactor.core.results.phrases import counted
+from compactor.core.results.record import DAYS_KEPT
 from compactor.core.results.reports import AdoptReport, RebuildReport, Swept, VacuumReport
 
 _WHY = {"orphan": "no version references it", "expired": "only expired versions reference it", "discarded": "older than archive_retention"}

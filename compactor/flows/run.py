@@ -15,7 +15,8 @@ from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import AdoptReport, Figures, Progress, RebuildReport, TableReport, silent
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, silent
 from compactor.flows import logs
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
@@ -342,6 +343,7 @@ def _report(
     if unusable or records:
         what = " and ".join(counted(number, noun) for number, noun in ((unusable, "file"), (records, "record")) if number)
         notes = (*notes, f"{what} cannot be used and went to quarantine: compactor quarantine list {table.name}")
+    delta = current.delta
     return TableReport(
         table.name,
         outcome,
@@ -352,19 +354,9 @@ def _report(
         rows=current.rows,
         ties=sum(snapshot.ties for snapshot in ingested),
         unresolved=sum(snapshot.unresolved for snapshot in ingested),
-        bytes_written=sum(item.bytes_written for item in made),
-        figures=_figures(before, current, made),
-        archived=len(inputs) if table.spec.archive == "move" else 0,
-        notes=notes,
-    )
-
-
-def _figures(before: Snapshot | None, current: Snapshot, made: Sequence[Snapshot]) -> Figures:
-    inputs = [item for snapshot in made if snapshot.operation in _INGESTING for item in snapshot.inputs]
-    delta = current.delta
-    return Figures(
-        before.version if before else None,
+        before=before.version if before else None,
         bytes_read=sum(item.size for item in inputs),
+        bytes_written=sum(item.bytes_written for item in made),
         # compactions and days belong to our way of writing only
         bytes_rewriting=sum(snapshot.size for snapshot in made if snapshot.operation not in SAME_ROWS),
         bytes_stored=current.size,
@@ -373,4 +365,6 @@ def _figures(before: Snapshot | None, current: Snapshot, made: Sequence[Snapshot
         source_time=current.source_time,
         newest_folder=current.hour,
         files_quarantined=sum(item.in_quarantine for item in inputs),
+        archived=len(inputs) if table.spec.archive == "move" else 0,
+        notes=notes,
     )

@@ -13,7 +13,8 @@ from typing import TypeVar
 from compactor.core.model.errors import UNEXPECTED, CompactorError, EngineEnded, NoRowsYet
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
-from compactor.core.results.reports import Progress, TableReport, silent
+from compactor.core.results.record import RunRecord, TableReport
+from compactor.core.results.reports import Progress, silent
 from compactor.flows import deaths, logs
 from compactor.flows.environment import Environment
 from compactor.flows.record import CpuMeter, Recorder, remember_idle
@@ -110,9 +111,9 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
         report = run(spec, again=True)
         assert isinstance(report, TableReport)  # noqa: S101 - neither None nor in the pool
         reports[spec.name] = report
-    # a failure without a record was found while looking for work
     ended = ((spec, reports[spec.name]) for spec in specs)
-    results = [recorder(spec, silent).recorded(each) if each.error is not None and each.record is None else each for spec, each in ended]
+    # a failure without a record was found while looking for work
+    results = [each if isinstance(each, RunRecord) or each.error is None else recorder(spec, silent).recorded(each) for spec, each in ended]
     remember_idle(env, specs, results)
     return results
 

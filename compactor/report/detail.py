@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compactor.core.measures.record import RunRecord
 from compactor.core.model import times
 from compactor.core.results.attention import duration
 from compactor.core.results.phrases import without_table
+from compactor.core.results.record import RunRecord
 from compactor.core.results.timeline import Timeline, Version
 from compactor.report import charts
 from compactor.report.charts import Mark
@@ -156,13 +156,13 @@ def _runs(runs: Sequence[RunRecord]) -> list[Html]:
     for run in reversed(runs[-_RUNS_SHOWN:]):
         longest = sorted(run.phases, key=lambda phase: -phase.seconds)[:2]
         phases = ", ".join(f"{phase.name} {duration(phase.seconds)}" for phase in longest)
-        cost = "–" if run.job is None or run.job.cost is None else f"{run.job.cost:.4f} {run.job.currency}"
-        what = f"{run.error_class}: {without_table(run.table, run.error)}" if run.error else ", ".join(run.made) or run.outcome
+        hours = "–" if run.job is None else f"{run.job.vcpu_hours:.2f}"
+        what = f"{run.error_class}: {without_table(run.table, run.error)}" if run.error else ", ".join(run.operations) or run.outcome
         if run.comparison is not None:
             what = f"compared with {run.comparison.source}: {run.comparison.summary}"
-        rows.append((moment(run.started), run.outcome, what, duration(run.seconds), phases, age(run.source_lag_seconds), cost))
-    columns = ("began (UTC)", "outcome", "made", "took", "longest phases", "source lag", "cost")
-    return [tag("h3", "Runs that did something"), grid(columns, rows, right=("took", "source lag", "cost"))]
+        rows.append((moment(run.started), run.outcome, what, duration(run.seconds), phases, age(run.source_lag_seconds), hours))
+    columns = ("began (UTC)", "outcome", "made", "took", "longest phases", "source lag", "vCPU-hours")
+    return [tag("h3", "Runs that did something"), grid(columns, rows, right=("took", "source lag", "vCPU-hours"))]
 
 
 def _versions(versions: Sequence[Version]) -> Html:

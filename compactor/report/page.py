@@ -96,15 +96,14 @@ def _tiles(tables: Sequence[Timeline], now: float) -> Html:
     written, rewriting = sum(version.written or 0 for version in versions), sum(version.rewriting or 0 for version in versions)
     ratio = f"rewriting: {size(rewriting)}" + (f", {rewriting / written:.1f} times as much" if written and rewriting > written else "")
     files = sum(len(table.quarantine) for table in tables)
-    costs = [cost for table in tables if (cost := table.cost) is not None]
-    currency = next((run.job.currency for table in tables for run in table.runs if run.job and run.job.currency), "")
+    hours = [hours for table in tables if (hours := table.vcpu_hours) is not None]
     tiles = [
         (age(max(ages)) if ages else "–", "age of the newest change in the stalest table"),
         (number(sum(version.rows or 0 for version in newest)), f"rows in {len(newest)} tables"),
         (size(sum(version.stored or 0 for version in newest)), "stored in base and Delta"),
         (size(written), f"written; {ratio}"),
         (number(files), "files in quarantine"),
-        (f"{sum(costs):.2f} {currency}" if costs else "–", "estimated cost of EMR jobs" if costs else "cost: no EMR job with prices"),
+        (f"{sum(hours):.2f}" if hours else "–", "vCPU-hours of EMR jobs"),
     ]
     return tag("div", *(tag("div", tag("b", value), tag("span", text), class_="tile") for value, text in tiles), class_="tiles")
 
@@ -204,7 +203,19 @@ def _meter(part: float | None) -> Html:
     return join(tag("span", inside, class_="meter", aria_hidden="true"), share(part))
 
 
-_COLUMNS = ("table", "state", "newest change", "newest folder", "last run", "rows", "stored", "Delta share", "compaction debt", "quarantine", "cost")
+_COLUMNS = (
+    "table",
+    "state",
+    "newest change",
+    "newest folder",
+    "last run",
+    "rows",
+    "stored",
+    "Delta share",
+    "compaction debt",
+    "quarantine",
+    "vCPU-hours",
+)
 
 
 def _overview(tables: Sequence[Timeline], states: dict[str, str], now: float) -> Html:
@@ -217,7 +228,7 @@ def _overview(tables: Sequence[Timeline], states: dict[str, str], now: float) ->
             *(tag("a", table.table, href=f"#{detail.anchor(table.table)}"), _SIGNS[states[table.table]], age(source), age(folder)),
             *(table.last_outcome or "–", number(newest.rows) if newest else "–", size(newest.stored) if newest else "–"),
             *(_meter(table.delta_share), _meter(table.debt if newest else None), number(len(table.quarantine)) if table.quarantine else "–"),
-            "–" if table.cost is None else f"{table.cost:.2f}",
+            "–" if table.vcpu_hours is None else f"{table.vcpu_hours:.2f}",
         )
         styles = ("name", f"state {states[table.table]}", "num", "num", None, *["num"] * 6)
         tds = [tag("td", cell, class_=style, data_label=name) for cell, style, name in zip(cells, styles, _COLUMNS)]

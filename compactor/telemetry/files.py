@@ -1,64 +1,57 @@
-"""Sinks that write files: text files for Prometheus's node exporter, and lines of run records, EMF documents or OpenLineage events."""
+"""Sinks that write files: text files for Prometheus's node exporter, and lines of run records.
+
+The text is Prometheus's format 0.0.4: https://prometheus.io/docs/instrumenting/exposition_formats/. All measures are gauges: the values of the
+table's last run. Moments (`.._timestamp_seconds`) stay true when runs stop, so alert on `time() - compactor_source_timestamp_seconds`.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
-from compactor.core.measures import emf, prometheus
-from compactor.core.measures.measures import Measured
 from compactor.core.model.errors import Unavailable
-from compactor.core.settings.metrics import LOG, MetricsSettings
+from compactor.core.results.measures import TableMeasures
 
 
-def write_prometheus(measured: Measured, settings: MetricsSettings) -> None:
+def write_prometheus(tables: Sequence[TableMeasures], folder: str, deployment: str) -> None:
     """Write one file a table, so that runs of different tables never overwrite each other's values. Raises Unavailable."""
-    folder = Path(str(settings.prometheus))
-    for table in measured.tables:
-        name = re.sub(r"[^0-9A-Za-z_-]", "_", f"compactor_{settings.deployment}_{table.table}")
-        target = folder / f"{name}.prom"
+    for table in tables:
+        name = re.sub(r"[^0-9A-Za-z_-]", "_", f"compactor_{deployment}_{table.table}")
+        target = Path(folder, f"{name}.prom")
         # the node exporter reads only names that end with .prom
         staged = target.with_suffix(f".{os.getpid()}.tmp")
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            staged.write_text(prometheus.text([table], {"deployment": settings.deployment}), encoding="utf-8")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            staged.write_text(_text(table, deployment), encoding="utf-8")
             staged.replace(target)
         except OSError as error:
             raise Unavailable(f"{target} cannot be written: {error.strerror}") from error
 
 
-def write_emf(measured: Measured, settings: MetricsSettings) -> None:
-    """Append one EMF document a table. Raises Unavailable."""
-    lines = (emf.line(table, settings.namespace, settings.deployment, measured.now) for table in measured.tables)
-    append(str(settings.emf), lines)
+def _text(table: TableMeasures, deployment: str) -> str:
+    labels = f'deployment="{_escaped(deployment)}",table="{_escaped(table.table)}"'
+    return "".join(
+        f"# HELP {measure.prometheus} {measure.text}\n# TYPE {measure.prometheus} gauge\n{measure.prometheus}{{{labels}}} {value!r}\n"
+        for measure, value in table.values.items()
+    )
 
 
-def write_records(measured: Measured, settings: MetricsSettings) -> None:
-    """Append the records of runs that did something. Raises Unavailable."""
-    append(str(settings.json), (json.dumps(table.record.to_json(), ensure_ascii=False) for table in measured.tables if table.record is not None))
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
-def write_events(measured: Measured, settings: MetricsSettings) -> None:
-    """Append OpenLineage events. Raises Unavailable."""
-    append(str(settings.openlineage), (json.dumps(event, ensure_ascii=False) for event in measured.events))
-
-
-def append(place: str, lines: Iterable[str]) -> None:
-    """Append lines to a file, or print them on standard error for LOG. Raises Unavailable."""
-    text = "".join(f"{line}\n" for line in lines)
+def write_records(tables: Sequence[TableMeasures], file: str) -> None:
+    """Append the records of runs that did something, one JSON object a line. Raises Unavailable."""
+    text = "".join(f"{json.dumps(table.record.to_json(), ensure_ascii=False)}\n" for table in tables if table.record is not None)
     if not text:
         return
-    if place == LOG:
-        print(text, end="", file=sys.stderr, flush=True)
-        return
     try:
-        Path(place).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
         # one write to a file opened for appending: lines of several processes do not mix
-        with open(place, "ab", buffering=0) as file:
-            file.write(text.encode())
+        with open(file, "ab", buffering=0) as lines:
+            lines.write(text.encode())
     except OSError as error:
-        raise Unavailable(f"{place} cannot be written: {error.strerror}") from error
+        raise Unavailable(f"{file} cannot be written: {error.strerror}") from error

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from compactor.app import App
 from compactor.cli import main as cli
-from compactor.core.measures.record import RunRecord
 from compactor.core.model import times
 from compactor.core.results import attention
+from compactor.core.results.record import RunRecord
 from compactor.core.results.timeline import Timeline
 from compactor.flows.read.timeline import timelines
 from compactor.report.page import bytes_plot
@@ -79,7 +79,7 @@ def test_what_a_table_shows_is_what_its_snapshots_have(school: Path) -> None:
     assert [(version.rows, version.stored) for version in invoice.versions] == [(each.rows, each.size) for each in made]
     assert [change.sentences for change in invoice.changes] == [("added email string",)]
     assert [(item.records, item.reason[:15]) for item in invoice.quarantine] == [(None, "the gzip stream"), (7, "some of its rec")]
-    assert (invoice.cost, invoice.last_outcome) == (pytest.approx(5 * 0.0303), "idle")
+    assert (invoice.vcpu_hours, invoice.last_outcome) == (pytest.approx(5 * 0.4), "idle")
     assert tables["ledger"].failure is not None
     part = page(school).split('id="table-invoice"')[1].split("</details></div>")[0]
     for text in ("added email string", "the gzip stream ends in the middle of the file", "Events of each commit", "resolve 55 s"):
@@ -207,7 +207,7 @@ def test_the_runs_of_a_past_moment_are_found_among_later_ones() -> None:
     lake.run()
     moments = [f"2026-03-0{day}T00:00:00Z" for day in range(1, 6)]
     for day, moment in enumerate(moments):
-        record = RunRecord(f"a{day}", "t", "run", "committed", moment, moment, 1.0)
+        record = RunRecord("t", "committed", id=f"a{day}", started=moment, ended=moment)
         lake.storage.write(lake.layout.run(moment, record.id), record.to_bytes())
     (shown,) = timelines(lake.env(), [lake.spec], times.to_seconds("2026-03-03T12:00:00Z"), 2)
     assert [run.ended for run in shown.runs] == moments[1:3]
