@@ -60,6 +60,7 @@ OWNERS = {
     "pandas": ("read.py",),
     "fastavro": ("registry", "demo"),
     "requests": ("registry", "runners", "demo", "notify/webhook.py"),
+    "apprise": ("notify/services.py",),
     "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),
     "psycopg": ("reconcile/postgres.py",),

@@ -227,8 +227,8 @@ class Table(Section):
     notify: Annotated[tuple[tuple[str, ...], ...], Read(compound.notify, compound.NOTIFY)] = setting(
         (("log",),),
         "Targets of notices about a changed schema before its first use, and of Airflow's alerts about failed and late tables; one or a list: log, "
-        "{command: [program, argument]} (JSON on its standard input), {webhook: https://..}, {sns: topic ARN}; or, with the address in the named "
-        "variable, {webhook_env: NAME}, {slack: NAME}, {teams: NAME}, and {pagerduty: NAME} with the integration key.",
+        "{command: [program, argument]} (JSON on its standard input), {webhook: https://..}, {sns: topic ARN}, {apprise: [slack://..]} (all that "
+        "Apprise knows); or, with the addresses in the named variable, {webhook_env: NAME}, {apprise_env: NAME}.",
         written="log",
     )
     runner: RunnerName | None = setting(
