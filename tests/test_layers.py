@@ -61,6 +61,7 @@ OWNERS = {
     "fastavro": ("registry", "demo"),
     "requests": ("registry", "runners", "demo", "notify/webhook.py"),
     "apprise": ("notify/services.py",),
+    "jinja2": ("report",),
     "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),
     "psycopg": ("reconcile/postgres.py",),

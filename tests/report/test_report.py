@@ -5,6 +5,7 @@ from __future__ import annotations
 import html.parser
 import os
 import re
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from compactor.app import App
 from compactor.cli import main as cli
 from compactor.core.model import times
+from compactor.core.model.errors import Refused
 from compactor.core.results import attention
 from compactor.core.results.record import RunRecord
 from compactor.core.results.timeline import Timeline
@@ -265,12 +267,19 @@ def test_the_plot_of_bytes_is_a_file_of_its_own(school: Path) -> None:
     with App.open(school) as app:
         drawn = Path(app.write_plot(str(school.with_name("bytes.svg")))).read_text(encoding="utf-8")
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
-    assert texts[0].startswith("Bytes by ")
-    assert re.fullmatch(r"[\d.]+ [kMG]B written", texts[1])
-    assert texts[2].startswith("rewriting the tables would have written ")
+    assert texts[0].startswith("Bytes written, by ")
+    assert re.fullmatch(r"written [\d.]+ [kMG]B", texts[1])
+    assert texts[2].startswith("rewriting every table in each commit ")
     assert drawn.count("<rect") > 40
     assert drawn.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
     assert bytes_plot([]) == ""
+
+
+def test_the_page_is_an_extra(school: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the command names what to install."""
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with App.open(school) as app, pytest.raises(Refused, match=r"pip install 'cdc-compactor\[report\]'"):
+        app.report()
 
 
 def test_the_command_writes_a_file_or_into_a_folder(school: Path, tmp_path: Path) -> None:
