@@ -28,7 +28,6 @@ from compactor.flows.table import Table
 from compactor.ports import Catalog, Engine, Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.routed import RoutedStorage
-from compactor.telemetry.process import cpu_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +63,6 @@ class Runtime:
             notify=self._notify,
             files_only=files_only,
             catalog_name=self._catalog_name,
-            cpu=cpu_seconds,
             program=_program(),
             stop=self._stop,
             tasks=self._tasks,

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
+from compactor import telemetry
 from compactor.app.base import AppBase
 from compactor.config.settings import Settings
 from compactor.config.values import absolute
@@ -16,7 +17,6 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.measures import TableMeasures
 from compactor.core.results.record import JobUsage, RunRecord, TableReport
 from compactor.flows.read.measure import Sink, measure
-from compactor.telemetry import files
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +28,9 @@ def sinks(settings: Settings) -> list[Sink]:
     if keys.deployment and keys.cloudwatch:
         places.append(partial(_to_cloudwatch, namespace=keys.namespace, deployment=keys.deployment, region=keys.region))
     if keys.prometheus:
-        places.append(partial(files.write_prometheus, folder=absolute(keys.prometheus, home), deployment=keys.deployment or "compactor"))
+        places.append(partial(telemetry.write_prometheus, folder=absolute(keys.prometheus, home), deployment=keys.deployment or "compactor"))
     if keys.json_:
-        places.append(partial(files.write_records, file=absolute(keys.json_, home)))
+        places.append(partial(telemetry.write_records, file=absolute(keys.json_, home)))
     return places
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from compactor.core.model import times
 from compactor.core.model.errors import CompactorError
@@ -25,64 +24,33 @@ from compactor.flows.table import Table
 log = logging.getLogger(__name__)
 
 
-class CpuMeter:
-    """Divides the CPU time of a process among the tables that run at the same time."""
-
-    def __init__(self, cpu: Callable[[], float | None]) -> None:
-        self._cpu = cpu
-        self._lock = threading.Lock()
-        self._last = 0.0
-        self._used: dict[str, float] = {}
-
-    def used(self, table: str, ended: bool = False) -> float | None:
-        """Return the CPU seconds of a table since its first call, or None if unknown. `ended`: it uses none from now on."""
-        with self._lock:
-            now = self._cpu()
-            if now is None:
-                return None
-            for each in self._used:
-                self._used[each] += max(0.0, now - self._last) / len(self._used)
-            self._last = now
-            used = self._used.setdefault(table, 0.0)
-            if ended:
-                del self._used[table]
-            return used
-
-
 class Recorder:
     """Measures one run of one table. `progress` takes the run's steps and passes them on to the caller's callback. `table` is the table."""
 
-    def __init__(self, table: Table, verb: str, label: str, progress: Progress, meter: CpuMeter) -> None:
-        self.table, self._verb, self._label, self._progress, self._meter = table, verb, label, progress, meter
+    def __init__(self, table: Table, verb: str, label: str, progress: Progress) -> None:
+        self.table, self._verb, self._label, self._progress = table, verb, label, progress
         self._began = table.env.clock()
         self._phases: list[Phase] = []
-        self._open: tuple[str, float, float | None] | None = None
-        self._cpu_before = meter.used(table.name)
+        self._open: tuple[str, float] | None = None
 
     def progress(self, table: str, step: str, share: float) -> None:
         """Begin a phase, and end the one before."""
         self._close()
-        self._open = (step, self.table.env.clock(), self._meter.used(self.table.name)) if step != "done" else None
+        self._open = (step, self.table.env.clock()) if step != "done" else None
         self._progress(table, step, share)
 
     def _close(self) -> None:
         if self._open is None:
             return
-        name, began, cpu_before = self._open
-        cpu = self._meter.used(self.table.name)
-        used = cpu - cpu_before if cpu is not None and cpu_before is not None else None
+        (name, began), self._open = self._open, None
         seconds = self.table.env.clock() - began
         if self._phases and self._phases[-1].name == name:
-            last = self._phases.pop()
-            seconds += last.seconds
-            used = used + last.cpu_seconds if used is not None and last.cpu_seconds is not None else None
-        self._phases.append(Phase(name, round(seconds, 3), None if used is None else round(used, 3)))
-        self._open = None
+            seconds += self._phases.pop().seconds
+        self._phases.append(Phase(name, round(seconds, 3)))
 
     def recorded(self, report: TableReport) -> TableReport:
         """Write the record of the run behind a report, and return it in the report's place. An idle run has none."""
         self._close()
-        cpu = self._meter.used(self.table.name, ended=True)
         if report.outcome == "idle":
             return report
         table, ended, failed = self.table, self.table.env.clock(), report.outcome in FAILED
@@ -96,7 +64,6 @@ class Recorder:
             ended=moment,
             label=self._label,
             program=table.env.program,
-            cpu_seconds=None if cpu is None or self._cpu_before is None else round(cpu - self._cpu_before, 3),
             phases=tuple(self._phases),
             source_lag_seconds=_since(report.source_time, ended),
             landing_lag_seconds=_since(report.newest_folder, ended),

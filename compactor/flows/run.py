@@ -25,7 +25,7 @@ from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.publish import publish
 from compactor.flows.read import quarantine
 from compactor.flows.read.check import missing
-from compactor.flows.record import CpuMeter, Recorder
+from compactor.flows.record import Recorder
 from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS
@@ -224,12 +224,12 @@ def adopt_table(
 
 def failed_early(table: Table, error: CompactorError, label: str = "") -> TableReport:
     """Return the report of a run that failed before it looked at its table, and write its run record."""
-    return Recorder(table, "run", label, silent, CpuMeter(table.env.cpu)).recorded(failure(table.name, error))
+    return Recorder(table, "run", label, silent).recorded(failure(table.name, error))
 
 
 def _recorded(table: Table, operation: str, label: str, progress: Progress, run: Callable[[Progress], TableReport]) -> TableReport:
     """Run, and write the record of the run, also of one that fails."""
-    recorder = Recorder(table, operation, label, progress, CpuMeter(table.env.cpu))
+    recorder = Recorder(table, operation, label, progress)
     try:
         return recorder.recorded(run(recorder.progress))
     except CompactorError as error:

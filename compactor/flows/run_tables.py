@@ -17,7 +17,7 @@ from compactor.core.results.record import RunRecord, TableReport
 from compactor.core.results.reports import Progress, silent
 from compactor.flows import deaths, logs
 from compactor.flows.environment import Environment
-from compactor.flows.record import CpuMeter, Recorder, remember_idle
+from compactor.flows.record import Recorder, remember_idle
 from compactor.flows.run import Committed, commit_table, failure, finish_table, look_at
 from compactor.flows.stop import Stop, stopped
 from compactor.flows.table import Table
@@ -63,10 +63,10 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
     busy = sorted((spec for spec in specs if spec.name in sizes), key=lambda spec: -sizes[spec.name])
     if busy and not env.stop.requested:
         start(busy, sum(sizes.values()))
-    meter, spending = CpuMeter(env.cpu), Spending()
+    spending = Spending()
 
     def recorder(spec: TableSpec, calls: Progress) -> Recorder:
-        return Recorder(Table(env, spec), "run", label, calls, meter)
+        return Recorder(Table(env, spec), "run", label, calls)
 
     def run(spec: TableSpec, again: bool = False) -> TableReport | Future[TableReport] | tuple[Committed, Recorder] | None:
         """Return None if the engine has ended, and what `finish` needs if the compaction waits for the commits of all tables."""

@@ -111,10 +111,10 @@ def _sizes(versions: Sequence[Version]) -> Panel:
 
 def _written(versions: Sequence[Version]) -> Panel:
     """Draw the sums of bytes: what was written, and what rewriting the table in each commit would have written."""
-    known = [version for version in versions if version.written is not None and version.rewriting is not None]
-    moments = [times.to_seconds(version.time) for version in known]
-    ours = [*itertools.accumulate(float(version.written or 0) for version in known)]
-    other = [*itertools.accumulate(float(version.rewriting or 0) for version in known)]
+    sized = [version for version in versions if version.written is not None and version.rewriting is not None]
+    moments = [times.to_seconds(version.time) for version in sized]
+    ours = [*itertools.accumulate(float(version.written or 0) for version in sized)]
+    other = [*itertools.accumulate(float(version.rewriting or 0) for version in sized)]
     key = [("a", f"written {size(sum(ours[-1:]))}"), ("c", f"rewriting {size(sum(other[-1:]))}")]
     return Panel("Bytes written, summed up", key, charts.lines([("c", [*zip(moments, other)]), ("a", [*zip(moments, ours)])], size))
 

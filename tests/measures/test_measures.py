@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from compactor import telemetry
 from compactor.app import App
 from compactor.aws import metrics
 from compactor.aws.client import ClientConfig
@@ -34,11 +35,8 @@ from compactor.core.results.measures import (
 from compactor.core.results.record import JobUsage, Phase, RunRecord, TableReport
 from compactor.core.results.reports import TableStatus
 from compactor.flows.read.measure import measure
-from compactor.flows.record import CpuMeter
 from compactor.flows.run import replay_table
 from compactor.flows.run_tables import run_tables
-from compactor.telemetry import files
-from compactor.telemetry.process import cpu_seconds
 from scripts import dashboards, generated
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -51,7 +49,7 @@ NOW = 1_709_607_600.0
 RECORD = RunRecord(
     "t", "committed", 2, ("commit 2",), 3, {"read": 10, "applied": 7, "late": 2, "duplicate": 1}, 100, before=1, bytes_read=1000, bytes_written=300,
     bytes_rewriting=9000, bytes_stored=9000, delta_rows=7, delta_bytes=900, seconds=60.0, id="0a1b2c3d", started="2024-03-05T02:59:00.000Z",
-    ended="2024-03-05T03:00:00.000Z", label="hourly", program="0.1.0", cpu_seconds=12.5, phases=(Phase("read", 20.0, 5.0), Phase("publish", 40.0)),
+    ended="2024-03-05T03:00:00.000Z", label="hourly", program="0.1.0", phases=(Phase("read", 20.0), Phase("publish", 40.0)),
     job=JobUsage("j", 0.5, 2.0),
 )  # fmt: skip
 
@@ -194,21 +192,6 @@ def test_vacuum_deletes_old_records() -> None:
     assert not [*lake.storage.list(lake.layout.runs())]
 
 
-def test_the_cpu_time_of_a_process_is_shared_by_the_tables_that_run() -> None:
-    """Equally; what runs alone has all of it."""
-    clock = [10.0]
-    meter = CpuMeter(lambda: clock[0])
-    assert meter.used("a") == 0.0
-    clock[0] = 14.0
-    assert (meter.used("a"), meter.used("b")) == (4.0, 0.0)
-    clock[0] = 20.0
-    assert (meter.used("b", ended=True), meter.used("a")) == (3.0, 7.0)
-    clock[0] = 21.0
-    assert meter.used("a", ended=True) == 8.0
-    assert CpuMeter(lambda: None).used("a") is None
-    assert (cpu_seconds() or 1.0) > 0
-
-
 def test_a_run_is_measured_and_never_fails_of_it(caplog: pytest.LogCaptureFixture) -> None:
     """What waits, what failed; a monitoring system may be away, and the others get their values all the same."""
     lake = Lake(table())
@@ -261,7 +244,7 @@ def test_prometheus_own_client_reads_the_files(tmp_path: Path) -> None:
     """One a table: every measure once, with text and type; any label value is quoted."""
     names = ("student", 'a"b\\c\nd')
     for _ in range(2):
-        files.write_prometheus(measured(*names), str(tmp_path / "prom"), "acme/eu")
+        telemetry.write_prometheus(measured(*names), str(tmp_path / "prom"), "acme/eu")
     written = sorted((tmp_path / "prom").iterdir())
     assert [path.name for path in written] == ["compactor_acme_eu_a_b_c_d.prom", "compactor_acme_eu_student.prom"]
     for path, name in zip(written, reversed(names)):
@@ -273,19 +256,19 @@ def test_prometheus_own_client_reads_the_files(tmp_path: Path) -> None:
             assert [sample.labels for sample in family.samples] == [{"deployment": "acme/eu", "table": name}]
         assert families["compactor_source_timestamp_seconds"].samples[0].value == NOW - 3600
     with pytest.raises(Unavailable, match="cannot be written"):
-        files.write_prometheus(measured("t"), str(written[0]), "acme")
+        telemetry.write_prometheus(measured("t"), str(written[0]), "acme")
 
 
 def test_records_are_added_to_a_file(tmp_path: Path) -> None:
     """An idle run has none."""
     place = tmp_path / "a/runs.jsonl"
-    files.write_records([of_table(STATUS, TableReport("t", "idle"), NOW)], str(place))
+    telemetry.write_records([of_table(STATUS, TableReport("t", "idle"), NOW)], str(place))
     assert not place.exists()
     for _ in range(2):
-        files.write_records(measured("t"), str(place))
+        telemetry.write_records(measured("t"), str(place))
     assert [RunRecord.from_json(json.loads(each)) for each in place.read_text().splitlines()] == [RECORD] * 2
     with pytest.raises(Unavailable, match="cannot be written"):
-        files.write_records(measured("t"), str(tmp_path))
+        telemetry.write_records(measured("t"), str(tmp_path))
 
 
 # ---- a job on EMR ----------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def record(version: int, at: float, **changes: Any) -> RunRecord:
     began, ended = times.from_seconds(at - 95, "milliseconds"), times.from_seconds(at + 5, "milliseconds")
     standard = RunRecord(
         "@table", "committed", version, (f"commit {version}",), 4, {"read": 4000, "applied": 4000}, 600_000, before=version - 1, bytes_read=360_000,
-        seconds=100.0, id=f"{version:08x}", started=began, ended=ended, label="scheduled", program="0.1.0", cpu_seconds=60.0,
+        seconds=100.0, id=f"{version:08x}", started=began, ended=ended, label="scheduled", program="0.1.0",
         phases=(Phase("discover", 1.0), Phase("read", 30.0), Phase("resolve", 55.0), Phase("publish", 14.0)),
         source_lag_seconds=700.0, job=JobUsage("j", 0.4, 1.6),
     )  # fmt: skip

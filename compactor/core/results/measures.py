@@ -51,7 +51,6 @@ BACKLOG = Measure("BacklogSeconds", SECONDS, MAXIMUM, "Time since the beginning 
 QUARANTINED = Measure("QuarantinedFiles", COUNT, MAXIMUM, "Files that are in quarantine, or have records there")
 DELTA_SHARE = Measure("DeltaSharePercent", PERCENT, MAXIMUM, "Bytes of the Delta as a share of the table's bytes")
 RUN_SECONDS = Measure("RunSeconds", SECONDS, MAXIMUM, "Duration of the run")
-CPU_SECONDS = Measure("CpuSeconds", SECONDS, SUM, "CPU time of the process and its JVM in the run; without executors on a cluster")
 EVENTS_READ = Measure("EventsRead", COUNT, SUM, "Events read in the run")
 EVENTS_APPLIED = Measure("EventsApplied", COUNT, SUM, "Events that changed a row")
 EVENTS_LATE = Measure("EventsLate", COUNT, SUM, "Events that came after a newer event of the same key had been ingested")
@@ -66,7 +65,7 @@ RUN_TIME = Measure("RunTimestampSeconds", TIME, MAXIMUM, "When the table was las
 
 MEASURES = (
     *(FAILED_RUNS, FRESHNESS, LANDING_LAG, BACKLOG, QUARANTINED, DELTA_SHARE),
-    *(RUN_SECONDS, CPU_SECONDS, EVENTS_READ, EVENTS_APPLIED, EVENTS_LATE, EVENTS_DUPLICATE, READ_BYTES, WRITTEN_BYTES, REWRITE_BYTES),
+    *(RUN_SECONDS, EVENTS_READ, EVENTS_APPLIED, EVENTS_LATE, EVENTS_DUPLICATE, READ_BYTES, WRITTEN_BYTES, REWRITE_BYTES),
     *(VCPU_HOURS, MEMORY_GB_HOURS, SOURCE_TIME, RUN_TIME),
 )
 """All measures, in the order of dashboards and documents."""
@@ -101,7 +100,6 @@ def of_table(status: TableStatus | None, report: TableReport, now: float) -> Tab
     if record is not None:
         values |= {
             RUN_SECONDS: record.seconds,
-            CPU_SECONDS: record.cpu_seconds,
             **{measure: record.counts.get(name, 0) for name, measure in _EVENTS.items()},
             READ_BYTES: record.bytes_read,
             WRITTEN_BYTES: record.bytes_written,

@@ -32,8 +32,6 @@ class Phase:
     """`discover`, `read`, `resolve`, `check`, `publish`, `archive` or `compact`."""
     seconds: float
     """Its duration."""
-    cpu_seconds: float | None = None
-    """CPU time of the process and its JVM; null if the system does not report it. Tables that run at the same time share it equally."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +162,6 @@ class RunRecord(TableReport):
     """The scheduler's name of the run."""
     program: str = ""
     """The version of compactor."""
-    cpu_seconds: float | None = None
-    """CPU time of the process and its JVM, as in the phases; null if unknown."""
     phases: tuple[Phase, ...] = ()
     """The phases, in order."""
     source_lag_seconds: float | None = None
