@@ -152,7 +152,7 @@ $(python):
 # The .installed files are stamps: set up again only when what they depend on has changed.
 $(venv)/.installed: pyproject.toml constraints.txt constraints.hashes.txt | $(python)
 	@echo 'setup: installing compactor (PySpark is 300 MB: a minute or two when no cache has it)'
-	@$(install) -e .
+	@$(install) -e '.[report]'
 	@touch $@
 
 $(venv)/.installed-dev: pyproject.toml constraints.txt constraints.hashes.txt | $(python)

@@ -31,7 +31,6 @@ from compactor.core.settings.job_config import JobConfig
 from compactor.core.settings.s3 import S3Settings
 from compactor.flows import logs
 from compactor.flows.keep.vacuum import vacuum, vacuum_if_due
-from compactor.flows.read.measure import measure
 from compactor.flows.read.verify import verify
 from compactor.flows.run_tables import run_tables
 from compactor.flows.verbs import rebuild_table, replay_table
@@ -155,10 +154,7 @@ def _ran(here: Runtime, specs: Sequence[TableSpec], arguments: argparse.Namespac
         here.spark()
 
     reports = run_tables(here.environment(), specs, parallel=arguments.parallel or PARALLEL, label=arguments.label, start=start)
-    if here.config.metrics is not None:
-        # whoever sent the job writes files and sends to addresses when it has ended
-        sinks = here.sinks(local=False)
-        measure(here.environment(files_only=True), specs, reports, sinks, here.config.metrics.lineage_job)
+    # whoever sent the job sends its measures when it has ended
     return [report.to_json() for report in reports], _code([report.exit_code for report in reports])
 
 

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.erasure.erased import Erased
-from compactor.core.measures.price import JobUsage
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
@@ -20,6 +19,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import BatchSummary, ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
+from compactor.core.results.record import JobUsage
 from compactor.core.results.reports import Ended
 from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema.registered import RegisteredSchema

@@ -25,7 +25,6 @@ from compactor.app.schema import Synced
 from compactor.app.spark import local_jars
 from compactor.cli import grid, options, sql
 from compactor.cli import main as cli
-from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import Busy, CheckFailed, ConfigError, InputRefused, Refused
 from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
@@ -33,7 +32,8 @@ from compactor.core.model.snapshot import Feed, FeedPart, Pin, Snapshot
 from compactor.core.planning.landing import Landing
 from compactor.core.reconcile.report import Cell, ReconcileReport, RowDifference
 from compactor.core.results.checks import Check, Difference
-from compactor.core.results.reports import AdoptReport, RebuildReport, ReencryptReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
+from compactor.core.results.record import RunRecord, TableReport
+from compactor.core.results.reports import AdoptReport, RebuildReport, ReencryptReport, Swept, TablePlan, TableStatus, VacuumReport
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.read.quarantine import QuarantinedFile
 from compactor.flows.read.reconcile import Options
@@ -208,7 +208,7 @@ class FakeTable:
 
     def last_run(self) -> RunRecord | None:
         ended, first = "2024-03-05T08:00:00.000Z", "2024-03-05T06:00:00.000Z"
-        failed = RunRecord("1", self.name, "run", "later", ended, ended, 0.0, error="no answer", error_class="Unavailable", error_id="unavailable")
+        failed = RunRecord(self.name, "later", error="no answer", error_class="Unavailable", error_id="unavailable", started=ended, ended=ended)
         return dataclasses.replace(failed, failures=3, failing_since=first)
 
     def inputs(self) -> list[Input]:

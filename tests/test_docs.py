@@ -48,7 +48,6 @@ def keys() -> list[str]:
     below = [
         f"{part.lower()}.{key}" for part in ("Airflow", "Compaction", "Csv", "Daily", "Emr", "Group", "Metrics") for key in parts[part]["properties"]
     ]
-    below += [f"metrics.prices.{key}" for key in parts["Prices"]["properties"]]
     return sorted({*schema()["properties"], *parts["Catalog"]["properties"], *parts["Table"]["properties"], *below})
 
 
@@ -71,7 +70,6 @@ def test_the_schema_has_the_parts_that_are_looked_at() -> None:
         "Kafka",
         "Limits",
         "Metrics",
-        "Prices",
         "Quarantine",
         "Registry",
         "S3",

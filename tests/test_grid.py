@@ -11,7 +11,7 @@ import time
 import pytest
 
 from compactor.cli import console, grid
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from tests.test_cli import SNAPSHOT, STATUS
 
 

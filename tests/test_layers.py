@@ -16,7 +16,7 @@ from tests.parts.each import each
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "compactor"
 ADAPTERS = ("storage", "catalog", "registry", "spark", "duckdb", "runners", "notify", "telemetry", "reconcile")
-CLUSTER = ("core", "flows", "aws", "storage", "catalog", "spark", "ports", "runtime", "job", "notify", "telemetry")
+CLUSTER = ("core", "flows", "aws", "storage", "catalog", "spark", "ports", "runtime", "job", "notify")
 """What travels to a cluster and must run on EMR's Python 3.9 with the standard library, PySpark and boto3 (H30)."""
 
 MAY_IMPORT = {
@@ -60,6 +60,8 @@ OWNERS = {
     "pandas": ("read.py",),
     "fastavro": ("registry", "demo"),
     "requests": ("registry", "runners", "demo", "notify/webhook.py"),
+    "apprise": ("notify/services.py",),
+    "jinja2": ("report",),
     "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),
     "psycopg": ("reconcile/postgres.py",),

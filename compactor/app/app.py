@@ -31,7 +31,8 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
 from compactor.core.results.files import TableFile, table_files
-from compactor.core.results.reports import Progress, TablePlan, TableReport, TableStatus, silent
+from compactor.core.results.record import RunRecord, TableReport
+from compactor.core.results.reports import Progress, TablePlan, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
@@ -114,11 +115,9 @@ class App(Versions, Runners, Reconcile):
         return reports
 
     def _send_metrics(self, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
-        sinks = self.runtime.sinks()
-        if sinks and reports and (target := self.settings.metrics_target) is not None:
-            from compactor.flows.read.measure import measure
+        from compactor.app.metrics import send
 
-            measure(self.runtime.environment(files_only=True), specs, reports, sinks, target.lineage_job)
+        send(self, specs, reports)
 
     def replay(self, name: str, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
         """Read files from quarantine again: these paths, or all."""

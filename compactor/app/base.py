@@ -104,7 +104,6 @@ class AppBase:
             settings.metastore_dir,
             S3Settings(**settings.s3_keys),
             tuple(sorted(app_registry.schemas_by_id(self._registry(), specs).items())) if schemas and self._has_registry else (),
-            settings.metrics_target,
         )
 
     def _with_schema(self, spec: TableSpec) -> TableSpec:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from compactor.app.base import AppBase
 from compactor.config.values import absolute
-from compactor.core.measures.price import JobUsage
 from compactor.core.model.errors import Refused
+from compactor.core.results.record import JobUsage
 from compactor.ports import RemoteRunner, Runner
 
 
@@ -24,8 +24,8 @@ class Runners(AppBase):
         return LocalRunner((absolute(program, folder) if "/" in program else program, *more), ("--config", str(self.settings.file)))
 
     def finished(self, output: str, usage: JobUsage | None) -> None:
-        """Add the usage of a job on a cluster to its run records, and send what the job could not. `output`: what its `run` printed."""
-        from compactor.app.usage import account
+        """Add the usage of a job on a cluster to its run records, and send the measures of its tables. `output`: what its `run` printed."""
+        from compactor.app.metrics import account
 
         account(self, output, usage)
 

@@ -11,7 +11,8 @@ from compactor.core.erasure.keys import key_values
 from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, ReencryptReport, TableReport, VacuumReport, silent
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, ReencryptReport, VacuumReport, silent
 
 
 class Versions(AppBase):

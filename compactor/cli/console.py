@@ -16,15 +16,15 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from compactor.cli import grid
 from compactor.cli.grid import coloured, console, moment, print_message, size, table, warned
-from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import UNEXPECTED, see
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.reconcile.report import EQUAL
 from compactor.core.results import summary
 from compactor.core.results.checks import UNCERTAIN, Check
 from compactor.core.results.phrases import counted, without_table
+from compactor.core.results.record import RunRecord, TableReport
 from compactor.core.results.reports import Progress as ProgressCallback
-from compactor.core.results.reports import TablePlan, TableReport, TableStatus
+from compactor.core.results.reports import TablePlan, TableStatus
 from compactor.core.results.visible import visible
 from compactor.core.sources.proposal import Proposal
 from compactor.flows import logs

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from compactor.cli import console, options
 from compactor.cli.options import Call, Every, Parallel, Tables
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.core.settings import command_line as declared
 
 

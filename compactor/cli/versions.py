@@ -11,8 +11,8 @@ import typer
 
 from compactor.cli import console, grid, options
 from compactor.cli.options import AsOf, Call, DryRun, OneTable, Tables
-from compactor.core.measures.record import DAYS_KEPT
 from compactor.core.results.phrases import counted
+from compactor.core.results.record import DAYS_KEPT
 from compactor.core.results.reports import AdoptReport, RebuildReport, Swept, VacuumReport
 from compactor.core.settings import command_line as declared
 

@@ -98,27 +98,34 @@ SCHEMA_CHANGE = {
 
 
 _ADDRESSES = {
+    "apprise": (r"[A-Za-z][\w+-]*://\S+", "addresses such as slack://token"),
     "webhook": (r"https?://[^\s/]+\S*", "https://host/path"),
     "sns": (r"arn:[\w-]+:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}(\.fifo)?", "arn:aws:sns:region:account:topic"),
     **dict.fromkeys(IN_VARIABLES, (r"[A-Za-z_]\w*", "the name of a variable")),
 }
 """Kinds of targets with an address: its form, and an example for people."""
 
+_SERVICES = {"slack": "slack://..", "teams": "workflows://..", "pagerduty": "pagerduty://.."}
+"""Kinds of earlier versions: the address by which Apprise knows the service."""
+
 
 def notify(value: Any) -> tuple[tuple[str, ...], ...]:
-    """Parse one target or a list: `log`, `{command: [program, argument]}`, or one of `_ADDRESSES` such as `{slack: NAME}`."""
+    """Parse one target or a list: `log`, `{command: [program, argument]}`, or one of `_ADDRESSES` such as `{webhook_env: NAME}`."""
     return tuple(_target(target) for target in (value if isinstance(value, list) else [] if value is None else [value]))
 
 
 def _target(value: Any) -> tuple[str, ...]:
     if value == "log":
         return ("log",)
+    former = next(iter(_SERVICES.keys() & value), "") if isinstance(value, dict) else ""
+    if former:
+        raise ValueError(f"{former}: expected {{apprise_env: NAME}}, with {_SERVICES[former]} in the variable; found {{{former}: ..}}")
     if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in ("command", *_ADDRESSES):
         # show only names: a value may contain a token
         word = isinstance(value, str) and re.fullmatch(r"\w{1,20}", value)
         names = ", ".join(map(str, value)) if isinstance(value, dict) else shown(value) if word else "something else (not shown)"
         raise ValueError(
-            "expected log, {command: [..]}, {webhook: https://..}, {sns: arn:..}, "
+            "expected log, {command: [..]}, {webhook: https://..}, {sns: arn:..}, {apprise: [slack://..]}, "
             f"or the name of a variable: {', '.join(f'{{{kind}: NAME}}' for kind in IN_VARIABLES)}; found {names}"
         )
     ((kind, address),) = value.items()
@@ -128,10 +135,11 @@ def _target(value: Any) -> tuple[str, ...]:
             raise ValueError(f"command: expected a program and its arguments, [program, argument], found {shown(address)}")
         return (kind, *words)
     form, example = _ADDRESSES[kind]
-    if not isinstance(address, str) or not re.fullmatch(form, address):
+    addresses = address if kind == "apprise" and isinstance(address, list) and address else [address]
+    if not all(isinstance(each, str) and re.fullmatch(form, each) for each in addresses):
         quoted = shown(address) if kind == "sns" else "something else (not shown: it may contain a token)"
         raise ValueError(f"{kind}: expected {example}, found {quoted}")
-    return (kind, address)
+    return (kind, *addresses)
 
 
 _TARGET = {
@@ -140,8 +148,8 @@ _TARGET = {
         *(
             {"type": "object", "properties": {kind: form}, "required": [kind], "additionalProperties": False}
             for kind, form in (
-                ("command", {"type": ["string", "array"], "items": {"type": "string"}}),
-                *((kind, {"type": "string"}) for kind in _ADDRESSES),
+                *((kind, {"type": ["string", "array"], "items": {"type": "string"}}) for kind in ("command", "apprise")),
+                *((kind, {"type": "string"}) for kind in _ADDRESSES if kind != "apprise"),
             )
         ),
     ]

@@ -33,11 +33,9 @@ from compactor.config.sections import (
     setting,
 )
 from compactor.config.values import Count, Duration, Flag, Names, Read, Size, Text, absolute, is_s3
-from compactor.core.measures import price
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
 from compactor.core.model.policy import EVOLVE, Policy, Protection
-from compactor.core.settings.metrics import LOG, MetricsSettings
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.sources.envelopes import BESIDE_VALUES, ENVELOPES
 
@@ -229,8 +227,8 @@ class Table(Section):
     notify: Annotated[tuple[tuple[str, ...], ...], Read(compound.notify, compound.NOTIFY)] = setting(
         (("log",),),
         "Targets of notices about a changed schema before its first use, and of Airflow's alerts about failed and late tables; one or a list: log, "
-        "{command: [program, argument]} (JSON on its standard input), {webhook: https://..}, {sns: topic ARN}; or, with the address in the named "
-        "variable, {webhook_env: NAME}, {slack: NAME}, {teams: NAME}, and {pagerduty: NAME} with the integration key.",
+        "{command: [program, argument]} (JSON on its standard input), {webhook: https://..}, {sns: topic ARN}, {apprise: [slack://..]} (all that "
+        "Apprise knows); or, with the addresses in the named variable, {webhook_env: NAME}, {apprise_env: NAME}.",
         written="log",
     )
     runner: RunnerName | None = setting(
@@ -282,24 +280,6 @@ class Keys(Section):
     def uses_s3(self) -> bool:
         """Return whether the warehouse or any landing folder is in S3."""
         return is_s3(self.warehouse_dir) or any(is_s3(table.increments or "") for table in self.tables.values())
-
-    @property
-    def metrics_target(self) -> MetricsSettings | None:
-        """Return where metrics are sent, or None if they are not sent anywhere."""
-        keys, home = self.metrics, str(self._file.parent)
-        places = {"emf": keys.emf, "json": keys.json_, "prometheus": keys.prometheus, "openlineage": keys.openlineage}
-        if not (keys.deployment or keys.pushgateway or any(places.values())):
-            return None
-        paths = {name: place if not place or place == LOG or "://" in place else absolute(place, home) for name, place in places.items()}
-        return MetricsSettings(
-            keys.deployment or "compactor",
-            keys.namespace,
-            keys.region,
-            cloudwatch=keys.cloudwatch and keys.deployment is not None,
-            pushgateway=keys.pushgateway,
-            prices=price.Prices(**keys.prices.model_dump()),
-            **paths,
-        )
 
     def runner_of(self, name: str) -> str:
         """Return where Spark runs for a table: local, emr-serverless or emr-steps."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from compactor.config import compound, rule_values, values
-from compactor.config.values import Count, Duration, Flag, Names, Price, Read, Size, Text
+from compactor.config.values import Count, Duration, Flag, Names, Read, Size, Text
 from compactor.core.model import policy
 from compactor.core.model.policy import Rule
 from compactor.core.model.spec import ALWAYS
@@ -185,33 +185,15 @@ class Catalog(Section):
     )
 
 
-class Prices(Section):
-    """Prices of EMR Serverless in your region, from AWS's price list."""
-
-    vcpu_hour: Price = setting(0.0, "Price of a vCPU for an hour, such as 0.052624.")
-    memory_gb_hour: Price = setting(0.0, "Price of a GB of memory for an hour, such as 0.0057785.")
-    currency: Text = setting("USD", "Currency of both.")
-
-
 class Metrics(Section):
     """Where the measures and records of runs are sent. Without any of these keys they are not sent anywhere."""
 
-    deployment: Text | None = setting(
-        None, "Name of this deployment: the dimension in CloudWatch, a label in Prometheus, the namespace of jobs in OpenLineage."
-    )
+    deployment: Text | None = setting(None, "Name of this deployment: the dimension in CloudWatch, a label in Prometheus.")
     cloudwatch: Flag = setting(True, "Send to CloudWatch, if `deployment` is set.")
     namespace: Text = setting("Compactor", "Namespace in CloudWatch.")
     region: Text | None = setting(None, "Region of CloudWatch; default AWS_REGION, AWS_DEFAULT_REGION, else the profile's.")
-    emf: Text | None = setting(
-        None, "File that gets a line in CloudWatch's embedded metric format for each table and run, or log: standard error. Needs no permission."
-    )
     prometheus: Text | None = setting(None, "Folder that Prometheus's node exporter reads (textfile collector): one .prom file a table.")
-    pushgateway: Text | None = setting(None, "URL of a Prometheus pushgateway, such as http://pushgateway:9091.")
-    openlineage: Text | None = setting(
-        None, "URL that takes OpenLineage events, such as http://marquez:5000/api/v1/lineage, or a file. OPENLINEAGE_API_KEY is sent as token."
-    )
-    json_: Text | None = setting(None, "File that gets each run record as a line of JSON, or log: standard error.", alias="json")
-    prices: Prices = setting(Prices(), "Price table for the estimated cost of EMR jobs.")
+    json_: Text | None = setting(None, "File that gets each run record as a line of JSON.", alias="json")
 
 
 RunnerName = Annotated[str, values.choice("local", "emr-serverless", "emr-steps")]

@@ -20,7 +20,7 @@ from compactor.config import text as config_text
 from compactor.config.compound import SUBJECT
 from compactor.config.keys import Keys, Table
 from compactor.config.rules import Problem, landing, shared
-from compactor.config.sections import S3, Airflow, Catalog, Checks, Compaction, Emr, Group, Kafka, Limits, Metrics, Prices, Quarantine, Registry
+from compactor.config.sections import S3, Airflow, Catalog, Checks, Compaction, Emr, Group, Kafka, Limits, Metrics, Quarantine, Registry
 from compactor.config.sections import Csv as CsvKeys
 from compactor.config.sections import Daily as DailyKeys
 from compactor.config.text import Place
@@ -166,7 +166,6 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
         "kafka": Kafka,
         "limits": Limits,
         "metrics": Metrics,
-        "prices": Prices,
         "quarantine": Quarantine,
         "registry": Registry,
         "s3": S3,
@@ -176,8 +175,14 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
     return f"unknown key{above or _INSTEAD.get(name) or alike(name, _key_names(model))}"
 
 
-_INSTEAD = {"partition_by": "; set `cluster_by: [..]`, so that filters on these columns skip data (docs/design/partitions.md)"}
-"""Keys that other tools have, and what to write here."""
+_INSTEAD = {
+    "emf": "; set `deployment`, and the run sends to CloudWatch itself",
+    "openlineage": "; run records have what a run did (`json`)",
+    "partition_by": "; set `cluster_by: [..]`, so that filters on these columns skip data (docs/design/partitions.md)",
+    "prices": "; run records have the vCPU-hours and memory-hours of a job, to multiply with your prices",
+    "pushgateway": "; set `prometheus`, a folder of Prometheus's node exporter",
+}
+"""Keys that other tools or earlier versions have, and what to write here."""
 
 
 def _key_names(model: type[BaseModel]) -> list[str]:

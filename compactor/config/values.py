@@ -195,17 +195,6 @@ def share(value: Any) -> float:
     return share
 
 
-def price(value: Any) -> float:
-    """Parse a price, such as 0.05."""
-    try:
-        amount = float(str(value))
-    except ValueError:
-        amount = -1.0
-    if not 0 <= amount < 1e6:
-        raise ValueError(f"expected a price such as 0.05, found {shown(value)}")
-    return amount
-
-
 def rows(value: Any) -> int | None:
     """Parse a number of records, or null."""
     if value is not None and (isinstance(value, bool) or not re.fullmatch(r"\d{1,12}", str(value))):
@@ -341,7 +330,6 @@ def urls(value: Any) -> tuple[str, ...]:
 NAMES = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 Text = Annotated[str, Read(text, {"type": "string", "minLength": 1})]
 Flag = Annotated[bool, Read(flag, {"type": "boolean"})]
-Price = Annotated[float, Read(price, {"type": "number", "minimum": 0})]
 Count = Annotated[int, Read(count, {"type": "integer", "minimum": 1})]
 Names = Annotated[tuple[str, ...], Read(names, NAMES)]
 Duration = Annotated[float, Read(duration, {"type": "string", "examples": ["7d", "24h", "10min", "0s"]})]

@@ -19,11 +19,6 @@ def _nonce() -> str:
     return secrets.token_hex(4)
 
 
-def _unknown() -> float | None:
-    """Return no CPU time."""
-    return None
-
-
 def _nobody(target: Target, message: Message) -> None:
     """Notify nobody."""
 
@@ -56,8 +51,6 @@ class Environment:
     """Whether neither engine nor catalog may be used."""
     catalog_name: Callable[[], str] | None = None
     """Returns the name of the catalog without connecting to it; what is remembered of one counts for no other. None: nothing is remembered."""
-    cpu: Callable[[], float | None] = _unknown
-    """Returns the CPU seconds of this process and its children so far, None if unknown."""
     program: str = ""
     """The version of compactor."""
     stop: Stop = field(default_factory=Stop)

@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from compactor.core.results.phrases import counted, without_table
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.core.results.visible import visible
 
 if TYPE_CHECKING:

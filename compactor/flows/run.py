@@ -15,14 +15,15 @@ from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import Figures, Progress, TableReport, silent
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import Progress, silent
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit, shown
 from compactor.flows.publish.landing import sync_landing
 from compactor.flows.publish.publish import publish
 from compactor.flows.read.check import missing
-from compactor.flows.record import CpuMeter, Recorder
+from compactor.flows.record import Recorder
 from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS
@@ -158,7 +159,7 @@ def blocked_report(report: TableReport, reason: str) -> TableReport:
 
 def failed_early(table: Table, error: CompactorError, label: str = "") -> TableReport:
     """Return the report of a run that failed before it looked at its table, and write its run record."""
-    return Recorder(table, "run", label, silent, CpuMeter(table.env.cpu)).recorded(failure(table.name, error))
+    return Recorder(table, "run", label, silent).recorded(failure(table.name, error))
 
 
 def ingested(table: Table, newest: Snapshot | None, ingest: Ingest, made: list[Snapshot], progress: Progress, label: str) -> Snapshot | None:
@@ -212,6 +213,7 @@ def report_of(
     if unusable or records:
         what = " and ".join(counted(number, noun) for number, noun in ((unusable, "file"), (records, "record")) if number)
         notes = (*notes, f"{what} cannot be used and went to quarantine: compactor quarantine {table.name}")
+    delta = current.delta
     return TableReport(
         table.name,
         outcome,
@@ -222,19 +224,9 @@ def report_of(
         rows=current.rows,
         ties=sum(snapshot.ties for snapshot in ingested),
         unresolved=sum(snapshot.unresolved for snapshot in ingested),
-        bytes_written=sum(item.bytes_written for item in made),
-        figures=_figures(before, current, made),
-        archived=len(inputs) if table.spec.archive == "move" else 0,
-        notes=notes,
-    )
-
-
-def _figures(before: Snapshot | None, current: Snapshot, made: Sequence[Snapshot]) -> Figures:
-    inputs = [item for snapshot in made if snapshot.operation in _INGESTING for item in snapshot.inputs]
-    delta = current.delta
-    return Figures(
-        before.version if before else None,
+        before=before.version if before else None,
         bytes_read=sum(item.size for item in inputs),
+        bytes_written=sum(item.bytes_written for item in made),
         # compactions and days belong to our way of writing only
         bytes_rewriting=sum(snapshot.size for snapshot in made if snapshot.operation not in SAME_ROWS),
         bytes_stored=current.size,
@@ -243,4 +235,6 @@ def _figures(before: Snapshot | None, current: Snapshot, made: Sequence[Snapshot
         source_time=current.source_time,
         newest_folder=current.hour,
         files_quarantined=sum(item.in_quarantine for item in inputs),
+        archived=len(inputs) if table.spec.archive == "move" else 0,
+        notes=notes,
     )

@@ -8,12 +8,13 @@ from typing import Any, TypeVar, cast
 
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, TableReport, silent
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, silent
 from compactor.flows import logs
 from compactor.flows.publish import audit
 from compactor.flows.publish.landing import show_live
 from compactor.flows.read import quarantine
-from compactor.flows.record import CpuMeter, Recorder
+from compactor.flows.record import Recorder
 from compactor.flows.resume import resume
 from compactor.flows.run import Ingest, blocked_report, failure, ingested, publish_and_archive, report_of
 from compactor.flows.table import Table
@@ -32,7 +33,7 @@ def _recorded(operation: str, one_version: bool = False) -> Callable[[_Verb], _V
         @logs.of_table
         @functools.wraps(verb)
         def call(table: Table, *arguments: Any, progress: Progress = silent, label: str = "", **options: Any) -> Any:
-            recorder = Recorder(table, operation, label, progress, CpuMeter(table.env.cpu))
+            recorder = Recorder(table, operation, label, progress)
             try:
                 before = table.newest() if one_version else None
                 report = verb(table, *arguments, progress=recorder.progress, label=label, **options)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import SchemaRefused, Unavailable
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.flows.publish import alerts as flow
 from compactor.flows.run import failure
 from tests.airflow.conftest import PROGRAM, Company, dag_file, states

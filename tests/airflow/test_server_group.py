@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import Unavailable
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.flows.run import failure
 from tests.airflow.conftest import FORM, PROGRAM, ROOT, SPARK_PYTHON, Company
 from tests.airflow.emr import Emr, emr_serverless

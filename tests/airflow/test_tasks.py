@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import Refused, SchemaRefused, Unavailable
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.flows.read import arrived
 from compactor.flows.run import failure
 from tests.airflow.conftest import PROGRAM, Company, dag_file, states

@@ -14,7 +14,8 @@ import pytest
 
 from compactor.app.app import App
 from compactor.core.model.errors import CompactorError, Refused, Unavailable
-from compactor.core.results.reports import Ended, TableReport
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import Ended
 from compactor.flows.run import failure
 from compactor.ports import Submitted
 from tests.airflow.conftest import dag_file

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import Refused
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.flows.run import failure
 from tests.airflow.conftest import PROGRAM, Company, states
 from tests.airflow.test_tasks import RUN_AT, SWEPT, asked

@@ -9,7 +9,7 @@ import pytest
 
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import NEVER, TableSpec
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
 from compactor.flows.run_tables import run_tables

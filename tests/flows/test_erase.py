@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from compactor.core.erasure.report import ErasureReport
-from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import Refused, TryLater
+from compactor.core.results.record import RunRecord
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.ledger import ERASED_REASON
 from compactor.flows.read.changes import changes
@@ -134,8 +134,8 @@ def test_texts_that_were_written_before_go_and_later_ones_stay() -> None:
     """Errors, notes and verdicts may quote records. The figures of a run stay."""
     lake = old().copy()
     layout, moment = lake.layout, "2026-01-01T00:00:00Z"
-    failed = RunRecord("a1", "t", "run", "failed", moment, moment, 1.0, rows=17, error="no: private3-102", notes=("private7-7",))
-    well = RunRecord("a2", "t", "run", "committed", moment, moment, 1.0, rows=18)
+    failed = RunRecord("t", "failed", id="a1", started=moment, ended=moment, rows=17, error="no: private3-102", notes=("private7-7",))
+    well = RunRecord("t", "committed", id="a2", started=moment, ended=moment, rows=18)
     for record in (failed, well):
         lake.storage.write(layout.run(record.started, record.id), record.to_bytes())
     for place in (layout.last_run(), layout.audit()):

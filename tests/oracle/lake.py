@@ -22,7 +22,8 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Pin, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import retention
-from compactor.core.results.reports import RebuildReport, TableReport, VacuumReport
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import RebuildReport, VacuumReport
 from compactor.flows import ledger
 from compactor.flows.environment import Environment
 from compactor.flows.keep import pin

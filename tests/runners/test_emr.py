@@ -16,8 +16,8 @@ import pytest
 from botocore.stub import Stubber
 
 from compactor.aws.client import ClientConfig
-from compactor.core.measures.price import JobUsage
 from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.results.record import JobUsage
 from compactor.ports import Submitted
 from compactor.runners.emr import EmrRunner, Jobs, JobState, Order, Sending
 from compactor.runners.emr_serverless import ServerlessJobs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 from collections.abc import Iterator
@@ -14,14 +13,13 @@ import pytest
 from compactor import job
 from compactor.app.app import App
 from compactor.app.packaging.job_zip import package
-from compactor.aws import metrics
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.results.checks import Difference
 from compactor.core.results.notice import Notice
-from compactor.core.results.reports import RebuildReport, TableReport
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import RebuildReport
 from compactor.core.settings.command_line import CLUSTER_COMMANDS
 from compactor.core.settings.job_config import JobConfig
-from compactor.core.settings.metrics import MetricsSettings
 from compactor.runtime import Runtime
 from tests.test_cli import COMMANDS
 
@@ -131,18 +129,6 @@ def test_a_rebuild_tells_what_differs(job_config: Path, monkeypatch: pytest.Monk
     assert (ended, asked) == (code, [("student", None, True, False, "x", False)])
     assert json.loads(report["output"])["difference"]["changed"] == 2
     assert "compactor: student: 3 files (1,000 bytes) give 9 rows; 0 rows of version 1 are missing" in report["errors"].splitlines()[-1]
-
-
-def test_numbers_are_sent_when_they_are_asked_for(job_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the job itself; the edge may be gone by then."""
-    sent: list[Any] = []
-    monkeypatch.setattr(job, "run_tables", lambda *_, **__: [TableReport("student", "failed", exit_code=1)])
-    monkeypatch.setattr(metrics, "send", lambda found, namespace, deployment, reach: sent.append((namespace, deployment, found[0].value)))
-    said = json.loads(job_config.read_text(encoding="utf-8"))
-    assert told(job_config, "run")[0] == 1
-    job_config.write_text(json.dumps({**said, "metrics": dataclasses.asdict(MetricsSettings("acme", cloudwatch=True))}), encoding="utf-8")
-    assert told(job_config, "run")[0] == 1
-    assert sent == [("Compactor", "acme", 1)]
 
 
 def test_the_words_are_the_command_lines(job_config: Path) -> None:

@@ -18,7 +18,7 @@ from compactor.core.model.errors import CatalogRefused
 from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.flows.environment import Environment
 from compactor.flows.read import quarantine
 from compactor.flows.read.verify import verify

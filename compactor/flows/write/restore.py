@@ -25,7 +25,8 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import Progress, TableReport, silent
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import Progress, silent
 from compactor.flows import ledger, logs
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
