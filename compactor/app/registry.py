@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from compactor.config.sections import Registry as Keys
+from compactor.config.keys import Registry as Keys
 from compactor.config.settings import Settings
 from compactor.config.values import absolute
 from compactor.core.model.errors import RegistryRefused
@@ -31,7 +31,7 @@ def open_registry(settings: Settings, storage: Storage) -> ConfluentRegistry | F
     from compactor.registry.confluent import ConfluentRegistry
     from compactor.registry.settings import RegistrySettings
 
-    plain = {name: value for name, value in keys.model_dump().items() if value and name not in ("url", "folder")}
+    plain = {name: value for name, value in dataclasses.asdict(keys).items() if value and name not in ("url", "folder")}
     files = {name: absolute(value, here) for name, value in plain.items() if name.endswith("_file")}
     return ConfluentRegistry(RegistrySettings(urls=keys.url, **{**plain, **files}))
 

@@ -24,7 +24,7 @@ from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.exceptions import HTTPError
 
 from compactor.core.model.errors import RegistryRefused, Unavailable
-from compactor.registry.settings import Identity, RegistrySettings, addresses, hidden, identity, proxy, shown
+from compactor.registry.settings import Identity, RegistrySettings, addresses, hidden, identity, shown
 
 log = logging.getLogger(__name__)
 
@@ -102,17 +102,15 @@ class Connection:
         self._settings = settings
         environment = os.environ if environment is None else environment
         who = identity(settings, environment)
-        self._secrets = (*who.secrets, *hidden(settings, environment))
+        self._secrets = (*who.secrets, *hidden(environment))
         self._waiting = waiting or Waiting()
         self._first = 0
         self._session = requests.Session()
         self._session.max_redirects = 5
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         self._session.auth = _auth(who)
-        if proxy(settings):
-            self._session.proxies = {"http": settings.proxy, "https": settings.proxy}
         if settings.cert_file:
-            self._session.cert = (settings.cert_file, settings.key_file) if settings.key_file else settings.cert_file
+            self._session.cert = settings.cert_file
 
     def __repr__(self) -> str:
         return f"Connection({', '.join(self.urls)})"
@@ -186,7 +184,7 @@ class Connection:
                 return self._read(response, where, end)
         except requests.exceptions.SSLError as error:
             if "certificate" in str(error).lower():
-                self._refuse(where, f"one side does not trust the other's certificate: {_reason(error)}. See `ca_file`, `cert_file`, `key_file`.")
+                self._refuse(where, f"one side does not trust the other's certificate: {_reason(error)}. See `ca_file` and `cert_file`.")
             hint = "" if self._settings.cert_file else "; does the server require a `cert_file`?"
             raise _Failed(self._clean(f"TLS failed ({_reason(error)}){hint}")) from None
         except requests.exceptions.TooManyRedirects:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from compactor.core.model import times
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import DataFile, Delta, Segment, Snapshot
-from compactor.core.model.spec import NEVER, TableSpec
+from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
+from compactor.core.settings.forms import NEVER
 
 SPEC = TableSpec("t", "/lake/t", "/lake/t/in", "h_%Y%m%d%H", "d", "t", "d", ("id",))
 

@@ -8,8 +8,9 @@ import logging
 import pytest
 
 from compactor.core.model.errors import Refused
-from compactor.core.model.spec import NEVER, TableSpec
+from compactor.core.model.spec import TableSpec
 from compactor.core.schema import clustering
+from compactor.core.settings.forms import NEVER
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.model.spec import NEVER, TableSpec
+from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import TableReport
+from compactor.core.settings.forms import NEVER
 from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
 from compactor.flows.run_tables import run_tables
