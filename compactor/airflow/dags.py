@@ -22,7 +22,7 @@ from compactor.airflow.gates import (
     SkipUnlessOperator,
 )
 from compactor.airflow.group import FindWorkOperator, GroupOperator, RunGroupOperator, TableOperator, VerifyGroupOperator, WaitForHourOperator
-from compactor.airflow.hours import HOUR_PATTERN, KEY_FORMAT
+from compactor.airflow.hours import HOUR_PATTERN
 from compactor.airflow.operators import (
     CheckQuarantineOperator,
     NotifySchemaChangesOperator,
@@ -85,7 +85,7 @@ def _compact_group(configured: Settings, group: str, names: list[str], doc: str 
     queue = QUEUE_SECONDS if any(configured.tables[name].runner != "local" for name in names) else 0.0
     limits = {"max_active_runs": ACTIVE_RUNS, "dagrun_timeout": timedelta(seconds=options.wait + queue + 2 * longest), **late}
     jobs, assets = jobs_of(configured, names), {name: asset(configured, name) for name in names}
-    with _dag(configured, f"compact_{group}", doc, schedule=_schedule(options), **limits, tags=[TAG, group]) as dag:
+    with _dag(configured, f"compact_{group}", doc, schedule=options.schedule, **limits, tags=[TAG, group]) as dag:
         shared = {"config": config, **task_settings(configured, names)}
         # the alias belongs to this DAG alone
         alias = AssetAlias(f"{configured.airflow.prefix}compact_{group}: tables without work")
@@ -275,15 +275,6 @@ def task_settings(configured: Settings, names: Sequence[str] = ()) -> dict[str, 
 def _group(configured: Settings, name: str) -> Group:
     """Return the settings of a group; defaults for a group that compactor.yaml does not configure."""
     return configured.airflow.groups.get(name, Group())
-
-
-def _schedule(group: Group) -> Any:
-    if not group.partitioned:
-        return group.schedule
-    from airflow.sdk import CronPartitionTimetable  # Airflow 3.2 on
-
-    # the configuration allows this for hourly schedules only, so the interval before a run is the hour before it
-    return CronPartitionTimetable(group.schedule, timezone="UTC", run_offset=-1, key_format=KEY_FORMAT)
 
 
 def _dag(configured: Settings, name: str, doc: str | None, *, schedule: Any, **more: Any) -> DAG:

@@ -150,7 +150,7 @@ class App(Versions, Runners, Reconcile):
         if without:
             raise Refused(f"ingest: {', '.join(without)} has no `topic:` in {self.settings.file}")
         self._start(frozenset([*coordinates("spark-sql-kafka-0-10"), *s3_packages(self.settings)]))
-        topics = KafkaTopics(self.runtime.spark(), self.runtime.storage, str(self.settings.kafka.servers), self.settings.kafka_properties())
+        topics = KafkaTopics(self.runtime.spark(), self.runtime.storage, self.settings.kafka_properties())
         staging = join(self.settings.warehouse_dir, "_ingest")
         return Ingest(self.runtime.storage, topics, specs, staging, max_records, skip_lost).all_there_is()
 

@@ -112,7 +112,7 @@ class AppBase:
 
     @property
     def _has_registry(self) -> bool:
-        return bool(self.settings.registry.url or self.settings.registry.folder)
+        return bool(self.settings.registry.url)
 
     def _registry(self) -> Registry:
         with self._lock:

@@ -9,6 +9,7 @@ from compactor.app.base import AppBase
 from compactor.config.values import absolute
 from compactor.core.measures.price import JobUsage
 from compactor.core.model.errors import Refused
+from compactor.core.model.layout import join
 from compactor.ports import RemoteRunner, Runner
 
 
@@ -56,6 +57,6 @@ class Runners(AppBase):
         subject = names[0] if len(names) == 1 else f"{group} ({len(names)} tables): {', '.join(names)}"
         tags = {"compactor-group": group, "compactor-table": names[0] if len(names) == 1 else ""}
         settings = (conf, seconds or max(table.timeout for table in tables), subject, tuple((name, value) for name, value in tags.items() if value))
-        sending = Sending(str(emr.job), str(emr.plans), str(emr.logs), *settings)
+        sending = Sending(str(emr.job), join(str(emr.job), "plans"), str(emr.logs), *settings)
         storage = S3Storage(sending.plans, self.settings.s3_settings)
         return EmrRunner(jobs, sending, storage, lambda: self.job_config(names, schemas=True).written(), attempt)

@@ -26,7 +26,7 @@ def ingest(
     """Write Kafka topics into landing folders.
 
     For sources without a sink. Writes the records of each table that has a `topic:` as Parquet files into the folder of their hour. Set the
-    cluster with `kafka: {servers: ..}`. The file names contain the offsets, so a restart neither loses nor repeats a record. Runs until it
+    cluster with `kafka: host:9092`. The file names contain the offsets, so a restart neither loses nor repeats a record. Runs until it
     is stopped, unless --once is set.
 
     \b

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -80,35 +81,16 @@ class Catalog(Section):
 class Registry(Section):
     """The schema registry. Passwords and tokens come from environment variables, never from this file."""
 
-    url: Annotated[
-        tuple[Text, ...], Form(source=str | list[Text], convert=values.urls, expected="an address such as http://registry:8081, or a list")
-    ] = ()
-    """Address of a registry with Confluent's API; several addresses of the same registry are tried in turn. A proxy comes from HTTPS_PROXY
-    (docs/registry.md)."""
-    folder: Text | None = None
-    """Folder of .avsc files instead of a server, relative to this file."""
+    url: Annotated[tuple[Text, ...], Form("an address such as http://registry:8081, or a list", source=str | list[Text], convert=values.urls)] = ()
+    """Address of a registry with Confluent's API; several addresses of the same registry are tried in turn. Or a folder of .avsc files, relative to
+    this file. Credentials are in the variable SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO (user:password), the proxy in HTTPS_PROXY,
+    trusted authorities in REQUESTS_CA_BUNDLE (docs/registry.md)."""
     context: Text | None = None
     """Schema context of a Confluent server."""
-    username_env: Text | None = None
-    """Environment variable with the user name."""
-    password_env: Text | None = None
-    """Environment variable with the password."""
     token_env: Text | None = None
-    """Environment variable with a bearer token."""
-    ca_file: Text | None = None
-    """File of trusted CA certificates; default REQUESTS_CA_BUNDLE, else Python's own."""
+    """Environment variable with a bearer token instead."""
     cert_file: Text | None = None
     """Client certificate with its private key, in one PEM file."""
-
-
-@dataclass(frozen=True)
-class Kafka(Section):
-    """The Kafka cluster for `compactor ingest`."""
-
-    servers: Text | None = None
-    """Bootstrap servers: host:9092, separated by commas."""
-    properties: Text | None = None
-    """File of Kafka client settings (such as security.protocol), one name=value a line, relative to this file. Keep it out of git."""
 
 
 @dataclass(frozen=True)
@@ -155,9 +137,6 @@ class Group(Section):
     """When the DAG runs: a cron line in UTC, or none for manual runs only."""
     wait: Duration = 1200.0
     """How long after the end of an hour the DAG waits for the hour's first files. Files that land later are ingested by the next run."""
-    partitioned: Flag = False
-    """(hourly schedules; Airflow 3.2 or later) Runs and asset events carry the hour as partition key. Then only partitioned DAGs can follow the
-    assets."""
     at_once: Count = 4
     """Number of tables that the group's job runs at the same time."""
     queue: Text | None = None
@@ -178,10 +157,9 @@ class Airflow(Section):
     """Program of the local runner, such as [/opt/compactor/bin/python, -m, compactor]. Default: Airflow's own Python."""
     aws_conn_id: Text | None = None
     """Airflow connection with the AWS credentials of tasks and triggers. Default: AWS's standard chain on workers and triggerer."""
-    registry_conn_id: Text | None = None
-    """Airflow connection with the registry's credentials. Its login and password fill the variables that `registry` names."""
-    webhook_conn_ids: Annotated[dict[str, str], Form(source=Any, convert=values.connections, json={"type": "object"})] = field(default_factory=dict)
-    """Variable that a target of `notify` names: Airflow connection with the address or key, such as {SCHEMA_HOOK: chat}."""
+    conn_ids: Annotated[dict[str, str], Form(source=Any, convert=values.connections, json={"type": "object"})] = field(default_factory=dict)
+    """Environment variable: Airflow connection that fills it, such as {SCHEMA_HOOK: chat, SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO: registry}. With the
+    address, for a variable that `notify` names; with login and password, or the token, for the registry (docs/airflow.md#connections)."""
     prefix: Annotated[str, matching(r"[A-Za-z0-9_.-]{0,50}", "at most 50 letters, digits, _, . and -")] = ""
     """Prefix of every DAG's name, such as school_, if one Airflow runs several configurations."""
     groups: dict[str, Group] = field(default_factory=dict)
@@ -198,9 +176,7 @@ class Emr(Section):
     """Where the runners emr-serverless and emr-steps send their jobs."""
 
     job: Folder | None = None
-    """(EMR) Folder in S3 with the output of `compactor package`."""
-    plans: Folder | None = None
-    """(EMR) Folder in S3 for the configuration of each job."""
+    """(EMR) Folder in S3 with the output of `compactor package`. The configuration of each job is written into `plans` below it."""
     logs: Folder | None = None
     """(EMR) Folder in S3 for the reports of jobs, and for EMR's own logs."""
     application: Text | None = None
@@ -223,8 +199,9 @@ class Keys(Section):
     """Where tables and views are registered."""
     registry: Registry = Registry()
     """Schema registry, for tables whose `schema` names a subject."""
-    kafka: Kafka = Kafka()
-    """The Kafka cluster, for `compactor ingest`."""
+    kafka: Text | None = None
+    """The Kafka cluster for `compactor ingest`: host:9092, several separated by commas; or a file of client settings, one name=value a line, with
+    bootstrap.servers, security.protocol and the like, relative to this file. Keep such a file out of git (docs/ingest.md)."""
     s3: S3 = field(default_factory=S3)
     """Access to S3 (docs/s3.md)."""
     airflow: Airflow = Airflow()
@@ -299,18 +276,19 @@ class Settings(Keys):
 
     def kafka_properties(self) -> dict[str, str]:
         """Return Kafka's client settings. Raises ConfigError for a file that cannot be read."""
-        if self.kafka.properties is None:
-            return {}
-        path = Path(absolute(self.kafka.properties, str(self.file.parent)))
+        if self.kafka is None or re.fullmatch(values.SERVERS, self.kafka):
+            return {"bootstrap.servers": self.kafka or ""}
+        path = Path(absolute(self.kafka, str(self.file.parent)))
         try:
             lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self.file}: key kafka.properties: {path} cannot be read: {error}") from None
+            raise ConfigError(f"{self.file}: key kafka: {path} cannot be read: {error}") from None
         pairs = [line.partition("=") for line in lines if line and not line.startswith(("#", "!"))]
-        if any(not mark for _, mark, _ in pairs):
-            # the line is not shown: it may contain a secret
-            raise ConfigError(f"{self.file}: key kafka.properties: {path}: expected one name=value a line")
-        return {name.strip(): value.strip() for name, _, value in pairs}
+        properties = {name.strip(): value.strip() for name, _, value in pairs}
+        if any(not mark for _, mark, _ in pairs) or "bootstrap.servers" not in properties:
+            # the lines are not shown: they may contain a secret
+            raise ConfigError(f"{self.file}: key kafka: {path}: expected one name=value a line, with bootstrap.servers")
+        return properties
 
     @property
     def metastore_dir(self) -> str | None:

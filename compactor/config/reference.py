@@ -33,16 +33,24 @@ FORMER = {
     "priority": "set `pool`",
     "retry_delay": "set `default_task_retry_delay` of Airflow's `[core]`",
     "catalog.metastore_dir": "the embedded metastore lies in <warehouse>/metastore",
-    "registry.username": "set `username_env`",
+    **dict.fromkeys(
+        ("registry.username", "registry.username_env", "registry.password_env"),
+        "set the environment variable SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO to user:password",
+    ),
+    "registry.folder": "set `url` to the folder",
     "registry.key_file": "put the key into `cert_file`",
+    "registry.ca_file": "set the environment variable REQUESTS_CA_BUNDLE",
     "registry.proxy": "set the environment variable HTTPS_PROXY",
     "s3.requester_pays": "copy the files into a bucket of your own",
+    **dict.fromkeys(("airflow.registry_conn_id", "airflow.webhook_conn_ids"), "set `conn_ids: {VARIABLE: connection}`"),
     "airflow.schemas": "`sync_schemas` runs every 15 minutes; pause it in Airflow",
     "airflow.quarantine": "`quarantine_alert` runs at 06:45 UTC; pause it in Airflow",
     "airflow.answer_within": "it is 20 hours",
     "airflow.status_page": "`compactor report` writes a page about the tables",
+    "airflow.groups.partitioned": "events have the hour in `extra`",
     "airflow.groups.runner": "set `runner` of the tables, or in `defaults`",
     "airflow.groups.pod_template": "set `executor_config: {pod_template_file: ..}`",
+    "emr.plans": "the configuration of each job is written into `plans` below `job`",
     "emr.spark": "set `spark` in `defaults`",
     "emr.studio": "Airflow links the job's page in the AWS console",
     "emr.tags": "jobs have the tags compactor-group and compactor-table",
@@ -55,6 +63,7 @@ FORMER_VALUES = {
     "archive_retention": "; without the key they are kept",
     "deadline": "; without the key there is none",
     "limits": "; there are limits or none",
+    "kafka": "; write the servers, or the name of the file of properties that has them",
 }
 """Keys whose values were others → what to write."""
 

@@ -18,6 +18,7 @@ from compactor.core.schema import column_types
 from compactor.core.schema.policy import CHOOSABLE
 from compactor.core.settings import s3
 from compactor.core.settings.forms import alike, listed
+from compactor.core.settings.variables import USER_INFO
 from compactor.core.sources.envelopes import ENVELOPES, SPECIAL_SETTINGS, accepting
 from compactor.core.sources.increment import landed, pattern_problem, split_pattern
 
@@ -61,17 +62,13 @@ def _top_problems(keys: Settings) -> Iterator[Problem]:
     except ConfigError as error:
         name, _, reason = str(error).partition(": ")
         yield tuple(name.split(".")), reason
-    if keys.registry.url and keys.registry.folder:
-        yield ("registry", "folder"), "`folder` and `url` exclude each other; keep one of them"
     catalog = keys.catalog
     if catalog.uri is not None and not all(re.fullmatch(r"thrift://[^/:]+(:\d+)?", uri.strip()) for uri in catalog.uri.split(",")):
         yield ("catalog", "uri"), f"expected thrift://host:9083, found {shown(catalog.uri)}"
     yield from _glue_problems(keys)
     if problem := _name_problem(catalog.database):
         yield ("catalog", "database"), problem
-    for name, group in keys.airflow.groups.items():
-        if group.partitioned and not re.fullmatch(r"\d+ \*( \*){3}", group.schedule or ""):
-            yield ("airflow", "groups", name, "partitioned"), f"expected an hourly schedule such as 10 * * * *, found {shown(group.schedule)}"
+    for name in keys.airflow.groups:
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
             yield ("airflow", "groups", name), f"expected a name of letters, digits, _, . and -, found {shown(name)}"
     yield from _connection_problems(keys)
@@ -85,14 +82,15 @@ def _top_problems(keys: Settings) -> Iterator[Problem]:
 
 def _connection_problems(keys: Settings) -> Iterator[Problem]:
     """Return Airflow connections that nothing uses."""
-    if keys.airflow.registry_conn_id is not None and not keys.registry.url:
-        yield ("airflow", "registry_conn_id"), "it has the credentials of `registry: {url: ..}`, which is not set"
     targets = [target for table in (keys.defaults, *keys.tables.values()) for target in table.notify]
     named = sorted({variable for kind, *words in targets if kind in IN_VARIABLES for variable in words})
-    for variable in keys.airflow.webhook_conn_ids:
-        if variable not in named:
-            those = f"those of `notify` are {', '.join(named)}" if named else "no `notify` names one"
-            yield ("airflow", "webhook_conn_ids", variable), f"expected a variable that `notify` names; {those}"
+    valid = (*named, *([keys.registry.token_env] if keys.registry.token_env else []), USER_INFO)
+    for variable in keys.airflow.conn_ids:
+        if variable not in valid:
+            yield (
+                ("airflow", "conn_ids", variable),
+                f"expected {listed(valid)}, the variables that `notify` and `registry` use{alike(variable, valid)}",
+            )
 
 
 def _glue_problems(keys: Settings) -> Iterator[Problem]:
@@ -123,8 +121,8 @@ def _table_problems(keys: Settings, name: str, table: Table) -> Iterator[Problem
         yield ("delete_when",), "needs rows with a key, which says what is deleted; set `key: [..]`, or remove this key"
     if table.patch_rows and table.key == ():
         yield ("patch_rows",), "needs rows with a key, because values of the earlier row are kept; remove it"
-    if table.schema_.startswith(SUBJECT) and not (keys.registry.url or keys.registry.folder):
-        yield ("schema",), "there is no registry; set `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
+    if table.schema_.startswith(SUBJECT) and not keys.registry.url:
+        yield ("schema",), "there is no registry; set `registry: {url: ..}` to an address or a folder of .avsc files, at the top of the file"
     if table.topic:
         yield from _topic_problems(keys, table)
     if ENVELOPES[table.envelope].full_loads:
@@ -158,7 +156,7 @@ def _runner_problems(keys: Settings, name: str) -> Iterator[Problem]:
     runner = keys.tables[name].runner
     if runner == "local":
         return
-    needed = ("job", "plans", "logs", *(("application", "role") if runner == "emr-serverless" else ("cluster",)))
+    needed = ("job", "logs", *(("application", "role") if runner == "emr-serverless" else ("cluster",)))
     missing = [key for key in needed if getattr(keys.emr, key) is None]
     if missing:
         yield ("runner",), f"{runner} needs `emr: {{{missing[0]}: ..}}` at the top of the file, found nothing"
@@ -169,8 +167,8 @@ def _runner_problems(keys: Settings, name: str) -> Iterator[Problem]:
 
 
 def _topic_problems(keys: Settings, table: Table) -> Iterator[Problem]:
-    if not keys.kafka.servers:
-        yield ("topic",), "the Kafka servers are not set; set `kafka: {servers: host:9092}` at the top of the file"
+    if not keys.kafka:
+        yield ("topic",), "the Kafka servers are not set; set `kafka: host:9092` at the top of the file"
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", str(table.topic)):
         yield ("topic",), f"expected the name of one topic (letters, digits, . _ -), found {shown(table.topic)}"
     if table.format not in ("auto", "parquet"):

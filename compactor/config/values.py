@@ -83,6 +83,10 @@ def urls(value: str | list[str]) -> tuple[str, ...]:
     return tuple(addresses)
 
 
+SERVERS = r"[^\s:/,]+:\d+(\s*,\s*[^\s:/,]+:\d+)*"
+"""Kafka's bootstrap servers."""
+
+
 def spark_conf(value: dict[str, str]) -> dict[str, str]:
     """Return Spark settings. Raises ValueError for other names."""
     if not all(name.startswith("spark.") for name in value):

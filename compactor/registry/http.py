@@ -177,14 +177,13 @@ class Connection:
                 headers=headers,
                 timeout=limits,
                 # passed here and not to the session, where REQUESTS_CA_BUNDLE would override it
-                verify=self._settings.ca_file or None,
                 stream=True,
                 allow_redirects=method == "GET",
             ) as response:
                 return self._read(response, where, end)
         except requests.exceptions.SSLError as error:
             if "certificate" in str(error).lower():
-                self._refuse(where, f"one side does not trust the other's certificate: {_reason(error)}. See `ca_file` and `cert_file`.")
+                self._refuse(where, f"one side does not trust the other's certificate: {_reason(error)}. See `REQUESTS_CA_BUNDLE` and `cert_file`.")
             hint = "" if self._settings.cert_file else "; does the server require a `cert_file`?"
             raise _Failed(self._clean(f"TLS failed ({_reason(error)}){hint}")) from None
         except requests.exceptions.TooManyRedirects:

@@ -1,8 +1,8 @@
 """Settings of a registry: addresses, credentials, certificates, timeouts. Settings contain the names of secrets, never the secrets themselves.
 
-The first of these sources is used for credentials: the environment variables named by `token_env`, `password_env` and `username_env`; user and
-password in an address; `SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO` (`user:password`); the machine's `.netrc`. Proxies come from
-`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`. Authorities come from `ca_file`, otherwise from `REQUESTS_CA_BUNDLE` or Python's own.
+The first of these sources is used for credentials: the environment variable named by `token_env`; user and password in an address;
+`SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO` (`user:password`); the machine's `.netrc`. Proxies come from `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`. Authorities come
+from `REQUESTS_CA_BUNDLE`, otherwise from Python's own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from compactor.core.model.errors import ConfigError, variable
-
-USER_INFO = "SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO"
+from compactor.core.settings.variables import USER_INFO
 
 
 @dataclass(frozen=True)
@@ -27,17 +26,8 @@ class RegistrySettings:
     context: str = ""
     """Context of Confluent's server (`lab` or `.lab`). Subjects are named without it."""
 
-    username_env: str = ""
-    """Environment variable with the user."""
-
-    password_env: str = ""
-    """Environment variable with the password."""
-
     token_env: str = ""
     """Environment variable with a bearer token."""
-
-    ca_file: str = ""
-    """File with trusted authorities."""
 
     cert_file: str = ""
     """PEM file with the client certificate and its key, for mutual TLS."""
@@ -122,11 +112,6 @@ def identity(settings: RegistrySettings, environment: Mapping[str, str]) -> Iden
     """Return the credentials. Without any, requests uses the machine's .netrc. Raises ConfigError for a variable that is not set."""
     if settings.token_env:
         return Identity(token=_variable(settings.token_env, "token_env", environment))
-    if settings.username_env:
-        username = _variable(settings.username_env, "username_env", environment)
-        if not settings.password_env:
-            raise ConfigError("registry: `username_env` needs `password_env`, the name of the environment variable with the password")
-        return Identity(username, _variable(settings.password_env, "password_env", environment))
     for url in settings.urls:
         parts = urlsplit(url)
         if parts.username or parts.password:
