@@ -32,7 +32,7 @@ Folder = Annotated[
         limits=(("pattern", r"^s3[an]?://[A-Za-z0-9][A-Za-z0-9._-]{1,254}(/[^/?#]+)*/?$"),),
     ),
 ]
-SparkConf = Annotated[dict[str, str], Form(convert=values.spark_conf)]
+SparkConf = Annotated[dict[str, str], Form(convert=values.spark_conf, mapping="{spark.executor.memory: 8g}")]
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Group(Section):
     """Number of tables that the group's job runs at the same time."""
     queue: Text | None = None
     """Queue of the group's tasks, for Airflow's CeleryExecutor."""
-    executor_config: Annotated[dict[str, Any], Form(convert=values.executor_config)] = field(default_factory=dict)
+    executor_config: Annotated[dict[str, Any], Form(convert=values.executor_config, mapping="{cpu: 1024}")] = field(default_factory=dict)
     """Settings of the group's tasks for Airflow's executor, passed on to it, such as {cpu: 1024} (ECS) or {pod_template_file: pods/large.yaml}
     (Kubernetes; relative to this file)."""
 

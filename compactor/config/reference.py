@@ -1,4 +1,4 @@
-"""What the declarations of keys tell: the JSON schema of compactor.yaml, which names a section has, and what replaces former keys."""
+"""Derived from the declarations of keys: the JSON schema of compactor.yaml, and the names of each section. And what replaces former keys."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def sections(model: Any) -> Mapping[str, type[Any]]:
     """Return the keys of a section that have sections, or mappings of sections: key → dataclass."""
     hints = get_type_hints(model, include_extras=True)
     pairs = ((field.name, next(_sections_in(hints[field.name]), None)) for field in dataclasses.fields(model))
-    return {ALIASES.get(name, name): found for name, found in pairs if found is not None}
+    return {ALIASES.get(name, name): section for name, section in pairs if section is not None}
 
 
 def _sections_in(hint: Any) -> Iterator[type[Any]]:

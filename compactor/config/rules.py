@@ -89,7 +89,7 @@ def _connection_problems(keys: Settings) -> Iterator[Problem]:
         if variable not in valid:
             yield (
                 ("airflow", "conn_ids", variable),
-                f"expected {listed(valid)}, the variables that `notify` and `registry` use{alike(variable, valid)}",
+                f"expected {listed(valid)}, the variables that `notify` and `registry` use",
             )
 
 

@@ -130,7 +130,8 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
     if place == ("tables",):
         return f"expected at least one table, found {shown(value)}. {SMALLEST}"
     if kind == "value_error":
-        return str(entry["ctx"]["error"])
+        sentence = str(entry["ctx"]["error"])
+        return sentence if "found" in sentence or ";" in sentence else f"{sentence}, found {shown(value)}"
     if kind == "hidden":
         return f"expected {entry['ctx']['expected']}, found something else (not shown: it may be the secret)"
     hint = FORMER_VALUES.get(path_of(place), "")
@@ -223,6 +224,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
             "archive_kms_key": table.archive_kms_key or "",
             "hash_secret": table.hash_secret or "",
             "engines": ("spark", "hive", "athena") if settings.catalog.type == "glue" else ("spark", "hive"),
+            "feed_retention": table.keep,
             "policy": replace(table.policy, patch_rows=table.patch_rows),
             "notify": table.notify,
         }

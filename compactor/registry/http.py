@@ -176,7 +176,6 @@ class Connection:
                 data=None if body is None else json.dumps(body).encode(),
                 headers=headers,
                 timeout=limits,
-                # passed here and not to the session, where REQUESTS_CA_BUNDLE would override it
                 stream=True,
                 allow_redirects=method == "GET",
             ) as response:

@@ -1,8 +1,8 @@
 """Settings of a registry: addresses, credentials, certificates, timeouts. Settings contain the names of secrets, never the secrets themselves.
 
 The first of these sources is used for credentials: the environment variable named by `token_env`; user and password in an address;
-`SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO` (`user:password`); the machine's `.netrc`. Proxies come from `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`. Authorities come
-from `REQUESTS_CA_BUNDLE`, otherwise from Python's own.
+`SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO` (`user:password`); the machine's `.netrc`. Proxies come from `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`,
+authorities from `REQUESTS_CA_BUNDLE`, otherwise from Python's own.
 """
 
 from __future__ import annotations

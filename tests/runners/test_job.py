@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.results.checks import Difference
 from compactor.core.results.notice import Notice
 from compactor.core.results.reports import RebuildReport, TableReport
-from compactor.core.settings.job_config import JobConfig
+from compactor.core.settings.job_config import JobConfig, plain
 from compactor.core.settings.metrics import MetricsSettings
 from compactor.runtime import Runtime
 from tests.test_cli import COMMANDS
@@ -139,7 +138,7 @@ def test_numbers_are_sent_when_they_are_asked_for(job_config: Path, monkeypatch:
     monkeypatch.setattr(metrics, "send", lambda found, namespace, deployment, reach: sent.append((namespace, deployment, found[0].value)))
     said = json.loads(job_config.read_text(encoding="utf-8"))
     assert told(job_config, "run")[0] == 1
-    job_config.write_text(json.dumps({**said, "metrics": dataclasses.asdict(MetricsSettings("acme", cloudwatch=True))}), encoding="utf-8")
+    job_config.write_text(json.dumps({**said, "metrics": plain(MetricsSettings("acme", cloudwatch=True))}), encoding="utf-8")
     assert told(job_config, "run")[0] == 1
     assert sent == [("Compactor", "acme", 1)]
 

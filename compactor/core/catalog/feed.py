@@ -95,7 +95,7 @@ def given_up(spec: TableSpec, newest: Snapshot, modified: Mapping[int, float], n
     if feed.mode == OFF:
         return newest.version
     kept = feed.first
-    while kept < newest.version and now - modified[kept + 1] >= spec.keep:
+    while kept < newest.version and now - modified[kept + 1] >= spec.feed_retention:
         kept += 1
     return kept
 

@@ -123,13 +123,13 @@ class Checks(Section):
     """Maximum change of the number of rows against the version that readers see, as a share of it, such as 50%."""
     unique: Annotated[tuple[tuple[str, ...], ...], Form(source=list[str | list[str]], convert=unique_together)] = ()
     """Columns of the view, or lists of columns, whose values are unique: [email, [school, number]]. Rows with a null in them are left out."""
-    null_share: Annotated[tuple[tuple[str, float], ...], pairs(Share)] = ()
+    null_share: Annotated[tuple[tuple[str, float], ...], pairs(Share, "{email: 5%}")] = ()
     """Column of the view: maximum share of nulls, such as {email: 5%, name: 0}."""
-    accepted: Annotated[tuple[tuple[str, tuple[str, ...]], ...], pairs(_Accepted)] = ()
+    accepted: Annotated[tuple[tuple[str, tuple[str, ...]], ...], pairs(_Accepted, "{status: [active, left]}")] = ()
     """Column of the view: list of its values, such as {status: [active, left]}. Null is always accepted."""
     fresh: Duration | None = None
     """Maximum age of the newest change, by the source's time, such as 6h."""
-    sql: Annotated[tuple[tuple[str, str], ...], pairs(_Query)] = ()
+    sql: Annotated[tuple[tuple[str, str], ...], pairs(_Query, "{no_orphans: select ..}")] = ()
     """Name: a query that returns offending rows. The view's name means the new version, a name with a database what readers see."""
 
     @property

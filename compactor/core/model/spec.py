@@ -151,14 +151,14 @@ class TableKeys(Section):
     (docs/sources.md#the-order-of-events)."""
     op: Text | None = None
     """(flat) Column with the operation. Default: op, else __op, else Op; if there is none, every row is an upsert."""
-    op_map: Annotated[tuple[tuple[str, str], ...], pairs(Literal["c", "u", "d", "r", "t", "ignore"])] = ()
+    op_map: Annotated[tuple[tuple[str, str], ...], pairs(Literal["c", "u", "d", "r", "t", "ignore"], "{I: c, U: u, D: d}")] = ()
     """(flat) The source's operation codes, each to c, u, d, r, t or ignore: {I: c, UB: ignore, UA: u, D: d}."""
     delete_when: Text | None = None
     """(flat) SQL condition on a row that makes it a delete, such as status = 'deleted'. Its columns stay visible; rows for which it is false or null
     are what their operation says, else upserts (docs/sources.md#deletes-without-an-operation)."""
     metadata_columns: Names = ()
     """(flat, dms) Columns such as __op or Op to store and show in the view."""
-    types: Annotated[tuple[tuple[str, str], ...], pairs(str)] = ()
+    types: Annotated[tuple[tuple[str, str], ...], pairs(str, "{born: date}")] = ()
     """Column: its type, where values do not show it (CSV, JSON), such as {balance: decimal(10,2), born: date}; for numbers date_days,
     timestamp_millis, timestamp_micros, timestamp_nanos, time_millis, time_micros, time_nanos. Records with other values go to quarantine
     (docs/sources.md#declared-types)."""
@@ -221,7 +221,9 @@ class TableKeys(Section):
     delete: Literal["hide", "soft", "hard"] = "hide"
     """Deleted rows. hide: remove the row and keep a tombstone for tombstone_retention. soft: show the row with _deleted = true. hard: keep the
     tombstone only until its part of the base is rewritten."""
-    columns: Annotated[tuple[Protection, ...], Form(source=dict[str, str | None], convert=policies.protections)] = ()
+    columns: Annotated[
+        tuple[Protection, ...], Form(source=dict[str, str | None], convert=policies.protections, mapping="{ssn: exclude, card: mask(4)}")
+    ] = ()
     """Column: what happens to its values before anything is written (docs/design/columns.md). exclude: no such column; hash: HMAC-SHA256 with the
     secret in `hash_secret`; mask(4): all but the last 4 characters are *; null. Needs `archive_kms_key` or an explicit `archive`, as raw files hold
     the values."""
@@ -334,6 +336,8 @@ class TableSpec(TableKeys, TableLocation):
     """Who is notified of schema changes (`core/results/notice.py`, Target)."""
     compact_now: bool = False
     """Whether somebody asked for a compaction: the report of a run without one has the reason."""
+    feed_retention: float = 7 * 86400.0
+    """Seconds that feed parts stay: as `keep`."""
     keep_versions: int = 2
     """Number of the newest Snapshots that vacuum keeps at any age."""
     target_file_bytes: int = 256 << 20

@@ -1,6 +1,7 @@
 """Forms: how the values of compactor.yaml are written, as annotations of the fields that declare its keys.
 
-A dataclass whose fields are keys is a `Section`. pydantic validates it on the machine that has compactor.yaml; a Form tells pydantic how. A cluster
+A dataclass whose fields are keys is a `Section`. pydantic validates it on the machine that has compactor.yaml; Forms are annotations that
+pydantic understands. A cluster
 has no pydantic, and needs none: there the same dataclasses come from a JobConfig, and nothing evaluates their annotations.
 """
 
@@ -46,6 +47,8 @@ class Form:
     """Makes the field's value of it. Raises ValueError with a sentence."""
     limits: tuple[tuple[str, Any], ...] = ()
     """Constraints of pydantic's type, such as ("ge", 1) or ("pattern", "a+")."""
+    mapping: str = ""
+    """An example, for a mapping."""
     hidden: bool = False
     """Whether messages leave the value out, because it may be a secret."""
     text: Callable[[Any], str] = str
@@ -59,6 +62,8 @@ class Form:
         schema: dict[str, Any] = {**inner, **dict(self.limits)}
         if self.convert is not None:
             schema = {"type": "function-after", "function": {"type": "no-info", "function": self.convert}, "schema": schema}
+        if self.mapping:
+            schema = {"type": "function-before", "function": {"type": "no-info", "function": self._mapping}, "schema": schema}
         if self.expected:
             kind = "hidden" if self.hidden else "form"
             context = {"expected": self.expected}
@@ -71,6 +76,11 @@ class Form:
             }
         return schema
 
+    def _mapping(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise ValueError(f"expected a mapping such as {self.mapping}")
+        return value
+
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
         """Return the value's part of the JSON schema."""
         return {**handler(schema), **(self.json or {})}
@@ -81,9 +91,9 @@ def matching(pattern: str, expected: str, hidden: bool = False) -> Form:
     return Form(expected, limits=(("pattern", f"^(?:{pattern})$"),), hidden=hidden)
 
 
-def pairs(value: Any) -> Form:
+def pairs(value: Any, example: str) -> Form:
     """Return the form of a mapping from names to values of a type, which becomes a tuple of pairs."""
-    return Form(source=GenericAlias(dict, (str, value)), convert=lambda mapping: tuple(mapping.items()))
+    return Form(source=GenericAlias(dict, (str, value)), convert=lambda mapping: tuple(mapping.items()), mapping=example)
 
 
 # ---- words of messages -----------------------------------------------------------------------------------------------
