@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from compactor.core.measures import dashboards
 from compactor.core.measures.price import JobUsage
 from compactor.core.measures.record import FORMAT, Comparison, Phase, RunRecord
-from scripts import errors_page
+from scripts import configuration_page, errors_page
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,6 +48,7 @@ FILES: dict[str, Callable[[], Any]] = {
     "docs/dashboards/grafana.json": dashboards.grafana,
     "terraform/dashboard.json.tftpl": dashboards.cloudwatch,
     **errors_page.FILES,
+    **configuration_page.FILES,
 }
 """File → function that returns its content: a text, or what JSON writes."""
 

@@ -122,7 +122,10 @@ def json_schema() -> dict[str, Any]:
         for field in dataclasses.fields(model):
             described = properties[ALIASES.get(field.name, field.name)]
             described.pop("title", None)
-            described.setdefault("description", inherited.get(ALIASES.get(field.name, field.name), {}).get("description", ""))
+            if "description" not in described:
+                # pydantic describes fields in the class that declares them, and leaves out what a section's own text says
+                name = ALIASES.get(field.name, field.name)
+                described["description"] = inherited[name]["description"] if name in inherited else str(sections(model)[name].__doc__)
             described.pop("default", None)
             default = _written(field.default, hints[field.name])
             if default is not None:
