@@ -35,7 +35,7 @@ TYPE = "application/vnd.schemaregistry.v1+json"
 
 _AGAIN = (408, 429, 500, 502, 503, 504)
 _WHAT_TO_DO = {
-    401: "credentials are missing or invalid: see `username`, `password_env`, `token_env`",
+    401: "credentials are missing or invalid: see `SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO` and `token_env`",
     403: "this user is not allowed to read it: grant the permission",
     407: "the proxy requires credentials: put user and password into the proxy's address",
 }

@@ -1,4 +1,4 @@
-"""When runs fold: in the hours of the day that `compaction.window` names, and whenever somebody asks for it."""
+"""When runs fold: in the hours of the day that `compact_window` names, and whenever somebody asks for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.config.values import window
+from compactor.core.settings.forms import window
 from compactor.core.settings.forms import ALWAYS, NEVER
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line

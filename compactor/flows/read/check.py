@@ -134,7 +134,6 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
         "key": spec.key,
         "cluster_by": spec.cluster_by,
         "track": spec.track,
-        "track_except": spec.track_except,
     }
     if spec.source.plain_rows and spec.container == "value":
         configured.update(order_by=tuple(name.split(".")[0] for name in spec.order_by), op=(spec.op,) if spec.op else ())
