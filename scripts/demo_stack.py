@@ -40,7 +40,7 @@ def config(stack: Stack, home: Path) -> Path:
     tables = {name: {"key": key, "topic": f"{PREFIX}.public.{name}"} for name, key in TABLES.items()}
     path = home / "compactor.yaml"
     path.write_text(
-        f"warehouse: {home / 'warehouse'}\ncatalog: {{database: school}}\nkafka: {{servers: '{stack.servers}'}}\n"
+        f"warehouse: {home / 'warehouse'}\ncatalog: {{database: school}}\nkafka: '{stack.servers}'\n"
         f"defaults: {{envelope: debezium}}\ntables: {json.dumps(tables)}\n"
     )
     return path

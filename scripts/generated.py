@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from compactor.core.results.record import FORMAT, Comparison, JobUsage, Phase, RunRecord
-from scripts import dashboards, errors_page
+from scripts import configuration_page, dashboards, errors_page
 
 ROOT = Path(__file__).parents[1]
 
@@ -47,6 +47,7 @@ FILES: dict[str, Callable[[], Any]] = {
     "docs/dashboards/grafana.json": dashboards.grafana,
     "terraform/dashboard.json.tftpl": dashboards.cloudwatch,
     **errors_page.FILES,
+    **configuration_page.FILES,
 }
 """File → function that returns its content: a text, or what JSON writes."""
 

@@ -27,7 +27,7 @@ CAPTURE = ROOT / "compactor" / "demo" / "landing"
 CONFIG = """# The warehouse of a release: tests/spark/test_releases.py.
 warehouse: .
 catalog: {database: released}
-defaults: {quarantine: {max_share: 0.5}}
+defaults: {quarantine: 50%}
 tables:
   student: {key: [id], envelope: debezium, change_feed: net}
   enrollment: {key: [course_code, student_id, term], envelope: debezium, history: true}

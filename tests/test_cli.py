@@ -713,9 +713,7 @@ def test_adopting_tells_what_becomes_of_the_columns(fake: FakeApp) -> None:
 
 def test_adopting_is_for_this_machine(tmp_path: Path) -> None:
     """A table that runs on EMR, and a base that this configuration does not reach, are refused before Spark starts."""
-    emr = (
-        "emr: {job: s3://code/j, plans: s3://code/p, logs: s3://code/l, application: a, role: 'arn:aws:iam::123456789012:role/j', region: us-east-1}"
-    )
+    emr = "region: us-east-1\nemr: {job: s3://code/j, logs: s3://code/l, application: a, role: 'arn:aws:iam::123456789012:role/j'}"
     for text, path, message in (
         (
             f"warehouse: s3://lake\ncatalog: {{type: glue}}\n{emr}\ntables: {{t: {{key: [id], runner: emr-serverless}}}}",

@@ -327,7 +327,7 @@ def test_the_file_can_be_looked_at_first(tmp_path: Path, monkeypatch: pytest.Mon
     init("--registry", "schemas")
     lines = [line for line in (tmp_path / "compactor.yaml").read_text().splitlines() if not line.startswith("#")]
     assert lines == [line for line in shown.splitlines() if not line.startswith("#")]
-    assert "  folder: schemas" in lines
+    assert "  url: schemas" in lines
 
 
 def test_landing_is_said_once_for_all_topics(tmp_path: Path) -> None:
@@ -387,9 +387,9 @@ def test_a_registry_address_is_written_without_its_password(tmp_path: Path) -> N
     from compactor.app import init as app_init
 
     address = "https://me:secret@registry.example:8081/apis"
-    assert app_init.registry_keys(address, {"password_env": "PW", "context": ""}, "/") == {
+    assert app_init.registry_keys(address, {"token_env": "PW", "context": ""}, "/") == {
         "url": "https://registry.example:8081/apis",
-        "password_env": "PW",
+        "token_env": "PW",
     }
     assert "secret" not in app_init.without_secrets(address)
 
@@ -407,7 +407,7 @@ def test_a_key_may_be_left_to_the_registry(tmp_path: Path) -> None:
             ("odd", "pga.public.student-key"),
         )
     )
-    (tmp_path / "compactor.yaml").write_text(f"registry: {{folder: schemas}}\ntables:\n{tables}", encoding="utf-8")
+    (tmp_path / "compactor.yaml").write_text(f"registry: {{url: schemas}}\ntables:\n{tables}", encoding="utf-8")
     with App.open(tmp_path / "compactor.yaml") as app:
         enrollment, audit_log, odd = app.specs()
         found = app._with_schema(enrollment)

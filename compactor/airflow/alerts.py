@@ -51,7 +51,7 @@ def recovered(app: App, tables: list[str], context: Any) -> None:
     from compactor.flows.publish import alerts
 
     try:
-        for name in alerts.recovered([app.table(name) for name in tables], _with_page(app, _where(context))):
+        for name in alerts.recovered([app.table(name) for name in tables], _where(context)):
             log.info("%s has recovered", name)
     except Exception:
         log.exception("could not report that tables have recovered")
@@ -93,7 +93,7 @@ def _alert(app: App, reasons: dict[str, str], event: str, where: dict[str, str])
         # what stops a whole group is one message, not hundreds
         one = len(names) >= TOGETHER_MIN
         for name in names[:1] if one else names:
-            alerts.alert(app.table(name), event, reason, _with_page(app, {**where, **({"tables": ", ".join(names)} if one else {})}))
+            alerts.alert(app.table(name), event, reason, {**where, **({"tables": ", ".join(names)} if one else {})})
 
 
 def _where(context: Any) -> dict[str, str]:
@@ -101,11 +101,6 @@ def _where(context: Any) -> dict[str, str]:
     instance = context["ti"]
     where = {"dag": instance.dag_id, "run": str(context["run_id"]), "task": instance.task_id, "log": str(getattr(instance, "log_url", "") or "")}
     return {name: value for name, value in where.items() if value}
-
-
-def _with_page(app: App, where: dict[str, str]) -> dict[str, str]:
-    page = app.settings.airflow.status_page
-    return {**where, **({"status page": page} if page else {})}
 
 
 def _shortened(lines: list[str]) -> str:

@@ -95,7 +95,7 @@ class CommandOperator(BaseOperator):
 
         with airflow_errors(self.log):
             with open_app(self.config) as app:
-                on_emr = self.spark and app.settings.runner_of(names[0]) != "local"
+                on_emr = self.spark and app.settings.tables[names[0]].runner != "local"
                 remote = app.remote_runner(names, attempt_of(context), self.group, self.seconds) if on_emr else None
                 self._runner = remote or app.runner()
                 self.log.info("compactor %s", " ".join(arguments(names)))

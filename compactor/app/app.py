@@ -31,7 +31,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
 from compactor.core.results.files import TableFile, table_files
-from compactor.core.results.record import RunRecord, TableReport
+from compactor.core.results.record import TableReport
 from compactor.core.results.reports import Progress, TablePlan, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
 from compactor.flows.land.ingest import Ingest, Ingested
@@ -149,7 +149,7 @@ class App(Versions, Runners, Reconcile):
         if without:
             raise Refused(f"ingest: {', '.join(without)} has no `topic:` in {self.settings.file}")
         self._start(frozenset([*coordinates("spark-sql-kafka-0-10"), *s3_packages(self.settings)]))
-        topics = KafkaTopics(self.runtime.spark(), self.runtime.storage, str(self.settings.kafka.servers), self.settings.kafka_properties())
+        topics = KafkaTopics(self.runtime.spark(), self.runtime.storage, self.settings.kafka_properties())
         staging = join(self.settings.warehouse_dir, "_ingest")
         return Ingest(self.runtime.storage, topics, specs, staging, max_records, skip_lost).all_there_is()
 

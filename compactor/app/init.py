@@ -63,7 +63,7 @@ def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -
     if registry is None:
         return {}
     if "://" not in registry:
-        return {"folder": os.path.relpath(os.path.abspath(os.path.expanduser(registry)), base)}
+        return {"url": os.path.relpath(os.path.abspath(os.path.expanduser(registry)), base)}
     return {"url": addresses(RegistrySettings(urls=(registry,)))[0], **{name: value for name, value in options.items() if value}}
 
 

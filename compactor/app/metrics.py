@@ -26,7 +26,7 @@ def sinks(settings: Settings) -> list[Sink]:
     keys, home = settings.metrics, str(settings.file.parent)
     places: list[Sink] = []
     if keys.deployment and keys.cloudwatch:
-        places.append(partial(_to_cloudwatch, namespace=keys.namespace, deployment=keys.deployment, region=keys.region))
+        places.append(partial(_to_cloudwatch, namespace=keys.namespace, deployment=keys.deployment, region=settings.region))
     if keys.prometheus:
         places.append(partial(telemetry.write_prometheus, folder=absolute(keys.prometheus, home), deployment=keys.deployment or "compactor"))
     if keys.json_:

@@ -119,7 +119,7 @@ class Versions(AppBase):
         from compactor.flows.write import adopt
 
         spec = self._with_schema(self.specs([name])[0])
-        kind = self.settings.runner_of(name)
+        kind = self.settings.tables[name].runner
         if kind != "local":
             raise Refused(
                 f"table {name}: `compactor adopt` runs on this machine, but the table's runner is {kind}. Set `runner: local` while you adopt, on a "
@@ -151,7 +151,7 @@ class Versions(AppBase):
         from compactor.flows.keep.erase import Request, erase
 
         spec = self._with_schema(self.specs([name])[0])
-        kind = self.settings.runner_of(name)
+        kind = self.settings.tables[name].runner
         if kind != "local":
             raise Refused(
                 f"table {name}: `compactor erase` runs on this machine, but the table's runner is {kind}. Set `runner: local` while you erase."

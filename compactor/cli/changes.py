@@ -27,7 +27,7 @@ def changes(
 
     Prints the changes of every version after N, oldest first. Applied in this order to a copy of version N they produce the last version.
     With --every it then looks for new versions so often, until --to or Ctrl-C. With --output json each change is one JSON object on one line.
-    Needs `change_feed: true`. Fails for versions before the change feed was switched on and for versions older than `feed_retention`.
+    Needs `change_feed: true`. Fails for versions before the change feed was switched on and for versions older than `keep`.
 
     \b
     Example:

@@ -21,7 +21,7 @@ def ingest(
     """Write Kafka topics into landing folders.
 
     For sources without a sink. Writes the records of each table that has a `topic:` as Parquet files into the folder of their hour. Set the
-    cluster with `kafka: {servers: ..}`. The file names contain the offsets, so a restart neither loses nor repeats a record. Lands the records
+    cluster with `kafka: host:9092`. The file names contain the offsets, so a restart neither loses nor repeats a record. Lands the records
     that are there and ends; with --every it continues, and each round writes new files.
 
     \b

@@ -36,10 +36,7 @@ def init(
     increments: Template = proposal.STANDARD,
     hive: Annotated[bool, typer.Option("--hive", help="Write timestamps as int96, for Hive 2 and 3.")] = False,
     context: Annotated[str, typer.Option(help="Schema context of a Confluent server.")] = "",
-    username_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with the registry's user name.")] = "",
-    password_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with the password.")] = "",
     token_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with a bearer token.")] = "",
-    ca_file: Annotated[str, typer.Option(metavar="PATH", help="File of trusted CA certificates.")] = "",
 ) -> None:
     """Write a first compactor.yaml.
 
@@ -62,7 +59,7 @@ def init(
     exists = Refused(f"{config} exists and is not overwritten; give --config another file, or --config - to print it")
     if not to_stdout and config.exists():
         raise exists
-    given = {"context": context, "username_env": username_env, "password_env": password_env, "token_env": token_env, "ca_file": ca_file}
+    given = {"context": context, "token_env": token_env}
     options = {name: value for name, value in given.items() if value}
     base = os.getcwd() if to_stdout else str(config.absolute().parent)
     tables = app_init.propose(top, registry, warehouse or top or "", increments, options)

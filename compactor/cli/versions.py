@@ -39,7 +39,7 @@ def vacuum(call: Call, tables: Tables = None, run: Annotated[bool, options.optio
     """Delete files that no kept version references.
 
     Lists the files with their size and the reason; deletes only with --run. Versions are kept if they are younger than `keep`, among
-    the newest `keep_versions`, pinned, or shown by the catalog (and all newer versions). Files of expired versions are first
+    the two newest, pinned, or shown by the catalog (and all newer versions). Files of expired versions are first
     unregistered from the catalog and deleted by a later vacuum, at least `grace` later. Files of killed runs are deleted when they are
     older than `grace`. Stops at any file that it does not recognise. Starts no Spark where nothing may go. The dry run never starts
     it, so it does not know which version the catalog shows.
@@ -160,7 +160,7 @@ def rebuild(
     Reads every file of the ledger again, with the current settings, into a new base. Compares its rows with the current version, or with that of
     --as-of. Publishes the new base if the rows are equal; otherwise shows the differences, changes nothing and exits 1. --accept-differences
     publishes it anyway: use it after a damaged base, or after a change of the key, of the order, or of how files are decoded. If less than half of
-    the rows would be left (or fewer than `checks: {max_gone: ..}` allows), --accept-fewer-rows is needed too. Records that were ingested and are
+    the rows would be left (or fewer than `max_gone` allows), --accept-fewer-rows is needed too. Records that were ingested and are
     invalid now go to quarantine; too many of them stop the rebuild, as they stop a run. Commits of other runs in the meantime are included. Fails
     if files are missing. Undo it by restoring the version before.
 

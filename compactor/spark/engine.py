@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.erasure.erased import Erased
-from compactor.core.model.errors import CheckFailed, CompactorError, Refused
+from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input, other_events
@@ -285,16 +285,10 @@ class SparkEngine:
         return history_commit.write(resolution.session, self._storage, resolution, commit, repeated)
 
     def _unresolved(self, work: Resolution, directories: Mapping[str, int]) -> int:
-        """Count the values of visible rows that no event has carried. Raises CheckFailed under `unresolved: fail`."""
+        """Count the values of visible rows that no event has carried."""
         rows = table_writer.read(work.session, work.summary.evolved.schema, work.summary.order, directories)
         unknown = named("sum(size(filter(map_values(_older), _e -> NOT _e.known)))", "n")
-        cells = rows.where("_op <> 'd' AND _older IS NOT NULL").agg(unknown).collect()[0].n or 0
-        if cells and work.spec.unresolved == "fail":
-            raise CheckFailed(
-                f"table {work.spec.name}: the source did not send {cells} values, and no earlier change has them. Nothing was committed, because "
-                "`unresolved: fail` is set."
-            )
-        return int(cells)
+        return int(rows.where("_op <> 'd' AND _older IS NOT NULL").agg(unknown).collect()[0].n or 0)
 
 
 def _changed_files(ingested: Sequence[Input], read: Sequence[Input]) -> str | None:

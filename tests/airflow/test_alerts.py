@@ -32,10 +32,10 @@ def told(company: Company) -> Path:
     """Where alerts go; one of the tables has nobody to be told."""
     found = company.folder / "told"
     said = {
-        "airflow": {"command": [sys.executable, str(PROGRAM), str(company.folder / "answers.json")], "status_page": "https://wiki.example/tables"},
+        "airflow": {"command": [sys.executable, str(PROGRAM), str(company.folder / "answers.json")]},
         # Airflow knows one address of an asset, and other tests have tables of these names
         "catalog": {"database": "alerts"},
-        "defaults": {"retries": 1, "retry_delay": "0s"},
+        "defaults": {"retries": 1},
         "tables": {
             "student": {"key": ["id"], "notify": [{"command": [sys.executable, "-c", LISTENER, str(found)]}]},
             "ledger": {"key": ["id"], "notify": [{"command": ["/nowhere/to/be/found"]}, "log"]},
@@ -85,7 +85,6 @@ def test_a_failed_task_is_told_once_with_the_words_of_the_command(company: Compa
             "compact_hourly",
         )
         assert one["reason"] == reason
-        assert one["where"]["status page"] == "https://wiki.example/tables"
         assert one["text"].startswith(f"table student has failed: {reason}\n")
 
 
@@ -135,7 +134,7 @@ def test_a_deadline_that_is_missed_tells_of_tables_whose_files_wait(company: Com
     assert one["reason"] == (
         "0:50:00 after the run was to start 2 files wait in landing, the oldest of 2024-03-05T03:00; no version is shown"
     )  # fmt: skip
-    assert one["where"] == {"dag": "compact_hourly", "run": "scheduled__x", "status page": "https://wiki.example/tables"}
+    assert one["where"] == {"dag": "compact_hourly", "run": "scheduled__x"}
     company.config.write_text("tables: {}\n", encoding="utf-8")
     asyncio.run(late(str(company.config), ["student"], "0:50:00"))
     assert "could not send the alert about a missed deadline" in caplog.text
@@ -145,7 +144,7 @@ def test_what_stops_a_whole_group_is_one_message(company: Company, told: Path, m
     """A connection that does not exist, found by the first task; with the names of all tables. Another connection sends the message."""
     said = json.loads(company.config.read_text(encoding="utf-8"))
     said["tables"] |= {name: {**said["tables"]["student"]} for name in ("a", "b", "c")}
-    said["airflow"] |= {"registry_conn_id": "nowhere"}
+    said["airflow"] |= {"conn_ids": {"CHAT_HOOK": "nowhere"}}
     said["registry"] = {"url": "https://registry.example"}
     company.config.write_text(json.dumps(said), encoding="utf-8")
     moment = AT - timedelta(minutes=1)
@@ -153,7 +152,7 @@ def test_what_stops_a_whole_group_is_one_message(company: Company, told: Path, m
     assert (found["find_work"], found["run"], found["tables.student"]) == ("failed", "upstream_failed", "upstream_failed")
     (one,) = messages(told)
     assert (one["event"], one["where"]["task"], one["where"]["tables"]) == ("run_failed", "find_work", "student, a, b, c")
-    assert one["reason"].startswith("key airflow.registry_conn_id: Airflow has no connection nowhere")
+    assert one["reason"].startswith("key airflow.conn_ids: Airflow has no connection nowhere")
 
 
 def test_what_waits_in_quarantine_is_told_table_by_table(company: Company, told: Path) -> None:
@@ -169,7 +168,7 @@ def test_what_waits_in_quarantine_is_told_table_by_table(company: Company, told:
 
 
 def test_airflow_knows_the_deadlines(company: Company, told: Path) -> None:
-    """One for the tables of each; it survives being stored, with what is to be called; the documentation has the link."""
+    """One for the tables of each; it survives being stored, with what is to be called."""
     from airflow.serialization.serialized_objects import DagSerialization
 
     said = json.loads(company.config.read_text(encoding="utf-8"))
@@ -181,6 +180,5 @@ def test_airflow_knows_the_deadlines(company: Company, told: Path) -> None:
     assert (alert.interval, alert.callback.path) == (timedelta(minutes=50), "compactor.airflow.alerts.late")
     assert alert.callback.kwargs == {"config": str(company.config), "tables": ["student", "ledger"], "deadline": "0:50:00"}
     assert DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag)))).deadline
-    assert "[Status of the tables](https://wiki.example/tables)" in dag.doc_md
-    company.config.write_text(company.config.read_text(encoding="utf-8").replace('"50min"', '"none"'), encoding="utf-8")
+    company.config.write_text(company.config.read_text(encoding="utf-8").replace('"50min"', "null"), encoding="utf-8")
     assert dag_file("compact_hourly").compact_hourly.deadline is None

@@ -36,9 +36,7 @@ def answers(company: Company) -> Path:
     found = company.folder / "answers.json"
     landed(company, RUN_AT)
     company.config.write_text(
-        f"airflow: {{command: [{sys.executable}, {PROGRAM}, {found}]}}\n"
-        "defaults: {retries: 3, retry_delay: 0s}\n"
-        "tables: {student: {key: [id]}}\n",
+        f"airflow: {{command: [{sys.executable}, {PROGRAM}, {found}]}}\ndefaults: {{retries: 3}}\ntables: {{student: {{key: [id]}}}}\n",
         encoding="utf-8",
     )
     return found
@@ -487,7 +485,7 @@ def test_vacuum_deletes_only_after_a_yes(company: Company, answers: Path, found:
 def test_a_table_that_stops_at_a_schema_runs_after_a_yes(company: Company, answers: Path, found: Any, yes: bool | None, ran: bool) -> None:
     """A change that is followed is only told."""
     text = company.config.read_text(encoding="utf-8").replace("key: [id]", "key: [id], schema: {subject: student-value}")
-    company.config.write_text(text + "registry: {folder: schemas}\n", encoding="utf-8")
+    company.config.write_text(text + "registry: {url: schemas}\n", encoding="utf-8")
     answer(answers, schema={"found": found}, run=reported(COMMITTED))
     assert asking(company, "sync_schemas", yes)["run"] == ("success" if ran else "skipped")
     assert asked(answers)[0][:3] == ["schema", "notify", "student"]

@@ -52,7 +52,7 @@ if FULL:  # jars come from Maven
         """One run for both engines."""
         home, only = tmp_path_factory.mktemp("school"), tuple(landing.tables())
         with metastore(home) as uri:
-            catalogs = {"published": {"uri": uri}, "empty": {"metastore_dir": str(home / "empty")}}
+            catalogs = {"published": {"uri": uri}, "empty": {}}
             for name, catalog in catalogs.items():
                 text = config.config_text(FORM, only, extra={"catalog": {"database": "school", **catalog}})
                 (home / f"{name}.yaml").write_text(text, encoding="utf-8")

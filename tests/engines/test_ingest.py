@@ -50,7 +50,7 @@ class Program:
         self.file = folder / "compactor.yaml"
         self.file.write_text(
             "warehouse: s3://lake/w\ncatalog: {database: school}\ns3: {path_style: true}\n"
-            f"kafka: {{servers: '{servers}', properties: {properties}}}\n"
+            f"kafka: {properties}\n"
             f"tables: {{student: {{key: [id], envelope: debezium, topic: {TOPIC}}}}}\n"
         )
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.core.model.edit import Edit
-from compactor.core.model.errors import CheckFailed, Conflict, InconsistentRead, InputRefused, NoRowsYet, TryLater, Unavailable
+from compactor.core.model.errors import Conflict, InconsistentRead, InputRefused, NoRowsYet, TryLater, Unavailable
 from compactor.core.model.policy import Policy
 from compactor.core.model.snapshot import COUNTS, Delta
 from compactor.core.sources.quarantine import SHARE_MIN
@@ -300,17 +300,12 @@ def test_columns_come_and_change_their_type_while_the_table_grows() -> None:
     assert lake.failed_checks() == []
 
 
-def test_unavailable_values_are_counted_and_may_be_an_error() -> None:
-    """What no event told is null and counted; `unresolved: fail` commits nothing."""
+def test_unavailable_values_are_counted() -> None:
+    """What no event told is null."""
     lake = Lake(table())
     one(lake, "a", line("c", [1], [1], {"a": 1, "b": "x"}), line("c", [2], [2], {"a": 2, "b": None}))
     assert one(lake, "b", line("u", [1], [10], {"a": 5}, ["b"]), line("u", [2], [11], {"a": 5}, ["b"])).unresolved == 0
     assert one(lake, "c", line("u", [9], [12], {"a": 5}, ["b"])).unresolved == 1
-    lake.spec = dataclasses.replace(lake.spec, unresolved="fail")
-    version, landed = lake.newest().version, lake.deliver("increment_2026010100/d.json", [line("u", [8], [13], {"a": 5}, ["b"])])  # type: ignore[union-attr]
-    with pytest.raises(CheckFailed):
-        lake.run()
-    assert (lake.newest().version, lake.landing()) == (version, {landed})  # type: ignore[union-attr]
 
 
 BAD = {

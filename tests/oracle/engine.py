@@ -249,7 +249,7 @@ class ListEngine:
         if resolution.whole:
             kept, purged = _purged(batch.spec, resolution.states.values(), purge_through)
             segments = self._segments(batch.spec, schema, commit, [(None, None, kept)], batch.version) if kept else ()
-            return Staged(None, segments, resolution.counts, resolution.ties, _unresolved(batch.spec, kept), purged)
+            return Staged(None, segments, resolution.counts, resolution.ties, _unresolved(kept), purged)
         changed = resolution.states.items()
         delta = [state for key, state in changed if key in resolution.in_delta or not state.same(resolution.stored.get(key))]
         layout = Layout(batch.spec.root, batch.spec.landing)
@@ -261,7 +261,7 @@ class ListEngine:
             owners = {_owner(bases, state.key).id for state in delta} if bases else set()
             untouched = tuple(segment.id for segment in bases if segment.id not in owners)
             written = Delta(commit, path, len(delta), _tombstones(delta), files, *_position_bounds(delta), _partial(delta), untouched)
-        return Staged(written, (), resolution.counts, resolution.ties, _unresolved(batch.spec, delta))
+        return Staged(written, (), resolution.counts, resolution.ties, _unresolved(delta))
 
     def _resolved(self, batch: ListBatch, stored: dict[Key, State]) -> tuple[ListBatch, dict[Key, State], dict[str, int], int]:
         spec, summary, parent = batch.spec, batch.summary, batch.parent
@@ -845,11 +845,8 @@ def _partial(states: Sequence[State]) -> tuple[str, ...]:
     return tuple(sorted({name for state in states for name in state.partial}))
 
 
-def _unresolved(spec: TableSpec, states: Sequence[State]) -> int:
-    cells = sum(value == UNKNOWN for state in states for value in state.values.values())
-    if cells and spec.unresolved == "fail":
-        raise CheckFailed(f"table {spec.name}: {cells} values are not known")
-    return cells
+def _unresolved(states: Sequence[State]) -> int:
+    return sum(value == UNKNOWN for state in states for value in state.values.values())
 
 
 def _stored(state: State, schema: Schema) -> dict[str, Any]:

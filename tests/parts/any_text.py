@@ -23,8 +23,8 @@ from tests.parts.odd_names import random_texts
 
 SUBSTITUTED = "the value of PLANTED"
 FOLDER = "2026112014"
-CONFIG = f"""tables:
-  t: {{key: [id], order_by: [seq], increments: "in/%Y%m%d%H", archive: move, quarantine: {{max_share: 1.0}}}}
+CONFIG = """tables:
+  t: {key: [id], order_by: [seq], increments: "in/%Y%m%d%H", archive: move, quarantine: 100%}
 """
 
 

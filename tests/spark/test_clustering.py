@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor.core.model.errors import Refused
-from compactor.core.model.spec import NEVER, TableSpec
+from compactor.core.model.spec import TableSpec
 from compactor.core.schema import clustering
+from compactor.core.settings.forms import NEVER
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.table import Table
 from compactor.flows.verbs import rebuild_table

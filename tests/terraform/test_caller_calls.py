@@ -65,7 +65,7 @@ def calls(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Calls:
             instances = {"MasterInstanceType": "m5.xlarge", "InstanceCount": 1, "KeepJobFlowAliveWhenNoSteps": True}
             cluster = boto3.client("emr", region_name="us-east-1").run_job_flow(Name="c", ReleaseLabel="emr-7.13.0", Instances=instances)["JobFlowId"]
             topic = boto3.client("sns", region_name="us-east-1").create_topic(Name="compactor")["TopicArn"]
-        emr = {"job": "s3://code/jobs/1", "plans": "s3://code/plans", "logs": "s3://logs/jobs", "application": application, "cluster": cluster}
+        emr = {"job": "s3://code/jobs/1", "logs": "s3://logs/jobs", "application": application, "cluster": cluster}
         emr["role"] = "arn:aws:iam::123456789012:role/job"
         said = {
             "warehouse": WAREHOUSE,
@@ -156,7 +156,7 @@ def test_no_right_lacks_its_call(calls: Calls) -> None:
     ("operation", "where"),
     [
         (("GetObject", "HeadObject"), rf"{WAREHOUSE}/[^/]+/(_compactor/.+|quarantine/.+\.reason\.json)|s3://logs/jobs/reports/.+"),
-        (("PutObject",), r"s3://code/plans/[0-9a-f]+\.json"),
+        (("PutObject",), r"s3://code/jobs/1/plans/[0-9a-f]+\.json"),
     ],
     ids=["reads state and reports, no data", "writes plans"],
 )

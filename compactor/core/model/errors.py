@@ -143,11 +143,11 @@ class OrderRefused(Refused):
 class CheckFailed(Refused):
     """Staged data broke an invariant; nothing was committed.
 
-    A key is null or occurs twice, counts do not add up, more rows would go than `checks.max_gone` allows, or `unresolved: fail` met a value that the
-    source never sent. In the outcome `blocked` a rule of `checks:` does not hold: that version is committed and not shown ([blocked](#blocked)).
+    A key is null or occurs twice, counts do not add up, or more rows would go than `max_gone` allows. In the outcome `blocked` a rule of
+    `checks:` does not hold: that version is committed and not shown ([blocked](#blocked)).
     """
 
-    advice = """Null keys and unresolved values: repair the source, or change the setting. `max_gone`: look whether the source lost these rows; if
+    advice = """Null keys: repair the source. `max_gone`: look whether the source lost these rows; if
         they may go, raise the limit for one run. Otherwise please report it: the input is still in landing."""
 
 

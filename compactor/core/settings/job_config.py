@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.model.errors import ConfigError
-from compactor.core.model.spec import TableSpec
+from compactor.core.model.policy import Policy, Protection, Rule
+from compactor.core.model.spec import Csv, InputLimits, TableSpec
+from compactor.core.planning.daily import Daily
 from compactor.core.results.notice import Target
 from compactor.core.settings.s3 import S3Settings
 
@@ -48,9 +50,8 @@ class JobConfig:
 
     def written(self) -> bytes:
         """Return the configuration as JSON. Equal configurations give equal bytes."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        values["specs"] = [dataclasses.replace(spec, notify=tuple(map(_without_address, spec.notify))).to_json() for spec in self.specs]
-        values["s3"] = dataclasses.asdict(self.s3)
+        specs = tuple(dataclasses.replace(spec, notify=tuple(map(_without_address, spec.notify))) for spec in self.specs)
+        values = plain(dataclasses.replace(self, specs=specs))
         return json.dumps({"format": FORMAT, **values}, sort_keys=True, ensure_ascii=False).encode()
 
     @classmethod
@@ -65,16 +66,32 @@ class JobConfig:
         if version != FORMAT:
             raise ConfigError(f"the job configuration: expected format {FORMAT}, found {version}; {advice}")
         try:
-            values["specs"] = tuple(TableSpec.from_json(spec) for spec in values["specs"])
-            values["s3"] = S3Settings(**values["s3"])
-            values["schemas"] = tuple((number, text) for number, text in values["schemas"])
-            return cls(**values)
+            config: JobConfig = restored({"class": cls.__name__, **values})
+            return config
         except (TypeError, KeyError, ValueError) as error:
             raise ConfigError(f"the job configuration comes from another version of compactor than the job ({error}); {advice}") from None
 
     def schema(self, number: int) -> str | None:
         """Return the schema with this id, or None."""
         return dict(self.schemas).get(number)
+
+
+_CLASSES = {each.__name__: each for each in (JobConfig, TableSpec, Csv, InputLimits, Daily, Policy, Protection, Rule, S3Settings)}
+
+
+def plain(value: Any) -> Any:
+    """Return JSON values of a dataclass, with the name of its class, and of what is in it."""
+    if dataclasses.is_dataclass(value):
+        return {"class": type(value).__name__, **{field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}}
+    return [plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def restored(value: Any) -> Any:
+    """Return the value that `plain` has made JSON of. Raises KeyError or TypeError for a class or a field that is not known."""
+    if isinstance(value, dict):
+        fields = {name: restored(each) for name, each in value.items() if name != "class"}
+        return _CLASSES[value["class"]](**fields)
+    return tuple(map(restored, value)) if isinstance(value, list) else value
 
 
 def _without_address(target: Target) -> Target:

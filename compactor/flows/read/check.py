@@ -128,8 +128,8 @@ def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mappin
     names = [profile.table for profile in profiles if profile.table]
     if not spec.source_table and len(names) > 1:
         problem = (
-            f"the sampled records are of several source tables: {', '.join(names[:10])}. Set `source_table:` to the one that {spec.name} is, or to all "
-            "of them, with commas or *, if they are its partitions"
+            f"the sampled records are of several source tables: {', '.join(names[:10])}. Set `source_table:` to the one that {spec.name} is, or to "
+            "all of them, with commas or *, if they are its partitions"
         )
         yield "source table", problem, ""
     if spec.source_table:
@@ -155,7 +155,6 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
         "key": spec.key,
         "cluster_by": spec.cluster_by,
         "track": spec.track,
-        "track_except": spec.track_except,
     }
     if spec.source.plain_rows and spec.container == "value":
         configured.update(order_by=tuple(name.split(".")[0] for name in spec.order_by), op=(spec.op,) if spec.op else ())

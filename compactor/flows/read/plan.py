@@ -27,7 +27,7 @@ def compaction_step(table: Table, snapshot: Snapshot) -> str | None:
         return compaction.waits(spec, snapshot, table.env.clock())
     if spec.compact_budget is None:
         return "look for segments worth compacting"
-    share = f"the compactions of a run rewrite up to {spec.compact_budget:,} bytes, those of the largest Deltas first (`compaction.budget`)"
+    share = f"the compactions of a run rewrite up to {spec.compact_budget:,} bytes, those of the largest Deltas first (`compact_budget`)"
     return f"look for segments worth compacting; {share}; the Delta of this table has {compaction.debt(snapshot):,}"
 
 

@@ -256,7 +256,7 @@ def _holds_other_defaults(table: Table, parent: Snapshot | None, schema: Schema)
 
 
 def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bool) -> None:
-    """Raises CheckFailed when more of the table's rows would go than `checks: {max_gone: ..}` allows: a TRUNCATE or a DELETE nobody meant."""
+    """Raises CheckFailed when more of the table's rows would go than `max_gone` allows: a TRUNCATE or a DELETE nobody meant."""
     spec = table.spec
     if parent is None or spec.max_gone_in_run >= 1.0:
         return
@@ -269,5 +269,5 @@ def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bo
     if gone > spec.max_gone_in_run * max(before, 1):
         raise CheckFailed(
             f"table {table.name}: {gone:,} of {before:,} rows would be deleted in one run; the limit is {spec.max_gone_in_run:.0%} "
-            "(`checks.max_gone`). Nothing was committed; the increments stay in landing. If that is right, raise the limit for one run."
+            "(`max_gone`). Nothing was committed; the increments stay in landing. If that is right, raise the limit for one run."
         )

@@ -42,7 +42,7 @@ from compactor.ports import Batch
 Locations = dict[tuple[str, str], str]
 
 FEWER = 0.5
-"""The share of the rows that `--accept-differences` alone lets go, unless `checks: {max_gone: ..}` is less."""
+"""The share of the rows that `--accept-differences` alone lets go, unless `max_gone` is less."""
 
 
 def rebuild(
