@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.settings.forms import window
-from compactor.core.settings.forms import ALWAYS, NEVER
+from compactor.core.settings.forms import ALWAYS, NEVER, window
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.oracle.sizes import sized
