@@ -24,6 +24,7 @@ from compactor.core.results.notice import Message, Target
 from compactor.core.results.reports import Tasks
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.settings.metrics import LOG, MetricsSettings
+from compactor.core.sources.source_profile import FileSample
 from compactor.flows import logs
 from compactor.flows.environment import Environment
 from compactor.flows.read.measure import Sink
@@ -74,6 +75,7 @@ class Runtime:
             stop=self._stop,
             tasks=self._tasks,
             share=self._share,
+            read_sample=_read_sample,
             tables=self.tables,
         )
 
@@ -218,6 +220,12 @@ def _to_cloudwatch(measured: Measured, settings: MetricsSettings) -> None:
     from compactor.aws.client import ClientConfig
 
     metrics.send(for_cloudwatch(measured.tables), settings.namespace, settings.deployment, ClientConfig(settings.region, operation_seconds=20.0))
+
+
+def _read_sample(path: str, data: bytes, rows_max: int) -> FileSample:
+    from compactor.duckdb import sample
+
+    return sample.read(path, data, rows_max)
 
 
 def _program() -> str:

@@ -58,7 +58,7 @@ OWNERS = {
     "fsspec": ("duckdb/store.py",),
     "pyarrow": ("read.py",),
     "pandas": ("read.py",),
-    "fastavro": ("registry", "demo"),
+    "fastavro": ("registry", "demo", "duckdb/sample.py"),
     "requests": ("registry", "runners", "demo", "notify/webhook.py"),
     "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),
