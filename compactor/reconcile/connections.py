@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import queue
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from compactor.core.model.errors import Refused, Unavailable
-from compactor.core.reconcile.canonical import Columns
+from compactor.core.reconcile.canonical import Columns, SourceColumn
 from compactor.core.reconcile.dialects import Dialect
 from compactor.core.reconcile.reached import SourceLog
 from compactor.core.reconcile.side import Side, SqlSide
@@ -15,7 +16,7 @@ from compactor.core.reconcile.side import Side, SqlSide
 SLOW = "Read fewer rows at a time (--chunk) or allow more time (--timeout)."
 
 
-class SqlSource:
+class SqlSource(ABC):
     """A table of a database. A subclass opens the connections with a driver of Python's DB-API and finds the table."""
 
     dialect: Dialect
@@ -74,10 +75,18 @@ class SqlSource:
         finally:
             self._free.put(connection)
 
+    @abstractmethod
+    def columns(self) -> list[SourceColumn]:
+        """Return the table's columns. Generated ones have no form."""
+
+    @abstractmethod
+    def end(self) -> int | None:
+        """Return the end of the server's log; None if it has none."""
+
+    @abstractmethod
     def _resolve(self, table: str) -> None:
         """Set `table`. Raises Refused for a table that does not exist."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _translated(self, error: Exception) -> Refused | Unavailable:
         """Return the error to raise for one of the driver's."""
-        raise NotImplementedError
