@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from compactor.core.model.errors import Refused
 from compactor.core.schema.policy import Decision
@@ -49,19 +49,15 @@ def sync(table: Table, dry_run: bool, accept: bool = False) -> Synced:
     return Synced(table.name, state + notes, tuple(recorded.statements), not dry_run)
 
 
-Registered = Optional[tuple[str, int, Optional[int]]]
-"""(subject, version, id) of a registered schema."""
-
-
 @dataclass(frozen=True)
 class SchemaReport:
     """What a schema changes in a table."""
 
     table: str
-    before: Registered
-    """The schema that the newest Snapshot used; None if it was not from a registry."""
-    after: Registered
-    """The declared schema; None if it is a file."""
+    before: tuple[str, int, int | None] | None
+    """(subject, version, id) of the schema that the newest Snapshot used; None if it was not from a registry."""
+    after: tuple[str, int, int | None] | None
+    """The same of the declared schema; None if it is a file."""
     decisions: tuple[Decision, ...]
     """What a run would do about the stored columns; empty before the table's first commit."""
     level: str = ""
