@@ -21,6 +21,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
 from compactor.core.results.reports import Tasks
 from compactor.core.settings.job_config import JobConfig
+from compactor.core.sources.source_profile import FileSample
 from compactor.flows import logs
 from compactor.flows.environment import Environment
 from compactor.flows.stop import Stop
@@ -67,6 +68,7 @@ class Runtime:
             stop=self._stop,
             tasks=self._tasks,
             share=self._share,
+            read_sample=_read_sample,
             tables=self.tables,
         )
 
@@ -182,6 +184,12 @@ class Runtime:
         home = self.config.warehouse if self.config.warehouse.startswith("s3://") else location
         keys = {spec.root: spec.archive_kms_key for spec in self.config.specs if spec.archive_kms_key}
         return S3Storage(home, self.config.s3.within(os.environ), keys)
+
+
+def _read_sample(path: str, data: bytes, rows_max: int) -> FileSample:
+    from compactor.duckdb import sample
+
+    return sample.read(path, data, rows_max)
 
 
 def _program() -> str:

@@ -20,7 +20,7 @@ from compactor.config import text as config_text
 from compactor.config.settings import Settings
 from compactor.core.model.errors import CompactorError, ConfigError, Refused
 from compactor.core.sources import proposal
-from compactor.core.sources.proposal import Proposal, TableProposal
+from compactor.core.sources.proposal import Proposal, Question, TableProposal
 from tests.capture import config as capture
 from tests.capture import landing
 from tests.parts.s3 import Server
@@ -371,7 +371,9 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
     """Line breaks, quotes, colons and YAML's own words in topics, columns and folders neither end a comment nor become keys."""
     evil = "x\n  stolen: {key: []}\n#\u2028\u0085 '\": {}[]&*!|>%@`"
     tables = (
-        TableProposal("a", evil, {"key": [evil, "no", "~", "1e3", "a: b"], "envelope": "flat", "source_table": evil}, evil, ((evil, {"op": evil}),)),
+        TableProposal(
+            "a", evil, {"key": [evil, "no", "~", "1e3", "a: b"], "envelope": "flat", "source_table": evil}, evil, (Question(evil, {"op": evil}),)
+        ),
         TableProposal("b", evil, {"key": ["id"], "envelope": "flat"}),
     )
     text = proposal.text(Proposal(tables, ((evil, evil),)), evil, "wh", "d", {}, hive=False)
@@ -387,7 +389,7 @@ def test_a_registry_address_is_written_without_its_password(tmp_path: Path) -> N
     from compactor.app import init as app_init
 
     address = "https://me:secret@registry.example:8081/apis"
-    assert app_init.registry_keys(address, {"token_env": "PW", "context": ""}, "/") == {
+    assert app_init.registry_keys(address, {"token_env": "PW"}, "/") == {
         "url": "https://registry.example:8081/apis",
         "token_env": "PW",
     }

@@ -224,7 +224,7 @@ def proposed(proposal: Proposal, file: str) -> None:
     rows = []
     for item in proposal.tables:
         guessed = " (inferred, verify it)" if item.key_from.startswith("inferred") else ""
-        key = (", ".join(item.settings["key"]) or "none") + guessed if item.complete else "?"
+        key = (", ".join(item.settings["key"]) or "none") + guessed if "key" in item.settings else "?"
         rows.append((item.name, key, " ".join(str(item.settings[name]) for name in ("envelope", "container") if name in item.settings), item.source))
     table(["table", "key", "envelope", "from"], rows)
     out = console()

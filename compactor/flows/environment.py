@@ -11,6 +11,7 @@ from compactor.core.model import times
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
 from compactor.core.results.reports import Tasks
+from compactor.core.sources.source_profile import FileSample
 from compactor.flows.stop import Stop
 from compactor.ports import Catalog, Engine, Storage
 
@@ -21,6 +22,11 @@ def _nonce() -> str:
 
 def _nobody(target: Target, message: Message) -> None:
     """Notify nobody."""
+
+
+def _no_sample(path: str, data: bytes, rows_max: int) -> FileSample:
+    """Read nothing."""
+    return FileSample(())
 
 
 def _no_tasks(group: str) -> None:
@@ -59,6 +65,9 @@ class Environment:
     """Counts the engine's tasks for a phase (`logs.GROUP`); returns None if it has none."""
     share: Callable[[str], None] = _no_share
     """Gives what the calling thread computes a fair share of the engine, under this name."""
+
+    read_sample: Callable[[str, bytes, int], FileSample] = _no_sample
+    """Returns the first records of a file (path, content, number of records). Raises ValueError or OSError when it cannot be read."""
 
     tables: Sequence[TableSpec] = ()
     """Every configured table; empty where only some of them are known, as in a job on a cluster."""

@@ -259,8 +259,8 @@ class TableKeys(Section):
     compact_every: Duration = 6 * 3600.0
     """Minimum time between two compactions of the Delta into the base. A Delta that is too large for a broadcast is compacted sooner."""
     compact_window: Window = ALWAYS
-    """When runs may compact: always; never (only `compactor run --compact`, which the DAG `maintenance` runs too); or hours of the day in UTC, such as
-    22:00-05:30. Outside the window the Delta grows and reads get slower."""
+    """When runs may compact: always; never (only `compactor run --compact`, which the DAG `maintenance` runs too); or hours of the day in UTC, such
+    as 22:00-05:30. Outside the window the Delta grows and reads get slower."""
     compact_budget: Size | None = None
     """Bytes that the compactions of one run may rewrite, over all tables of the run, such as 20 GB. The largest Deltas come first, the rest waits for
     the next run (docs/operations.md#a-budget-for-compactions). `compactor run --compact` has no limit. Default: no limit."""

@@ -22,7 +22,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import UNCERTAIN, Check
 from compactor.core.results.phrases import counted
-from compactor.core.sources import csv_profile, encoded_values, increment, key_inference
+from compactor.core.sources import increment, key_inference, value_forms
 from compactor.core.sources.source_profile import SourceProfile, other_envelope
 from compactor.flows import owner
 from compactor.flows.land.sample import sample
@@ -119,7 +119,7 @@ def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
 
 def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mapping[str, FileInfo]) -> Iterator[tuple[str, str, str]]:
     unreadable: list[str] = []
-    profiles_by_source = sample(table.storage, files, infos, unreadable)
+    profiles_by_source = sample(table.storage, table.env.read_sample, files, infos, unreadable)
     profiles = [profile for profile in profiles_by_source.values() if profile.columns or profile.csv or profile.opaque]
     if unreadable or not profiles:
         yield "records", "; ".join(unreadable) or f"the sampled files of {spec.landing} have no rows", ""
@@ -169,11 +169,11 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
         "types": next((problem for name, kind in spec.types for profile in profiles if (problem := _misfit(spec, profile, name, kind))), ""),
     }
     if not spec.subject and (encoded := {name: word for profile in profiles for name, word in _encoded(spec, profile).items()}):
-        looks = "; ".join(profile.encoded.sentence(own) for profile in profiles if (own := _encoded(spec, profile)))
+        looks = "; ".join(profile.forms.sentence(own) for profile in profiles if (own := _encoded(spec, profile)))
         written = ", ".join(f"{name}: {json.dumps(word) if '(' in word else word}" for name, word in encoded.items())
         hint = f"{looks}. Without a schema the values do not say; write `types: {{{written}}}`"
         # a number in hand-made rows may well be what it looks like
-        certain = encoded_values.DECIMAL in encoded.values() or spec.source.from_connector or any(name.startswith("__") for name in columns)
+        certain = value_forms.DECIMAL in encoded.values() or spec.source.from_connector or any(name.startswith("__") for name in columns)
         yield UNCERTAIN, hint if certain else "", hint
     for setting, names in configured.items():
         absent = [name for name in names if name.lower() not in present]
@@ -200,13 +200,14 @@ def _repeated(spec: TableSpec, profile: SourceProfile) -> str:
 def _encoded(spec: TableSpec, profile: SourceProfile) -> dict[str, str]:
     """Return column → word of `types:`, for columns that most likely need one and have none."""
     settled = {name for name, _ in spec.types} | {*spec.key}
-    return {name: word for name, word in profile.encoded.types.items() if name not in settled and not any(rule.covers(name) for rule in spec.columns)}
+    return {name: word for name, word in profile.forms.encoded.items() if name not in settled and not any(rule.covers(name) for rule in spec.columns)}
 
 
 def _misfit(spec: TableSpec, profile: SourceProfile, column: str, kind: str) -> str:
     """Return a sampled value that does not have its column's declared type, if most have not. A few go to quarantine."""
-    values = [value for name in profile.columns if name.lower() == column.lower() for value in profile.sample.values(name)]
-    unlike = [value for value in values if not csv_profile.has_type(str(value), kind)]
+    named = [name for name in profile.columns if name.lower() == column.lower()]
+    values = [value for name in named for rows in profile.sample.files for row in rows if (value := row.get(name)) is not None]
+    unlike = [value for value in values if not value_forms.has_type(str(value), kind)]
     # in JSON a decimal may be base64
     if 2 * len(unlike) <= len(values) or (not profile.csv_width and kind.startswith("decimal")):
         return ""
