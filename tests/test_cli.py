@@ -336,7 +336,7 @@ def test_reconcile_names_rows_columns_and_positions(fake: FakeApp) -> None:
         "student: different. 1,001 rows in the source, 1,000 in the lake (version 4); 3 rows differ",
         'compared 2 columns in 3 key ranges with postgresql://db:5432/school "student" in 1.5 s',
         "positions: source 0/A, lake 0/B; 4 rows looked at again",
-        "1 rows were changed by the source in every look and are not judged",
+        "1 rows changed in every look and are not judged",
         "not compared: tags: text[] has no canonical form",
     ]
     code, shown, _ = called("reconcile", "student", "--source", "postgresql://db/school", "-o", "json")

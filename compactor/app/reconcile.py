@@ -16,10 +16,10 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.reconcile.canonical import Columns, LakeColumn, pair_columns
+from compactor.core.reconcile.dialects import SPARK
 from compactor.core.reconcile.reached import SourceLog
 from compactor.core.reconcile.report import ReconcileReport
 from compactor.core.reconcile.side import SqlSide
-from compactor.core.reconcile.spark_sql import SparkSql
 from compactor.flows.publish.publish import shown_version
 from compactor.flows.read.reconcile import Options, Pinned, reconcile
 from compactor.flows.record import remember_comparison
@@ -52,7 +52,7 @@ class SparkLake:
         snapshot = shown(self.table)
         deleted = f" WHERE NOT `{views.DELETED}`" if self.table.spec.soft else ""
         relation = f"(SELECT * FROM ({views.view_text(self.table.spec, snapshot, versions=True)}) v{deleted}) t"
-        side = SqlSide(SparkSql(), relation, self.columns, self._query, f"`{views.ROW_VERSION}`")
+        side = SqlSide(SPARK, relation, self.columns, self._query, f"`{views.ROW_VERSION}`")
         return Pinned(snapshot.version, snapshot.rows, self.log.reached(snapshot.order, snapshot.position), side)
 
     def _query(self, text: str) -> list[tuple[Any, ...]]:

@@ -85,7 +85,7 @@ def _show(result: ReconcileReport) -> None:
     grid.print_message(f"compared {len(result.columns)} columns in {result.parts:,} key ranges with {result.source} in {result.seconds:.1f} s")
     grid.print_message(f"positions: source {result.source_position}, lake {result.lake_position}; {result.suspects:,} rows looked at again")
     if result.changing:
-        grid.print_message(f"{result.changing:,} rows were changed by the source in every look and are not judged")
+        grid.print_message(f"{result.changing:,} rows changed in every look and are not judged")
     if result.outcome == "too many":
         print("too many rows differ at first to look at each: the lake is far behind (try --at now), or another table was compared")
     for name, reason in result.skipped:

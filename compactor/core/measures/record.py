@@ -55,7 +55,7 @@ class Comparison:
     cells: Mapping[str, int]
     """Number of changed rows by the column in which they differ."""
     changing: int
-    """Keys that the source changed in every look; they were not judged."""
+    """Keys that changed in every look; they were not judged."""
     skipped: tuple[str, ...]
     """Columns that were not compared."""
 
