@@ -124,7 +124,7 @@ def notify(target: Target, message: Message) -> None:
         to_sns(words[0], message)
     else:
         raise Refused(
-            f"{kind}: messages to this target cannot be sent from a cluster. `compactor schema notify` or the DAG sync_schemas sends them"
+            f"{kind}: messages to this target cannot be sent from a cluster. `compactor schema --notify` or the DAG sync_schemas sends them"
             " from the machine that has compactor.yaml."
         )
 

@@ -15,7 +15,7 @@ import pytest
 from compactor.app import notify
 from compactor.core.model.errors import ConfigError
 from compactor.core.results.notice import IN_VARIABLES, Alert, Message, Notice
-from compactor.core.schema.diff import Change
+from compactor.core.schema.change import Change
 from compactor.core.schema.policy import Decision
 from compactor.notify import services
 

@@ -20,7 +20,7 @@ from compactor.core.model.errors import CompactorError, ConfigError, Refused, Sc
 from compactor.core.model.policy import Policy
 from compactor.core.results import notice
 from compactor.core.results.notice import Alert, Notice, Target
-from compactor.core.schema.diff import Change
+from compactor.core.schema.change import Change
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import steps
 from compactor.flows.environment import Environment

@@ -1,4 +1,4 @@
-"""Operators for the commands of one table that the DAGs run: run, plan, rebuild, replay, vacuum, schema notify, quarantine list."""
+"""Operators for the commands of one table that the DAGs run: run, plan, rebuild, replay, vacuum, schema --notify, quarantine list."""
 
 from __future__ import annotations
 
@@ -109,20 +109,20 @@ class VacuumOperator(CommandOperator):
 
 
 class NotifySchemaChangesOperator(CommandOperator):
-    """Run `compactor schema notify` for a table, which sends new schema changes to the table's `notify:` targets."""
+    """Run `compactor schema --notify` for a table, which sends new schema changes to the table's `notify:` targets."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("schema", "notify"), **more)
+        super().__init__(words=("schema", "--notify"), **more)
 
     def log_result(self, result: Any) -> None:
         """Log each change."""
-        for notice in result or ():
-            for change in notice["changes"]:
-                self.log.info("%s: %s", notice["table"], change)
+        for change in self.task_result(result, None)["changes"]:
+            self.log.info("%s: %s", self.table, change)
 
     def task_result(self, result: Any, context: Any) -> dict[str, Any]:
         """Return the changes. A table that has no rows yet has none."""
-        return dict(result[0]) if result else {"table": self.table, "refused": False, "changes": []}
+        reports = result or [{"refused": False, "decisions": []}]
+        return {"table": self.table, "refused": reports[0]["refused"], "changes": [each["decision"] for each in reports[0]["decisions"]]}
 
 
 class CheckQuarantineOperator(CommandOperator):

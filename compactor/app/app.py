@@ -20,7 +20,7 @@ from compactor.app.packages import coordinates, s3_packages
 from compactor.app.query import AS_JSON, Rows, row_texts, with_sql_errors
 from compactor.app.reconcile import Reconcile
 from compactor.app.runners import Runners
-from compactor.app.schema import Announced, SchemaCheck, SchemaDiff, Synced, announce, check_schema, diff_schema, sync
+from compactor.app.schema import SchemaReport, Synced, schema_report, sync
 from compactor.app.spark import check_reader, spark_reads
 from compactor.app.versions import Versions
 from compactor.config.values import absolute
@@ -330,17 +330,13 @@ class App(Versions, Runners, Reconcile):
         """Return the Snapshots that changed a table's schema, newest first. Starts no JVM."""
         return steps(self.log(name))
 
-    def schema_diff(self, name: str) -> SchemaDiff:
-        """Compare the newest declared schema with the stored one. Starts no JVM."""
-        (spec,) = self.specs([name])
-        return diff_schema(self.runtime.table(self._with_schema(spec), files_only=True), self._registry() if spec.subject else None)
+    def schema(self, names: Sequence[str] = (), next_schema: str | None = None, notify: bool = False) -> list[SchemaReport]:
+        """Return what the declared schemas of tables change (default: all tables with one). Starts no JVM, registers nothing.
 
-    def schema_check(self, name: str, text: str) -> SchemaCheck:
-        """Check whether an Avro schema can be the next one, for the registry and for the table. Registers nothing, starts no JVM."""
-        (spec,) = self.specs([name])
-        return check_schema(self.runtime.table(self._with_schema(spec) if spec.registered_key else spec, files_only=True), self._registry(), text)
-
-    def schema_notify(self, names: Sequence[str] = ()) -> list[Announced]:
-        """Send notices about declared schemas that change tables, before a run uses them. Default: all tables with a schema. Starts no JVM."""
-        specs = [self._with_schema(spec) for spec in self.specs(names) if names or spec.subject or spec.avro_schema]
-        return [announce(self.runtime.table(spec, files_only=True)) for spec in specs]
+        `next_schema`: an Avro schema that is to come, for registry and table, instead of the declared one; `notify`: send notices before a run
+        uses the schema.
+        """
+        specs = [spec for spec in self.specs(names) if names or spec.subject or spec.avro_schema]
+        specs = [self._with_schema(spec) if next_schema is None or spec.registered_key else spec for spec in specs]
+        registry = self._registry() if any(spec.subject for spec in specs) else None
+        return [schema_report(self.runtime.table(spec, files_only=True), registry, next_schema, notify) for spec in specs]

@@ -25,6 +25,10 @@ FORMER = {
     "vacuum": "versions vacuum",
     "restore": "versions restore",
     "pin": "versions pin",
+    "schema diff": "schema TABLE",
+    "schema check": "schema TABLE --next FILE",
+    "schema history": "schema TABLE --history",
+    "schema notify": "schema --notify",
     "quarantine list": "quarantine",
     "quarantine show": "quarantine TABLE",
     "quarantine replay": "quarantine TABLE --replay",
@@ -99,8 +103,8 @@ app.command()(versions.reencrypt)
 app.command()(quarantine.quarantine)
 app.command()(ingest.ingest)
 app.command()(package.package)
+app.command()(schema.schema)
 app.add_typer(versions.commands, name="versions")
-app.add_typer(schema.commands, name="schema")
 
 
 def main() -> None:

@@ -447,7 +447,7 @@ SWEPT = {
     "expired": [1],
     "swept": [{"table": "student", "path": "delta/x", "reason": "orphan", "files": 2, "bytes": 9, "goes": None}],
 }
-ANNOUNCED = {"table": "student", "refused": True, "changes": ["column a: int → string: refuse"]}
+ANNOUNCED = {"table": "student", "refused": True, "decisions": [{"decision": "column a: int → string: refuse"}]}
 
 
 def asking(company: Company, name: str, yes: bool | None) -> dict[str, str]:
@@ -490,7 +490,7 @@ def test_a_table_that_stops_at_a_schema_runs_after_a_yes(company: Company, answe
     company.config.write_text(text + "registry: {folder: schemas}\n", encoding="utf-8")
     answer(answers, schema={"found": found}, run=reported(COMMITTED))
     assert asking(company, "sync_schemas", yes)["run"] == ("success" if ran else "skipped")
-    assert asked(answers)[0][:3] == ["schema", "notify", "student"]
+    assert asked(answers)[0][:3] == ["schema", "--notify", "student"]
     assert ("run" in [words[0] for words in asked(answers)]) is ran
 
 

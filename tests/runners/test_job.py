@@ -164,7 +164,7 @@ def test_the_words_are_the_command_lines(job_config: Path) -> None:
 
 def test_who_cannot_be_told_from_a_cluster_is_refused() -> None:
     """It is logged, and told from the edge."""
-    with pytest.raises(Refused, match=r"webhook: messages to this target cannot be sent from a cluster\. `compactor schema notify`"):
+    with pytest.raises(Refused, match=r"webhook: messages to this target cannot be sent from a cluster\. `compactor schema --notify`"):
         job.notify(("webhook", "https://host/token"), Notice("t", 1, "", False, ()))
     job.notify(("log",), Notice("t", 1, "", False, ()))
 

@@ -119,7 +119,7 @@ class SchemaRefused(Refused):
     Also a key that is not the table's, a key column that is missing, or one whose type cannot be a key.
     """
 
-    advice = """Look at the change with `compactor schema diff`, and at the record that the message names. If single values are wrong, declare the
+    advice = """Look at the change with `compactor schema`, and at the record that the message names. If single values are wrong, declare the
         column's type with [`types:`](sources.md#declared-types): their records go to quarantine, and the table goes on. Otherwise repair the
         producer, rename the column, or allow the change with [`on_schema_change`](registry.md#when-a-schema-changes). After a change of `key:`:
         [rebuild](operations.md#building-a-table-again)."""
