@@ -251,10 +251,10 @@ class Engine(Protocol):
         Records without a value, whose Kafka key is erased, are among them. Raises InputRefused too if such a key cannot be read.
         """
 
-    def write_without(self, location: str, records: ErasedRecords, staging: str) -> FileInfo:
-        """Write a Parquet file again without these records, in the new directory `staging`, and return the new file.
+    def write_without(self, spec: TableSpec, location: str, records: ErasedRecords, staging: str) -> FileInfo:
+        """Write a raw file again without these records, in the new directory `staging`, and return the new file.
 
-        Raises InputRefused if the file has another number of records.
+        Raises InputRefused if the file has another number of records, or cannot be rewritten record by record.
         """
 
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Any) -> FeedPart | None:

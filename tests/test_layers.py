@@ -58,7 +58,7 @@ OWNERS = {
     "fsspec": ("duckdb/store.py",),
     "pyarrow": ("read.py",),
     "pandas": ("read.py",),
-    "fastavro": ("registry", "demo", "duckdb/sample.py"),
+    "fastavro": ("registry", "demo", "duckdb/sample.py", "spark/input/raw_records.py"),
     "requests": ("registry", "runners", "demo", "notify/webhook.py"),
     "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),

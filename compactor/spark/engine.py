@@ -186,9 +186,9 @@ class SparkEngine:
                 others = record_keys.erased_places(spec, batch.summary.evolved, batch.unpacked, batch.frames, erased, registry)
             return erase.records(spec, batch.summary, batch.changes, batch.raws, [frame.rows for frame in batch.frames], erased, others)
 
-    def write_without(self, location: str, records: ErasedRecords, staging: str) -> FileInfo:
-        """Write a Parquet file again without these records, in the new directory `staging`."""
-        return rewrite.parquet_without(self._spark, self._storage, location, records, staging)
+    def write_without(self, spec: TableSpec, location: str, records: ErasedRecords, staging: str) -> FileInfo:
+        """Write a raw file again without these records, in the new directory `staging`."""
+        return rewrite.without(self._spark, self._storage, spec, location, records, staging)
 
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Resolution | None) -> FeedPart | None:
         """Write the change feed of `made`: the rows that it changed, before and after. Returns None if it changed none."""

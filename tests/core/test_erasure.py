@@ -10,12 +10,12 @@ from typing import Any
 import fastavro
 import pytest
 
-from compactor.core.erasure import raw_records
 from compactor.core.erasure.erased import hashed
 from compactor.core.erasure.keys import check_key, key_values, with_keys
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.schema import Field, Schema
 from compactor.core.results.batch import ErasedRecords
+from compactor.spark.input import raw_records
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,7 @@ from compactor.core.results.batch import ErasedRecords
         ("json", b"", (), 0, b""),
         ("csv", b"id,v\n1,a\n\n2,b\n3,c", (2,), 3, b"id,v\n1,a\n\n3,c"),
         ("csv", b'id,v\n1,"a\n""x"""\n2,"b\nc"\n3,5" x\n4,d\n', (2, 4), 4, b'id,v\n1,"a\n""x"""\n3,5" x\n'),
+        ("csv", b'id,v\n1,"a" b"\n2,"c\n3,d\n', (1,), 2, b'id,v\n2,"c\n3,d\n'),
     ],
 )
 def test_lines(kind: str, data: bytes, numbers: tuple[int, ...], total: int, made: bytes) -> None:
@@ -67,6 +68,14 @@ def record(at: int) -> dict[str, Any]:
         "when": at,
         "inner": inner,
     }
+
+
+def test_other_codecs_of_avro_are_refused() -> None:
+    """The other blocks would have to be written by another program than the source's."""
+    stream = io.BytesIO()
+    fastavro.writer(stream, SCHEMA, [record(1)], codec="bzip2")
+    with pytest.raises(InputRefused, match="blocks are compressed with bzip2; expected null or deflate"):
+        raw_records.without("x.avro", "avro", stream.getvalue(), ErasedRecords((1,), 1))
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
@@ -132,9 +141,20 @@ def test_what_does_not_fit_is_refused(path: str, kind: str, data: bytes, why: st
     """Another number of records means that the wrong one might go."""
     with pytest.raises(InputRefused, match=why):
         raw_records.without(path, kind, data, ErasedRecords((1,), 3))
-    assert raw_records.problem("x.orc", "orc") == "orc files cannot be rewritten record by record"
-    assert raw_records.problem("x.json.zst", "json") == "only plain and gzip files can be rewritten"
-    assert raw_records.problem(path, kind) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "why"),
+    [
+        ("x.orc", "orc", "orc files cannot be, record by record"),
+        ("x", None, "unknown files cannot be"),
+        ("x.json.zst", "json", "only plain and gzip files can be"),
+    ],
+)
+def test_other_formats_are_refused(path: str, kind: str | None, why: str) -> None:
+    """Such a file goes as a whole, if at all."""
+    with pytest.raises(InputRefused, match=f"^{path}: cannot be rewritten: {why}"):
+        raw_records.without(path, kind, b"", ErasedRecords((1,), 1))
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable
 from compactor.core.sources.watermark import Brought
 from compactor.core.sources.whole_hours import brought_by_stream
 from compactor.ports import Entries, Storage
+from compactor.spark.input import raw_records
 from tests.oracle import erasing, history_engine
 from tests.oracle.model import DELETED, UNKNOWN, Added, Change, Key, Replay, Row, added, ordered, replayed, shown, sorted_out
 
@@ -361,13 +362,9 @@ class ListEngine:
             out[item.path] = ErasedRecords(tuple(sorted(numbers)), rows, events=rows)
         return out
 
-    def write_without(self, location: str, records: ErasedRecords, staging: str) -> FileInfo:
-        """The other lines, whatever the name of the file says."""
-        lines = self._storage.read(location).decode().splitlines()
-        if len(lines) != records.total:
-            raise InputRefused(f"{location}: {len(lines)} records, expected {records.total}")
-        kept = [line for number, line in enumerate(lines, 1) if number not in records.numbers]
-        self._storage.write(f"{staging}/part-00000.json", "\n".join(kept).encode())
+    def write_without(self, spec: TableSpec, location: str, records: ErasedRecords, staging: str) -> FileInfo:
+        """The other lines, whatever the name of the file says about its format."""
+        self._storage.write(f"{staging}/part-00000.json", raw_records.without(location, "json", self._storage.read(location), records))
         (info,) = self._storage.list(staging)
         return info
 
