@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import io
 import json
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from itertools import islice
@@ -32,6 +34,8 @@ def read(path: str, data: bytes, rows_max: int) -> FileSample:
             return FileSample([json.loads(text) for (text,) in _query("SELECT to_json(r) FROM read_parquet(?) AS r LIMIT ?", data, rows_max)])
         if kind == "csv":
             return _csv(_text(path, data, _CSV_BYTES), increment.is_dms(path))
+    except csv.Error as error:
+        raise ValueError(str(error)) from None
     except ImportError as error:
         raise ValueError(f"it needs the package {error.name}") from None
     # not `splitlines`: a value may hold U+2028. An invalid line is for the run to report.
@@ -82,11 +86,16 @@ def _query(sql: str, data: bytes, *parameters: Any) -> list[tuple[Any, ...]]:
 
 def _csv(text: str, dms: bool) -> FileSample:
     """Return the head of a CSV file: its dialect and its rows by column."""
-    head = (text if len(text) < _CSV_BYTES else text.rpartition("\n")[0]).encode()
-    delimiter, header = _query("SELECT Delimiter, HasHeader FROM sniff_csv(?, null_padding = true, ignore_errors = true)", head)[0]
-    options = "quote = '\"', escape = '\"', header = false, all_varchar = true, null_padding = true, ignore_errors = true, strict_mode = false"
-    rows = _query(f"SELECT * FROM read_csv(?, delim = '{delimiter}', {options}) LIMIT {_CSV_ROWS}", head) if head.strip() else []
-    first = rows[0] if rows else ()
+    head = (text if len(text) < _CSV_BYTES else text.rpartition("\n")[0]).replace("\r\n", "\n").replace("\r", "\n")
+    try:
+        delimiter, header = _query("SELECT Delimiter, HasHeader FROM sniff_csv(?, null_padding = true, ignore_errors = true)", head.encode())[0]
+    except ValueError:
+        # rows of different forms: the first one decides
+        first_line = head.partition("\n")[0]
+        delimiter, header = max(",;\t|", key=first_line.count), not re.search(r"(^|[^\w])\d", first_line)
+    parsed = islice(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), _CSV_ROWS)
+    rows = [[cell or None for cell in row] for row in parsed if row]
+    first = [str(name) for name in rows[0]] if rows else []
     if rows and header and _is_header(rows, dms):
         return FileSample([dict(zip(first, row)) for row in rows[1:]], delimiter=delimiter, columns=first, header=True)
     # DMS writes the operation first; its full load may leave it out
