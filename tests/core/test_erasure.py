@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -14,8 +15,11 @@ from compactor.core.erasure.erased import hashed
 from compactor.core.erasure.keys import check_key, key_values, with_keys
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.schema import Field, Schema
+from compactor.core.model.spec import Csv
 from compactor.core.results.batch import ErasedRecords
-from compactor.spark.input import raw_records
+from compactor.spark.input import raw_records, rewrite
+from compactor.storage.local import LocalStorage
+from tests.oracle.lake import table
 
 
 @pytest.mark.parametrize(
@@ -155,6 +159,24 @@ def test_other_formats_are_refused(path: str, kind: str | None, why: str) -> Non
     """Such a file goes as a whole, if at all."""
     with pytest.raises(InputRefused, match=f"^{path}: cannot be rewritten: {why}"):
         raw_records.without(path, kind, b"", ErasedRecords((1,), 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "data", "made"),
+    [
+        ("a.json.gz", {}, gzip.compress(b"1\n2\n", mtime=0), gzip.compress(b"\n2\n", mtime=0)),
+        ("a.csv", {}, b"id;v\n1;a\n2;b\n", b"id;v\n2;b\n"),
+        ("a", {"format": "json"}, b"1\n2\n", b"\n2\n"),
+    ],
+)
+def test_the_copy_is_alone_in_its_folder(tmp_path: Path, name: str, settings: dict[str, Any], data: bytes, made: bytes) -> None:
+    """The table's format and dialect decide; the file itself stays."""
+    (tmp_path / name).write_bytes(data)
+    spec = table(csv=Csv(delimiter=";"), **settings)
+    # only Parquet needs Spark
+    info = rewrite.without(None, LocalStorage(), spec, f"{tmp_path}/{name}", ErasedRecords((1,), 2), f"{tmp_path}/staging/0")  # type: ignore[arg-type]
+    assert (Path(info.path).read_bytes(), info.size) == (made, len(made))
+    assert (tmp_path / name).read_bytes() == data
 
 
 @pytest.mark.parametrize(
