@@ -8,7 +8,7 @@ COPY compactor compactor
 RUN sed -n '/^uv==/,/[^\\]$/p' constraints.hashes.txt > uv.txt
 RUN python -m venv /build && /build/bin/pip install --quiet --require-hashes -r uv.txt
 RUN /build/bin/uv venv --quiet --python python /opt/compactor
-RUN /build/bin/uv pip install --quiet --python /opt/compactor/bin/python -c constraints.hashes.txt '.[java]'
+RUN /build/bin/uv pip install --quiet --python /opt/compactor/bin/python -c constraints.hashes.txt '.[java,apprise,report]'
 RUN /opt/compactor/bin/python -m compactor.app.packaging.jars
 
 FROM python:3.11-slim-bookworm

@@ -112,7 +112,7 @@ format: $(venv)/.installed-dev ## let ruff order imports and lay out the code
 docs: $(venv)/.installed-dev ## write the generated documents again
 	@$(python) -m typer compactor.cli.main utils docs --name compactor --output docs/cli.md
 	@$(python) -m tests.terraform.readme
-	@$(python) -c 'import json; from compactor.config.settings import json_schema; print(json.dumps(json_schema(), indent=2))' \
+	@$(python) -c 'import json; from compactor.config.reference import json_schema; print(json.dumps(json_schema(), indent=2))' \
 	    > docs/compactor.schema.json
 	@PYTHONPATH=. $(python) scripts/generated.py
 
@@ -152,7 +152,7 @@ $(python):
 # The .installed files are stamps: set up again only when what they depend on has changed.
 $(venv)/.installed: pyproject.toml constraints.txt constraints.hashes.txt | $(python)
 	@echo 'setup: installing compactor (PySpark is 300 MB: a minute or two when no cache has it)'
-	@$(install) -e .
+	@$(install) -e '.[report]'
 	@touch $@
 
 $(venv)/.installed-dev: pyproject.toml constraints.txt constraints.hashes.txt | $(python)

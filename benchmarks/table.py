@@ -6,7 +6,7 @@ import dataclasses
 import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
@@ -78,7 +78,7 @@ class Table:
         self._land(load_query(self.rows), max(1, self.rows // 1_000_000))
         return self._run(self.spec)
 
-    def change(self, changes: int, write_mode: str = "merge-on-read", first: int = 0) -> Cost:
+    def change(self, changes: int, write_mode: Literal["merge-on-read", "copy-on-write"] = "merge-on-read", first: int = 0) -> Cost:
         """One more increment, keys all over the table or from `first` on: of ten changes eight update, one deletes, one inserts."""
         self._land(change_query(self.rows, changes, self._hour, first), 1)
         return self._run(dataclasses.replace(self.spec, write_mode=write_mode))

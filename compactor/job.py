@@ -1,4 +1,4 @@
-"""The program that runs on a cluster: it takes the commands of `compactor` with a JobConfig instead of compactor.yaml.
+"""The program that runs on a cluster: it takes some commands of `compactor` (`core.settings.command_line`) with a JobConfig for compactor.yaml.
 
     spark-submit --py-files compactor.zip main.py --job-config s3://code/plans/x.json --report s3://logs/jobs/reports/x run student --output json
 
@@ -26,14 +26,14 @@ from compactor.core.model.errors import UNEXPECTED, CompactorError, ConfigError,
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
+from compactor.core.settings.command_line import CLUSTER_COMMANDS, ON_CLUSTER, QUARANTINE, REBUILD, RUN, VACUUM, Option
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.settings.s3 import S3Settings
 from compactor.flows import logs
 from compactor.flows.keep.vacuum import vacuum, vacuum_if_due
-from compactor.flows.read.measure import measure
 from compactor.flows.read.verify import verify
-from compactor.flows.run import rebuild_table, replay_table
 from compactor.flows.run_tables import run_tables
+from compactor.flows.verbs import rebuild_table, replay_table
 from compactor.flows.write import restore
 from compactor.ports import Storage
 from compactor.runtime import Runtime
@@ -47,43 +47,36 @@ REPORT, LOG = "report.json", "log.txt"
 LOG_SECONDS = 15.0
 """Interval at which the log is written there."""
 
+PARALLEL = 2
+"""Tables at a time. The driver of a job has few cores."""
+
 _LINES_KEPT, _LAST_LINES = 5000, 100
 _UNEXPECTED = 1
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser. Commands and options have the same meaning as those of `compactor`."""
+    """Return the parser of the commands that are declared for clusters, with the options that `compactor` has, too."""
     main_parser = argparse.ArgumentParser(prog="compactor")
     main_parser.add_argument("--job-config", required=True, help="the JobConfig: a location, or JSON")
     main_parser.add_argument("--report", default="", help="directory that gets report.json and log.txt")
-    commands = main_parser.add_subparsers(dest="command", required=True)
-    for name in ("run", "verify", "vacuum"):
-        _with_common(commands.add_parser(name), labelled=name != "verify").add_argument("tables", nargs="*")
-    commands.choices["run"].add_argument("--parallel", "-p", type=int, default=2)
-    commands.choices["run"].add_argument("--compact", action="store_true")
-    commands.choices["verify"].add_argument("--files-only", action="store_true")
-    commands.choices["verify"].add_argument("--deep", action="store_true")
-    commands.choices["vacuum"].add_argument("--run", action="store_true")
-    rebuild = commands.add_parser("rebuild")
-    rebuild.add_argument("--as-of")
-    rebuild.add_argument("--accept-differences", action="store_true")
-    rebuild.add_argument("--accept-fewer-rows", action="store_true")
-    rebuild.add_argument("--dry-run", action="store_true")
-    # the command is `quarantine replay TABLE`
-    replay = commands.add_parser("quarantine").add_subparsers(dest="part", required=True).add_parser("replay")
-    for command in (rebuild, replay):
-        _with_common(command).add_argument("tables", nargs=1, metavar="TABLE")
+    groups: dict[tuple[str, ...], Any] = {(): main_parser.add_subparsers(required=True)}
+    for command in CLUSTER_COMMANDS:
+        group, word = command.words[:-1], command.words[-1]
+        if group not in groups:
+            groups[group] = groups[()].add_parser(group[0]).add_subparsers(required=True)
+        words = groups[group].add_parser(word)
+        words.set_defaults(command=command, label="")
+        words.add_argument("tables", nargs=1 if command.one else "*", metavar="TABLE")
+        for option in (*command.options, *ON_CLUSTER):
+            words.add_argument(*option.names, help=option.help, **_form(option))
     return main_parser
 
 
-def _with_common(command: argparse.ArgumentParser, labelled: bool = True) -> argparse.ArgumentParser:
-    """Add the options that all commands have."""
-    command.add_argument("--output", "-o", choices=["json"], default="json")
-    command.add_argument("--verbose", "-v", action="store_true")
-    command.add_argument("--log-format", choices=[logs.TEXT, logs.JSON], default=os.environ.get(logs.VARIABLE, logs.TEXT))
-    if labelled:
-        command.add_argument("--label", default="")
-    return command
+def _form(option: Option) -> dict[str, Any]:
+    if option.kind is bool:
+        return {"action": "store_true"}
+    environment = os.environ.get(option.variable) if option.variable else None
+    return {"type": option.kind, "metavar": option.metavar, "choices": option.choices or None, "default": environment}
 
 
 def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
@@ -130,7 +123,7 @@ def notify(target: Target, message: Message) -> None:
         to_sns(words[0], message)
     else:
         raise Refused(
-            f"{kind}: messages to this target cannot be sent from a cluster. `compactor schema notify` or the DAG sync_schemas sends them"
+            f"{kind}: messages to this target cannot be sent from a cluster. `compactor schema --notify` or the DAG sync_schemas sends them"
             " from the machine that has compactor.yaml."
         )
 
@@ -138,27 +131,31 @@ def notify(target: Target, message: Message) -> None:
 def answer(here: Runtime, arguments: argparse.Namespace) -> tuple[Any, int]:
     """Run the command. Return the result that the command line would print, as plain values, and the exit code."""
     specs = chosen(here.config, arguments.tables)
-    if arguments.command in ("run", "quarantine", "rebuild"):
+    command = arguments.command
+    if command in (RUN, QUARANTINE, REBUILD):
         here.check_commits()
-    if arguments.command == "run":
-        specs = [spec.compacting_now if arguments.compact else spec for spec in specs]
-
-        def start(busy: Sequence[TableSpec], size: int) -> None:
-            # before the tables: each puts its Spark jobs into a pool of its own
-            here.spark()
-
-        reports = run_tables(here.environment(), specs, parallel=arguments.parallel, label=arguments.label, start=start)
-        if here.config.metrics is not None:
-            # whoever sent the job writes files and sends to addresses when it has ended
-            sinks = here.sinks(local=False)
-            measure(here.environment(files_only=True), specs, reports, sinks, here.config.metrics.lineage_job)
-        return [report.to_json() for report in reports], _code([report.exit_code for report in reports])
-    if arguments.command == "quarantine":
+    if command == RUN:
+        return _ran(here, specs, arguments)
+    if command == QUARANTINE:
+        if not arguments.replay:
+            raise Refused("quarantine: a cluster only replays; list and discard files where compactor.yaml is")
         report = replay_table(here.table(specs[0]), label=arguments.label)
         return report.to_json(), report.exit_code
-    if arguments.command == "rebuild":
+    if command == REBUILD:
         return _rebuilt(here, specs[0], arguments)
     return _each(here, specs, arguments)
+
+
+def _ran(here: Runtime, specs: Sequence[TableSpec], arguments: argparse.Namespace) -> tuple[Any, int]:
+    specs = [spec.compacting_now if arguments.compact else spec for spec in specs]
+
+    def start(busy: Sequence[TableSpec], size: int) -> None:
+        # before the tables: each puts its Spark jobs into a pool of its own
+        here.spark()
+
+    reports = run_tables(here.environment(), specs, parallel=arguments.parallel or PARALLEL, label=arguments.label, start=start)
+    # whoever sent the job sends its measures when it has ended
+    return [report.to_json() for report in reports], _code([report.exit_code for report in reports])
 
 
 def _rebuilt(here: Runtime, spec: TableSpec, arguments: argparse.Namespace) -> tuple[Any, int]:
@@ -175,7 +172,7 @@ def _each(here: Runtime, specs: Sequence[TableSpec], arguments: argparse.Namespa
     codes, ok = [], True
     for spec in specs:
         try:
-            if arguments.command == "vacuum":
+            if arguments.command == VACUUM:
                 done = vacuum_if_due(here.table(spec), arguments.label) if arguments.run else vacuum(here.table(spec, files_only=True), True)
                 results.append(done.to_json())
                 continue
@@ -207,8 +204,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace, journal: Journal) -> tuple[int, str]:
-    journal.open(logging.DEBUG if arguments.verbose else logging.INFO, arguments.log_format, getattr(arguments, "label", ""))
-    log.info("%s of %s, on Python %s", arguments.command, os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.version.split()[0])
+    journal.open(logging.DEBUG if arguments.verbose else logging.INFO, arguments.log_format or logs.TEXT, arguments.label)
+    log.info("%s of %s, on Python %s", arguments.command.name, os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.version.split()[0])
     try:
         here = runtime(_job_config(arguments.job_config), arguments.verbose)
         try:

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.erasure.erased import Erased
-from compactor.core.measures.price import JobUsage
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
@@ -20,6 +19,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import BatchSummary, ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
+from compactor.core.results.record import JobUsage
 from compactor.core.results.reports import Ended
 from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema.registered import RegisteredSchema
@@ -251,17 +251,16 @@ class Engine(Protocol):
         Records without a value, whose Kafka key is erased, are among them. Raises InputRefused too if such a key cannot be read.
         """
 
-    def write_without(self, location: str, records: ErasedRecords, staging: str) -> FileInfo:
-        """Write a Parquet file again without these records, in the new directory `staging`, and return the new file.
+    def write_without(self, spec: TableSpec, location: str, records: ErasedRecords, staging: str) -> FileInfo:
+        """Write a raw file again without these records, in the new directory `staging`, and return the new file.
 
-        Raises InputRefused if the file has another number of records.
+        Raises InputRefused if the file has another number of records, or cannot be rewritten record by record.
         """
 
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Any) -> FeedPart | None:
         """Write the changes from `parent` to `made` and return their feed part; None without any change.
 
-        The data of `made` is written, and `made` is not committed yet. `resolution`: the batch behind it; None for a restore. Under `feed: all` the
-        other events of the batch are written too.
+        The data of `made` is written, and `made` is not committed yet. `resolution`: the batch behind it; None for a restore.
         """
 
     def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import importlib.metadata
 import json
 import logging
@@ -16,24 +15,20 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from compactor.core.measures.measures import Measured, for_cloudwatch
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
 from compactor.core.results.reports import Tasks
 from compactor.core.settings.job_config import JobConfig
-from compactor.core.settings.metrics import LOG, MetricsSettings
+from compactor.core.sources.source_profile import FileSample
 from compactor.flows import logs
 from compactor.flows.environment import Environment
-from compactor.flows.read.measure import Sink
 from compactor.flows.stop import Stop
 from compactor.flows.table import Table
 from compactor.ports import Catalog, Engine, Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.routed import RoutedStorage
-from compactor.telemetry import files, http
-from compactor.telemetry.process import cpu_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,35 +64,13 @@ class Runtime:
             notify=self._notify,
             files_only=files_only,
             catalog_name=self._catalog_name,
-            cpu=cpu_seconds,
             program=_program(),
             stop=self._stop,
             tasks=self._tasks,
             share=self._share,
+            read_sample=_read_sample,
             tables=self.tables,
         )
-
-    def sinks(self, local: bool = True, remote: bool = True) -> list[Sink]:
-        """Return the sinks of measures.
-
-        `local`: files of this machine, which a cluster has no use for, and addresses, which do not travel there; `remote`: all others.
-        """
-        settings = self.config.metrics
-        if settings is None:
-            return []
-        sinks: list[Sink] = []
-        if settings.cloudwatch and remote:
-            sinks.append(lambda measured: _to_cloudwatch(measured, settings))
-        for name, sink in (("emf", files.write_emf), ("json", files.write_records), ("prometheus", files.write_prometheus)):
-            place = getattr(settings, name)
-            if place and (remote if place == LOG else local):
-                sinks.append(functools.partial(sink, settings=settings))
-        if settings.pushgateway and local:
-            sinks.append(lambda measured: http.push(measured, settings))
-        if settings.openlineage and local:
-            send = http.send_events if "://" in settings.openlineage else files.write_events
-            sinks.append(functools.partial(send, settings=settings))
-        return sinks
 
     def table(self, spec: TableSpec, files_only: bool = False) -> Table:
         """Return a table in this environment."""
@@ -213,11 +186,10 @@ class Runtime:
         return S3Storage(home, self.config.s3.within(os.environ), keys)
 
 
-def _to_cloudwatch(measured: Measured, settings: MetricsSettings) -> None:
-    from compactor.aws import metrics
-    from compactor.aws.client import ClientConfig
+def _read_sample(path: str, data: bytes, rows_max: int) -> FileSample:
+    from compactor.duckdb import sample
 
-    metrics.send(for_cloudwatch(measured.tables), settings.namespace, settings.deployment, ClientConfig(settings.region, operation_seconds=20.0))
+    return sample.read(path, data, rows_max)
 
 
 def _program() -> str:

@@ -87,7 +87,7 @@ def show(home: Path) -> list[str]:
         compactor(path, "log", "student")
         compactor(path, "verify", "--deep", "--files-only")
         compactor(path, "rebuild", "enrollment")
-        compactor(path, "vacuum")
+        compactor(path, "versions", "vacuum")
         return differing(path)
 
 

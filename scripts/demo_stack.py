@@ -40,7 +40,7 @@ def config(stack: Stack, home: Path) -> Path:
     tables = {name: {"key": key, "topic": f"{PREFIX}.public.{name}"} for name, key in TABLES.items()}
     path = home / "compactor.yaml"
     path.write_text(
-        f"warehouse: {home / 'warehouse'}\ncatalog: {{database: school}}\nkafka: {{servers: '{stack.servers}'}}\n"
+        f"warehouse: {home / 'warehouse'}\ncatalog: {{database: school}}\nkafka: '{stack.servers}'\n"
         f"defaults: {{envelope: debezium}}\ntables: {json.dumps(tables)}\n"
     )
     return path
@@ -77,7 +77,7 @@ def wait_for(stack: Stack, path: Path, marker: int) -> None:
     """Until a marker row, written last, has come through: then everything before it has."""
     stack.sql(f"insert into enrollment values ({marker}, 'marker', null)")
     for _ in range(60):
-        compactor(path, "ingest", "--once")
+        compactor(path, "ingest")
         compactor(path, "run")
         if "1" in compactor(path, "sql", f"select count(*) as n from enrollment where student_id = {marker}", "--output", "csv").split():
             return

@@ -13,10 +13,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from compactor.core.measures import dashboards
-from compactor.core.measures.price import JobUsage
-from compactor.core.measures.record import FORMAT, Comparison, Phase, RunRecord
-from scripts import errors_page
+from compactor.core.results.record import FORMAT, Comparison, JobUsage, Phase, RunRecord
+from scripts import configuration_page, dashboards, errors_page
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,9 +23,10 @@ def run_record_schema() -> dict[str, Any]:
     """Return the JSON Schema of a run record, with the texts below the fields."""
     schema = TypeAdapter(RunRecord).json_schema(mode="serialization")
     for model, part in ((RunRecord, schema), *((each, schema["$defs"][each.__name__]) for each in (Phase, JobUsage, Comparison))):
-        for name, text in field_texts(model).items():
-            part["properties"][name]["description"] = text
-            part["properties"][name].pop("title", None)
+        for declared in model.__mro__[:-1]:
+            for name, text in field_texts(declared).items():
+                part["properties"][name]["description"] = text
+                part["properties"][name].pop("title", None)
         part["required"] = [field.name for field in dataclasses.fields(model)]  # type: ignore[arg-type]
         part["additionalProperties"] = False
         part["description"] = inspect.cleandoc(str(model.__doc__))
@@ -48,6 +47,7 @@ FILES: dict[str, Callable[[], Any]] = {
     "docs/dashboards/grafana.json": dashboards.grafana,
     "terraform/dashboard.json.tftpl": dashboards.cloudwatch,
     **errors_page.FILES,
+    **configuration_page.FILES,
 }
 """File → function that returns its content: a text, or what JSON writes."""
 

@@ -20,13 +20,14 @@ from pathlib import Path
 from compactor import __version__
 from compactor.app.app import App
 from compactor.demo import SPARK
+from compactor.flows.keep.pin import pin
 
 ROOT = Path(__file__).parents[1]
 CAPTURE = ROOT / "compactor" / "demo" / "landing"
 CONFIG = """# The warehouse of a release: tests/spark/test_releases.py.
 warehouse: .
 catalog: {database: released}
-defaults: {quarantine: {max_share: 0.5}}
+defaults: {quarantine: 50%}
 tables:
   student: {key: [id], envelope: debezium, change_feed: net}
   enrollment: {key: [course_code, student_id, term], envelope: debezium, history: true}
@@ -90,7 +91,7 @@ def play(folder: Path) -> None:
             failed = [f"{report.table}: {report.error}" for report in reports if report.error]
             if failed:
                 raise SystemExit("\n".join(failed))
-        app.pin("price", 1, "first")
+        pin(app.table("price"), 1, "first")
         before = rows(app)
         require({each.table: each.version for each in app.status()}, VERSIONS)
     shutil.copytree(folder, folder.with_name("continued"), ignore=shutil.ignore_patterns("metastore"))

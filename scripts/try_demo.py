@@ -1,7 +1,7 @@
 """Run the demo with an installed command, and check what it leaves: `python scripts/try_demo.py COMMAND FOLDER`. `make wheel` does so with the wheel.
 
-Nothing may be printed but the demo's own lines: no traceback when Spark has ended. The run records are validated by their JSON Schema, OpenLineage's
-events by the classes that its client has from the published schemas, the text for Prometheus by Prometheus's own client.
+Nothing may be printed but the demo's own lines: no traceback when Spark has ended. The run records are validated by their JSON Schema, the text for
+Prometheus by Prometheus's own client.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from compactor.demo import HERE, MARKER
 from scripts.generated import run_record_schema
-from tests.measures.lineage_client import RUN_EVENT, problems
 
-METRICS = "metrics: {deployment: demo, cloudwatch: false, json: runs.jsonl, openlineage: events.jsonl, prometheus: prom}\n"
+METRICS = "metrics: {deployment: demo, cloudwatch: false, json: runs.jsonl, prometheus: prom}\n"
 
 
 def play(command: str, folder: Path) -> list[str]:
@@ -46,7 +45,7 @@ def lines(path: Path) -> list[Any]:
 
 
 def check(folder: Path) -> list[str]:
-    """Return what is wrong with the records, events and figures of the demo."""
+    """Return what is wrong with the records and figures of the demo."""
     schema, wrong = jsonschema.Draft202012Validator(run_record_schema()), []
     stored = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*/_compactor/runs/*.json")]
     records = lines(folder / "runs.jsonl")
@@ -54,14 +53,10 @@ def check(folder: Path) -> list[str]:
         wrong += [f"record {record['id']}: {error.message}" for error in schema.iter_errors(record)]
     if not stored or sorted(record["id"] for record in stored) != sorted(record["id"] for record in records):
         wrong.append(f"{len(stored)} records are beside the tables and {len(records)} in runs.jsonl")
-    events = lines(folder / "events.jsonl")
-    wrong += [problem for event in events for problem in problems(event, RUN_EVENT)]
-    if len(events) != 2 * len(records):
-        wrong.append(f"{len(events)} OpenLineage events for {len(records)} runs")
     samples = 0
     for path in (folder / "prom").iterdir():
         samples += sum(len(family.samples) for family in text_string_to_metric_families(path.read_text(encoding="utf-8")))
-    print(f"{len(records)} run records, {len(events)} OpenLineage events, {samples} values for Prometheus")
+    print(f"{len(records)} run records, {samples} values for Prometheus")
     return wrong if samples else [*wrong, "no values for Prometheus"]
 
 

@@ -6,9 +6,9 @@ install=$(dirname "$0")/install.sh
 
 fresh() { "$python" -m venv --without-pip "$1"; }
 
-# Core: the commands start, and the job's zip runs from another folder, by itself.
+# Core, with the report of the demo: the commands start, and the job's zip runs from another folder, by itself.
 fresh build/wheel
-"$install" build/wheel/bin/python -c constraints.txt "$wheel"
+"$install" build/wheel/bin/python -c constraints.txt "$wheel[report]"
 (
     cd build
     wheel/bin/compactor --version

@@ -136,7 +136,7 @@ resource "aws_s3_bucket_lifecycle_configuration" "this" {
 
   bucket = aws_s3_bucket.this[each.key].id
 
-  # No rule expires files that a Snapshot names: only `compactor vacuum` knows them.
+  # No rule expires files that a Snapshot names: only `compactor versions vacuum` knows them.
   rule {
     id     = "leftovers"
     status = "Enabled"

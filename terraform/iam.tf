@@ -91,9 +91,9 @@ locals {
             Effect    = "Allow"
             Action    = local.job_actions.code_list
             Resource  = local.code_arn
-            Condition = { StringLikeIfExists = { "s3:prefix" = ["jobs", "jobs/*", "plans", "plans/*"] } }
+            Condition = { StringLikeIfExists = { "s3:prefix" = ["jobs", "jobs/*"] } }
           },
-          { Effect = "Allow", Action = local.job_actions.code_objects, Resource = ["${local.code_arn}/jobs/*", "${local.code_arn}/plans/*"] },
+          { Effect = "Allow", Action = local.job_actions.code_objects, Resource = "${local.code_arn}/jobs/*" },
           { Effect = "Allow", Action = local.job_actions.key, Resource = local.own_keys },
         ],
         [for secret in local.hash_secrets : { Effect = "Allow", Action = local.job_actions.secret, Resource = secret.arn }],
@@ -196,7 +196,7 @@ locals {
           Resource = [for path in ["notices/*", "runs/*", "last_run.json"] : "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/${path}"]
         },
         { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/_runs/*" },
-        { Effect = "Allow", Action = local.caller_actions.plans, Resource = "${local.code_arn}/plans/*" },
+        { Effect = "Allow", Action = local.caller_actions.plans, Resource = "${local.code_arn}/jobs/*/plans/*" },
         { Effect = "Allow", Action = local.caller_actions.reports, Resource = "${local.logs_arn}/jobs/reports/*" },
         {
           Effect    = "Allow"

@@ -182,7 +182,7 @@ resource "aws_cloudwatch_metric_alarm" "table" {
   tags                = var.tags
 }
 
-# The body is made from the list of measures (compactor/core/measures): `make docs`.
+# The body is made from the list of measures (compactor/core/results/measures.py): `make docs`.
 resource "aws_cloudwatch_dashboard" "this" {
   count = var.dashboard ? 1 : 0
 

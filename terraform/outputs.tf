@@ -80,15 +80,14 @@ locals {
   compactor_yaml = merge(
     {
       warehouse = local.warehouse
-      catalog   = { type = "glue", database = var.database.name, region = local.region }
+      catalog   = { type = "glue", database = var.database.name }
+      region    = local.region
     },
     local.runner == "local" ? {} : {
       emr = merge(
         {
           job    = "s3://${local.code_bucket}/jobs/${var.package_version}"
-          plans  = "s3://${local.code_bucket}/plans"
           logs   = "s3://${local.logs_bucket}/jobs"
-          region = local.region
         },
         { for application in aws_emrserverless_application.this : "application" => application.id },
         { for role in aws_iam_role.job : "role" => role.arn },

@@ -10,20 +10,21 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from compactor.app.app import App
 from compactor.app.query import Rows
+from compactor.app.schema import Synced
 from compactor.app.spark import local_jars
 from compactor.cli import grid, options, sql
 from compactor.cli import main as cli
-from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import Busy, CheckFailed, ConfigError, InputRefused, Refused
 from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
@@ -31,55 +32,29 @@ from compactor.core.model.snapshot import Feed, FeedPart, Pin, Snapshot
 from compactor.core.planning.landing import Landing
 from compactor.core.reconcile.report import Cell, ReconcileReport, RowDifference
 from compactor.core.results.checks import Check, Difference
-from compactor.core.results.reports import AdoptReport, RebuildReport, ReencryptReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
+from compactor.core.results.record import RunRecord, TableReport
+from compactor.core.results.reports import AdoptReport, RebuildReport, ReencryptReport, Swept, TablePlan, TableStatus, VacuumReport
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.read.quarantine import QuarantinedFile
 from compactor.flows.read.reconcile import Options
 from tests.oracle.sizes import tiered
 
-COMMANDS = (
-    *(
-        "demo",
-        "init",
-        "sync",
-        "run",
-        "compact",
-        "status",
-        "report",
-        "plan",
-        "log",
-        "sql",
-        "shell",
-        "files",
-        "verify",
-        "reconcile",
-        "publish",
-        "vacuum",
-        "reencrypt",
-        "restore",
-        "rebuild",
-        "adopt",
-        "erase",
-        "pin",
-        "ingest",
-        "changes",
-        "check",
-        "package",
-    ),
-    *(
-        "schema diff",
-        "schema check",
-        "schema history",
-        "schema notify",
-        "quarantine list",
-        "quarantine show",
-        "quarantine replay",
-        "quarantine discard",
-    ),
-)
+COMMANDS_MAX = 24
+
+
+def commands_of(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Walk Typer's tree: every command with the words that are typed for it."""
+    if not hasattr(command, "commands"):
+        yield " ".join(words), command
+        return
+    for word, inner in command.commands.items():
+        yield from commands_of(inner, (*words, word))
+
+
+COMMANDS = dict(commands_of(typer.main.get_command(cli.app)))
 NO_JVM = (
-    *(("status",), ("plan",), ("check",), ("run",), ("log", "student"), ("verify", "--files-only", "--deep")),
-    *(("vacuum",), ("log", "student", "--inputs"), ("pin", "student", "--list")),
+    *(("status",), ("plan",), ("run",), ("log", "student"), ("verify", "--files-only", "--deep")),
+    *(("versions", "vacuum"), ("log", "student", "--inputs"), ("versions", "pin", "student")),
 )
 STATUS = TableStatus("student", 3, "2024-03-05T03:00", None, "2024-03-05T03:10:00Z", 7, 1, 99, 2, 1, 5, 9, "broadcast", 1, 2, None, 0, 1)
 HELD = QuarantinedFile("student", "increment_2024030503/a.json", "e", "2024-03-05T03:00", 2, "", "/archive/a.json", "/quarantine/e~a.json")
@@ -137,7 +112,7 @@ class FakeApp:
     def status(self, names: Sequence[str]) -> list[TableStatus]:
         return [STATUS for name in names if self._fine(name)]
 
-    def plan(self, names: Sequence[str]) -> list[TablePlan]:
+    def plan(self, names: Sequence[str], samples: bool) -> list[TablePlan]:
         return [TablePlan("student", 3, Landing(()), ("nothing to do",)) for name in names if self._fine(name)]
 
     def changes(self, name: str, start: int, to: int | None, wait: Any) -> Any:
@@ -153,8 +128,8 @@ class FakeApp:
         self.asked = {"names": list(names)}
         return [ReencryptReport(name, self.key, 1200, 7) for name in names if self._fine(name)]
 
-    def restore(self, name: str, **more: Any) -> list[TableReport]:
-        self.asked = {"name": name, **{key: value for key, value in more.items() if key != "progress"}}
+    def restore(self, name: str, as_of: str | None, **more: Any) -> list[TableReport]:
+        self.asked = {"name": name, "as_of": as_of, **{key: value for key, value in more.items() if key != "progress"}}
         return self.reports
 
     def rebuild(self, name: str, **more: Any) -> RebuildReport:
@@ -165,33 +140,15 @@ class FakeApp:
         self.asked = {"name": name, "path": path, **{key: value for key, value in more.items() if key != "progress"}}
         return ADOPTED if more["dry"] else dataclasses.replace(ADOPTED, outcome="adopted", version=1)
 
-    def pin(self, name: str, version: int, pin_name: str, label: str) -> Pin:
-        self.asked = {"name": name, "version": version, "pin": pin_name}
-        return PIN
-
-    def unpin(self, name: str, pin_name: str, label: str) -> None:
-        self.asked = {"name": name, "remove": pin_name}
-
-    def pins(self, name: str) -> tuple[Pin, ...]:
-        return (PIN,)
-
-    def last_run(self, name: str) -> RunRecord | None:
-        ended, first = "2024-03-05T08:00:00.000Z", "2024-03-05T06:00:00.000Z"
-        failed = RunRecord("1", name, "run", "later", ended, ended, 0.0, error="no answer", error_class="Unavailable", error_id="unavailable")
-        return dataclasses.replace(failed, failures=3, failing_since=first)
-
-    def inputs(self, name: str) -> list[Input]:
-        return [Input("f/a.json", 10, "e", "f", None, 2, (0, 5, "f/a.json", 0, 0), None, quarantined=1, reason='x, "y"')]
+    def table(self, name: str) -> FakeTable:
+        return FakeTable(self, name)
 
     def verify(self, names: Sequence[str], files_only: bool, deep: bool) -> list[Check]:
         self.asked = {"files_only": files_only, "deep": deep}
         return [Check(name, "files", self.ok, "1 files") for name in names if self._fine(name)]
 
-    def quarantined(self, names: Sequence[str]) -> list[QuarantinedFile]:
+    def quarantined(self, names: Sequence[str] = ()) -> list[QuarantinedFile]:
         return [HELD]
-
-    def quarantine_reasons(self, name: str, paths: Sequence[str]) -> list[tuple[QuarantinedFile, dict[str, Any]]]:
-        return [(HELD, {"records": 2, "unusable": [{"record": 7, "reason": "is not a JSON object", "text": "{oops"}]})]
 
     def replay(self, name: str, paths: Sequence[str], progress: Any, label: str) -> TableReport:
         self.asked = {"name": name, "paths": list(paths), "label": label}
@@ -209,10 +166,10 @@ class FakeApp:
         self.asked = {"name": name, "url": url, "more": more}
         return RECONCILED
 
-    def publish(self, name: str, accept: bool) -> str:
+    def publish(self, names: Sequence[str], dry_run: bool, accept: bool) -> list[Synced]:
         if not accept:
-            raise CheckFailed(f"table {name}: version 7 is committed and not shown")
-        return "version 7 is shown"
+            raise CheckFailed(f"table {names[0]}: version 7 is committed and not shown")
+        return [Synced(name, "version 7, although: too few", ("CREATE VIEW x",), not dry_run) for name in names]
 
     def _fine(self, name: str) -> bool:
         if name == "broken":
@@ -221,18 +178,53 @@ class FakeApp:
 
 
 MISUSED = (
-    ("restore", "student"),
-    ("restore", "student", "--version", "1", "--as-of", "2024-03-05"),
-    ("pin", "student"),
-    ("pin", "student", "3", "--list"),
+    ("versions", "restore", "student"),
+    ("versions", "restore", "student", "--accept-loss"),
+    ("versions", "pin", "student", "3", "--remove", "audit"),
+    ("quarantine", "--replay"),
+    ("quarantine", "student", "a.json", "--replay", "--discard"),
+    ("quarantine", "student", "a.json", "--records"),
+    ("log", "student", "--as-of", "3"),
+    ("log", "student", "--files", "--inputs"),
     ("log", "student", "-o", "csv"),
 )
+
+
+@dataclasses.dataclass
+class FakeTable:
+    """A table of FakeApp, which answers instead of its files."""
+
+    app: FakeApp
+    name: str
+
+    def pin(self, version: int, name: str, label: str) -> None:
+        self.app.asked = {"name": self.name, "version": version, "pin": name}
+
+    def unpin(self, name: str, label: str) -> None:
+        self.app.asked = {"name": self.name, "remove": name}
+
+    def pins(self) -> tuple[Pin, ...]:
+        return (PIN,)
+
+    def last_run(self) -> RunRecord | None:
+        ended, first = "2024-03-05T08:00:00.000Z", "2024-03-05T06:00:00.000Z"
+        failed = RunRecord(self.name, "later", error="no answer", error_class="Unavailable", error_id="unavailable", started=ended, ended=ended)
+        return dataclasses.replace(failed, failures=3, failing_since=first)
+
+    def inputs(self) -> list[Input]:
+        return [Input("f/a.json", 10, "e", "f", None, 2, (0, 5, "f/a.json", 0, 0), None, quarantined=1, reason='x, "y"')]
+
+    def reasons(self, file: QuarantinedFile) -> dict[str, Any]:
+        return {"records": 2, "unusable": [{"record": 7, "reason": "is not a JSON object", "text": "{oops"}]}
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeApp:
     made = FakeApp()
     monkeypatch.setattr(options, "opened", lambda *_: made)
+    for flow in ("keep.pin.pin", "keep.pin.unpin", "keep.pin.pins", "record.last_run", "read.log.inputs", "read.quarantine.reasons"):
+        # the flow of a table answers as the table
+        monkeypatch.setattr(f"compactor.flows.{flow}", getattr(FakeTable, flow.rpartition(".")[2]))
     return made
 
 
@@ -250,13 +242,22 @@ def program(folder: Path, *arguments: str, code: str | None = None) -> subproces
     return subprocess.run(command, cwd=folder, env={**environment, "PYTHONPATH": root}, capture_output=True, text=True, timeout=120)
 
 
-def test_the_commands() -> None:
-    """None is forgotten here."""
-    found = [info.name or getattr(info.callback, "__name__", "") for info in cli.app.registered_commands]
-    for group in cli.app.registered_groups:
-        inside = group.typer_instance.registered_commands if group.typer_instance else []
-        found += [f"{group.name} {info.name or getattr(info.callback, '__name__', '')}" for info in inside]
-    assert set(found) == set(COMMANDS)
+def test_the_commands_are_few_and_share_their_options() -> None:
+    """Every command of the tree is counted, also a second name. Those that open no configuration lack some options."""
+    assert len(COMMANDS) <= COMMANDS_MAX
+    shared = {"--config", "--output", "--verbose", "--wait", "--log-format"}
+    lacking = {name: shared - {option for param in command.params for option in param.opts} for name, command in COMMANDS.items()}
+    assert {name for name, missing in lacking.items() if missing} <= {"demo", "init", "package"}
+
+
+def test_an_option_has_one_form() -> None:
+    """The same short name, type and metavar in every command."""
+    forms: dict[str, set[tuple[str, ...]]] = {}
+    for command in COMMANDS.values():
+        for param in command.params:
+            if param.opts[0].startswith("-"):
+                forms.setdefault(max(param.opts, key=len), set()).add((*sorted(param.opts), str(param.metavar), str(bool(param.multiple))))
+    assert {name: found for name, found in forms.items() if len(found) > 1} == {}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -264,19 +265,25 @@ def test_help_has_an_example(command: str) -> None:
     """One that can be copied."""
     code, said, _ = called(*command.split(), "--help")
     assert code == 0
-    assert f"  compactor {command}" in said.partition("Example:")[2]
+    assert f"  compactor {'plan' if command == 'check' else command}" in said.partition("Example:")[2]
+
+
+@pytest.mark.parametrize("former", cli.FORMER)
+def test_a_former_command_is_refused_with_the_present_one(former: str) -> None:
+    """Whatever follows; the present one exists."""
+    code, _, said = called(*former.split(), "student", "--output", "json")
+    assert (code, f"`compactor {former}` is now `compactor {cli.FORMER[former]}`." in said) == (2, True)
+    assert any(cli.FORMER[former].startswith(name) for name in COMMANDS)
 
 
 def test_help_without_a_command() -> None:
     """Lists all of them, uncut."""
     said = called("--help")[1]
-    assert [name for name in COMMANDS if f"\n  {name.split()[0]} " not in said] == []
+    assert [name for name in COMMANDS if f"\n  {name.split()[0]} " not in said] == ["check"]
     assert "..." not in said.partition("Commands:")[2]
 
 
-@pytest.mark.parametrize(
-    "arguments", [("bogus",), ("run", "--bogus"), ("log",), ("sql",), ("run", "--wait", "-1"), ("status", "-o", "csv"), *MISUSED]
-)
+@pytest.mark.parametrize("arguments", [("bogus",), ("run", "--bogus"), ("log",), ("run", "--wait", "-1"), ("status", "-o", "csv"), *MISUSED])
 def test_wrong_usage_ends_with_2(arguments: tuple[str, ...]) -> None:
     """As everywhere."""
     assert called(*arguments)[0] == 2
@@ -309,11 +316,13 @@ def test_run_as_json(fake: FakeApp) -> None:
     assert (code, told) == (0, "")
     assert json.loads(shown) == [json.loads(json.dumps(fake.reports[0].to_json()))]
     assert fake.asked == {"names": ["student"], "label": "r1", "parallel": 3, "compact": False}
+    called("run", "--compact", "student")
+    assert fake.asked == {"names": ["student"], "label": "", "compact": True}
 
 
 def test_reconcile_names_rows_columns_and_positions(fake: FakeApp) -> None:
     """And ends with the exit code of the outcome."""
-    code, shown, _ = called("reconcile", "student", "--source", "postgresql://reader@db/school", "--at", "now", "--wait", "5", "--chunk", "5000")
+    code, shown, _ = called("reconcile", "student", "--source", "postgresql://reader@db/school", "--at", "now", "--wait-lake", "5", "--chunk", "5000")
     assert (code, fake.asked["url"], fake.asked["more"]) == (
         1,
         "postgresql://reader@db/school",
@@ -327,7 +336,7 @@ def test_reconcile_names_rows_columns_and_positions(fake: FakeApp) -> None:
         "student: different. 1,001 rows in the source, 1,000 in the lake (version 4); 3 rows differ",
         'compared 2 columns in 3 key ranges with postgresql://db:5432/school "student" in 1.5 s',
         "positions: source 0/A, lake 0/B; 4 rows looked at again",
-        "1 rows were changed by the source in every look and are not judged",
+        "1 rows changed in every look and are not judged",
         "not compared: tags: text[] has no canonical form",
     ]
     code, shown, _ = called("reconcile", "student", "--source", "postgresql://db/school", "-o", "json")
@@ -342,16 +351,8 @@ def test_publish_shows_a_blocked_version_when_it_is_accepted(fake: FakeApp) -> N
         "",
         "\n1 table failed:\n  student (failed, check-failed): version 7 is committed and not shown\nsee docs/errors.md#check-failed\n",
     )
-    assert called("publish", "student", "--accept")[:2] == (0, "student: version 7 is shown\n")
-
-
-def test_compact_is_a_run_with_compaction_due_now(fake: FakeApp) -> None:
-    """The same answer and exit code as `run --compact`."""
-    code, shown, _ = called("compact", "student", "--output", "json", "--label", "r2")
-    assert (code, fake.asked) == (0, {"names": ["student"], "label": "r2", "compact": True})
-    assert shown == called("run", "--compact", "student", "--output", "json")[1]
-    fake.reports = [TableReport("student", "later", error="in use", exit_code=75)]
-    assert called("compact")[0] == 75
+    shown = "-- student: version 7, although: too few, 1 statement\nCREATE VIEW x;\n\n"
+    assert called("publish", "student", "--accept")[:2] == (0, shown)
 
 
 def test_run_logs_each_table_that_is_done(fake: FakeApp, caplog: pytest.LogCaptureFixture) -> None:
@@ -390,12 +391,11 @@ def test_of_many_tables_those_that_need_somebody_are_shown(fake: FakeApp, monkey
     outcomes = {"t30": "failed", "t40": "later", "t50": "committed", "t51": "committed", "t52": "committed"}
     fake.reports = [TableReport(name, outcomes.get(name, "idle"), notes=("one file went to quarantine",) * (name == "t51")) for name in MANY]
     fake.reports[30] = dataclasses.replace(fake.reports[30], error="no column x", exit_code=1)
-    problems = {"t31": ("no file has ever landed",)}
+    problems = {"t31": "no file has ever landed"}
     work = {"t60": ("read 2 new files",)}
-    monkeypatch.setattr(fake, "plan", lambda names: [_plan(name, work.get(name), problems.get(name, ())) for name in names])
+    monkeypatch.setattr(fake, "plan", lambda names, samples: [_plan(name, work.get(name), problems.get(name)) for name in names])
     checks = [Check(name, check, (name, check) != ("t30", "ledger"), "2 files") for name in MANY for check in ("files", "ledger")]
-    for command in ("check", "verify"):
-        monkeypatch.setattr(fake, command, lambda names, **_: [check for check in checks if check.table in names], raising=False)
+    monkeypatch.setattr(fake, "verify", lambda names, **_: [check for check in checks if check.table in names])
     monkeypatch.setattr(fake, "specs", lambda names: [SimpleNamespace(name=name) for name in names or MANY])
     expected = {
         "run": (["table", "t30", "t40", "t51", "60 idle, 2 committed (--verbose shows all)", "t51: one file went to quarantine"], 65),
@@ -403,7 +403,6 @@ def test_of_many_tables_those_that_need_somebody_are_shown(fake: FakeApp, monkey
             ["t31 (version 3)", "  nothing to do", "  problem: no", "1 with work, 0 new files; 63 with nothing to do (--verbose shows all)"],
             65,
         ),
-        "check": (["table", "t30", "129 checks passed; 64 tables without a failed one (--verbose shows all)"], 130),
         "verify": (["table", "t30", "129 checks passed; 64 tables without a failed one (--verbose shows all)"], 130),
     }
     for command, (starts, number) in expected.items():
@@ -418,8 +417,8 @@ def test_of_many_tables_those_that_need_somebody_are_shown(fake: FakeApp, monkey
         assert "t29" in few
 
 
-def _plan(name: str, steps: tuple[str, ...] | None, problems: tuple[str, ...]) -> TablePlan:
-    return TablePlan(name, 3, Landing(()), steps or ("nothing to do",), problems)
+def _plan(name: str, steps: tuple[str, ...] | None, problem: str | None) -> TablePlan:
+    return TablePlan(name, 3, Landing(()), steps or ("nothing to do",), (Check(name, "files in landing", problem is None, problem or "2 new"),))
 
 
 def test_sql_as_json_csv_and_text(fake: FakeApp) -> None:
@@ -431,23 +430,23 @@ def test_sql_as_json_csv_and_text(fake: FakeApp) -> None:
 
 def test_quarantine_lists_shows_replays_and_discards(fake: FakeApp) -> None:
     """What waits, why, and what a replay did; for people and for programs."""
-    assert "increment_2024030503/a.json" in called("quarantine", "list")[1]
-    assert json.loads(called("quarantine", "list", "-o", "json")[1]) == [HELD.to_json()]
-    shown = called("quarantine", "show", "student")[1]
+    assert "increment_2024030503/a.json" in called("quarantine")[1]
+    assert json.loads(called("quarantine", "-o", "json")[1]) == [HELD.to_json()]
+    shown = called("quarantine", "student")[1]
     assert "record 7: is not a JSON object" in shown
     assert "{oops" in shown
     assert "and 1 more" in shown
     assert HELD.repaired in shown
-    (told,) = json.loads(called("quarantine", "show", "student", HELD.path, "-o", "json")[1])
+    (told,) = json.loads(called("quarantine", "student", HELD.path, "-o", "json")[1])
     assert (told["path"], told["unusable"][0]["record"]) == (HELD.path, 7)
-    assert json.loads(called("quarantine", "replay", "student", HELD.path, "-o", "json")[1]) == json.loads(json.dumps(fake.reports[0].to_json()))
+    assert json.loads(called("quarantine", "student", HELD.path, "--replay", "-o", "json")[1]) == json.loads(json.dumps(fake.reports[0].to_json()))
     assert fake.asked == {"name": "student", "paths": [HELD.path], "label": ""}
-    assert called("quarantine", "discard", "student", HELD.path)[0] == 0
+    assert called("quarantine", "student", HELD.path, "--discard")[0] == 0
     assert fake.asked == {"name": "student", "paths": [HELD.path], "label": "", "records": False}
-    assert f"discard student {HELD.path} --records" in shown
-    assert called("quarantine", "discard", "student", HELD.path, "--records")[0] == 0
+    assert f"quarantine student {HELD.path} --discard --records" in shown
+    assert called("quarantine", "student", HELD.path, "--discard", "--records")[0] == 0
     assert fake.asked["records"]
-    assert called("quarantine", "discard", "student")[0] == 2
+    assert called("quarantine", "student", "--discard")[0] == 2
 
 
 @pytest.mark.parametrize(("form", "shown"), [("json", "[]\n"), ("csv", ""), ("text", "")])
@@ -471,7 +470,7 @@ def test_csv_is_what_a_csv_reader_reads(capsys: pytest.CaptureFixture[str]) -> N
     assert [*csv.reader(io.StringIO(capsys.readouterr().out, newline=""))] == [["v,w"], *([value] for value in values)]
 
 
-@pytest.mark.parametrize("arguments", tiered(NO_JVM, fast=[("status",), ("run",), ("pin", "student", "--list")]), ids=" ".join)
+@pytest.mark.parametrize("arguments", tiered(NO_JVM, fast=[("status",), ("run",), ("versions", "pin", "student")]), ids=" ".join)
 def test_files_alone_need_no_spark(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """Not even PySpark is imported (H31)."""
     (tmp_path / "compactor.yaml").write_text("tables: {student: {key: [id], envelope: debezium}}")
@@ -526,10 +525,10 @@ def test_last_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
 
 def test_changes_are_one_json_object_a_line_or_a_table_a_version(fake: FakeApp) -> None:
     """From a version up to another, or for as long as one likes."""
-    code, said, _ = called("changes", "student", "--from", "3", "--to", "4", "-o", "json")
+    code, said, _ = called("changes", "student", "--after", "3", "--to", "4", "-o", "json")
     assert (code, said.splitlines()) == (0, list(fake.rows))
     assert fake.asked == {"name": "student", "from": 3, "to": 4, "follows": False}
-    code, said, _ = called("changes", "student", "--from", "0", "--follow")
+    code, said, _ = called("changes", "student", "--after", "0", "--every", "1")
     assert said.splitlines()[0] == "version 4 (commit, 2024-03-05 04:10:00): 1 insert, 1 update, 0 deletes"
     assert [line.split() for line in said.splitlines()[1:]] == [["a", "b"], ["1.50", "null"], ["2", "x,", '"y"']]
     assert fake.asked["follows"]
@@ -641,19 +640,19 @@ def test_demo_commands_can_be_copied(tmp_path: Path) -> None:
 
 def test_vacuum_only_tells_unless_it_is_told_to_run(fake: FakeApp) -> None:
     """What, how large, why, when; and what is kept for which reason."""
-    code, shown, _ = called("vacuum", "student")
+    code, shown, _ = called("versions", "vacuum", "student")
     assert (code, fake.asked["dry"]) == (0, True)
     assert "kept: 2 (pinned as audit), 5-6 (younger than `keep`), 7 (the newest)" in shown
     assert "expired versions: 1, 3, 4" in shown
     assert "2,345 bytes would be deleted, 1,000 bytes pending deletion after their grace period" in shown
     assert "nothing was deleted" in shown
     assert [line.split()[:3] for line in shown.splitlines() if line.startswith("base/")] == [[SWEPT[1].path, "2", "2,345"]]
-    code, shown, _ = called("vacuum", "student", "--run", "--output", "json", "--label", "r")
+    code, shown, _ = called("versions", "vacuum", "student", "--run", "--output", "json", "--label", "r")
     assert (code, fake.asked) == (0, {"names": ["student"], "dry": False, "label": "r"})
     (found,) = json.loads(shown)
     assert (found["bytes_gone"], found["expired"], found["kept"]["2"]) == (2345, [1, 3, 4], "pinned as audit")
     assert found["swept"][0]["goes"] == "2024-03-06T03:10:00Z"
-    code, shown, told = called("vacuum", "--output", "json")
+    code, shown, told = called("versions", "vacuum", "--output", "json")
     assert (code, [entry["table"] for entry in json.loads(shown)]) == (1, ["student"])
     assert "broken (failed, input-refused)" in told
 
@@ -673,13 +672,13 @@ def test_reencrypt_tells_how_many_files_had_another_key(fake: FakeApp) -> None:
 
 def test_restore_asks_for_a_version_or_a_time(fake: FakeApp) -> None:
     """And, alone or after it, for what was undone."""
-    assert called("restore", "student", "--version", "2")[0] == 0
-    assert fake.asked == {"name": "student", "version": 2, "as_of": None, "reabsorb": False, "label": "", "accept_loss": False}
-    assert called("restore", "student", "--version", "2", "--accept-loss")[0] == 0
+    assert called("versions", "restore", "student", "--as-of", "2")[0] == 0
+    assert fake.asked == {"name": "student", "as_of": "2", "reabsorb": False, "label": "", "accept_loss": False}
+    assert called("versions", "restore", "student", "--as-of", "2", "--accept-loss")[0] == 0
     assert fake.asked["accept_loss"]
-    assert called("restore", "student", "--as-of", "2024-03-05", "--reabsorb")[0] == 0
+    assert called("versions", "restore", "student", "--as-of", "2024-03-05", "--reabsorb")[0] == 0
     assert (fake.asked["as_of"], fake.asked["reabsorb"]) == ("2024-03-05", True)
-    assert json.loads(called("restore", "student", "--reabsorb", "-o", "json")[1]) == [json.loads(json.dumps(fake.reports[0].to_json()))]
+    assert json.loads(called("versions", "restore", "student", "--reabsorb", "-o", "json")[1]) == [json.loads(json.dumps(fake.reports[0].to_json()))]
 
 
 def test_a_rebuild_tells_what_differs(fake: FakeApp) -> None:
@@ -714,9 +713,7 @@ def test_adopting_tells_what_becomes_of_the_columns(fake: FakeApp) -> None:
 
 def test_adopting_is_for_this_machine(tmp_path: Path) -> None:
     """A table that runs on EMR, and a base that this configuration does not reach, are refused before Spark starts."""
-    emr = (
-        "emr: {job: s3://code/j, plans: s3://code/p, logs: s3://code/l, application: a, role: 'arn:aws:iam::123456789012:role/j', region: us-east-1}"
-    )
+    emr = "region: us-east-1\nemr: {job: s3://code/j, logs: s3://code/l, application: a, role: 'arn:aws:iam::123456789012:role/j'}"
     for text, path, message in (
         (
             f"warehouse: s3://lake\ncatalog: {{type: glue}}\n{emr}\ntables: {{t: {{key: [id], runner: emr-serverless}}}}",
@@ -734,10 +731,18 @@ def test_adopting_is_for_this_machine(tmp_path: Path) -> None:
 
 def test_pins(fake: FakeApp) -> None:
     """Made, listed, removed; the list is shown each time."""
-    assert called("pin", "student", "2", "--name", "audit")[1].split() == ["name", "version", "since", "audit", "2", "2024-03-05", "03:10:00"]
+    assert called("versions", "pin", "student", "2", "--name", "audit")[1].split() == [
+        "name",
+        "version",
+        "since",
+        "audit",
+        "2",
+        "2024-03-05",
+        "03:10:00",
+    ]
     assert fake.asked == {"name": "student", "version": 2, "pin": "audit"}
-    assert json.loads(called("pin", "student", "--list", "-o", "json")[1]) == [{"name": "audit", "version": 2, "time": PIN.time}]
-    assert called("pin", "student", "--remove", "audit")[0] == 0
+    assert json.loads(called("versions", "pin", "student", "-o", "json")[1]) == [{"name": "audit", "version": 2, "time": PIN.time}]
+    assert called("versions", "pin", "student", "--remove", "audit")[0] == 0
     assert fake.asked == {"name": "student", "remove": "audit"}
 
 
@@ -767,12 +772,12 @@ def test_a_watched_status_is_shown_again_and_again(tmp_path: Path, monkeypatch: 
             raise KeyboardInterrupt
 
     # not time.sleep itself: threads of other tests may sleep
-    monkeypatch.setattr("compactor.cli.show.time", SimpleNamespace(sleep=wait))
-    result = CliRunner().invoke(cli.app, ["status", "--watch", "--config", str(tmp_path / "compactor.yaml")])
+    monkeypatch.setattr("compactor.cli.options.time", SimpleNamespace(sleep=wait))
+    result = CliRunner().invoke(cli.app, ["status", "--every", "5", "--config", str(tmp_path / "compactor.yaml")])
     assert (waits, result.output.count("every 5 s"), result.output.count("student")) == ([5.0] * 3, 3, 3)
-    CliRunner().invoke(cli.app, ["status", "--watch", "--every", "2", "student", "--config", str(tmp_path / "compactor.yaml")])
+    CliRunner().invoke(cli.app, ["status", "--every", "2", "student", "--config", str(tmp_path / "compactor.yaml")])
     assert waits[3:] == [2.0]
-    both = CliRunner().invoke(cli.app, ["status", "--watch", "--output", "json", "--config", str(tmp_path / "compactor.yaml")])
+    both = CliRunner().invoke(cli.app, ["status", "--every", "5", "--output", "json", "--config", str(tmp_path / "compactor.yaml")])
     assert both.exit_code == 2
 
 

@@ -16,6 +16,7 @@ import typer
 
 from compactor.cli import main as cli
 from compactor.config import settings as config
+from compactor.config.reference import json_schema
 from compactor.core.model import errors
 from scripts import errors_page
 
@@ -37,46 +38,9 @@ PACKAGES = sorted(
 )
 
 
-def schema() -> dict[str, Any]:
-    """The JSON schema of compactor.yaml."""
-    return config.json_schema()
-
-
-def keys() -> list[str]:
-    """Every key of compactor.yaml; those of nested mappings with the mapping's name, because that is how people speak of them."""
-    parts: dict[str, Any] = schema()["$defs"]
-    below = [
-        f"{part.lower()}.{key}" for part in ("Airflow", "Compaction", "Csv", "Daily", "Emr", "Group", "Metrics") for key in parts[part]["properties"]
-    ]
-    below += [f"metrics.prices.{key}" for key in parts["Prices"]["properties"]]
-    return sorted({*schema()["properties"], *parts["Catalog"]["properties"], *parts["Table"]["properties"], *below})
-
-
 def text(name: str) -> str:
     """A page."""
     return (ROOT / name).read_text(encoding="utf-8")
-
-
-def test_the_schema_has_the_parts_that_are_looked_at() -> None:
-    """A new mapping in the configuration must be documented, and looked for here."""
-    assert sorted(schema()["$defs"]) == [
-        "Airflow",
-        "Catalog",
-        "Checks",
-        "Compaction",
-        "Csv",
-        "Daily",
-        "Emr",
-        "Group",
-        "Kafka",
-        "Limits",
-        "Metrics",
-        "Prices",
-        "Quarantine",
-        "Registry",
-        "S3",
-        "Table",
-    ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -84,13 +48,6 @@ def test_every_command_is_in_the_readme_and_in_the_reference(command: str) -> No
     """As something to be typed."""
     assert f"`compactor {command}" in text("README.md")
     assert f"## `compactor {command}`" in text("docs/cli.md")
-
-
-@pytest.mark.parametrize("key", keys())
-def test_every_key_has_a_row(key: str) -> None:
-    """In a table of docs/configuration.md, at the left."""
-    firsts = [line.split("|")[1] for line in text("docs/configuration.md").splitlines() if line.startswith("|")]
-    assert any(f"`{key}`" in first for first in firsts)
 
 
 @pytest.mark.parametrize("name", ERRORS)
@@ -131,9 +88,16 @@ def test_no_module_is_named_that_is_not_there() -> None:
     assert sorted(name for name in named if not (ROOT / "compactor" / name).exists()) == []
 
 
+@pytest.mark.parametrize("former", cli.FORMER)
+def test_no_former_command_is_named(former: str) -> None:
+    """On no page, in no message, help or comment."""
+    paths = [*(path for path in WRITTEN if path.name != "CHANGELOG.md"), *(ROOT / "compactor").rglob("*.py"), *(ROOT / "dags").glob("*.py")]
+    assert [path.name for path in paths if re.search(rf"compactor {former}\b", path.read_text(encoding="utf-8"))] == []
+
+
 def test_the_exported_schema_is_up_to_date() -> None:
     """`make docs` writes it again."""
-    assert json.loads(text("docs/compactor.schema.json")) == schema()
+    assert json.loads(text("docs/compactor.schema.json")) == json_schema()
 
 
 def test_the_command_reference_is_up_to_date() -> None:

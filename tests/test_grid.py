@@ -1,4 +1,4 @@
-"""Tables on a terminal: what fits into 80 columns, what `--wide` shows, and what a pipe gets."""
+"""Tables on a terminal: what fits into 80 columns, what `--verbose` shows, and what a pipe gets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 import pytest
 
 from compactor.cli import console, grid
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from tests.test_cli import SNAPSHOT, STATUS
 
 
@@ -54,7 +54,7 @@ def test_status_fits_into_80_columns_and_names_what_it_leaves_out(monkeypatch: p
     assert max(map(len, lines[:3])) <= 80
     assert lines[0].split() == ["table", "committed", "(UTC)", "max", "rows", "waiting", "quarantine"]
     assert lines[2].split() == ["enrollment_history", "2024-03-05", "03:10", "123,456,789", "12", "files,", "3.0", "MB", "1"]
-    assert lines[3] == "not shown: version, newest folder, segments, size, delta rows, read strategy, waiting since, whole to (--wide)"
+    assert lines[3] == "not shown: version, newest folder, segments, size, delta rows, read strategy, waiting since, whole to (--verbose)"
 
 
 def test_wide_shows_every_column(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from compactor.config import text as config_text
 from compactor.config.settings import Settings
 from compactor.core.model.errors import CompactorError, ConfigError, Refused
 from compactor.core.sources import proposal
-from compactor.core.sources.proposal import Proposal, TableProposal
+from compactor.core.sources.proposal import Proposal, Question, TableProposal
 from tests.capture import config as capture
 from tests.capture import landing
 from tests.parts.s3 import Server
@@ -272,7 +272,7 @@ def test_no_key_is_guessed_of_what_describes_the_change(tmp_path: Path) -> None:
 
 
 def test_the_keys_that_a_sink_writes_beside_values_show_no_table(tmp_path: Path) -> None:
-    """They are larger than the values here, and neither `init` nor `check` looks at them."""
+    """They are larger than the values here, and neither `init` nor `plan` looks at them."""
     folder = tmp_path / "lake/orders"
     folder.mkdir(parents=True)
     (folder / "shop.orders+0+0000000000.json").write_text('{"id": 1, "seq": 1}\n')
@@ -282,8 +282,8 @@ def test_the_keys_that_a_sink_writes_beside_values_show_no_table(tmp_path: Path)
     assert table["questions"][0]["settings"] == {"key": ["id"]}
     file.write_text("warehouse: .\ntables:\n  orders: {key: [id], order_by: [seq], increments: lake/orders, ignore: ['*.keys.*']}\n")
     assert loaded(file).spec("orders").ignore == ("*.keys.*",)
-    done = CliRunner().invoke(cli.app, ["check", "--config", str(file), "--output", "json"])
-    assert [check["detail"] for check in json.loads(done.stdout) if check["name"] == "files in landing"] == [
+    done = CliRunner().invoke(cli.app, ["plan", "--config", str(file), "--output", "json"])
+    assert [check["detail"] for check in json.loads(done.stdout)[0]["checks"] if check["name"] == "files in landing"] == [
         "1 new, 0 ingested before, 0 may not be complete"
     ]
 
@@ -327,7 +327,7 @@ def test_the_file_can_be_looked_at_first(tmp_path: Path, monkeypatch: pytest.Mon
     init("--registry", "schemas")
     lines = [line for line in (tmp_path / "compactor.yaml").read_text().splitlines() if not line.startswith("#")]
     assert lines == [line for line in shown.splitlines() if not line.startswith("#")]
-    assert "  folder: schemas" in lines
+    assert "  url: schemas" in lines
 
 
 def test_landing_is_said_once_for_all_topics(tmp_path: Path) -> None:
@@ -371,7 +371,9 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
     """Line breaks, quotes, colons and YAML's own words in topics, columns and folders neither end a comment nor become keys."""
     evil = "x\n  stolen: {key: []}\n#\u2028\u0085 '\": {}[]&*!|>%@`"
     tables = (
-        TableProposal("a", evil, {"key": [evil, "no", "~", "1e3", "a: b"], "envelope": "flat", "source_table": evil}, evil, ((evil, {"op": evil}),)),
+        TableProposal(
+            "a", evil, {"key": [evil, "no", "~", "1e3", "a: b"], "envelope": "flat", "source_table": evil}, evil, (Question(evil, {"op": evil}),)
+        ),
         TableProposal("b", evil, {"key": ["id"], "envelope": "flat"}),
     )
     text = proposal.text(Proposal(tables, ((evil, evil),)), evil, "wh", "d", {}, hive=False)
@@ -387,9 +389,9 @@ def test_a_registry_address_is_written_without_its_password(tmp_path: Path) -> N
     from compactor.app import init as app_init
 
     address = "https://me:secret@registry.example:8081/apis"
-    assert app_init.registry_keys(address, {"password_env": "PW", "context": ""}, "/") == {
+    assert app_init.registry_keys(address, {"token_env": "PW"}, "/") == {
         "url": "https://registry.example:8081/apis",
-        "password_env": "PW",
+        "token_env": "PW",
     }
     assert "secret" not in app_init.without_secrets(address)
 
@@ -407,7 +409,7 @@ def test_a_key_may_be_left_to_the_registry(tmp_path: Path) -> None:
             ("odd", "pga.public.student-key"),
         )
     )
-    (tmp_path / "compactor.yaml").write_text(f"registry: {{folder: schemas}}\ntables:\n{tables}", encoding="utf-8")
+    (tmp_path / "compactor.yaml").write_text(f"registry: {{url: schemas}}\ntables:\n{tables}", encoding="utf-8")
     with App.open(tmp_path / "compactor.yaml") as app:
         enrollment, audit_log, odd = app.specs()
         found = app._with_schema(enrollment)

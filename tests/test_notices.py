@@ -10,8 +10,10 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import apprise
 import boto3
 import pytest
 
@@ -20,7 +22,7 @@ from compactor.core.model.errors import CompactorError, ConfigError, Refused, Sc
 from compactor.core.model.policy import Policy
 from compactor.core.results import notice
 from compactor.core.results.notice import Alert, Notice, Target
-from compactor.core.schema.diff import Change
+from compactor.core.schema.change import Change
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import steps
 from compactor.flows.environment import Environment
@@ -228,6 +230,76 @@ def test_a_webhook_that_is_not_there() -> None:
     assert "secret" not in str(found.value)
     with pytest.raises(ConfigError, match="NOT_SET, which is not set"):
         app_notify.notify(("webhook_env", "NOT_SET"), NOTICE)
+
+
+def test_apprise_gets_the_text(hook: tuple[str, type[Hook]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the file or by a variable with several addresses. All messages of a table have one title; a failure looks like one."""
+    url, server = hook
+    address = url.replace("http://", "json://")
+    app_notify.notify(("apprise", address), ALERT)
+    monkeypatch.setenv("CHAT", f"{address} {address}&method=POST")
+    app_notify.notify(("apprise_env", "CHAT"), dataclasses.replace(ALERT, event="run_recovered"))
+    app_notify.notify(("apprise", address), NOTICE)
+    shown = [(each["title"], each["message"].split("\n")[0], each["type"]) for each in server.got]
+    recovered = ("compactor: student", "table student has recovered: the metastore is away", "success")
+    assert shown == [
+        ("compactor: student", "table student has failed: the metastore is away", "failure"),
+        *(recovered, recovered),
+        ("compactor: student", "table student: its source's schema has changed (version 4)", "info"),
+    ]
+
+
+def test_apprise_shows_no_address(hook: tuple[str, type[Hook]], caplog: pytest.LogCaptureFixture) -> None:
+    """Neither in errors nor in its own lines of any level; the other addresses get the message."""
+    url, server = hook
+    address = url.replace("http://", "json://")
+    server.statuses[:] = [500, 204]
+    with caplog.at_level(logging.DEBUG), pytest.raises(Unavailable, match="JSON did not accept the message") as refused:
+        app_notify.notify(("apprise", address, address), NOTICE)
+    assert len(server.got) == 2
+    with caplog.at_level(logging.DEBUG), pytest.raises(Refused, match="found 1 that Apprise does not know") as unknown:
+        app_notify.notify(("apprise", "nonsense://secret", address), NOTICE)
+    assert len(server.got) == 3
+    lines = [record.getMessage() for record in caplog.records if not record.name.startswith("urllib3")]
+    assert "secret" not in "".join([str(refused.value), str(unknown.value), *lines])
+    with pytest.raises(ConfigError, match="NOT_SET, which is not set"):
+        app_notify.notify(("apprise_env", "NOT_SET"), NOTICE)
+
+
+def test_apprise_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    with pytest.raises(Refused, match=r"pip install 'cdc-compactor\[apprise\]'"):
+        app_notify.notify(("apprise", "json://host/secret"), NOTICE)
+
+
+def test_a_recovery_resolves_the_incident_of_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At PagerDuty, by the first line of the text, which is the title."""
+    sent: list[dict[str, Any]] = []
+    answer = SimpleNamespace(status_code=202, content=b"")
+    monkeypatch.setattr("requests.post", lambda url, data, **_: sent.append(json.loads(data)) or answer)
+    for message in (ALERT, dataclasses.replace(ALERT, event="run_recovered"), dataclasses.replace(ALERT, table="ledger")):
+        app_notify.notify(("apprise", "pagerduty://integration@api?action=map"), message)
+    assert [each["event_action"] for each in sent] == ["trigger", "resolve", "trigger"]
+    failed, recovered, other = (each["dedup_key"] for each in sent)
+    assert failed == recovered != other
+
+
+@pytest.mark.parametrize(
+    ("address", "service"),
+    [
+        ("https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ", "Slack"),
+        (
+            "https://prod-1.westus.logic.azure.com:443/workflows/a1/triggers/manual/paths/invoke?api-version=2016-06-01&sp=x&sv=1.0&sig=b2",
+            "Workflows",
+        ),
+        ("pagerduty://integration@api?action=map", "PagerDuty"),
+        ("mailtos://user:password@mail.example.com?to=lake@example.com", "Email"),
+    ],
+)
+def test_the_addresses_of_the_page_are_what_apprise_knows(address: str, service: str) -> None:
+    """docs/notices.md, with values in place of the dots."""
+    kind = type(apprise.Apprise.instantiate(address)).__name__
+    assert service in kind
 
 
 def test_a_command_gets_json_on_its_standard_input(tmp_path: Path) -> None:

@@ -48,8 +48,10 @@ def failed(context: Any) -> None:
 
 def recovered(app: App, tables: list[str], context: Any) -> None:
     """Report those tables that are up to date after their failure in this DAG was reported."""
+    from compactor.flows.publish import alerts
+
     try:
-        for name in app.recovered(tables, _with_page(app, _where(context))):
+        for name in alerts.recovered([app.table(name) for name in tables], _where(context)):
             log.info("%s has recovered", name)
     except Exception:
         log.exception("could not report that tables have recovered")
@@ -75,11 +77,15 @@ async def late(config: str, tables: list[str], deadline: str, context: Any = Non
 
 
 def _late(config: str, tables: list[str], deadline: str, where: dict[str, str]) -> None:
+    from compactor.flows.read.status import lateness
+
     with open_app(config) as app:
-        _alert(app, app.lateness(tables, deadline), "table_late", where)
+        _alert(app, lateness(app.status(tables), deadline), "table_late", where)
 
 
 def _alert(app: App, reasons: dict[str, str], event: str, where: dict[str, str]) -> None:
+    from compactor.flows.publish import alerts
+
     together: dict[tuple[str, tuple[Target, ...]], list[str]] = {}
     for name, reason in reasons.items():
         together.setdefault((reason, app.specs([name])[0].notify), []).append(name)
@@ -87,7 +93,7 @@ def _alert(app: App, reasons: dict[str, str], event: str, where: dict[str, str])
         # what stops a whole group is one message, not hundreds
         one = len(names) >= TOGETHER_MIN
         for name in names[:1] if one else names:
-            app.alert(name, event, reason, _with_page(app, {**where, **({"tables": ", ".join(names)} if one else {})}))
+            alerts.alert(app.table(name), event, reason, {**where, **({"tables": ", ".join(names)} if one else {})})
 
 
 def _where(context: Any) -> dict[str, str]:
@@ -95,11 +101,6 @@ def _where(context: Any) -> dict[str, str]:
     instance = context["ti"]
     where = {"dag": instance.dag_id, "run": str(context["run_id"]), "task": instance.task_id, "log": str(getattr(instance, "log_url", "") or "")}
     return {name: value for name, value in where.items() if value}
-
-
-def _with_page(app: App, where: dict[str, str]) -> dict[str, str]:
-    page = app.settings.airflow.status_page
-    return {**where, **({"status page": page} if page else {})}
 
 
 def _shortened(lines: list[str]) -> str:

@@ -18,12 +18,15 @@ from compactor.airflow.outcome import judge
 from compactor.airflow.triggers import JobTrigger
 from compactor.core.model.errors import Refused, TryLater
 from compactor.core.results.reports import Ended
+from compactor.core.settings.command_line import LABEL, OUTPUT
 from compactor.ports import RemoteRunner, Runner, Submitted
 
 try:
     from airflow.sdk.exceptions import AirflowFailException
 except ImportError:  # before Airflow 3.2
     from airflow.exceptions import AirflowFailException
+
+AS_JSON = (OUTPUT.names[0], "json")
 
 ARGUMENT_CHARS_MAX = 8000
 """Characters of table names in a job's arguments. A step of an EMR cluster takes 10,280 characters of arguments."""
@@ -87,12 +90,12 @@ class CommandOperator(BaseOperator):
 
     def _run(self, context: Any, names: list[str]) -> Any:
         def arguments(tables: list[str]) -> list[str]:
-            label = ["--label", str(context["run_id"])] if self.labelled else []
-            return [*self.words, *self.options(context), *tables, "--output", "json", *label]
+            label = [*LABEL.names, str(context["run_id"])] if self.labelled else []
+            return [*self.words, *self.options(context), *tables, *AS_JSON, *label]
 
         with airflow_errors(self.log):
             with open_app(self.config) as app:
-                on_emr = self.spark and app.settings.runner_of(names[0]) != "local"
+                on_emr = self.spark and app.settings.tables[names[0]].runner != "local"
                 remote = app.remote_runner(names, attempt_of(context), self.group, self.seconds) if on_emr else None
                 self._runner = remote or app.runner()
                 self.log.info("compactor %s", " ".join(arguments(names)))

@@ -1,7 +1,7 @@
 """Credentials from Airflow connections instead of the environment of the workers and the triggerer.
 
-`airflow.aws_conn_id` gives the session of every AWS client. `registry_conn_id` and `webhook_conn_ids` fill the environment variables that the
-configuration names, so that a command line that a task starts finds them where it looks anyway. Nothing of a connection is in a task's fields, in
+`airflow.aws_conn_id` gives the session of every AWS client. The connections of `conn_ids` fill environment variables, so that a command line that a
+task starts finds them where it looks anyway. Nothing of a connection is in a task's fields, in
 XCom, in the job configuration of EMR or, masked by Airflow, in a log.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from compactor.core.model.errors import Refused
+from compactor.core.settings.variables import USER_INFO
 
 try:
     from airflow.sdk.exceptions import AirflowException, AirflowRuntimeError
@@ -60,21 +61,16 @@ def _use_session(name: str | None) -> None:
 
 def _values(settings: Settings) -> Iterator[tuple[str, str, str]]:
     """Return each variable that a connection fills: variable, connection, value."""
-    keys, registry = settings.airflow, settings.registry
-    # first, so that an alert about a problem of the others is sent
-    for variable, name in keys.webhook_conn_ids.items():
-        yield variable, name, _address(_connection(name, "webhook_conn_ids"))
-    if keys.registry_conn_id is not None:
-        from compactor.app.registry import credentials
-
-        name = keys.registry_conn_id
-        stored = _connection(name, "registry_conn_id")
-        for variable, value in credentials(registry, str(stored.login or ""), str(stored.password or "")).items():
-            if not value:
-                raise Refused(
-                    f"key airflow.registry_conn_id: the connection {name} has no value for the variable {variable}: fill in login and password"
-                )
-            yield variable, name, value
+    for variable, name in settings.airflow.conn_ids.items():
+        stored = _connection(name, "conn_ids")
+        login, password = str(stored.login or ""), str(stored.password or "")
+        if variable == USER_INFO:
+            value = f"{login}:{password}" if login and password else ""
+        else:
+            value = password if variable == settings.registry.token_env else _address(stored)
+        if not value:
+            raise Refused(f"key airflow.conn_ids: the connection {name} has no value for the variable {variable}: fill in login and password")
+        yield variable, name, value
 
 
 def _address(stored: Any) -> str:
@@ -86,7 +82,7 @@ def _address(stored: Any) -> str:
     base = host if "://" in host else f"{scheme}://{host}" if host else ""
     port = f":{stored.port}" if stored.port and base else ""
     if not base:
-        raise Refused(f"key airflow.webhook_conn_ids: expected an address as password or host of the connection {stored.conn_id}, found neither")
+        raise Refused(f"key airflow.conn_ids: expected an address as password or host of the connection {stored.conn_id}, found neither")
     return f"{base.rstrip('/')}{port}" + (f"/{password.lstrip('/')}" if password else "")
 
 

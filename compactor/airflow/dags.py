@@ -22,7 +22,7 @@ from compactor.airflow.gates import (
     SkipUnlessOperator,
 )
 from compactor.airflow.group import FindWorkOperator, GroupOperator, RunGroupOperator, TableOperator, VerifyGroupOperator, WaitForHourOperator
-from compactor.airflow.hours import HOUR_PATTERN, KEY_FORMAT
+from compactor.airflow.hours import HOUR_PATTERN
 from compactor.airflow.operators import (
     CheckQuarantineOperator,
     NotifySchemaChangesOperator,
@@ -33,9 +33,10 @@ from compactor.airflow.operators import (
     VacuumDryRunOperator,
     VacuumOperator,
 )
-from compactor.config.sections import Group
+from compactor.config.keys import Group
 from compactor.config.settings import Settings, load
 from compactor.config.values import absolute, is_s3
+from compactor.core.settings.command_line import COMPACT, PARALLEL, RUN
 from compactor.core.settings.job_config import QUEUE_SECONDS
 
 START = datetime(2020, 1, 1, tzinfo=timezone.utc)
@@ -51,6 +52,12 @@ ACTIVE_RUNS = 2
 
 MAINTENANCE_SECONDS_MAX = 12 * 3600.0
 """Longest time limit of a group's compaction or verification, unless a table's `timeout` is longer."""
+
+SCHEMAS, QUARANTINE = "*/15 * * * *", "45 6 * * *"
+"""When the DAGs `sync_schemas` and `quarantine_alert` run. Who does not want one pauses it."""
+
+ANSWER_WITHIN = timedelta(hours=20)
+"""How long a question to a person stays open. After that the answer is no."""
 
 TABLE_NAME = "{{ task.table }}"
 """Name of a mapped task in the UI."""
@@ -76,10 +83,10 @@ def _compact_group(configured: Settings, group: str, names: list[str], doc: str 
     config, options = str(configured.file), _group(configured, group)
     late = alerts.deadlines(config, {name: configured.tables[name].deadline for name in names})
     longest = max(configured.tables[name].timeout for name in names)
-    queue = QUEUE_SECONDS if any(configured.runner_of(name) != "local" for name in names) else 0.0
+    queue = QUEUE_SECONDS if any(configured.tables[name].runner != "local" for name in names) else 0.0
     limits = {"max_active_runs": ACTIVE_RUNS, "dagrun_timeout": timedelta(seconds=options.wait + queue + 2 * longest), **late}
     jobs, assets = jobs_of(configured, names), {name: asset(configured, name) for name in names}
-    with _dag(configured, f"compact_{group}", doc, schedule=_schedule(options), **limits, tags=[TAG, group]) as dag:
+    with _dag(configured, f"compact_{group}", doc, schedule=options.schedule, **limits, tags=[TAG, group]) as dag:
         shared = {"config": config, **task_settings(configured, names)}
         # the alias belongs to this DAG alone
         alias = AssetAlias(f"{configured.airflow.prefix}compact_{group}: tables without work")
@@ -102,8 +109,7 @@ def _table(configured: Settings, name: str, job: str, shown: Asset) -> BaseOpera
     """Return the task of a table, within the task group `tables`."""
     table = configured.tables[name]
     common = {"config": str(configured.file), "execution_timeout": timedelta(seconds=table.timeout), **task_settings(configured, [name])}
-    doc = {"doc": table.comment} if table.comment else {}
-    return TableOperator(task_id=name, table=name, job=job, asset=shown, pool=table.pool, **doc, **common)
+    return TableOperator(task_id=name, table=name, job=job, asset=shown, pool=table.pool, **common)
 
 
 def groups_of(configured: Settings) -> dict[str, list[str]]:
@@ -119,7 +125,7 @@ def jobs_of(configured: Settings, names: list[str]) -> dict[str, list[str]]:
     alike: dict[Any, list[str]] = {}
     for name in names:
         table = configured.tables[name]
-        alike.setdefault((configured.runner_of(name), tuple(sorted(table.spark.items())), table.pool, table.timeout), []).append(name)
+        alike.setdefault((table.runner, tuple(sorted(table.spark.items())), table.pool, table.timeout), []).append(name)
     most, *others = sorted(alike.values(), key=len, reverse=True)
     return {"run": most, **{f"run_{tables[0]}": tables for tables in others}}
 
@@ -138,7 +144,7 @@ def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
         dry_run = VacuumDryRunOperator.partial(task_id="vacuum_dry_run", **common).expand(table=names)
         auto = configured.airflow.vacuum == "auto"
         # a table that failed keeps its files, and holds back no other table
-        gate: dict[str, Any] = {"verified_by": [task.task_id for task in verified], "trigger_rule": "all_done", "owner": default.owner, "retries": 0}
+        gate: dict[str, Any] = {"verified_by": [task.task_id for task in verified], "trigger_rule": "all_done", "retries": 0}
         deletable = PrepareQuestionOperator(
             task_id="anything_to_delete", results=dry_run.output, question="vacuum_auto" if auto else "vacuum", **gate
         )
@@ -148,7 +154,7 @@ def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
             approved = approval(configured, "approve_deletion", "compactor: delete the files that no kept version needs?", deletable.task_id)
             deletable >> approved >> vacuum
         # the state of a run is that of its last tasks, so these must not all have another one behind them
-        all_succeeded = EmptyOperator(task_id="all_succeeded", owner=default.owner)
+        all_succeeded = EmptyOperator(task_id="all_succeeded")
         [*verified, *(task for each in verified for task in each.upstream_list), dry_run] >> all_succeeded
     return {dag.dag_id: dag}
 
@@ -163,7 +169,7 @@ def _maintain(configured: Settings, group: str, tables: list[str], name: str) ->
     verify = VerifyGroupOperator(task_id=f"verify_{name}", **common)
     # a group without schedule is only run by people
     if options.schedule is not None:
-        words = ("run", "--compact", "--parallel", str(options.at_once))
+        words = (*RUN.words, *COMPACT.names, PARALLEL.names[0], str(options.at_once))
         GroupOperator(task_id=f"compact_{name}", words=words, labelled=True, **common) >> verify
     return verify
 
@@ -177,10 +183,10 @@ def sync_schemas(configured: Settings, doc: str | None = None) -> dict[str, DAG]
     names = [name for name in configured.names if configured.spec(name).subject or configured.spec(name).avro_schema]
     if not names:
         return {}
-    with _dag(configured, "sync_schemas", doc, schedule=configured.airflow.schemas, max_active_runs=1, max_active_tasks=4, tags=[TAG]) as dag:
+    with _dag(configured, "sync_schemas", doc, schedule=SCHEMAS, max_active_runs=1, max_active_tasks=4, tags=[TAG]) as dag:
         common = {"config": config, "map_index_template": TABLE_NAME, **task_settings(configured)}
         notices = NotifySchemaChangesOperator.partial(task_id="notify_changes", **common).expand(table=names)
-        blocked = PrepareQuestionOperator(task_id="any_table_blocked", results=notices.output, question="schemas", owner=default.owner, retries=0)
+        blocked = PrepareQuestionOperator(task_id="any_table_blocked", results=notices.output, question="schemas", retries=0)
         repaired = approval(configured, "confirm_repair", "compactor: a new schema blocks tables", "any_table_blocked")
         run = RunOperator.partial(task_id="run", pool=default.pool, **common)
         blocked >> repaired >> run.expand(table=blocked.output)
@@ -190,14 +196,11 @@ def sync_schemas(configured: Settings, doc: str | None = None) -> dict[str, DAG]
 def approval(configured: Settings, name: str, subject: str, asked_by: str) -> BaseOperator:
     """Return the task that asks a person in Airflow's UI. The task `asked_by` has the text. Without an answer nothing follows."""
     if airflow_version.startswith("3.0."):
-        return ApproveByMarkingOperator(task_id=name, subject=subject, asked_by=asked_by, owner=configured.defaults.owner, retries=0)
+        return ApproveByMarkingOperator(task_id=name, subject=subject, asked_by=asked_by, retries=0)
     from airflow.providers.standard.operators.hitl import ApprovalOperator
 
     body = f"{{{{ ti.xcom_pull(task_ids='{asked_by}', key='text') }}}}"
-    within = timedelta(seconds=configured.airflow.answer_within)
-    task: BaseOperator = ApprovalOperator(
-        task_id=name, subject=subject, body=body, defaults="Reject", response_timeout=within, owner=configured.defaults.owner, retries=0
-    )
+    task: BaseOperator = ApprovalOperator(task_id=name, subject=subject, body=body, defaults="Reject", response_timeout=ANSWER_WITHIN, retries=0)
     return task
 
 
@@ -227,22 +230,20 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     names, default = list(configured.names), configured.defaults
     config = str(configured.file)
     with _dag(configured, "backfill", doc, schedule=None, params=_form(names), max_active_tasks=4, tags=[TAG]) as dag:
-        chosen = ChooseTablesOperator(task_id="choose_tables", tables=names, owner=default.owner, retries=0)
+        chosen = ChooseTablesOperator(task_id="choose_tables", tables=names, retries=0)
         plan = PlanOperator.partial(task_id="plan", config=config, map_index_template=TABLE_NAME, **task_settings(configured)).expand(
             table=chosen.output
         )
-        gate = SkipIfDryRunOperator(task_id="skip_if_dry_run", tables=chosen.output, owner=default.owner, retries=0)
+        gate = SkipIfDryRunOperator(task_id="skip_if_dry_run", tables=chosen.output, retries=0)
         common = {"config": config, "map_index_template": TABLE_NAME, "pool": default.pool, **task_settings(configured)}
         timeout = timedelta(seconds=default.timeout)
-        if_rebuild = SkipUnlessOperator(task_id="if_rebuild", param="rebuild", tables=gate.output, owner=default.owner, retries=0)
+        if_rebuild = SkipUnlessOperator(task_id="if_rebuild", param="rebuild", tables=gate.output, retries=0)
         rebuild = RebuildOperator.partial(task_id="rebuild", execution_timeout=timeout, **common).expand(table=if_rebuild.output)
         # rebuild first: a table whose key was changed is refused until then
         rule = "none_failed_min_one_success"
         run = RunOperator.partial(task_id="run", execution_timeout=timeout, trigger_rule=rule, **common).expand(table=gate.output)
         # after the run, also if some table failed: what waits in quarantine must not hold back new files
-        if_reprocess = SkipUnlessOperator(
-            task_id="if_reprocess", param="reprocess", tables=gate.output, owner=default.owner, retries=0, trigger_rule="all_done"
-        )
+        if_reprocess = SkipUnlessOperator(task_id="if_reprocess", param="reprocess", tables=gate.output, retries=0, trigger_rule="all_done")
         replays = ReplayQuarantineOperator.partial(task_id="reprocess", execution_timeout=timeout, **common)
         plan >> gate >> if_rebuild >> rebuild >> run
         gate >> run >> if_reprocess >> replays.expand(table=if_reprocess.output)
@@ -251,7 +252,7 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
 
 def quarantine_alert(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     """Return the DAG that fails while any file is in quarantine."""
-    with _dag(configured, "quarantine_alert", doc, schedule=configured.airflow.quarantine, max_active_runs=1, tags=[TAG]) as dag:
+    with _dag(configured, "quarantine_alert", doc, schedule=QUARANTINE, max_active_runs=1, tags=[TAG]) as dag:
         CheckQuarantineOperator(task_id="check_quarantine", config=str(configured.file), **task_settings(configured))
     return {dag.dag_id: dag}
 
@@ -260,14 +261,10 @@ def task_settings(configured: Settings, names: Sequence[str] = ()) -> dict[str, 
     """Return the task arguments that the settings of some tables determine, mostly of the first; without tables those of `defaults`."""
     tables = [configured.tables[name] for name in names] or [configured.defaults]
     table, group = tables[0], _group(configured, tables[0].group)
-    template = {"pod_template_file": absolute(group.pod_template, str(configured.file.parent))} if group.pod_template else {}
+    template = {name: absolute(path, str(configured.file.parent)) for name, path in group.executor_config.items() if name == "pod_template_file"}
     executor = {**group.executor_config, **template}
     return {
-        "owner": table.owner,
-        "priority_weight": max(each.priority for each in tables),
-        "weight_rule": "absolute",
         "retries": table.retries,
-        "retry_delay": timedelta(seconds=table.retry_delay),
         "retry_exponential_backoff": BACKOFF,
         "max_retry_delay": timedelta(minutes=30),
         "on_failure_callback": alerts.failed,
@@ -281,16 +278,6 @@ def _group(configured: Settings, name: str) -> Group:
     return configured.airflow.groups.get(name, Group())
 
 
-def _schedule(group: Group) -> Any:
-    if not group.partitioned:
-        return group.schedule
-    from airflow.sdk import CronPartitionTimetable  # Airflow 3.2 on
-
-    # the configuration allows this for hourly schedules only, so the interval before a run is the hour before it
-    return CronPartitionTimetable(group.schedule, timezone="UTC", run_offset=-1, key_format=KEY_FORMAT)
-
-
 def _dag(configured: Settings, name: str, doc: str | None, *, schedule: Any, **more: Any) -> DAG:
-    page = configured.airflow.status_page
-    doc = f"{doc or ''}\n\n[Status of the tables]({page})" if page else doc
-    return DAG(configured.airflow.prefix + name, schedule=schedule, start_date=START, catchup=False, doc_md=doc, **more)
+    defaults = {"owner": TAG}
+    return DAG(configured.airflow.prefix + name, schedule=schedule, start_date=START, catchup=False, doc_md=doc, default_args=defaults, **more)

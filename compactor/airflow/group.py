@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from compactor.airflow import alerts, connection
-from compactor.airflow.command import CommandOperator, TryAgain, airflow_errors
+from compactor.airflow.command import AS_JSON, CommandOperator, TryAgain, airflow_errors
 from compactor.airflow.hours import HOUR, hour_of_run, written
 from compactor.airflow.opened import open_app
 from compactor.airflow.outcome import Outcome, judge, reason, report_outcome, sentence
 from compactor.airflow.triggers import HourTrigger, missing, not_whole
 from compactor.core.results.reports import Ended
+from compactor.core.settings.command_line import DEEP, FILES_ONLY, PARALLEL, RUN, VERIFY
 
 try:
     from airflow.sdk.exceptions import DownstreamTasksSkipped
@@ -183,7 +184,7 @@ class VerifyGroupOperator(GroupOperator):
 
     def __init__(self, **more: Any) -> None:
         # also if the compaction before it failed
-        super().__init__(words=("verify", "--deep"), trigger_rule="all_done", **more)
+        super().__init__(words=(*VERIFY.words, *DEEP.names), trigger_rule="all_done", **more)
 
     def _finish(self, ended: Ended, context: Any) -> Any:
         outcome = judge(ended)
@@ -200,7 +201,7 @@ class RunGroupOperator(GroupOperator):
     """
 
     def __init__(self, *, at_once: int, **more: Any) -> None:
-        super().__init__(words=("run", "--parallel", str(at_once)), labelled=True, **more)
+        super().__init__(words=(*RUN.words, PARALLEL.names[0], str(at_once)), labelled=True, **more)
         self.working: list[str] = []
 
     def tables(self, context: Any) -> list[str]:
@@ -246,7 +247,7 @@ class TableOperator(CommandOperator):
     """
 
     def __init__(self, *, job: str, asset: Any, **more: Any) -> None:
-        super().__init__(words=("run",), labelled=True, spark=True, outlets=[asset], **more)
+        super().__init__(words=RUN.words, labelled=True, spark=True, outlets=[asset], **more)
         self.job, self.asset = job, asset
 
     def execute(self, context: Any) -> Any:
@@ -280,7 +281,7 @@ class TableOperator(CommandOperator):
         """Check files, counts and inputs, without Spark."""
         self._runner = app.runner()
         connection.export()
-        ended = self._runner.run(["verify", "--files-only", self.table, "--output", "json"], lambda line: self.log.info("%s", line))
+        ended = self._runner.run([*VERIFY.words, *FILES_ONLY.names, self.table, *AS_JSON], lambda line: self.log.info("%s", line))
         outcome: Outcome = judge(ended)
         log_checks(self.log, outcome.result)
         if outcome.problem is not None:

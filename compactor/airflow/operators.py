@@ -1,4 +1,4 @@
-"""Operators for the commands of one table that the DAGs run: run, plan, rebuild, replay, vacuum, schema notify, quarantine list."""
+"""Operators for the commands of one table that the DAGs run: run, plan, rebuild, replay, vacuum, schema --notify, quarantine list."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from compactor.airflow.command import CommandOperator
 from compactor.airflow.hours import expected_hours
 from compactor.airflow.outcome import sentence
 from compactor.airflow.triggers import arrived
+from compactor.core.settings.command_line import ACCEPT_DIFFERENCES, DELETE, QUARANTINE, REBUILD, REPLAY, RUN, VACUUM
 
 try:
     from airflow.sdk.exceptions import AirflowFailException
@@ -23,7 +24,7 @@ class RunOperator(CommandOperator):
     """Run `compactor run` for a table. Returns the report."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("run",), labelled=True, spark=True, **more)
+        super().__init__(words=RUN.words, labelled=True, spark=True, **more)
 
     def log_result(self, result: Any) -> None:
         """Log a summary of the report."""
@@ -40,7 +41,7 @@ class PlanOperator(CommandOperator):
     """Run `compactor plan` for a table, and check which of the hours in the form have landed."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("plan",), **more)
+        super().__init__(words=("plan", "--no-samples"), **more)
 
     def log_result(self, result: Any) -> None:
         """Log the steps."""
@@ -69,28 +70,28 @@ class PlanOperator(CommandOperator):
 
 
 class ReplayQuarantineOperator(CommandOperator):
-    """Run `compactor quarantine replay` for a table."""
+    """Run `compactor quarantine --replay` for a table."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("quarantine", "replay"), labelled=True, spark=True, **more)
+        super().__init__(words=(*QUARANTINE.words, *REPLAY.names), labelled=True, spark=True, **more)
 
 
 class RebuildOperator(CommandOperator):
     """Run `compactor rebuild` for a table. Rows that differ fail the task unless the form accepts them."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("rebuild",), labelled=True, spark=True, **more)
+        super().__init__(words=REBUILD.words, labelled=True, spark=True, **more)
 
     def options(self, context: Any) -> list[str]:
         """Return `--accept-differences` if the form's switch is on."""
-        return ["--accept-differences"] if context["params"]["accept_differences"] else []
+        return [*ACCEPT_DIFFERENCES.names] if context["params"]["accept_differences"] else []
 
 
 class VacuumDryRunOperator(CommandOperator):
-    """Run `compactor vacuum` for a table, which lists what it would delete and deletes nothing."""
+    """Run `compactor versions vacuum` for a table, which lists what it would delete and deletes nothing."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("vacuum",), **more)
+        super().__init__(words=VACUUM.words, **more)
 
     def task_result(self, result: Any, context: Any) -> dict[str, Any]:
         """Return files and bytes to delete, how many of the files are raw files past their retention, and the number of expired versions."""
@@ -101,34 +102,34 @@ class VacuumDryRunOperator(CommandOperator):
 
 
 class VacuumOperator(CommandOperator):
-    """Run `compactor vacuum --run` for a table, which deletes."""
+    """Run `compactor versions vacuum --run` for a table, which deletes."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("vacuum", "--run"), labelled=True, spark=True, **more)
+        super().__init__(words=(*VACUUM.words, *DELETE.names), labelled=True, spark=True, **more)
 
 
 class NotifySchemaChangesOperator(CommandOperator):
-    """Run `compactor schema notify` for a table, which sends new schema changes to the table's `notify:` targets."""
+    """Run `compactor schema --notify` for a table, which sends new schema changes to the table's `notify:` targets."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("schema", "notify"), **more)
+        super().__init__(words=("schema", "--notify"), **more)
 
     def log_result(self, result: Any) -> None:
         """Log each change."""
-        for notice in result or ():
-            for change in notice["changes"]:
-                self.log.info("%s: %s", notice["table"], change)
+        for change in self.task_result(result, None)["changes"]:
+            self.log.info("%s: %s", self.table, change)
 
     def task_result(self, result: Any, context: Any) -> dict[str, Any]:
         """Return the changes. A table that has no rows yet has none."""
-        return dict(result[0]) if result else {"table": self.table, "refused": False, "changes": []}
+        reports = result or [{"refused": False, "decisions": []}]
+        return {"table": self.table, "refused": reports[0]["refused"], "changes": [each["decision"] for each in reports[0]["decisions"]]}
 
 
 class CheckQuarantineOperator(CommandOperator):
-    """Run `compactor quarantine list`. If any file is in quarantine, notify each table's `notify:` targets and fail the task."""
+    """Run `compactor quarantine`. If any file is in quarantine, notify each table's `notify:` targets and fail the task."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("quarantine", "list"), table="", **more)
+        super().__init__(words=QUARANTINE.words, table="", **more)
 
     def task_result(self, result: Any, context: Any) -> list[Any]:
         """Return an empty list, or fail the task."""

@@ -28,25 +28,31 @@ _LISTINGS = 8
 
 def arrived(config: str, table: str, hours: list[str]) -> list[str]:
     """Return those of `hours` for which a file of the table has landed."""
-    app = opened(config)
-    return [hour for hour in hours if app.arrived(table, read_hour(hour))]
+    from compactor.flows.read import arrived as landed
+
+    stored = opened(config).table(table)
+    return [hour for hour in hours if landed.arrived(stored, read_hour(hour))]
 
 
 def missing(config: str, tables: Iterable[str], hour: str) -> list[str]:
     """Return the tables for which no file of an hour has landed. A table that is not configured any more is not missing."""
+    from compactor.flows.read import arrived as landed
+
     app = opened(config)
     names = [name for name in tables if name in app.settings.tables]
     with ThreadPoolExecutor(_LISTINGS) as pool:
-        landed = pool.map(lambda name: app.arrived(name, read_hour(hour)), names)
-        return [name for name, file_landed in zip(names, landed) if not file_landed]
+        arrivals = pool.map(lambda name: landed.arrived(app.table(name), read_hour(hour)), names)
+        return [name for name, file_landed in zip(names, arrivals) if not file_landed]
 
 
 def not_whole(config: str, tables: Iterable[str], hour: str) -> dict[str, str]:
     """Return table → why the hour is not whole in it, for those in which it is not. Raises ConfigError for a table that is not configured."""
+    from compactor.flows.read import arrived as landed
+
     app = opened(config)
     names = list(tables)
     with ThreadPoolExecutor(_LISTINGS) as pool:
-        reasons = pool.map(lambda name: app.whole(name, read_hour(hour)), names)
+        reasons = pool.map(lambda name: landed.whole(app.table(name), read_hour(hour)), names)
         return {name: reason for name, reason in zip(names, reasons) if reason is not None}
 
 

@@ -1,6 +1,6 @@
-"""The application: what the command line, Airflow and Python programs call. `App` reads a configuration, starts Spark when something needs it,
-and has one method for each command. `base` has the settings and the runtime, `versions` and `runners` the methods for versions and for other
-machines, `app` all the others. The remaining modules are functions that the App calls, one module a subject.
+"""The application: what the command line, Airflow and Python programs call. `App` reads a configuration, starts Spark when something needs it, and
+has a method for each command that needs more than its table. `base` has the settings and the runtime, `versions` and `runners` the methods for
+versions and for other machines, `app` all the others. The remaining modules are functions that the App calls, one module a subject.
 
     from compactor.app import App
 

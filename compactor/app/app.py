@@ -1,9 +1,10 @@
-"""The App: one method for each command. The command line, Airflow and Python programs call it.
+"""The App: what commands do with a configuration. The command line, Airflow and Python programs call it.
 
 with App.open("compactor.yaml") as app:
     reports = app.run()
 
-Spark starts when something first needs it: what reads only files never starts a JVM (H31).
+Spark starts when something first needs it: what reads only files never starts a JVM, so it answers in a second. A flow that needs only its table
+is called with `app.table(name)`.
 """
 
 from __future__ import annotations
@@ -11,31 +12,31 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from compactor.app.as_of import as_of_views, micros
 from compactor.app.packages import coordinates, s3_packages
 from compactor.app.query import AS_JSON, Rows, row_texts, with_sql_errors
 from compactor.app.reconcile import Reconcile
 from compactor.app.runners import Runners
-from compactor.app.schema import Announced, SchemaCheck, SchemaDiff, Synced, announce, check_schema, diff_schema, sync
+from compactor.app.schema import SchemaReport, Synced, schema_report, sync
 from compactor.app.spark import check_reader, spark_reads
 from compactor.app.versions import Versions
 from compactor.config.values import absolute
 from compactor.core.catalog import statements
-from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
 from compactor.core.results.files import TableFile, table_files
-from compactor.core.results.reports import Progress, TablePlan, TableReport, TableStatus, silent
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import Progress, TablePlan, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
+from compactor.flows.table import Table
 
 if TYPE_CHECKING:
     from compactor.app.local_sql import LocalSql
@@ -114,15 +115,13 @@ class App(Versions, Runners, Reconcile):
         return reports
 
     def _send_metrics(self, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
-        sinks = self.runtime.sinks()
-        if sinks and reports and (target := self.settings.metrics_target) is not None:
-            from compactor.flows.read.measure import measure
+        from compactor.app.metrics import send
 
-            measure(self.runtime.environment(files_only=True), specs, reports, sinks, target.lineage_job)
+        send(self, specs, reports)
 
     def replay(self, name: str, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
         """Read files from quarantine again: these paths, or all."""
-        from compactor.flows.run import replay_table
+        from compactor.flows.verbs import replay_table
 
         spec = self._with_schema(self.specs([name])[0])
         self._start_for([spec], archived=True)
@@ -130,7 +129,7 @@ class App(Versions, Runners, Reconcile):
 
     def discard(self, name: str, paths: Sequence[str], progress: Progress = silent, label: str = "", records: bool = False) -> TableReport:
         """Give files in quarantine up: delete them, and remember that they had no events. `records`: the invalid records of partly ingested files."""
-        from compactor.flows.run import discard_table
+        from compactor.flows.verbs import discard_table
 
         spec = self._with_schema(self.specs([name])[0])
         self._start_for([spec], archived=True)
@@ -150,7 +149,7 @@ class App(Versions, Runners, Reconcile):
         if without:
             raise Refused(f"ingest: {', '.join(without)} has no `topic:` in {self.settings.file}")
         self._start(frozenset([*coordinates("spark-sql-kafka-0-10"), *s3_packages(self.settings)]))
-        topics = KafkaTopics(self.runtime.spark(), self.runtime.storage, str(self.settings.kafka.servers), self.settings.kafka_properties())
+        topics = KafkaTopics(self.runtime.spark(), self.runtime.storage, self.settings.kafka_properties())
         staging = join(self.settings.warehouse_dir, "_ingest")
         return Ingest(self.runtime.storage, topics, specs, staging, max_records, skip_lost).all_there_is()
 
@@ -162,17 +161,15 @@ class App(Versions, Runners, Reconcile):
 
         return [status(self.runtime.table(spec, files_only=True)) for spec in self.specs(names)]
 
-    def plan(self, names: Sequence[str] = ()) -> list[TablePlan]:
-        """Return what a run would do. Changes nothing, starts no JVM."""
+    def plan(self, names: Sequence[str] = (), samples: bool = True) -> list[TablePlan]:
+        """Return what a run would do, and where the configuration contradicts the files. Changes nothing, starts no JVM.
+
+        `samples`: whether to read a few files of landing; without them only their names are looked at.
+        """
         from compactor.flows.read.plan import plan
 
-        return [plan(self.runtime.table(spec, files_only=True), self.specs()) for spec in self.specs(names)]
-
-    def check(self, names: Sequence[str] = ()) -> list[Check]:
-        """Compare the configuration of each table with the files in landing. Changes nothing, starts no JVM."""
-        from compactor.flows.read.check import check
-
-        return [item for spec in self.specs(names) for item in check(self.runtime.table(self._with_schema(spec), files_only=True), self.specs())]
+        specs = [self._with_schema(spec) if samples else spec for spec in self.specs(names)]
+        return [plan(self.runtime.table(spec, files_only=True), self.specs(), samples) for spec in specs]
 
     def log(self, name: str, limit: int = 0) -> list[Snapshot]:
         """Return a table's `limit` newest Snapshots (0 for all), newest first. Starts no JVM."""
@@ -213,12 +210,6 @@ class App(Versions, Runners, Reconcile):
         self.runtime.storage.write(place, plot.encode())
         return place
 
-    def last_run(self, name: str) -> RunRecord | None:
-        """Return the record of a table's last run that was not idle, or None if none is known. Starts no JVM."""
-        from compactor.flows.record import last_run
-
-        return last_run(self.table(name))
-
     def verify(self, names: Sequence[str] = (), files_only: bool = False, deep: bool = False) -> list[Check]:
         """Check that files, ledger, counts and views agree. `files_only`: only checks without a JVM; `deep`: read every kept file."""
         from compactor.flows.read.verify import verify
@@ -230,36 +221,6 @@ class App(Versions, Runners, Reconcile):
             self._start_for(specs, archived=True)
         return [check for spec in specs for check in verify(self.runtime.table(spec, files_only), deep)]
 
-    def arrived(self, name: str, hour: datetime) -> bool:
-        """Return whether files of an hour (UTC) have landed for a table, ingested or not. Starts no JVM."""
-        from compactor.flows.read.arrived import arrived
-
-        return arrived(self.table(name), hour)
-
-    def whole(self, name: str, hour: datetime) -> str | None:
-        """Return None if readers of a table see everything of an hour (UTC) and before, else the reason. Starts no JVM."""
-        from compactor.flows.read.arrived import whole
-
-        return whole(self.runtime.table(self.settings.spec(name), files_only=True), hour)
-
-    def lateness(self, names: Sequence[str], deadline: str) -> dict[str, str]:
-        """Return, for tables with files that still wait after the deadline of their run: table → reason. Starts no JVM."""
-        from compactor.flows.read.status import lateness
-
-        return lateness(self.status(names), deadline)
-
-    def alert(self, name: str, event: str, reason: str, where: Mapping[str, str]) -> None:
-        """Send an alert about a table to its `notify:` targets (see `core.results.notice.Alert`). Starts no JVM."""
-        from compactor.flows.publish.alerts import alert
-
-        alert(self.table(name), event, reason, where)
-
-    def recovered(self, names: Sequence[str], where: Mapping[str, str]) -> list[str]:
-        """Report those tables that are up to date again after their failure in the same DAG was reported. Return them. Starts no JVM."""
-        from compactor.flows.publish.alerts import recovered
-
-        return recovered([self.table(name) for name in names], where)
-
     def quarantined(self, names: Sequence[str] = ()) -> list[QuarantinedFile]:
         """Return the files in quarantine. Starts no JVM."""
         from compactor.flows.listed import listed
@@ -267,13 +228,6 @@ class App(Versions, Runners, Reconcile):
 
         tables = [self.runtime.table(spec, files_only=True) for spec in self.specs(names)]
         return [file for table in tables for file in quarantine.with_reasons(table, quarantine.waiting(listed(table), table.newest()))]
-
-    def quarantine_reasons(self, name: str, paths: Sequence[str] = ()) -> list[tuple[QuarantinedFile, dict[str, Any]]]:
-        """Return files in quarantine (these paths, or all) with the content of their reason files. Starts no JVM."""
-        from compactor.flows.read import quarantine
-
-        files = [file for file in self.quarantined([name]) if not paths or file.path in paths]
-        return [(file, quarantine.reasons(self.table(name), file)) for file in files]
 
     def sql(self, text: str, as_of: str | None = None, engine: str = AUTO) -> Rows:
         """Run a statement in the configured database and return its rows. A statement without a result returns no columns and no rows.
@@ -301,20 +255,25 @@ class App(Versions, Runners, Reconcile):
         """Return names that may go on a statement typed so far: all tables, and the columns of those that it mentions. Starts no JVM."""
         return self._local().words(text)
 
-    def files(self, name: str, version: int | None = None) -> tuple[Snapshot, list[TableFile]]:
-        """Return a version of a table (default: the one that readers see) and its Parquet files. Starts no JVM."""
-        from compactor.flows.read.visible import kept
-
+    def files(self, name: str, as_of: str | None = None) -> tuple[Snapshot, list[TableFile]]:
+        """Return a version of a table (its number or a time; default: the one that readers see) and its Parquet files. Starts no JVM."""
         table = self.table(name)
-        snapshot = kept(table, version)
+        snapshot = self._kept(table, as_of)
         return snapshot, table_files(table.spec, snapshot)
 
-    def files_sql(self, name: str, version: int | None = None) -> str:
+    def files_sql(self, name: str, as_of: str | None = None) -> str:
         """Return the rows of a version as a query over its files, for DuckDB without compactor."""
         from compactor.app.local_sql import text
-        from compactor.flows.read.visible import kept
 
-        return text(self.table(name), kept(self.table(name), version))
+        table = self.table(name)
+        return text(table, self._kept(table, as_of))
+
+    def _kept(self, table: Table, as_of: str | None) -> Snapshot:
+        from compactor.flows.read.visible import kept
+        from compactor.flows.write.restore import named
+
+        snapshot = named(table, as_of)
+        return kept(table, snapshot.version if snapshot else None)
 
     def _reads_locally(self, text: str) -> bool:
         from compactor.duckdb.connection import installed
@@ -359,25 +318,24 @@ class App(Versions, Runners, Reconcile):
 
     # ---- schemas ----
 
-    def sync(self, names: Sequence[str] = (), dry_run: bool = False) -> list[Synced]:
-        """Create or alter the tables and views in the catalog, or return the statements that would."""
-        return [sync(self.runtime.table(self._with_schema(spec)), dry_run) for spec in self.specs(names)]
+    def publish(self, names: Sequence[str] = (), dry_run: bool = False, accept: bool = False) -> list[Synced]:
+        """Create or alter the tables and views in the catalog, so that they show the newest versions; with `dry_run` only return the statements.
+
+        A version that `checks:` have blocked is audited again; `accept`: show it whatever they say. Raises CheckFailed if a rule does not hold.
+        """
+        return [sync(self.runtime.table(self._with_schema(spec)), dry_run, accept) for spec in self.specs(names)]
 
     def schema_history(self, name: str) -> list[Step]:
         """Return the Snapshots that changed a table's schema, newest first. Starts no JVM."""
         return steps(self.log(name))
 
-    def schema_diff(self, name: str) -> SchemaDiff:
-        """Compare the newest declared schema with the stored one. Starts no JVM."""
-        (spec,) = self.specs([name])
-        return diff_schema(self.runtime.table(self._with_schema(spec), files_only=True), self._registry() if spec.subject else None)
+    def schema(self, names: Sequence[str] = (), next_schema: str | None = None, notify: bool = False) -> list[SchemaReport]:
+        """Return what the declared schemas of tables change (default: all tables with one). Starts no JVM, registers nothing.
 
-    def schema_check(self, name: str, text: str) -> SchemaCheck:
-        """Check whether an Avro schema can be the next one, for the registry and for the table. Registers nothing, starts no JVM."""
-        (spec,) = self.specs([name])
-        return check_schema(self.runtime.table(self._with_schema(spec) if spec.registered_key else spec, files_only=True), self._registry(), text)
-
-    def schema_notify(self, names: Sequence[str] = ()) -> list[Announced]:
-        """Send notices about declared schemas that change tables, before a run uses them. Default: all tables with a schema. Starts no JVM."""
-        specs = [self._with_schema(spec) for spec in self.specs(names) if names or spec.subject or spec.avro_schema]
-        return [announce(self.runtime.table(spec, files_only=True)) for spec in specs]
+        `next_schema`: an Avro schema that is to come, for registry and table, instead of the declared one; `notify`: send notices before a run
+        uses the schema.
+        """
+        specs = [spec for spec in self.specs(names) if names or spec.subject or spec.avro_schema]
+        specs = [self._with_schema(spec) if next_schema is None or spec.registered_key else spec for spec in specs]
+        registry = self._registry() if any(spec.subject for spec in specs) else None
+        return [schema_report(self.runtime.table(spec, files_only=True), registry, next_schema, notify) for spec in specs]

@@ -15,7 +15,6 @@ from compactor.app.spark import open_session
 from compactor.config.settings import Settings, load
 from compactor.core.model.spec import TableSpec
 from compactor.core.settings.job_config import JobConfig
-from compactor.core.settings.s3 import S3Settings
 from compactor.flows.table import Table
 from compactor.ports import Registry
 from compactor.runtime import Runtime
@@ -100,11 +99,10 @@ class AppBase:
             settings.catalog.type,
             settings.catalog.uri,
             settings.catalog.catalog_id,
-            settings.catalog.region,
+            settings.region,
             settings.metastore_dir,
-            S3Settings(**settings.s3_keys),
+            settings.s3_keys,
             tuple(sorted(app_registry.schemas_by_id(self._registry(), specs).items())) if schemas and self._has_registry else (),
-            settings.metrics_target,
         )
 
     def _with_schema(self, spec: TableSpec) -> TableSpec:
@@ -113,7 +111,7 @@ class AppBase:
 
     @property
     def _has_registry(self) -> bool:
-        return bool(self.settings.registry.url or self.settings.registry.folder)
+        return bool(self.settings.registry.url)
 
     def _registry(self) -> Registry:
         with self._lock:

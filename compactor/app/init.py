@@ -11,6 +11,7 @@ from compactor.config.values import absolute, is_s3
 from compactor.core.model.errors import Refused
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.sources.proposal import Proposal, TableProposal
+from compactor.duckdb import sample
 from compactor.flows.land import propose as flow
 from compactor.ports import Storage
 from compactor.registry.settings import RegistrySettings, addresses, shown
@@ -23,38 +24,39 @@ def propose(top: str | None, registry: str | None, warehouse: str, increments: s
 
     `options` are keys of `registry:` in compactor.yaml. Raises Refused when nothing is found, RegistryRefused, Unavailable.
     """
-    scanned = absolute(top, os.getcwd()) if top else ""
-    if scanned and not is_s3(scanned) and not os.path.isdir(scanned):
-        what = "is a file; give its folder" if os.path.exists(scanned) else "does not exist"
-        raise Refused(f"path {scanned} {what}")
+    scanned = _existing(top, "path") if top else ""
     storage = RoutedStorage(LocalStorage(), _s3)
     opened = _registry(registry, storage, options) if registry else None
     try:
         if opened is not None and not scanned:
             return flow.from_registry(opened, increments)
-        return flow.from_files(storage, scanned, absolute(warehouse, os.getcwd()), opened)
+        return flow.from_files(storage, sample.read, scanned, absolute(warehouse, os.getcwd()), opened)
     finally:
         if opened is not None:
             opened.close()
+
+
+def _existing(folder: str, noun: str) -> str:
+    """Return a folder's absolute path. Raises Refused if it is none."""
+    path = absolute(folder, os.getcwd())
+    if not is_s3(path) and not os.path.isdir(path):
+        raise Refused(f"{noun} {path} {'is a file; give its folder' if os.path.exists(path) else 'does not exist'}")
+    return path
 
 
 def _registry(place: str, storage: Storage, options: Mapping[str, Any]) -> Any:
     if "://" not in place or is_s3(place):
         from compactor.registry.files import FileRegistry
 
-        if not is_s3(place) and not os.path.isdir(absolute(place, os.getcwd())):
-            raise Refused(f"schema folder {absolute(place, os.getcwd())} does not exist")
-        return FileRegistry(storage, absolute(place, os.getcwd()))
+        return FileRegistry(storage, _existing(place, "schema folder"))
     from compactor.registry.confluent import ConfluentRegistry
 
     return ConfluentRegistry(RegistrySettings(urls=(place,), **options))
 
 
 def _s3(location: str) -> Storage:
-    try:
-        from compactor.storage.s3.storage import S3Storage
-    except ImportError:
-        raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
+    from compactor.storage.s3.storage import S3Storage
+
     return S3Storage(location, S3Settings().within(os.environ))
 
 
@@ -63,8 +65,8 @@ def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -
     if registry is None:
         return {}
     if "://" not in registry:
-        return {"folder": os.path.relpath(os.path.abspath(os.path.expanduser(registry)), base)}
-    return {"url": addresses(RegistrySettings(urls=(registry,)))[0], **{name: value for name, value in options.items() if value}}
+        return {"url": os.path.relpath(os.path.abspath(os.path.expanduser(registry)), base)}
+    return {"url": addresses(RegistrySettings(urls=(registry,)))[0], **options}
 
 
 def warehouse_in_file(warehouse: str | None, top: str | None, proposal: Proposal, base: str) -> str:
@@ -77,8 +79,11 @@ def warehouse_in_file(warehouse: str | None, top: str | None, proposal: Proposal
     elif warehouse is None:
         warehouse = f"s3://{top.partition('://')[2].partition('/')[0]}/warehouse" if top and is_s3(top) else os.path.join(base, "warehouse")
     whole = absolute(warehouse, os.getcwd())
-    inside = ".." if is_s3(whole) else os.path.relpath(whole, base)
-    return whole if inside.startswith("..") else inside
+    return os.path.relpath(whole, base) if _inside(whole, base) else whole
+
+
+def _inside(path: str, base: str) -> bool:
+    return not is_s3(path) and not os.path.relpath(path, base).startswith("..")
 
 
 def relative_increments(proposal: Proposal, warehouse: str, base: str) -> Proposal:
@@ -90,8 +95,7 @@ def relative_increments(proposal: Proposal, warehouse: str, base: str) -> Propos
 
     def relative(table: TableProposal) -> TableProposal:
         landing = str(table.settings.get("increments", ""))
-        inside = [not is_s3(place) and not os.path.relpath(place, base).startswith("..") for place in (landing or base, home)]
-        if not landing.startswith("/") or not all(inside):
+        if not landing.startswith("/") or not _inside(landing, base) or not _inside(home, base):
             return table
         return replace(table, settings={**table.settings, "increments": os.path.relpath(landing, home)})
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from compactor.core.results.notice import Message, Target
+import os
+
+from compactor.core.model.errors import ConfigError, variable
+from compactor.core.results.notice import IN_VARIABLES, Message, Target
 
 
 def notify(target: Target, message: Message) -> None:
-    """Send a message to one target. Raises Refused or Unavailable."""
+    """Send a message to one target. Raises Refused or Unavailable, and ConfigError for a variable that is not set."""
     from compactor.notify import local
 
     kind, *words = target
+    if kind in IN_VARIABLES:
+        kind, words = kind.removesuffix("_env"), _addresses(words[0])
     if kind == "log":
         local.to_log(message)
     elif kind == "command":
@@ -18,12 +23,18 @@ def notify(target: Target, message: Message) -> None:
         from compactor.notify.sns import to_sns
 
         to_sns(words[0], message)
-    else:
-        from compactor.notify.webhook import address_in, to_service, to_webhook
+    elif kind == "webhook":
+        from compactor.notify.webhook import to_webhook
 
-        if kind == "webhook":
-            to_webhook(words[0], message)
-        elif kind == "webhook_env":
-            to_webhook(address_in(words[0]), message)
-        else:
-            to_service(kind, address_in(words[0]), message)
+        to_webhook(words[0], message)
+    else:
+        from compactor.notify.services import to_services
+
+        to_services(words, message)
+
+
+def _addresses(name: str) -> list[str]:
+    addresses = os.environ.get(name, "").split()
+    if not addresses:
+        raise ConfigError(f"notify: expected an address in the environment variable {variable(name)}, which is not set or empty")
+    return addresses

@@ -16,10 +16,10 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.reconcile.canonical import Columns, LakeColumn, pair_columns
+from compactor.core.reconcile.dialects import SPARK
 from compactor.core.reconcile.reached import SourceLog
 from compactor.core.reconcile.report import ReconcileReport
 from compactor.core.reconcile.side import SqlSide
-from compactor.core.reconcile.spark_sql import SparkSql
 from compactor.flows.publish.publish import shown_version
 from compactor.flows.read.reconcile import Options, Pinned, reconcile
 from compactor.flows.record import remember_comparison
@@ -52,7 +52,7 @@ class SparkLake:
         snapshot = shown(self.table)
         deleted = f" WHERE NOT `{views.DELETED}`" if self.table.spec.soft else ""
         relation = f"(SELECT * FROM ({views.view_text(self.table.spec, snapshot, versions=True)}) v{deleted}) t"
-        side = SqlSide(SparkSql(), relation, self.columns, self._query, f"`{views.ROW_VERSION}`")
+        side = SqlSide(SPARK, relation, self.columns, self._query, f"`{views.ROW_VERSION}`")
         return Pinned(snapshot.version, snapshot.rows, self.log.reached(snapshot.order, snapshot.position), side)
 
     def _query(self, text: str) -> list[tuple[Any, ...]]:
@@ -92,26 +92,7 @@ def _select(source: Any, columns: Columns, spec: TableSpec, where: str | None) -
 
 
 class Reconcile(AppBase):
-    """Compare tables with their sources, and show versions that were audited."""
-
-    def publish(self, name: str, accept: bool = False) -> str:
-        """Audit the newest version again and show it if its rules hold, or, with `accept`, whatever they say. Return what was done.
-
-        Raises CheckFailed if a rule does not hold.
-        """
-        from compactor.flows.publish import audit
-        from compactor.flows.run import publish_table
-
-        (spec,) = self.specs([name])
-        spec = self._with_schema(spec)
-        self._start(frozenset())
-        table = self.runtime.table(spec)
-        newest = table.newest()
-        if newest is None:
-            raise table.no_version()
-        failures = (audit.accept(table, newest) if accept else audit.again(table, newest)).failures if spec.rules else ()
-        version = publish_table(table, newest)
-        return f"version {version} is shown" + (f", although: {'; '.join(failures)}" if failures else "")
+    """Compare tables with their sources."""
 
     def reconcile(
         self,

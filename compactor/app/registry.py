@@ -7,7 +7,6 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from compactor.config.sections import Registry as Keys
 from compactor.config.settings import Settings
 from compactor.config.values import absolute
 from compactor.core.model.errors import RegistryRefused
@@ -24,27 +23,16 @@ def open_registry(settings: Settings, storage: Storage) -> ConfluentRegistry | F
     """Return the registry of the configuration: a folder of .avsc files, or a server with Confluent's API."""
     keys = settings.registry
     here = str(settings.file.parent)
-    if keys.folder:
+    if keys.url and "://" not in keys.url[0]:
         from compactor.registry.files import FileRegistry
 
-        return FileRegistry(storage, absolute(keys.folder, here))
+        return FileRegistry(storage, absolute(keys.url[0], here))
     from compactor.registry.confluent import ConfluentRegistry
     from compactor.registry.settings import RegistrySettings
 
-    plain = {name: value for name, value in keys.model_dump().items() if value and name not in ("url", "folder")}
+    plain = {name: value for name, value in dataclasses.asdict(keys).items() if value and name != "url"}
     files = {name: absolute(value, here) for name, value in plain.items() if name.endswith("_file")}
     return ConfluentRegistry(RegistrySettings(urls=keys.url, **{**plain, **files}))
-
-
-def credentials(keys: Keys, login: str, password: str) -> dict[str, str]:
-    """Return environment variables in which the registry's credentials are looked for: those that the configuration names, else Confluent's."""
-    from compactor.registry.settings import USER_INFO
-
-    if keys.token_env:
-        return {keys.token_env: password}
-    if keys.password_env:
-        return {**({keys.username_env: login} if keys.username_env else {}), keys.password_env: password}
-    return {USER_INFO: f"{login}:{password}" if login and password else ""}
 
 
 def with_newest_schema(registry: Registry, spec: TableSpec) -> TableSpec:

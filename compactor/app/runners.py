@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from compactor.app.base import AppBase
 from compactor.config.values import absolute
-from compactor.core.measures.price import JobUsage
 from compactor.core.model.errors import Refused
+from compactor.core.model.layout import join
+from compactor.core.results.record import JobUsage
 from compactor.ports import RemoteRunner, Runner
 
 
@@ -24,8 +25,8 @@ class Runners(AppBase):
         return LocalRunner((absolute(program, folder) if "/" in program else program, *more), ("--config", str(self.settings.file)))
 
     def finished(self, output: str, usage: JobUsage | None) -> None:
-        """Add the usage of a job on a cluster to its run records, and send what the job could not. `output`: what its `run` printed."""
-        from compactor.app.usage import account
+        """Add the usage of a job on a cluster to its run records, and send the measures of its tables. `output`: what its `run` printed."""
+        from compactor.app.metrics import account
 
         account(self, output, usage)
 
@@ -35,7 +36,7 @@ class Runners(AppBase):
         The tables have the same `runner` and `spark`. `attempt` identifies the try: the same attempt again finds the job that it submitted before
         (see `EmrRunner`). `group`: the Airflow group, for the job's name and tags. `seconds`: time limit of the job; default the longest `timeout`.
         """
-        kind, emr = self.settings.runner_of(names[0]), self.settings.emr
+        kind, emr = self.settings.tables[names[0]].runner, self.settings.emr
         if kind == "local":
             return None
         try:
@@ -46,16 +47,16 @@ class Runners(AppBase):
             from compactor.storage.s3.storage import S3Storage
         except ImportError:
             raise Refused(f"table {names[0]}: {kind} needs boto3: pip install boto3") from None
-        client = ClientConfig(emr.region)
+        client = ClientConfig(self.settings.region)
         jobs: Jobs = ClusterSteps(str(emr.cluster), client)
         if kind == "emr-serverless":
-            jobs = ServerlessJobs(str(emr.application), str(emr.role), client, emr.studio)
+            jobs = ServerlessJobs(str(emr.application), str(emr.role), client)
         tables = [self.settings.tables[name] for name in names]
-        conf = tuple({**emr.spark, **tables[0].spark}.items())
+        conf = tuple(tables[0].spark.items())
         group = group or tables[0].group
         subject = names[0] if len(names) == 1 else f"{group} ({len(names)} tables): {', '.join(names)}"
-        tags = {"compactor-group": group, "compactor-table": names[0] if len(names) == 1 else "", **emr.tags}
+        tags = {"compactor-group": group, "compactor-table": names[0] if len(names) == 1 else ""}
         settings = (conf, seconds or max(table.timeout for table in tables), subject, tuple((name, value) for name, value in tags.items() if value))
-        sending = Sending(str(emr.job), str(emr.plans), str(emr.logs), *settings)
+        sending = Sending(str(emr.job), join(str(emr.job), "plans"), str(emr.logs), *settings)
         storage = S3Storage(sending.plans, self.settings.s3_settings)
         return EmrRunner(jobs, sending, storage, lambda: self.job_config(names, schemas=True).written(), attempt)

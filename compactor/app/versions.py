@@ -10,9 +10,9 @@ from compactor.config.values import absolute, is_s3
 from compactor.core.erasure.keys import key_values
 from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import Refused
-from compactor.core.model.inputs import Input
-from compactor.core.model.snapshot import Pin, Snapshot
-from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, ReencryptReport, TableReport, VacuumReport, silent
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, ReencryptReport, VacuumReport, silent
 
 
 class Versions(AppBase):
@@ -36,42 +36,30 @@ class Versions(AppBase):
         return [reencrypt(self.runtime.table(spec, files_only=True)) for spec in self.specs(names) if names or spec.archive_kms_key]
 
     def restore(
-        self,
-        name: str,
-        version: int | None = None,
-        as_of: str | None = None,
-        reabsorb: bool = False,
-        progress: Progress = silent,
-        label: str = "",
-        accept_loss: bool = False,
+        self, name: str, as_of: str | None = None, reabsorb: bool = False, progress: Progress = silent, label: str = "", accept_loss: bool = False
     ) -> list[TableReport]:
         """Make an older version the newest one.
 
-        `version`: its number; `as_of`: instead, a time (ISO 8601), for the newest version of that time. `reabsorb`: afterwards ingest the files
-        again whose changes were undone; it may be used without a version. `accept_loss`: go on from `version`, the newest one that is there, although
+        `as_of`: its number, or a time (ISO 8601) for the newest version of that time. `reabsorb`: afterwards ingest the files again whose changes
+        were undone; it may be used without a version. `accept_loss`: go on from the version with this number, the newest one that is there, although
         newer ones were committed and somebody deleted them.
         """
-        from compactor.flows.run import go_on_table, reabsorb_table, restore_table
+        from compactor.flows.verbs import go_on_table, reabsorb_table, restore_table
         from compactor.flows.write import restore
 
         (spec,) = self.specs([name])
-        if version is not None and as_of is not None:
-            raise Refused("expected either a version or a time, got both")
         if accept_loss:
-            if version is None or reabsorb:
-                raise Refused("expected a version beside --accept-loss, and no --reabsorb")
-            return [go_on_table(self.runtime.table(spec), version, label)]
-        done = []
-        if version is not None or as_of is not None:
-            files = self.table(name)
-            target = restore.at_version(files, version) if version is not None else restore.as_of(files, as_of or "")
-            done.append(restore_table(self.runtime.table(spec), target, label))
-        elif not reabsorb:
+            if as_of is None or not as_of.isdecimal() or reabsorb:
+                raise Refused("expected the number of a version beside --accept-loss, and no --reabsorb")
+            return [go_on_table(self.runtime.table(spec), int(as_of), label=label)]
+        target = restore.named(self.table(name), as_of)
+        done = [restore_table(self.runtime.table(spec), target, label=label)] if target is not None else []
+        if target is None and not reabsorb:
             raise Refused("expected a version or a time to restore, got neither")
         if reabsorb:
             spec = self._with_schema(spec)
             self._start_for([spec], archived=True)
-            done.append(reabsorb_table(self.runtime.table(spec), progress, label))
+            done.append(reabsorb_table(self.runtime.table(spec), progress=progress, label=label))
         return done
 
     def changes(
@@ -108,13 +96,13 @@ class Versions(AppBase):
 
         `accept`: publish even if the rows differ; `fewer`: even if far fewer rows are left; `dry`: build and compare only.
         """
-        from compactor.flows.run import rebuild_table
+        from compactor.flows.verbs import rebuild_table
         from compactor.flows.write import restore
 
         spec = self._with_schema(self.specs([name])[0])
         target = restore.named(self.table(name), as_of)
         self._start_for([spec], archived=True)
-        return rebuild_table(self.runtime.table(spec), target, accept, dry, progress, label, fewer)
+        return rebuild_table(self.runtime.table(spec), target, accept, dry, fewer, progress=progress, label=label)
 
     def adopt(
         self,
@@ -127,11 +115,11 @@ class Versions(AppBase):
         label: str = "",
     ) -> AdoptReport:
         """Make the plain Parquet files below `path` (local or S3) version 1 of a table. Raises Refused if the table's runner is not local."""
-        from compactor.flows.run import adopt_table
+        from compactor.flows.verbs import adopt_table
         from compactor.flows.write import adopt
 
         spec = self._with_schema(self.specs([name])[0])
-        kind = self.settings.runner_of(name)
+        kind = self.settings.tables[name].runner
         if kind != "local":
             raise Refused(
                 f"table {name}: `compactor adopt` runs on this machine, but the table's runner is {kind}. Set `runner: local` while you adopt, on a "
@@ -144,7 +132,7 @@ class Versions(AppBase):
         path = absolute(path, os.getcwd())
         adopt.check(self.runtime.table(spec, files_only=True), path, order_by, through)
         self._start_for([spec], archived=False)
-        return adopt_table(self.runtime.table(spec), path, order_by, through, dry, progress, label)
+        return adopt_table(self.runtime.table(spec), path, order_by, through, dry, progress=progress, label=label)
 
     def erase(
         self,
@@ -163,7 +151,7 @@ class Versions(AppBase):
         from compactor.flows.keep.erase import Request, erase
 
         spec = self._with_schema(self.specs([name])[0])
-        kind = self.settings.runner_of(name)
+        kind = self.settings.tables[name].runner
         if kind != "local":
             raise Refused(
                 f"table {name}: `compactor erase` runs on this machine, but the table's runner is {kind}. Set `runner: local` while you erase."
@@ -171,27 +159,3 @@ class Versions(AppBase):
         request = Request(tuple(key_values(text, spec.key, name) for text in keys), now, delete_files, leave_landing)
         self._start_for([spec], archived=True)
         return erase(self.runtime.table(spec), request, label)
-
-    def inputs(self, name: str) -> list[Input]:
-        """Return a table's ledger, oldest entry first. Starts no JVM."""
-        from compactor.flows.read.log import inputs
-
-        return inputs(self.table(name))
-
-    def pins(self, name: str) -> tuple[Pin, ...]:
-        """Return the pins of a table. Starts no JVM."""
-        from compactor.flows.keep.pin import pins
-
-        return pins(self.table(name))
-
-    def pin(self, name: str, version: int, pin_name: str = "", label: str = "") -> Pin:
-        """Keep a version until it is unpinned. Starts no JVM."""
-        from compactor.flows.keep.pin import pin
-
-        return pin(self.table(name), version, pin_name, label)
-
-    def unpin(self, name: str, pin_name: str, label: str = "") -> None:
-        """Remove a pin. Starts no JVM."""
-        from compactor.flows.keep.pin import unpin
-
-        unpin(self.table(name), pin_name, label)

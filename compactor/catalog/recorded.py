@@ -1,4 +1,4 @@
-"""A catalog that records changes as SQL statements and optionally applies them. `compactor sync --dry-run` shows these statements.
+"""A catalog that records changes as SQL statements and optionally applies them. `compactor publish --dry-run` shows these statements.
 
 A call that would change nothing is neither recorded nor applied.
 """

@@ -100,7 +100,7 @@ def check_location(label: str, existing: str, requested: str) -> None:
     if place(existing) != place(requested):
         raise CatalogRefused(
             f"{label}: expected at {place(requested)}, registered at {place(existing)}. Choose another name; or, if the "
-            "warehouse was moved, drop the table's objects from the catalog (their files stay) and run `compactor sync`."
+            "warehouse was moved, drop the table's objects from the catalog (their files stay) and run `compactor publish`."
         )
 
 

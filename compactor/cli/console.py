@@ -16,15 +16,15 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from compactor.cli import grid
 from compactor.cli.grid import coloured, console, moment, print_message, size, table, warned
-from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import UNEXPECTED, see
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.reconcile.report import EQUAL
 from compactor.core.results import summary
-from compactor.core.results.checks import Check
+from compactor.core.results.checks import UNCERTAIN, Check
 from compactor.core.results.phrases import counted, without_table
+from compactor.core.results.record import RunRecord, TableReport
 from compactor.core.results.reports import Progress as ProgressCallback
-from compactor.core.results.reports import TablePlan, TableReport, TableStatus
+from compactor.core.results.reports import TablePlan, TableStatus
 from compactor.core.results.visible import visible
 from compactor.core.sources.proposal import Proposal
 from compactor.flows import logs
@@ -106,6 +106,8 @@ def print_errors(errors: Sequence[TableError]) -> None:
 
 def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
     """Print the state of tables. Times are UTC."""
+    if not statuses:
+        return
     columns = (
         *("table", "version", "newest folder", "committed (UTC)", "max rows", "segments", "size", "delta rows"),
         *("read strategy", "waiting", "waiting since", "quarantine", "whole to"),
@@ -161,22 +163,27 @@ def _waiting(item: TableStatus) -> str:
     return ", ".join(part for part in (landed, left) if part) or "nothing"
 
 
-def plans(plans: Sequence[TablePlan], whole: bool = True) -> None:
-    """Print what a run would do. Unless `whole`, of many tables only those with problems."""
+def plans(plans: Sequence[TablePlan], verbose: bool = False) -> None:
+    """Print what a run would do, and problems. `verbose`: also passed checks, and of many tables those without problems."""
     out = console()
-    shown, rest = summary.plans(plans, whole)
+    shown, rest = summary.plans(plans, verbose)
     for item in shown:
         version = "nothing committed yet" if item.version is None else f"version {item.version}"
         out.print(f"{item.table} ({version})", style="bold")
         for step in item.steps:
             out.print(f"  {visible(step)}", soft_wrap=True)
-        for problem in item.problems:
-            out.print(f"  problem: {visible(problem)}", style="red", soft_wrap=True)
+        for check in item.checks:
+            if not check.ok:
+                out.print(f"  problem: {visible(check.detail)}", style="red", soft_wrap=True)
+            elif verbose or check.name == UNCERTAIN:
+                out.print(f"  {check.name}: {visible(check.detail)}", soft_wrap=True)
+        if not item.problems and not verbose and item.checks:
+            out.print(f"  the configuration fits the files ({', '.join(check.name for check in item.checks)})", style="dim", soft_wrap=True)
     grid.rest(rest)
 
 
 def checks(checks: Sequence[Check], whole: bool = True) -> None:
-    """Print the results of verify or check. Unless `whole`, of many tables only what failed."""
+    """Print the results of verify. Unless `whole`, of many tables only what failed."""
     shown, rest = summary.checks(checks, whole)
     rows = [(item.table, item.name, coloured("ok" if item.ok else "FAILED"), item.detail) for item in shown]
     if rows:
@@ -184,8 +191,8 @@ def checks(checks: Sequence[Check], whole: bool = True) -> None:
     grid.rest(rest)
 
 
-def snapshots(snapshots: Sequence[Snapshot], wide: bool = False, empty: str = "nothing committed yet") -> None:
-    """Print a table's Snapshots. Times are UTC."""
+def snapshots(snapshots: Sequence[Snapshot], last: RunRecord | None = None, wide: bool = False) -> None:
+    """Print a table's Snapshots, and that its last run failed. Times are UTC."""
     columns = ("version", "time (UTC)", "action", "newest folder", "files", "events", "rows changed", "late", "max rows", "size", "run")
     rows = [
         (
@@ -197,7 +204,8 @@ def snapshots(snapshots: Sequence[Snapshot], wide: bool = False, empty: str = "n
         for item in snapshots
     ]
     optional = ("run", "newest folder", "size", "late", "max rows")
-    table(columns, rows, ("version", "files", "events", "rows changed", "late", "max rows", "size"), optional, wide, empty)
+    table(columns, rows, ("version", "files", "events", "rows changed", "late", "max rows", "size"), optional, wide, "nothing committed yet")
+    failing(last)
 
 
 def snapshot_json(item: Snapshot) -> dict[str, Any]:
@@ -216,13 +224,13 @@ def proposed(proposal: Proposal, file: str) -> None:
     rows = []
     for item in proposal.tables:
         guessed = " (inferred, verify it)" if item.key_from.startswith("inferred") else ""
-        key = (", ".join(item.settings["key"]) or "none") + guessed if item.complete else "?"
+        key = (", ".join(item.settings["key"]) or "none") + guessed if "key" in item.settings else "?"
         rows.append((item.name, key, " ".join(str(item.settings[name]) for name in ("envelope", "container") if name in item.settings), item.source))
     table(["table", "key", "envelope", "from"], rows)
     out = console()
     for source, reason in proposal.left_out:
         out.print(f"left out {source}: {reason}", soft_wrap=True)
-    todo = proposal.todo or "next: `compactor check`, `compactor run`"
+    todo = proposal.todo or "next: `compactor plan`, `compactor run`"
     out.print(f"\n{file}: {counted(len(proposal.tables), 'table')}; {todo}", soft_wrap=True)
 
 
@@ -254,7 +262,7 @@ def reasons(files: Sequence[tuple[QuarantinedFile, dict[str, Any]]]) -> None:
         there = visible(item.location or "nothing: the file no longer exists")
         out.print(f"  a replay reads {there}; put a repaired copy at {visible(item.repaired)}", soft_wrap=True)
         question, option = ("without events?", "") if item.records is None else ("nobody needs them?", " --records")
-        out.print(f"  {question} compactor quarantine discard {item.table} {visible(item.path)}{option}", soft_wrap=True)
+        out.print(f"  {question} compactor quarantine {item.table} {visible(item.path)} --discard{option}", soft_wrap=True)
 
 
 # ---- progress --------------------------------------------------------------------------------------------------------

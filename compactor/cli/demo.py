@@ -10,15 +10,15 @@ import typer
 
 from compactor.cli import console, grid, options
 from compactor.cli.options import LogForm, LogFormat, Verbose
-from compactor.core.model.errors import Stopped
+from compactor.core.model.errors import Refused, Stopped
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.demo import ABOUT, SPARK, STEPS, commands, deliver, prepare
 
 
 def demo(
     directory: Annotated[Path, typer.Option("--dir", metavar="PATH", help="Folder of the demo.")] = Path("compactor-demo"),
-    fresh: Annotated[bool, typer.Option("--fresh/--keep", help="Start again, or continue with the existing folder.")] = True,
+    keep: Annotated[bool, typer.Option("--keep", help="Continue with the existing folder. Without this option: start again.")] = False,
     verbose: Verbose = False,
     log_format: LogForm = LogFormat.text,
 ) -> None:
@@ -32,7 +32,7 @@ def demo(
       compactor demo --dir /tmp/compactor-demo --keep
     """
     options.log_to_stderr(verbose, log_format)
-    raise typer.Exit(_play(directory, fresh=fresh, verbose=verbose))
+    raise typer.Exit(_play(directory, fresh=not keep, verbose=verbose))
 
 
 def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
@@ -68,10 +68,13 @@ def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
         grid.rows_as_text(rows.columns, rows)
         out.print("\nThe state of the tables:", style="bold")
         console.statuses(app.status())
-        page = app.write_report(str(directory / "report.html"))
-        plot = app.write_plot(str(directory / "bytes.svg"))
-    out.print(f"\nA page about these tables, with what rewriting them would have written: {page}", style="bold", soft_wrap=True)
-    out.print(f"The bytes of each hour as one plot: {plot}", style="bold", soft_wrap=True)
+        try:
+            page, plot = app.write_report(str(directory / "report.html")), app.write_plot(str(directory / "bytes.svg"))
+            pages = f"A page about these tables, with what rewriting them would have written: {page}\nThe bytes of each hour as one plot: {plot}"
+        except Refused as error:
+            # the extra `report` is not installed
+            pages = f"There is no page about these tables: {error}"
+    out.print(f"\n{pages}", style="bold", soft_wrap=True)
     out.print(f"\nDone in {time.monotonic() - began:.0f} s. Try next:", style="bold")
     for command in commands(config):
         out.print(f"  {command}", soft_wrap=True)

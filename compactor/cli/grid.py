@@ -83,7 +83,7 @@ def table(
     out.file.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
     hidden = [name for name in columns if name not in shown]
     if hidden:
-        option = "--output json" if wide is None else "--wide"
+        option = "--output json" if wide is None else "--verbose"
         out.print(f"not shown: {', '.join(hidden)} ({option})", style="dim", soft_wrap=True)
 
 

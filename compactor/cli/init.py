@@ -15,10 +15,14 @@ from compactor.cli.options import DEFAULT, Output, OutputForm, log_to_stderr
 from compactor.core.model.errors import Refused
 from compactor.core.sources import proposal
 
-STDOUT = "-"
+_REGISTRY_KEYS = ("context", "token_env")
 
 Top = Annotated[str | None, typer.Option("--from", metavar="PATH", help="Folder, or s3://bucket/prefix, with landed files.")]
 RegistryAt = Annotated[str | None, typer.Option("--registry", metavar="URL", help="Schema registry: its address, or a folder of .avsc files.")]
+RegistryKeys = Annotated[
+    list[str] | None,
+    typer.Option("--registry-key", metavar="NAME=VALUE", help=f"A key below `registry:`, also for this command: {', '.join(_REGISTRY_KEYS)}."),
+]
 Written = Annotated[Path, typer.Option("--config", "-c", metavar="PATH", help="File to write; - for standard output.", show_default=True)]
 Template = Annotated[
     str,
@@ -29,17 +33,13 @@ Template = Annotated[
 def init(
     top: Top = None,
     registry: RegistryAt = None,
+    registry_key: RegistryKeys = None,
     config: Written = DEFAULT,
     output: OutputForm = Output.text,
     warehouse: Annotated[str | None, typer.Option(metavar="PATH", help="Folder for the tables.", show_default=False)] = None,
     database: Annotated[str, typer.Option(metavar="NAME", help="Database of the views.")] = "default",
     increments: Template = proposal.STANDARD,
     hive: Annotated[bool, typer.Option("--hive", help="Write timestamps as int96, for Hive 2 and 3.")] = False,
-    context: Annotated[str, typer.Option(help="Schema context of a Confluent server.")] = "",
-    username_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with the registry's user name.")] = "",
-    password_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with the password.")] = "",
-    token_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with a bearer token.")] = "",
-    ca_file: Annotated[str, typer.Option(metavar="PATH", help="File of trusted CA certificates.")] = "",
 ) -> None:
     """Write a first compactor.yaml.
 
@@ -49,7 +49,7 @@ def init(
 
     \b
     Example:
-      compactor init --registry http://localhost:8081
+      compactor init --registry http://localhost:8081 --registry-key token_env=TOKEN
       compactor init --from ./landing --warehouse ./warehouse --database school
       compactor init --from s3://lake/raw --registry http://localhost:8081 --config - | less
     """
@@ -58,12 +58,13 @@ def init(
     log_to_stderr()
     if not top and not registry:
         raise typer.BadParameter("give --registry URL, --from PATH, or both")
-    to_stdout = str(config) == STDOUT
+    options = {name: value for name, _, value in (given.partition("=") for given in registry_key or ())}
+    if unknown := options.keys() - {*_REGISTRY_KEYS}:
+        raise typer.BadParameter(f"--registry-key: expected one of {', '.join(_REGISTRY_KEYS)}, found {min(unknown)}")
+    to_stdout = str(config) == "-"
     exists = Refused(f"{config} exists and is not overwritten; give --config another file, or --config - to print it")
     if not to_stdout and config.exists():
         raise exists
-    given = {"context": context, "username_env": username_env, "password_env": password_env, "token_env": token_env, "ca_file": ca_file}
-    options = {name: value for name, value in given.items() if value}
     base = os.getcwd() if to_stdout else str(config.absolute().parent)
     tables = app_init.propose(top, registry, warehouse or top or "", increments, options)
     command = " ".join(["compactor", *(shlex.quote(app_init.without_secrets(word)) for word in sys.argv[1:])])

@@ -7,17 +7,50 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from compactor import __version__
 from compactor.cli import changes, demo, grid, ingest, init, package, quarantine, run, schema, show, sql, versions
 from compactor.cli.proof import erase, publish, reconcile
 from compactor.core.model.errors import UNEXPECTED, CompactorError, see
 
+FORMER = {
+    "compact": "run --compact",
+    "shell": "sql",
+    "files": "log TABLE --files",
+    "sync": "publish",
+    "vacuum": "versions vacuum",
+    "restore": "versions restore",
+    "pin": "versions pin",
+    "schema diff": "schema TABLE",
+    "schema check": "schema TABLE --next FILE",
+    "schema history": "schema TABLE --history",
+    "schema notify": "schema --notify",
+    "quarantine list": "quarantine",
+    "quarantine show": "quarantine TABLE",
+    "quarantine replay": "quarantine TABLE --replay",
+    "quarantine discard": "quarantine TABLE PATH --discard",
+}
+"""Names that commands had before, and what to type instead."""
+
+
+class Commands(TyperGroup):
+    """The commands. Refuses a name that a command had before with its present one."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return name, command and arguments of a command line."""
+        for words in (" ".join(args[:2]), args[0]):
+            if words in FORMER:
+                ctx.fail(f"`compactor {words}` is now `compactor {FORMER[words]}`.")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="compactor",
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -49,34 +82,29 @@ def _program(version: Version = False) -> None:
     pass
 
 
-app.command()(run.run)
-app.command()(run.compact)
-app.command()(show.status)
+app.command()(demo.demo)
+app.command()(init.init)
 app.command()(show.plan)
-app.command()(show.check)
-app.command()(show.log)
+# who looks for what is wrong types `check`, who looks for what will happen types `plan`: the answer is one
+app.command("check", hidden=True)(show.plan)
+app.command()(run.run)
+app.command()(show.status)
 app.command()(show.report)
+app.command()(show.log)
 app.command()(sql.sql)
-app.command()(sql.shell)
-app.command()(show.files)
+app.command()(changes.changes)
 app.command()(show.verify)
 app.command()(reconcile.reconcile)
 app.command()(publish.publish)
-app.command()(demo.demo)
-app.command()(ingest.ingest)
-app.command()(changes.changes)
-app.command()(package.package)
-app.command()(versions.vacuum)
-app.command()(versions.reencrypt)
-app.command()(versions.restore)
 app.command()(versions.rebuild)
-app.command()(versions.pin)
 app.command()(versions.adopt)
 app.command()(erase.erase)
-app.command()(init.init)
-app.command()(schema.sync)
-app.add_typer(schema.commands, name="schema")
-app.add_typer(quarantine.commands, name="quarantine")
+app.command()(versions.reencrypt)
+app.command()(quarantine.quarantine)
+app.command()(ingest.ingest)
+app.command()(package.package)
+app.command()(schema.schema)
+app.add_typer(versions.commands, name="versions")
 
 
 def main() -> None:

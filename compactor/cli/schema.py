@@ -1,4 +1,4 @@
-"""`compactor sync` and `compactor schema`: create tables and views from schemas, and show how schemas change."""
+"""`compactor schema`: show how schemas change."""
 
 from __future__ import annotations
 
@@ -8,198 +8,73 @@ from typing import Annotated
 
 import typer
 
-from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
-from compactor.cli import console, grid, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.app.schema import SchemaReport
+from compactor.cli import grid, options
+from compactor.cli.options import Call, Tables
 from compactor.core.model.errors import NoRowsYet
-from compactor.core.results.phrases import counted
-from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import Step
 
-_WAITING = (NoRowsYet,)
-"""Errors that do not change the exit code: a table may wait for its first rows."""
 
-
-def sync(
+@options.command()
+def schema(
+    call: Call,
     tables: Tables = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the statements, change nothing.")] = False,
-    config: ConfigFile = DEFAULT,
-    output: OutputForm = Output.text,
-    wait: Wait = WAIT_SECONDS,
-    verbose: Verbose = False,
-) -> None:
-    """Create or alter database, tables and views.
+    next_file: Annotated[
+        Path | None, typer.Option("--next", metavar="FILE", help="Check this Avro schema as the table's next one.", exists=True, dir_okay=False)
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Show when and how columns changed, newest first.")] = False,
+    notify: Annotated[bool, typer.Option("--notify", help="Send the changes to the targets of `notify:`, each once.")] = False,
+) -> int:
+    """Show what new schemas change.
 
-    Makes the catalog match the newest Snapshot, the registry and the landing folder. A table without rows gets an empty view if its schema
-    is declared. Runs do this too. Calling it again changes nothing.
-
-    \b
-    Example:
-      compactor sync --dry-run
-      compactor sync student --config compactor.yaml
-    """
-    with options.opened(config, verbose, wait) as app:
-        results, code = options.each(app.specs(tables or ()), lambda names: app.sync(names, dry_run=dry_run), _WAITING)
-    if output is Output.json:
-        console.as_json([item.to_json() for item in results])
-    else:
-        _print_synced(results)
-    raise typer.Exit(code)
-
-
-commands = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="""Show how schemas changed, and what the next change will do.
-
-\b
-Example:
-  compactor schema history student
-  compactor schema diff student
-  compactor schema check student next.avsc
-""",
-)
-
-
-@commands.command()
-def history(table: OneTable, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
-    """Show when and how a table's columns changed.
-
-    Newest first, with the version in the registry. Reads files only, starts no Spark.
+    Compares the newest schema in the registry (or the .avsc file) with the stored columns, and shows what a run would do. Default: all
+    tables that declare a schema. Exits 1 if a run would stop. Use --next before a producer deploys a schema: it also asks the registry
+    whether it may follow, and registers nothing. With --notify it exits 0 also if a run would stop; runs send these notices too, when the
+    first rows of the schema have landed. Reads files only, starts no Spark.
 
     \b
     Example:
-      compactor schema history student
-      compactor schema history student --output json --config compactor.yaml
+      compactor schema
+      compactor schema student --history
+      compactor schema student --next student.avsc --output json
     """
-    with options.opened(config, verbose) as app:
-        steps = app.schema_history(table)
-    if output is Output.json:
-        console.as_json([item.to_json() for item in steps])
-    else:
-        _print_steps(steps)
+    if (next_file is not None) + history + notify > 1 or (next_file is not None and len(tables or ()) != 1):
+        raise typer.BadParameter("give one of --next, --history and --notify, and one table with --next")
+    if history:
+        steps, code = call.each(tables, lambda names: [(name, step) for name in names for step in call.app.schema_history(name)], NoRowsYet)
+        call.answer([{"table": name, **step.to_json()} for name, step in steps], lambda: _print_steps(steps))
+        return code
+    names = tables or [spec.name for spec in call.app.specs(()) if spec.subject or spec.avro_schema]
+    text = next_file.read_text(encoding="utf-8") if next_file else None
+    results, code = call.each(names, lambda each: call.app.schema(each, text, notify), NoRowsYet) if names else ([], 0)
+    call.answer(results, lambda: _print_reports(results))
+    if not names and not call.json:
+        print("no table declares a schema (`schema:` in the configuration)")
+    return code or (1 if not notify and any(result.refused for result in results) else 0)
 
 
-@commands.command()
-def diff(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
-    """Show what the newest declared schema changes.
-
-    Compares the newest version in the registry (or the .avsc file) with the stored columns: every difference, and what a run would
-    do about it. Default: all tables that declare a schema. Exits 1 if a run would stop. Reads files only, starts no Spark.
-
-    \b
-    Example:
-      compactor schema diff
-      compactor schema diff student --output json --config compactor.yaml
-    """
-    with options.opened(config, verbose) as app:
-        declared = [spec for spec in app.specs(tables or ()) if tables or spec.subject or spec.avro_schema]
-        results, code = options.each(declared, lambda names: [app.schema_diff(name) for name in names])
-    if output is Output.json:
-        console.as_json([item.to_json() for item in results])
-    else:
-        for item in results:
-            _print_diff(item)
-        if not declared:
-            print("no table declares a schema (`schema:` in the configuration)")
-    raise typer.Exit(code or (1 if any(step.action == "refuse" for item in results for step in item.decisions) else 0))
+def _version(registered: tuple[str, int, int | None] | None) -> str:
+    return f"{registered[0]} version {registered[1]}" if registered else "a schema without version"
 
 
-@commands.command()
-def check(
-    table: OneTable,
-    file: Annotated[Path, typer.Argument(help="The next Avro schema, an .avsc file.", exists=True, dir_okay=False)],
-    config: ConfigFile = DEFAULT,
-    output: OutputForm = Output.text,
-    verbose: Verbose = False,
-) -> None:
-    """Check whether a schema can be the next one.
-
-    Use it before a producer deploys the schema. Checks the subject's compatibility level in the registry and the table's
-    `on_schema_change`. Registers nothing, starts no Spark. Exits 1 if the registry would reject the schema or a run would stop.
-
-    \b
-    Example:
-      compactor schema check student student.avsc
-      compactor schema check student student.avsc --output json --config compactor.yaml
-    """
-    with options.opened(config, verbose) as app:
-        result = app.schema_check(table, file.read_text(encoding="utf-8"))
-    if output is Output.json:
-        console.as_json(result.to_json())
-    else:
-        _print_check(result)
-    raise typer.Exit(0 if result.passed else 1)
-
-
-@commands.command()
-def notify(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
-    """Send notices about new schemas.
-
-    If the newest version in the registry (or the .avsc file) changes a table, notifies the targets of `notify:`, each once. Default: all
-    tables that declare a schema. Runs do this too, when the first rows of the schema have landed.
-
-    \b
-    Example:
-      compactor schema notify
-      compactor schema notify student --output json --config compactor.yaml
-    """
-    with options.opened(config, verbose) as app:
-        declared = [spec for spec in app.specs(tables or ()) if tables or spec.subject or spec.avro_schema]
-        results, code = options.each(declared, app.schema_notify, _WAITING)
-    if output is Output.json:
-        console.as_json([item.to_json() for item in results])
-    else:
-        for item in results:
-            for change in item.changes:
-                grid.print_message(f"{item.table}: {change}")
-    raise typer.Exit(code)
-
-
-def _print_synced(results: Sequence[Synced]) -> None:
-    """Print the state of each table's view and the statements, which can be copied and run."""
+def _print_steps(steps: Sequence[tuple[str, Step]]) -> None:
     out = grid.console()
-    for item in results:
-        done = f"{counted(len(item.statements), 'statement')}" + ("" if item.applied else " would be run") if item.statements else "nothing to do"
-        out.print(f"-- {item.table}: {item.state}, {done}", style="bold", soft_wrap=True)
-        for statement in item.statements:
-            out.print(f"{statement};\n", soft_wrap=True)
-
-
-def _print_steps(steps: Sequence[Step]) -> None:
-    """Print the Snapshots that changed a schema."""
-    out = grid.console()
-    if not steps:
-        out.print("nothing committed yet")
-    for item in steps:
-        registry = f", {item.registered[0]} version {item.registered[1]}" if item.registered else ""
-        out.print(f"version {item.version}, {grid.moment(item.time)}{registry}", style="bold", soft_wrap=True)
-        for change in item.changes:
+    for table, step in steps:
+        registry = f", {_version(step.registered)}" if step.registered else ""
+        out.print(f"{table}: version {step.version}, {grid.moment(step.time)}{registry}", style="bold", soft_wrap=True)
+        for change in step.changes:
             out.print(f"  {change.sentence}", soft_wrap=True)
 
 
-def _print_diff(difference: SchemaDiff) -> None:
-    """Print what a declared schema changes."""
+def _print_reports(reports: Sequence[SchemaReport]) -> None:
     out = grid.console()
-    versions = [f"{used[0]} version {used[1]}" if used else "an unknown version" for used in (difference.before, difference.after)]
-    out.print(f"{difference.table}: from {versions[0]} to {versions[1]}", style="bold", soft_wrap=True)
-    for change in difference.registry:
-        out.print(f"  {change.sentence}", soft_wrap=True)
-    _print_decisions(difference.decisions)
-
-
-def _print_check(check: SchemaCheck) -> None:
-    """Print whether a schema can be the next one."""
-    out = grid.console()
-    verdict = "cannot be" if check.problems else "can be"
-    out.print(f"{check.table}: the schema {verdict} the next version of {check.subject} (compatibility {check.level})", style="bold", soft_wrap=True)
-    for problem in check.problems:
-        out.print(f"  {problem}", soft_wrap=True)
-    _print_decisions(check.decisions)
-
-
-def _print_decisions(decisions: Sequence[Decision]) -> None:
-    out = grid.console()
-    out.print("a run would:" if decisions else "a run would change no stored column", style="bold")
-    for decision in decisions:
-        out.print(f"  {decision.sentence}", soft_wrap=True)
+    for report in reports:
+        title = f"from {_version(report.before)} to {_version(report.after)}"
+        if report.level:
+            title = f"the schema {'cannot' if report.problems else 'can'} be the next version of its subject (compatibility {report.level})"
+        out.print(f"{report.table}: {title}", style="bold", soft_wrap=True)
+        for problem in report.problems:
+            out.print(f"  {problem}", soft_wrap=True)
+        out.print("a run would:" if report.decisions else "a run would change no stored column", style="bold")
+        for decision in report.decisions:
+            out.print(f"  {decision.sentence}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`compactor status`, `plan`, `check`, `log`, `report`, `verify`: look at tables without changing them."""
+"""`compactor plan`, `status`, `log`, `report`, `verify`: look at tables without changing them."""
 
 from __future__ import annotations
 
@@ -6,42 +6,20 @@ import csv
 import dataclasses
 import json
 import sys
-import time
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from compactor.cli import console, grid, options
-from compactor.cli.options import (
-    DEFAULT,
-    WAIT_SECONDS,
-    ConfigFile,
-    Format,
-    LogForm,
-    LogFormat,
-    ManyVerbose,
-    OneTable,
-    Output,
-    OutputForm,
-    Tables,
-    Verbose,
-    Wait,
-    Wide,
-)
+from compactor.cli.options import AsOf, Call, Every, Format, Limit, OneTable, Tables
 from compactor.core.model.inputs import Input
 from compactor.core.results.phrases import counted
+from compactor.core.settings import command_line as declared
 
 
-def status(
-    tables: Tables = None,
-    config: ConfigFile = DEFAULT,
-    output: OutputForm = Output.text,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=1, help="Seconds between two looks of --watch.")] = 5,
-    wide: Wide = False,
-    verbose: Verbose = False,
-) -> None:
+@options.command()
+def status(call: Call, tables: Tables = None, every: Every = None) -> int:
     """Show the state of tables.
 
     Version, rows, size of the Delta, and files that wait in landing. Times are UTC. Reads files only, starts no Spark.
@@ -49,127 +27,130 @@ def status(
     \b
     Example:
       compactor status
-      compactor status --wide
-      compactor status --watch --every 10
+      compactor status --verbose
+      compactor status --every 10
       compactor status student --output json --config compactor.yaml
     """
-    if watch and output is Output.json:
-        raise typer.BadParameter("--watch shows text; take --output json in a loop of your own")
-    with options.opened(config, verbose) as app:
-        while watch:
-            results, _ = options.each(app.specs(tables or ()), app.status)
-            console.clear(f"every {every:g} s; Ctrl-C ends")
-            console.statuses(results, wide)
-            time.sleep(every)
-        results, code = options.each(app.specs(tables or ()), app.status)
-    if output is Output.json:
-        console.as_json([item.to_json() for item in results])
-    elif results:
-        console.statuses(results, wide)
-    raise typer.Exit(code)
+    if call.json and every is not None:
+        raise typer.BadParameter("--every shows text; take --output json in a loop of your own")
+    code = 0
+
+    def look() -> None:
+        nonlocal code
+        results, code = call.each(tables, call.app.status)
+        call.answer(results, lambda: console.statuses(results, call.verbose))
+
+    options.repeated(look, every, title=True)
+    return code
 
 
-def plan(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: ManyVerbose = False) -> None:
-    """Show what a run would do.
+@options.command()
+def plan(
+    call: Call,
+    tables: Tables = None,
+    no_samples: Annotated[
+        bool, typer.Option("--no-samples", help="Look at names and sizes alone, as a role that may not read landed files.")
+    ] = False,
+) -> int:
+    """Show what a run would do, and what is wrong.
 
-    Lists the steps with their files and bytes. A table without a first run is also compared with its files, like `compactor check`. Changes
-    nothing, reads files only, starts no Spark. Exits 1 if the configuration contradicts the files.
+    Lists the steps with their files and bytes, and compares the configuration with the files in landing. Finds folders without files, two
+    tables on one folder, key and order columns that no sampled file has, a key that different inserted rows have, values that need
+    `types:`, another envelope, and another CSV dialect. Changes nothing, reads a few small files, starts no Spark. Exits 1 if the
+    configuration contradicts the files. `compactor check` is another name for it.
 
     \b
     Example:
       compactor plan
-      compactor plan student --config compactor.yaml
+      compactor plan student --verbose
+      compactor plan student --output json --config compactor.yaml
     """
-    with options.opened(config, verbose) as app:
-        results, code = options.each(app.specs(tables or ()), app.plan)
-    if output is Output.json:
-        console.as_json([item.to_json() for item in results])
-    else:
-        console.plans(results, verbose)
-    raise typer.Exit(code or (1 if any(item.problems for item in results) else 0))
+    results, code = call.each(tables, lambda names: call.app.plan(names, samples=not no_samples))
+    call.answer(results, lambda: console.plans(results, call.verbose))
+    return code or (1 if any(item.problems for item in results) else 0)
 
 
-def check(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: ManyVerbose = False) -> None:
-    """Compare the configuration with the files in landing.
-
-    Finds folders without files, two tables on one folder, key and order columns that no sampled file has, a key that different inserted
-    rows have, values that need `types:`, another envelope, and another CSV dialect. Changes nothing, reads a few small files, starts no
-    Spark. Exits 1 if a check fails.
-
-    \b
-    Example:
-      compactor check
-      compactor check student --output json --config compactor.yaml
-    """
-    with options.opened(config, verbose) as app:
-        results, code = options.each(app.specs(tables or ()), app.check)
-    if output is Output.json:
-        console.as_json([item.to_json() for item in results])
-    elif results:
-        console.checks(results, verbose)
-    raise typer.Exit(code or (0 if all(item.ok for item in results) else 1))
-
-
+@options.command(form=Format)
 def log(
+    call: Call,
     table: OneTable,
-    config: ConfigFile = DEFAULT,
-    output: Annotated[Format, typer.Option("--output", "-o", help="Output format; csv only with --inputs.")] = Format.text,
     inputs: Annotated[bool, typer.Option("--inputs", help="Show the ledger instead: every ingested file, oldest first.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Show the N newest; 0 = all.")] = 20,
-    wide: Wide = False,
-    verbose: Verbose = False,
+    files: Annotated[
+        bool, typer.Option("--files", help="Show the Parquet files of a version instead (default: the newest that readers see).")
+    ] = False,
+    query: Annotated[bool, typer.Option("--sql", help="Print one query over these files that shows the rows, for DuckDB without compactor.")] = False,
+    as_of: AsOf = None,
+    limit: Limit = 20,
 ) -> None:
-    """Show a table's Snapshots, newest first.
+    """Show a table's versions, its ledger, or its files.
 
-    Times are UTC. With --inputs: the whole ledger, with each file's number of rows and outcome. Reads files only, starts no Spark.
+    By default its Snapshots, newest first. Times are UTC. With --inputs: the whole ledger, with each file's number of rows and outcome; this may
+    be CSV. With --files: the Parquet files which, and no others, are the version. A row of the delta replaces the row of the base with its
+    key, and rows whose `_op` is `d` are deleted. Tools that read only the base miss what came since. The files stay for `grace` after a
+    newer version has replaced theirs; `compactor versions pin` keeps them. Reads files only, starts no Spark.
 
     \b
     Example:
       compactor log student
       compactor log student -n 3 --output json --config compactor.yaml
       compactor log student --inputs --output csv > ledger.csv
+      compactor log student --files --as-of 41
+      duckdb -c "$(compactor log student --sql)"
     """
-    if output is Format.csv and not inputs:
+    if call.output is Format.csv and not inputs:
         raise typer.BadParameter("--output csv needs --inputs")
-    with options.opened(config, verbose) as app:
-        if inputs:
-            _show_inputs(app.inputs(table), output)
-            return
-        snapshots, last = app.log(table, limit), app.last_run(table)
-    if output is Format.json:
-        console.as_json([console.snapshot_json(snapshot) for snapshot in snapshots])
+    if (inputs and (files or query)) or (as_of is not None and not (files or query)):
+        raise typer.BadParameter("--as-of goes with --files or --sql, and these do not go with --inputs")
+    if query:
+        print(call.app.files_sql(table, as_of))
+    elif files:
+        _show_files(call, table, as_of)
+    elif inputs:
+        from compactor.flows.read.log import inputs as ledger
+
+        _show_inputs(ledger(call.app.table(table)), call)
     else:
-        console.snapshots(snapshots, wide)
-        console.failing(last)
+        from compactor.flows.record import last_run
+
+        snapshots, last = call.app.log(table, limit), last_run(call.app.table(table))
+        call.answer([console.snapshot_json(snapshot) for snapshot in snapshots], lambda: console.snapshots(snapshots, last, call.verbose))
 
 
-def _show_inputs(inputs: Sequence[Input], output: Format) -> None:
+def _show_files(call: Call, table: str, as_of: str | None) -> None:
+    snapshot, listed = call.app.files(table, as_of)
+
+    def show() -> None:
+        grid.table(("part", "bytes", "file"), [(file.part, f"{file.size:,}", file.location) for file in listed], right=("bytes",))
+        print(f"version {snapshot.version} of {table}, {counted(len(listed), 'file')}")
+
+    call.answer({"table": table, "version": snapshot.version, "files": [dataclasses.asdict(file) for file in listed]}, show)
+
+
+def _show_inputs(inputs: Sequence[Input], call: Call) -> None:
     """Print the ledger. CSV contains Positions as JSON lists."""
-    if output is Format.json:
-        console.as_json([dataclasses.asdict(item) for item in inputs])
-    elif output is Format.csv:
+    if call.output is Format.csv:
         names = [field.name for field in dataclasses.fields(Input)]
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(names)
         for item in inputs:
             values = [getattr(item, name) for name in names]
             writer.writerow([json.dumps(value) if isinstance(value, tuple) else value for value in values])
-    else:
-        columns = ("path", "folder time", "bytes", "rows", "outcome", "invalid", "reason")
-        rows = [(item.path, item.hour, item.size, item.rows, item.outcome, item.quarantined, item.reason) for item in inputs]
-        grid.table(columns, rows, right=("bytes", "rows", "invalid"), empty="nothing ingested yet")
+        return
+    columns = ("path", "folder time", "bytes", "rows", "outcome", "invalid", "reason")
+    rows = [(item.path, item.hour, item.size, item.rows, item.outcome, item.quarantined, item.reason) for item in inputs]
+    call.answer(
+        [dataclasses.asdict(item) for item in inputs],
+        lambda: grid.table(columns, rows, right=("bytes", "rows", "invalid"), empty="nothing ingested yet"),
+    )
 
 
+@options.command()
 def verify(
+    call: Call,
     tables: Tables = None,
-    config: ConfigFile = DEFAULT,
-    output: OutputForm = Output.text,
-    files_only: Annotated[bool, typer.Option("--files-only", help="Only checks that need no Spark.")] = False,
-    deep: Annotated[bool, typer.Option("--deep", help="Also read every file of every kept version, and compare the size of every raw file.")] = False,
-    wait: Wait = WAIT_SECONDS,
-    verbose: ManyVerbose = False,
-    log_format: LogForm = LogFormat.text,
-) -> None:
+    files_only: Annotated[bool, options.option(declared.FILES_ONLY)] = False,
+    deep: Annotated[bool, options.option(declared.DEEP)] = False,
+) -> int:
     """Check that tables are consistent.
 
     Checks files, counts and the ledger, and compares the view with a full recompute from all archived changes. Changes nothing. Exits 1 if
@@ -180,72 +161,30 @@ def verify(
       compactor verify
       compactor verify student --files-only --deep --config compactor.yaml
     """
-    with options.opened(config, verbose, wait, log_format) as app:
-        results, code = options.each(app.specs(tables or ()), lambda names: app.verify(names, files_only=files_only, deep=deep))
-    if output is Output.json:
-        console.as_json([item.to_json() for item in results])
-    elif results:
-        console.checks(results, verbose)
-    raise typer.Exit(code or (0 if all(item.ok for item in results) else 1))
+    results, code = call.each(tables, lambda names: call.app.verify(names, files_only=files_only, deep=deep))
+    call.answer(results, lambda: console.checks(results, call.verbose))
+    return code or (0 if all(item.ok for item in results) else 1)
 
 
-def files(
-    table: OneTable,
-    config: ConfigFile = DEFAULT,
-    version: Annotated[
-        int | None, typer.Option("--version", min=1, metavar="N", help="A version (default: the newest that readers see).", show_default=False)
-    ] = None,
-    query: Annotated[bool, typer.Option("--sql", help="Print one query over the files that shows the rows, for DuckDB without compactor.")] = False,
-    output: OutputForm = Output.text,
-    verbose: Verbose = False,
-) -> None:
-    """Show the Parquet files of a table.
-
-    These files, and no others, are the version. A row of the delta replaces the row of the base with its key, and rows whose `_op` is `d` are
-    deleted. Tools that read only the base miss what came since. The files stay for `grace` after a newer version has replaced theirs; `compactor
-    pin` keeps them. Reads files only, starts no Spark.
-
-    \b
-    Example:
-      compactor files student
-      compactor files student --version 41 --output json
-      duckdb -c "$(compactor files student --sql)"
-    """
-    with options.opened(config, verbose) as app:
-        if query:
-            print(app.files_sql(table, version))
-            return
-        snapshot, listed = app.files(table, version)
-    if output is Output.json:
-        console.as_json({"table": table, "version": snapshot.version, "files": [dataclasses.asdict(file) for file in listed]})
-        return
-    grid.table(("part", "bytes", "file"), [(file.part, f"{file.size:,}", file.location) for file in listed], right=("bytes",))
-    print(f"version {snapshot.version} of {table}, {counted(len(listed), 'file')}")
-
-
+@options.command()
 def report(
+    call: Call,
     tables: Tables = None,
-    config: ConfigFile = DEFAULT,
     out: Annotated[str, typer.Option("--out", metavar="PATH", help="File or folder, local or s3://..; a folder gets index.html.")] = "report.html",
-    at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="TIME", help="Show the tables as of a past time: ISO 8601, UTC unless it has a zone.", show_default=False),
-    ] = None,
-    versions: Annotated[int, typer.Option("--versions", min=1, help="Newest versions and run records shown of each table.")] = 50,
-    verbose: Verbose = False,
+    as_of: Annotated[str | None, options.option(declared.AS_OF, "Show the tables as of a past time: ISO 8601, UTC unless it has a zone.")] = None,
+    limit: Limit = 50,
 ) -> None:
     """Write a page about the tables.
 
     One HTML file that needs no server: whether everything is all right, what to do if not, and for each table its commits, freshness,
-    sizes, bytes written, schema changes, quarantine and runs. Made from Snapshots and run records, so --at shows any past day. Starts no
-    Spark.
+    sizes, bytes written, schema changes, quarantine and runs; the newest --limit versions and run records of each. Made from Snapshots and
+    run records, so --as-of shows any past day. Starts no Spark.
 
     \b
     Example:
       compactor report
-      compactor report student --at 2026-11-20T18:00 --out student.html
+      compactor report student --as-of 2026-11-20T18:00 --out student.html
       compactor report --out s3://bucket/compactor/ --config compactor.yaml
     """
-    with options.opened(config, verbose) as app:
-        place = app.write_report(out, tables or (), at, versions)
-    grid.console().print(place, soft_wrap=True)
+    place = call.app.write_report(out, tables or (), as_of, limit)
+    call.answer({"file": place}, lambda: grid.console().print(place, soft_wrap=True))

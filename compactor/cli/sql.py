@@ -1,4 +1,4 @@
-"""`compactor sql` and `compactor shell`: run SQL statements."""
+"""`compactor sql`: run SQL statements, of the command line, of standard input, or as they are typed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from typing import Annotated, Any
 import typer
 
 from compactor.cli import grid, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, Verbose, Wait
+from compactor.cli.options import Call, Format
 from compactor.core.catalog import statements
 from compactor.core.model.errors import CompactorError, see
+from compactor.core.settings import command_line as declared
 
 PROMPT, MORE = "sql> ", "...> "
 ENDS = ("exit", "quit", "\\q")
@@ -52,26 +53,33 @@ EngineName = Annotated[
     ),
 ]
 AsOf = Annotated[
-    str | None,
-    typer.Option("--as-of", metavar="TIME", help="Read the tables as of a source time; UTC unless it has a zone. Needs `history: true`."),
+    str | None, options.option(declared.AS_OF, "Read the tables as of a source time: ISO 8601, UTC unless it has a zone. Needs `history: true`.")
 ]
-OutputFormat = Annotated[Format, typer.Option("--output", "-o", help="Output format: a table, one JSON array, or CSV with a header.")]
 
 
+@options.command(form=Format)
 def sql(
-    statement: Annotated[str, typer.Argument(metavar="STATEMENT", help="SQL statements, separated by `;`, in quotes.", show_default=False)],
-    config: ConfigFile = DEFAULT,
-    output: OutputFormat = Format.text,
+    call: Call,
+    statement: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="STATEMENT",
+            help="SQL statements, separated by `;`, in quotes (default: those that are typed, or standard input).",
+            show_default=False,
+        ),
+    ] = None,
     as_of: AsOf = None,
     engine: EngineName = Engine.auto,
-    wait: Wait = WAIT_SECONDS,
-    verbose: Verbose = False,
 ) -> None:
     """Run SQL statements.
 
     They run in the configured database, one after the other, until one fails. Queries show the newest versions; of a table with `checks:` the newest
     that passed. In JSON, decimals are numbers, timestamps are ISO 8601 in UTC, and binary values are base64. In CSV, null is an empty field and "" an
     empty text. Text and CSV have control characters, and marks that turn the direction of text, escaped as in \\x1b; CSV keeps tabs and line ends.
+
+    Without a statement you type them, each ended with `;`, in one process: the engine starts once. The Tab key completes names of tables and
+    columns, the arrow keys bring earlier statements back, also those of earlier days. Ctrl-C drops what was typed, Ctrl-D or `exit` ends. If
+    standard input is a file, its statements run until one fails, or up to `exit`.
 
     \b
     Example:
@@ -80,13 +88,24 @@ def sql(
       compactor sql "describe student; select count(*) from student" --output json
       compactor sql --as-of "2026-11-20 14:00" "select count(*) from student"
       compactor sql --engine spark "create view adults as select * from student where age >= 18"
+      compactor sql
+      compactor sql --output csv < monthly.sql > monthly.csv
     """
-    with options.opened(config, verbose, wait) as app:
-        for at, text in enumerate(statements.split(statement) or [statement]):
-            if at and output is not Format.json:
-                print()
-            show(app.sql(text, as_of, engine.value), output)
-            sys.stdout.flush()
+
+    def run(text: str) -> None:
+        show(call.app.sql(text, as_of, engine.value), Format(call.output.value))
+        sys.stdout.flush()
+
+    if statement is None and sys.stdin.isatty():
+        _loop(run, call.app.sql_words)
+        return
+    texts = statements.split(sys.stdin.read()) if statement is None else statements.split(statement) or [statement]
+    for at, text in enumerate(texts):
+        if statement is None and text.strip().lower() in ENDS:
+            return
+        if at and statement is not None and not call.json:
+            print()
+        run(text)
 
 
 def show(rows: Any, output: Format) -> None:
@@ -97,40 +116,6 @@ def show(rows: Any, output: Format) -> None:
         grid.rows_as_csv(rows.columns, rows)
     else:
         grid.rows_as_text(rows.columns, rows)
-
-
-def shell(
-    config: ConfigFile = DEFAULT,
-    output: OutputFormat = Format.text,
-    as_of: AsOf = None,
-    engine: EngineName = Engine.auto,
-    wait: Wait = WAIT_SECONDS,
-    verbose: Verbose = False,
-) -> None:
-    """Type SQL statements, each ended with `;`.
-
-    As `compactor sql`, in one process: the engine starts once. Every statement shows the newest versions, as there. The Tab key completes names of
-    tables and columns, the arrow keys bring earlier statements back, also those of earlier days. Ctrl-C drops what was typed, Ctrl-D or `exit` ends.
-    If standard input is a file, its statements run until one fails, or up to `exit`.
-
-    \b
-    Example:
-      compactor shell
-      compactor shell --output csv < monthly.sql > monthly.csv
-    """
-    with options.opened(config, verbose, wait) as app:
-
-        def run(text: str) -> None:
-            show(app.sql(text, as_of, engine.value), output)
-            sys.stdout.flush()
-
-        if sys.stdin.isatty():
-            _loop(run, app.sql_words)
-            return
-        for text in statements.split(sys.stdin.read()):
-            if text.strip().lower() in ENDS:
-                return
-            run(text)
 
 
 # ---- the prompt ------------------------------------------------------------------------------------------------------

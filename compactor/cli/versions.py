@@ -1,4 +1,4 @@
-"""`compactor vacuum`, `reencrypt`, `restore`, `rebuild`, `pin`, `adopt`: delete, restore, rebuild, keep and take over versions."""
+"""`compactor versions`: protect, restore and delete versions. `compactor rebuild`, `adopt`, `reencrypt`: build versions, encrypt raw files."""
 
 from __future__ import annotations
 
@@ -10,95 +10,59 @@ from typing import Annotated
 import typer
 
 from compactor.cli import console, grid, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, LogForm, LogFormat, OneTable, Output, OutputForm, Tables, Verbose, Wait
-from compactor.core.measures.record import DAYS_KEPT
+from compactor.cli.options import AsOf, Call, DryRun, OneTable, Tables
 from compactor.core.results.phrases import counted
+from compactor.core.results.record import DAYS_KEPT
 from compactor.core.results.reports import AdoptReport, RebuildReport, Swept, VacuumReport
+from compactor.core.settings import command_line as declared
 
 _WHY = {"orphan": "no version references it", "expired": "only expired versions reference it", "discarded": "older than archive_retention"}
 _WHY["record"] = f"older than {DAYS_KEPT} days"
 
+commands = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Protect, restore and delete versions. `compactor log` lists them.
 
-def vacuum(
-    tables: Tables = None,
-    run: Annotated[bool, typer.Option("--run", help="Delete. Without this option: dry run.")] = False,
-    config: ConfigFile = DEFAULT,
-    output: OutputForm = Output.text,
-    label: Label = "",
-    wait: Wait = WAIT_SECONDS,
-    verbose: Verbose = False,
-    log_format: LogForm = LogFormat.text,
-) -> None:
+\b
+Example:
+  compactor versions pin student 41 --name before-migration
+  compactor versions restore student --as-of 41
+  compactor versions vacuum --run
+""",
+)
+
+
+@commands.command()
+@options.command(label=True)
+def vacuum(call: Call, tables: Tables = None, run: Annotated[bool, options.option(declared.DELETE)] = False) -> int:
     """Delete files that no kept version references.
 
     Lists the files with their size and the reason; deletes only with --run. Versions are kept if they are younger than `keep`, among
-    the newest `keep_versions`, pinned, or shown by the catalog (and all newer versions). Files of expired versions are first
+    the two newest, pinned, or shown by the catalog (and all newer versions). Files of expired versions are first
     unregistered from the catalog and deleted by a later vacuum, at least `grace` later. Files of killed runs are deleted when they are
     older than `grace`. Stops at any file that it does not recognise. Starts no Spark where nothing may go. The dry run never starts
     it, so it does not know which version the catalog shows.
 
     \b
     Example:
-      compactor vacuum
-      compactor vacuum student --run
-      compactor vacuum --run --output json --config compactor.yaml
+      compactor versions vacuum
+      compactor versions vacuum student --run
+      compactor versions vacuum --run --output json --config compactor.yaml
     """
-    with options.opened(config, verbose, wait, log_format, label) as app:
-        results, code = options.each(app.specs(tables or ()), lambda names: app.vacuum(names, dry=not run, label=label))
-    if output is Output.json:
-        console.as_json([item.to_json() for item in results])
-    else:
-        _show(results)
-    raise typer.Exit(code)
+    results, code = call.each(tables, lambda names: call.app.vacuum(names, dry=not run, label=call.label))
+    call.answer(results, lambda: _show(results))
+    return code
 
 
-def reencrypt(
-    tables: Tables = None,
-    config: ConfigFile = DEFAULT,
-    output: OutputForm = Output.text,
-    verbose: Verbose = False,
-    log_format: LogForm = LogFormat.text,
-) -> None:
-    """Encrypt archived files under `archive_kms_key`.
-
-    Needed once after this key was set or changed: files that are archived later have it. Copies each ingested or quarantined file of
-    these tables (default: all with `archive_kms_key`) onto itself if it has another key. Can be interrupted and repeated. A versioned
-    bucket keeps the earlier contents under their earlier key until its lifecycle rule deletes them. Do not run it beside `erase`.
-
-    \b
-    Example:
-      compactor reencrypt
-      compactor reencrypt student --config compactor.yaml
-    """
-    with options.opened(config, verbose, 0.0, log_format) as app:
-        specs = [spec for spec in app.specs(tables or ()) if tables or spec.archive_kms_key]
-        reports, code = options.each(specs, app.reencrypt)
-    if output is Output.json:
-        console.as_json([item.to_json() for item in reports])
-    else:
-        rows = [(item.table, item.files, item.changed, item.key) for item in reports]
-        empty = "" if code else "no table has `archive_kms_key`"
-        grid.table(("table", "files", "encrypted again", "key"), rows, right=("files", "encrypted again"), empty=empty)
-    raise typer.Exit(code)
-
-
+@commands.command()
+@options.command(label=True)
 def restore(
+    call: Call,
     table: OneTable,
-    version: Annotated[int | None, typer.Option("--version", min=1, metavar="N", help="Version to restore.", show_default=False)] = None,
-    as_of: Annotated[
-        str | None,
-        typer.Option(
-            "--as-of", metavar="TIME", help="Restore the newest version of that time: ISO 8601, UTC unless it has a zone.", show_default=False
-        ),
-    ] = None,
+    as_of: AsOf = None,
     reabsorb: Annotated[bool, typer.Option("--reabsorb", help="Then ingest again, from the archive, the files whose changes were undone.")] = False,
-    accept_loss: Annotated[bool, typer.Option("--accept-loss", help="Go on from --version although newer versions were deleted by hand.")] = False,
-    config: ConfigFile = DEFAULT,
-    output: OutputForm = Output.text,
-    label: Label = "",
-    wait: Wait = WAIT_SECONDS,
-    verbose: Verbose = False,
-    log_format: LogForm = LogFormat.text,
+    accept_loss: Annotated[bool, typer.Option("--accept-loss", help="Go on from version --as-of although newer ones were deleted by hand.")] = False,
 ) -> None:
     """Restore an older version.
 
@@ -112,53 +76,93 @@ def restore(
 
     \b
     Example:
-      compactor log student
-      compactor restore student --version 41
-      compactor restore student --as-of 2026-11-20T14:00:00Z
-      compactor restore student --version 41 --reabsorb --config compactor.yaml
+      compactor versions restore student --as-of 41
+      compactor versions restore student --as-of 2026-11-20T14:00:00Z
+      compactor versions restore student --as-of 41 --reabsorb --config compactor.yaml
     """
-    if (version is None) == (as_of is None) and not (reabsorb and version is None):
-        raise typer.BadParameter("set either --version or --as-of" + ("" if version else ", or --reabsorb alone"))
-    with options.opened(config, verbose, wait, log_format, label) as app:
-        with console.progress(1, quiet=output is Output.json or not reabsorb) as progress:
-            reports = app.restore(table, version=version, as_of=as_of, reabsorb=reabsorb, progress=progress, label=label, accept_loss=accept_loss)
-    if output is Output.json:
-        console.as_json([item.to_json() for item in reports])
-    else:
-        console.reports(reports)
+    if as_of is None and (accept_loss or not reabsorb):
+        raise typer.BadParameter("set --as-of to a version or a time, or --reabsorb alone")
+    with console.progress(1, quiet=call.json or not reabsorb) as progress:
+        reports = call.app.restore(table, as_of, reabsorb=reabsorb, progress=progress, label=call.label, accept_loss=accept_loss)
+    call.answer(reports, lambda: console.reports(reports))
 
 
-def rebuild(
+@commands.command()
+@options.command(label=True)
+def pin(
+    call: Call,
     table: OneTable,
-    as_of: Annotated[
-        str | None,
-        typer.Option(
-            "--as-of",
-            metavar="VERSION|TIME",
-            help="Rebuild that version: its number, or a time in ISO 8601, UTC unless it has a zone.",
-            show_default=False,
-        ),
-    ] = None,
-    accept: Annotated[bool, typer.Option("--accept-differences", help="Publish even if rows differ.")] = False,
-    fewer: Annotated[
-        bool, typer.Option("--accept-fewer-rows", help="With --accept-differences: publish even if less than half of the rows are left.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Build and compare, publish nothing.")] = False,
-    config: ConfigFile = DEFAULT,
-    output: OutputForm = Output.text,
-    label: Label = "",
-    wait: Wait = WAIT_SECONDS,
-    verbose: Verbose = False,
-    log_format: LogForm = LogFormat.text,
+    version: Annotated[int | None, typer.Argument(metavar="[VERSION]", min=1, help="Version to keep.", show_default=False)] = None,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the pin (default: v and the version).")] = "",
+    remove: Annotated[str | None, typer.Option("--remove", metavar="NAME", help="Remove the pin with that name.", show_default=False)] = None,
 ) -> None:
+    """Protect a version from vacuum.
+
+    The version is kept until the pin is removed, whatever its age. Shows the pins of the table; without a version it does nothing else.
+    Reads and writes files only, starts no Spark.
+
+    \b
+    Example:
+      compactor versions pin student 41 --name before-migration
+      compactor versions pin student
+      compactor versions pin student --remove before-migration --config compactor.yaml
+    """
+    if version is not None and remove is not None:
+        raise typer.BadParameter("give a version to pin, or --remove NAME")
+    from compactor.flows.keep import pin as flow
+
+    opened = call.app.table(table)
+    if version is not None:
+        flow.pin(opened, version, name, call.label)
+    elif remove is not None:
+        flow.unpin(opened, remove, call.label)
+    pins = flow.pins(opened)
+    rows = [(item.name, item.version, grid.moment(item.time)) for item in pins]
+    call.answer(
+        [dataclasses.asdict(item) for item in pins],
+        lambda: grid.table(("name", "version", "since"), rows, right=("version",), empty="no version is pinned"),
+    )
+
+
+@options.command()
+def reencrypt(call: Call, tables: Tables = None) -> int:
+    """Encrypt archived files under `archive_kms_key`.
+
+    Needed once after this key was set or changed: files that are archived later have it. Copies each ingested or quarantined file of
+    these tables (default: all with `archive_kms_key`) onto itself if it has another key. Can be interrupted and repeated. A versioned
+    bucket keeps the earlier contents under their earlier key until its lifecycle rule deletes them. Do not run it beside `erase`.
+
+    \b
+    Example:
+      compactor reencrypt
+      compactor reencrypt student --config compactor.yaml
+    """
+    specs = [spec for spec in call.app.specs(tables or ()) if tables or spec.archive_kms_key]
+    reports, code = options.each(specs, call.app.reencrypt)
+    rows = [(item.table, item.files, item.changed, item.key) for item in reports]
+    empty = "" if code else "no table has `archive_kms_key`"
+    columns = ("table", "files", "encrypted again", "key")
+    call.answer(reports, lambda: grid.table(columns, rows, right=columns[1:3], empty=empty))
+    return code
+
+
+@options.command(label=True)
+def rebuild(
+    call: Call,
+    table: OneTable,
+    as_of: AsOf = None,
+    accept: Annotated[bool, options.option(declared.ACCEPT_DIFFERENCES)] = False,
+    fewer: Annotated[bool, options.option(declared.ACCEPT_FEWER)] = False,
+    dry_run: DryRun = False,
+) -> int:
     """Rebuild a table from its archive.
 
-    Reads every file of the ledger again, with the current settings, into a new base. Compares its rows with the current version. Publishes
-    the new base if the rows are equal; otherwise shows the differences, changes nothing and exits 1. --accept-differences publishes it
-    anyway: use it after a damaged base, or after a change of the key, of the order, or of how files are decoded. If less than half of the rows
-    would be left (or fewer than `checks: {max_gone: ..}` allows), --accept-fewer-rows is needed too. Records that were ingested and are invalid
-    now go to quarantine; too many of them stop the rebuild, as they stop a run. Commits of other runs in the meantime are included. Fails if files
-    are missing. Undo it by restoring the version before.
+    Reads every file of the ledger again, with the current settings, into a new base. Compares its rows with the current version, or with that of
+    --as-of. Publishes the new base if the rows are equal; otherwise shows the differences, changes nothing and exits 1. --accept-differences
+    publishes it anyway: use it after a damaged base, or after a change of the key, of the order, or of how files are decoded. If less than half of
+    the rows would be left (or fewer than `max_gone` allows), --accept-fewer-rows is needed too. Records that were ingested and are
+    invalid now go to quarantine; too many of them stop the rebuild, as they stop a run. Commits of other runs in the meantime are included. Fails
+    if files are missing. Undo it by restoring the version before.
 
     \b
     Example:
@@ -166,52 +170,47 @@ def rebuild(
       compactor rebuild student --accept-differences
       compactor rebuild student --as-of 2026-11-20T14:00:00Z --output json --config compactor.yaml
     """
-    with options.opened(config, verbose, wait, log_format, label) as app:
-        with console.progress(1, quiet=output is Output.json) as progress:
-            report = app.rebuild(table, as_of=as_of, accept=accept, dry=dry_run, progress=progress, label=label, fewer=fewer)
-    if output is Output.json:
-        console.as_json(report.to_json())
-        if report.exit_code:
-            grid.print_message(f"compactor: {table}: {'; '.join(report.sentences)}", sys.stderr)
-    else:
-        _show_rebuilt(report)
-    raise typer.Exit(report.exit_code)
+    with call.progress() as progress:
+        report = call.app.rebuild(table, as_of=as_of, accept=accept, dry=dry_run, progress=progress, label=call.label, fewer=fewer)
+    call.answer(report, lambda: _show_rebuilt(report))
+    if call.json and report.exit_code:
+        grid.print_message(f"compactor: {table}: {'; '.join(report.sentences)}", sys.stderr)
+    return int(report.exit_code)
 
 
-def pin(
+@options.command(label=True)
+def adopt(
+    call: Call,
     table: OneTable,
-    version: Annotated[int | None, typer.Argument(metavar="[VERSION]", min=1, help="Version to keep.", show_default=False)] = None,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the pin (default: v and the version).")] = "",
-    list_: Annotated[bool, typer.Option("--list", help="Show the pins.")] = False,
-    remove: Annotated[str | None, typer.Option("--remove", metavar="NAME", help="Remove the pin with that name.", show_default=False)] = None,
-    config: ConfigFile = DEFAULT,
-    output: OutputForm = Output.text,
-    label: Label = "",
-    verbose: Verbose = False,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Folder with the Parquet files, local or s3://...", show_default=False)],
+    order_by: Annotated[
+        str,
+        typer.Option(
+            "--order-by", metavar="COLUMNS", help="Columns with the position of each row's last change, separated by commas.", show_default=False
+        ),
+    ] = "",
+    through: Annotated[
+        str | None,
+        typer.Option("--ingested-through", metavar="FOLDER", help="Last landed folder whose changes the rows include.", show_default=False),
+    ] = None,
+    dry_run: DryRun = False,
 ) -> None:
-    """Protect a version from vacuum.
+    """Make existing Parquet files version 1 of a table.
 
-    The version is kept until the pin is removed, whatever its age. Reads and writes files only, starts no Spark.
+    Checks the plain Parquet files in PATH (their columns against the landed changes, one row per key), copies their rows into version 1 of the
+    table, and publishes it. Does not change PATH. Set --ingested-through to the last landed folder whose changes the rows include: files up to
+    it are archived without being read. Or set --order-by: then each landed change is compared with the row by its position. You can set both.
 
     \b
     Example:
-      compactor pin student 41 --name before-migration
-      compactor pin student --list
-      compactor pin student --remove before-migration --config compactor.yaml
+      compactor adopt student /lake/old/student --ingested-through increment_2026112014 --dry-run
+      compactor adopt student s3://lake/old/student --ingested-through increment_2026112014
+      compactor adopt student /lake/old/student --order-by updated_at --config compactor.yaml
     """
-    if [version is not None, list_, remove is not None].count(True) != 1:
-        raise typer.BadParameter("give a version to pin, or --list, or --remove NAME")
-    with options.opened(config, verbose) as app:
-        if version is not None:
-            app.pin(table, version, name, label=label)
-        elif remove is not None:
-            app.unpin(table, remove, label=label)
-        pins = app.pins(table)
-    if output is Output.json:
-        console.as_json([dataclasses.asdict(item) for item in pins])
-    else:
-        rows = [(item.name, item.version, grid.moment(item.time)) for item in pins]
-        grid.table(("name", "version", "since"), rows, right=("version",), empty="no version is pinned")
+    names = tuple(name.strip() for name in order_by.split(",") if name.strip())
+    with call.progress() as progress:
+        report = call.app.adopt(table, path, order_by=names, through=through, dry=dry_run, progress=progress, label=call.label)
+    call.answer(report, lambda: _show_adopted(report))
 
 
 def _show(reports: Sequence[VacuumReport]) -> None:
@@ -256,49 +255,6 @@ def _spans(kept: dict[int, str]) -> str:
         else:
             spans.append((version, version, why))
     return ", ".join(f"{first if first == last else f'{first}-{last}'} ({why})" for first, last, why in spans)
-
-
-def adopt(
-    table: OneTable,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Folder with the Parquet files, local or s3://...", show_default=False)],
-    order_by: Annotated[
-        str,
-        typer.Option(
-            "--order-by", metavar="COLUMNS", help="Columns with the position of each row's last change, separated by commas.", show_default=False
-        ),
-    ] = "",
-    through: Annotated[
-        str | None,
-        typer.Option("--ingested-through", metavar="FOLDER", help="Last landed folder whose changes the rows include.", show_default=False),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check everything, change nothing.")] = False,
-    config: ConfigFile = DEFAULT,
-    output: OutputForm = Output.text,
-    label: Label = "",
-    wait: Wait = WAIT_SECONDS,
-    verbose: Verbose = False,
-    log_format: LogForm = LogFormat.text,
-) -> None:
-    """Make existing Parquet files version 1 of a table.
-
-    Checks the plain Parquet files in PATH (their columns against the landed changes, one row per key), copies their rows into version 1 of the
-    table, and publishes it. Does not change PATH. Set --ingested-through to the last landed folder whose changes the rows include: files up to
-    it are archived without being read. Or set --order-by: then each landed change is compared with the row by its position. You can set both.
-
-    \b
-    Example:
-      compactor adopt student /lake/old/student --ingested-through increment_2026112014 --dry-run
-      compactor adopt student s3://lake/old/student --ingested-through increment_2026112014
-      compactor adopt student /lake/old/student --order-by updated_at --config compactor.yaml
-    """
-    names = tuple(name.strip() for name in order_by.split(",") if name.strip())
-    with options.opened(config, verbose, wait, log_format, label) as app:
-        with console.progress(1, quiet=output is Output.json) as progress:
-            report = app.adopt(table, path, order_by=names, through=through, dry=dry_run, progress=progress, label=label)
-    if output is Output.json:
-        console.as_json(report.to_json())
-    else:
-        _show_adopted(report)
 
 
 def _show_adopted(report: AdoptReport) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 
-from compactor.config.compound import SUBJECT
-from compactor.config.keys import Keys, Table
+from compactor.config.keys import Settings, Table
 from compactor.config.text import Place
-from compactor.config.values import absolute, alike, is_s3, is_zone, shown
+from compactor.config.values import absolute, is_s3, is_zone, shown
 from compactor.core.catalog import views
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
-from compactor.core.model.spec import TableSpec
+from compactor.core.model.spec import SUBJECT, TableSpec
 from compactor.core.results.notice import IN_VARIABLES
+from compactor.core.schema import column_types
+from compactor.core.schema.policy import CHOOSABLE
 from compactor.core.settings import s3
+from compactor.core.settings.forms import alike, listed
+from compactor.core.settings.variables import USER_INFO
 from compactor.core.sources.envelopes import ENVELOPES, SPECIAL_SETTINGS, accepting
 from compactor.core.sources.increment import landed, pattern_problem, split_pattern
 
@@ -24,20 +28,22 @@ NAME_CHARS_MAX = 110
 _MANAGED = ("base", "delta", "archive", "quarantine", "history", "feed", "_compactor")
 _GLOB = re.compile(r"[*?{}\[\]\\]")
 
+SMALLEST = "The smallest file is\ntables:\n  student:\n    key: [id]\n    envelope: debezium"
+
 Problem = tuple[Place, str]
 
 
-def problems(keys: Keys) -> Iterator[Problem]:
+def problems(keys: Settings) -> Iterator[Problem]:
     """Return all problems of the top of the file and of each table, in the file's order."""
     if not keys.tables:
-        yield ("tables",), "expected at least one table, found none"
+        yield ("tables",), f"expected at least one table, found nothing. {SMALLEST}"
     yield from _top_problems(keys)
     others = shared({name: landing(keys, name, table)[0] for name, table in keys.tables.items()})
     for name, table in keys.tables.items():
         for place, sentence in _table_problems(keys, name, table):
             yield ("tables", name, *place), sentence
         moved = table.archive_kms_key and not table.source_table and name not in others
-        if table.columns and "archive" not in table.model_fields_set and not moved:
+        if table.columns and table.archive is None and not moved:
             yield (
                 ("tables", name, "columns"),
                 "landed files hold the values as they are; set `archive_kms_key:`, so that only identities that may use this key can read their "
@@ -48,28 +54,21 @@ def problems(keys: Keys) -> Iterator[Problem]:
             yield ("tables", name, "archive"), sentence
 
 
-def _top_problems(keys: Keys) -> Iterator[Problem]:
-    for key, value in (("warehouse", keys.warehouse), ("catalog.metastore_dir", keys.catalog.metastore_dir)):
-        if value is not None and (problem := _location_problem(value)):
-            yield tuple(key.split(".")), problem
+def _top_problems(keys: Settings) -> Iterator[Problem]:
+    if problem := _location_problem(keys.warehouse):
+        yield ("warehouse",), problem
     try:
-        s3.S3Settings(**keys.s3_keys)
+        keys.s3_keys.within({})
     except ConfigError as error:
         name, _, reason = str(error).partition(": ")
         yield tuple(name.split(".")), reason
-    if keys.registry.url and keys.registry.folder:
-        yield ("registry", "folder"), "`folder` and `url` exclude each other; keep one of them"
     catalog = keys.catalog
     if catalog.uri is not None and not all(re.fullmatch(r"thrift://[^/:]+(:\d+)?", uri.strip()) for uri in catalog.uri.split(",")):
         yield ("catalog", "uri"), f"expected thrift://host:9083, found {shown(catalog.uri)}"
-    if catalog.uri is not None and catalog.metastore_dir is not None:
-        yield ("catalog", "metastore_dir"), "`metastore_dir` and `uri` exclude each other; keep one of them"
     yield from _glue_problems(keys)
     if problem := _name_problem(catalog.database):
         yield ("catalog", "database"), problem
-    for name, group in keys.airflow.groups.items():
-        if group.partitioned and not re.fullmatch(r"\d+ \*( \*){3}", group.schedule or ""):
-            yield ("airflow", "groups", name, "partitioned"), f"expected an hourly schedule such as 10 * * * *, found {shown(group.schedule)}"
+    for name in keys.airflow.groups:
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
             yield ("airflow", "groups", name), f"expected a name of letters, digits, _, . and -, found {shown(name)}"
     yield from _connection_problems(keys)
@@ -81,38 +80,37 @@ def _top_problems(keys: Keys) -> Iterator[Problem]:
         )
 
 
-def _connection_problems(keys: Keys) -> Iterator[Problem]:
+def _connection_problems(keys: Settings) -> Iterator[Problem]:
     """Return Airflow connections that nothing uses."""
-    if keys.airflow.registry_conn_id is not None and not keys.registry.url:
-        yield ("airflow", "registry_conn_id"), "it has the credentials of `registry: {url: ..}`, which is not set"
     targets = [target for table in (keys.defaults, *keys.tables.values()) for target in table.notify]
     named = sorted({variable for kind, *words in targets if kind in IN_VARIABLES for variable in words})
-    for variable in keys.airflow.webhook_conn_ids:
-        if variable not in named:
-            those = f"those of `notify` are {', '.join(named)}" if named else "no `notify` names one"
-            yield ("airflow", "webhook_conn_ids", variable), f"expected a variable that `notify` names; {those}"
+    valid = (*named, *([keys.registry.token_env] if keys.registry.token_env else []), USER_INFO)
+    for variable in keys.airflow.conn_ids:
+        if variable not in valid:
+            yield (
+                ("airflow", "conn_ids", variable),
+                f"expected {listed(valid)}, the variables that `notify` and `registry` use",
+            )
 
 
-def _glue_problems(keys: Keys) -> Iterator[Problem]:
+def _glue_problems(keys: Settings) -> Iterator[Problem]:
     catalog = keys.catalog
     if catalog.type != "glue":
-        for key, value in (("region", catalog.region), ("catalog_id", catalog.catalog_id)):
-            if value is not None:
-                yield ("catalog", key), "only `type: glue` has this key; remove it"
+        if catalog.catalog_id is not None:
+            yield ("catalog", "catalog_id"), "only `type: glue` has this key; remove it"
         return
-    for key, value in (("uri", catalog.uri), ("metastore_dir", catalog.metastore_dir)):
-        if value is not None:
-            yield ("catalog", key), "Glue is the metastore; remove this key"
+    if catalog.uri is not None:
+        yield ("catalog", "uri"), "Glue is the metastore; remove this key"
     if not is_s3(keys.warehouse_dir):
         yield ("catalog", "type"), f"readers of Glue need files in S3, but the warehouse is {keys.warehouse_dir}; set `warehouse: s3://bucket/prefix`"
 
 
-def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
+def _table_problems(keys: Settings, name: str, table: Table) -> Iterator[Problem]:
     for key, value in ((None, name), ("view", table.view), ("tables_in", table.tables_in)):
         if value is not None and (problem := _name_problem(value)):
             yield ((key,) if key else ()), problem
     if join(keys.warehouse_dir, name) == keys.metastore_dir:
-        yield (), "the embedded metastore uses this folder; choose another name, or set `catalog: {metastore_dir: ...}`"
+        yield (), "the embedded metastore uses this folder; choose another name"
     if table.key is None and not table.schema_.startswith(SUBJECT):
         yield (
             ("key",),
@@ -123,8 +121,8 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         yield ("delete_when",), "needs rows with a key, which says what is deleted; set `key: [..]`, or remove this key"
     if table.patch_rows and table.key == ():
         yield ("patch_rows",), "needs rows with a key, because values of the earlier row are kept; remove it"
-    if table.schema_.startswith(SUBJECT) and not (keys.registry.url or keys.registry.folder):
-        yield ("schema",), "there is no registry; set `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
+    if table.schema_.startswith(SUBJECT) and not keys.registry.url:
+        yield ("schema",), "there is no registry; set `registry: {url: ..}` to an address or a folder of .avsc files, at the top of the file"
     if table.topic:
         yield from _topic_problems(keys, table)
     if ENVELOPES[table.envelope].full_loads:
@@ -141,23 +139,24 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
             ("archive_kms_key",),
             f"local disks have no KMS keys, and the warehouse is {keys.warehouse_dir}; set `warehouse: s3://bucket/prefix`, or remove this key",
         )
-    if views.ATHENA in table.engines and keys.catalog.type != "glue":
-        yield ("engines",), "athena reads from Glue; set `catalog: {type: glue}`, or remove athena"
     if table.live_view:
         yield from _live_problems(table)
     yield from _history_problems(table)
     yield from _column_problems(table)
+    for kind, _ in table.policy.kinds:
+        if kind not in CHOOSABLE:
+            yield ("on_schema_change", kind), f"expected default, {', '.join(CHOOSABLE)} or drop, found {kind!r}{alike(kind, CHOOSABLE)}"
     zones: dict[Place, str] = {("hours_in",): table.hours_in, **({("daily", "time_zone"): table.daily.time_zone} if table.daily else {})}
     yield from ((place, f"expected a time zone such as Europe/Berlin, found {shown(zone)}") for place, zone in zones.items() if not is_zone(zone))
     yield from ((("increments",), problem) for problem in _landing_problems(keys, name, table))
 
 
-def _runner_problems(keys: Keys, name: str) -> Iterator[Problem]:
+def _runner_problems(keys: Settings, name: str) -> Iterator[Problem]:
     """Return the problems of a table that runs on EMR."""
-    runner = keys.runner_of(name)
+    runner = keys.tables[name].runner
     if runner == "local":
         return
-    needed = ("job", "plans", "logs", *(("application", "role") if runner == "emr-serverless" else ("cluster",)))
+    needed = ("job", "logs", *(("application", "role") if runner == "emr-serverless" else ("cluster",)))
     missing = [key for key in needed if getattr(keys.emr, key) is None]
     if missing:
         yield ("runner",), f"{runner} needs `emr: {{{missing[0]}: ..}}` at the top of the file, found nothing"
@@ -167,20 +166,20 @@ def _runner_problems(keys: Keys, name: str) -> Iterator[Problem]:
         yield ("runner",), f"{runner} cannot reach an embedded metastore; set `catalog: {{type: glue}}` or `catalog: {{uri: thrift://host:9083}}`"
 
 
-def _topic_problems(keys: Keys, table: Table) -> Iterator[Problem]:
-    if not keys.kafka.servers:
-        yield ("topic",), "the Kafka servers are not set; set `kafka: {servers: host:9092}` at the top of the file"
+def _topic_problems(keys: Settings, table: Table) -> Iterator[Problem]:
+    if not keys.kafka:
+        yield ("topic",), "the Kafka servers are not set; set `kafka: host:9092` at the top of the file"
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", str(table.topic)):
         yield ("topic",), f"expected the name of one topic (letters, digits, . _ -), found {shown(table.topic)}"
     if table.format not in ("auto", "parquet"):
         yield ("format",), f"`compactor ingest` writes parquet, found {table.format}; remove it"
-    if "container" in table.model_fields_set and table.container != "kafka":
+    if table.container == "value":
         yield ("container",), "`compactor ingest` writes whole Kafka records; remove it"
 
 
 def _envelope_problems(table: Table) -> Iterator[Problem]:
     """Return settings and formats that the table's envelope does not support."""
-    envelope, default = ENVELOPES[table.envelope], {name: field.get_default(call_default_factory=True) for name, field in Table.model_fields.items()}
+    envelope, default = ENVELOPES[table.envelope], {field.name: field.default for field in dataclasses.fields(Table)}
     for key in SPECIAL_SETTINGS:
         if getattr(table, key) != default[key] and key not in envelope.own_settings:
             yield (key,), f"only `envelope: {accepting(key)}` has this key, but the envelope is {envelope.name}; remove it"
@@ -192,7 +191,7 @@ def _envelope_problems(table: Table) -> Iterator[Problem]:
         yield ("format",), f"expected {possible} with `envelope: {envelope.name}`, found {table.format}"
 
 
-def _full_load_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
+def _full_load_problems(keys: Settings, name: str, table: Table) -> Iterator[Problem]:
     """Return the problems of a table of full loads."""
     if table.key == ():
         yield ("key",), "rows without a key cannot be compared from one load to the next; set `key: [..]` to the columns that identify a row"
@@ -224,7 +223,13 @@ def _file_problems(table: Table) -> Iterator[Problem]:
                 "the column names are unknown: set `csv: {columns: [..]}` in the files' order; or `schema:` with an .avsc file; or, if the first "
                 "line of each file has the names (DMS: AddColumnName), `csv: {header: true}`",
             )
-    unnamed = [name for name in table.types if table.csv.columns and name not in table.csv.columns]
+    for name, word in table.types:
+        try:
+            column_types.column(name, word)
+        except ValueError:
+            words = column_types.WORDS
+            yield ("types", name), f"expected {listed(words)} or decimal(12,2), found {shown(word)}{alike(word, words)}"
+    unnamed = [name for name, _ in table.types if table.csv.columns and name not in table.csv.columns]
     if unnamed:
         yield ("types",), f"{unnamed[0]} is none of `csv: {{columns: ..}}`{alike(unnamed[0], table.csv.columns)}"
     if table.csv.header and table.csv.columns:
@@ -249,11 +254,8 @@ def _live_problems(table: Table) -> Iterator[Problem]:
 def _history_problems(table: Table) -> Iterator[Problem]:
     if table.history and table.key == ():
         yield ("history",), "needs rows with a key; remove it"
-    used = [key for key in ("track", "track_except", "history_end", "history_zero_length") if key in table.model_fields_set]
-    if not table.history and used:
-        yield (used[0],), "the table has no history; set `history: true`, or remove this key"
-    if table.track and table.track_except:
-        yield ("track_except",), "`track` and `track_except` exclude each other; keep one of them"
+    if table.track and not table.history:
+        yield ("track",), "the table has no history; set `history: true`, or remove this key"
 
 
 def _column_problems(table: Table) -> Iterator[Problem]:
@@ -272,7 +274,7 @@ def _column_problems(table: Table) -> Iterator[Problem]:
         yield ("columns",), "excludes `live_view`, which shows landed files as they are; remove one of the two"
 
 
-def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:
+def _landing_problems(keys: Settings, name: str, table: Table) -> Iterator[str]:
     written = table.increments
     if written is not None and (problem := _location_problem(written)):
         yield problem
@@ -283,7 +285,7 @@ def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:
     if problem := pattern_problem(pattern) or ("a single % at the end" if pattern.endswith("%") else None):
         yield f"{shown(written)}: {problem}"
         return
-    for folder in (table.from_, table.epoch.first):
+    for folder in (table.first_folder, table.epoch_from):
         if folder is not None and not pattern:
             yield f"`from` is {shown(folder)}, and {shown(written)} names no dated folders; remove `from`, or correct `increments`"
         elif folder is not None and "%Y" in pattern and landed(pattern, f"{folder}/") is None:
@@ -294,7 +296,7 @@ def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:
         yield f"{place} also contains {what} table {other}; use a separate landing folder, such as {name}/incremental"
 
 
-def _stored_there(keys: Keys, place: str) -> tuple[str, str] | None:
+def _stored_there(keys: Settings, place: str) -> tuple[str, str] | None:
     """Return (table, part of it) that is stored in a landing folder, or None; the part is "" for the whole table."""
     # one lookup a table, not a loop over all: there may be hundreds
     warehouse = keys.warehouse_dir
@@ -313,7 +315,7 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
             owners.setdefault(item, []).append(name)
     for name, spec in specs.items():
         for item in _objects(spec):
-            # a type change creates `student_base_g2` (H14)
+            # a type change creates `student_base_g2`
             later = owners.get(re.sub(r"_(base|delta|changes|history_rows|daily_rows)_g\d+$", r"_\1", item), [])
             first = owners[item] if len(owners[item]) > 1 else later
             if (len(first) > 1 and first[-1] == name) or (first and name not in first):
@@ -333,7 +335,7 @@ def _objects(spec: TableSpec) -> list[str]:
     return [*shown, *live, *(f"{spec.tables_in}.{spec.name}_{part}" for part in parts)]
 
 
-def landing(keys: Keys, name: str, table: Table) -> tuple[str, str]:
+def landing(keys: Settings, name: str, table: Table) -> tuple[str, str]:
     """Return (root, pattern) of a table's landing folders."""
     root, pattern = split_pattern(table.increments or f"{name}/incremental/increment_%Y%m%d%H")
     return absolute(root or ("/" if (table.increments or "").startswith("/") else "."), keys.warehouse_dir), pattern

@@ -8,57 +8,38 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, PrivateAttr, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from compactor.config import rules
 from compactor.config import text as config_text
-from compactor.config.compound import SUBJECT
-from compactor.config.keys import Keys, Table
-from compactor.config.rules import Problem, landing, shared
-from compactor.config.sections import S3, Airflow, Catalog, Checks, Compaction, Emr, Group, Kafka, Limits, Metrics, Prices, Quarantine, Registry
-from compactor.config.sections import Csv as CsvKeys
-from compactor.config.sections import Daily as DailyKeys
+from compactor.config.keys import Keys, Settings, Table
+from compactor.config.reference import FORMER, FORMER_VALUES, names, path_of, section_at
+from compactor.config.rules import SMALLEST, Problem, landing, shared
 from compactor.config.text import Place
-from compactor.config.values import absolute, alike, shown
+from compactor.config.values import absolute, shown
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
-from compactor.core.model.spec import Csv, InputLimits, TableSpec
-from compactor.core.planning.daily import Daily
+from compactor.core.model.spec import SUBJECT, TableKeys, TableSpec
+from compactor.core.settings.forms import alike, listed
 from compactor.core.sources.envelopes import ENVELOPES
 
+__all__ = ["Settings", "load"]
+
 PREFIX = "COMPACTOR_"
-OVERRIDABLE = ("warehouse", "catalog", "registry", "kafka", "s3", "defaults")
+OVERRIDABLE = ("warehouse", "region", "catalog", "registry", "kafka", "s3", "defaults")
 """Keys that the environment may override: COMPACTOR_WAREHOUSE, COMPACTOR_CATALOG__URI, COMPACTOR_DEFAULTS__SETTLE, ..."""
 
-_SMALLEST = "The smallest file is\ntables:\n  student:\n    key: [id]\n    envelope: debezium"
 
-
-class Settings(Keys):
-    """The checked configuration. Relative paths start at the folder of `file`."""
-
-    _specs: dict[str, TableSpec] = PrivateAttr(default_factory=dict)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the tables, in the file's order."""
-        return tuple(self.tables)
-
-    def spec(self, name: str) -> TableSpec:
-        """Return the spec of a table. Raises ConfigError for an unknown table."""
-        if name not in self._specs:
-            raise ConfigError(f"{self._file}: no table {name!r}{alike(name, self.names)}; the tables are {', '.join(self.names)}")
-        return self._specs[name]
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the JSON schema of the file, for editors and docs."""
-    schema = Settings.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "compactor.yaml"}
+@cache
+def _keys() -> TypeAdapter[Keys]:
+    return TypeAdapter(Keys)
 
 
 def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Settings:
@@ -70,21 +51,21 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Sett
     try:
         content = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(f"{file}: no such file. Set --config PATH, or write one: `compactor init`. {_SMALLEST}") from None
+        raise ConfigError(f"{file}: no such file. Set --config PATH, or write one: `compactor init`. {SMALLEST}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: expected UTF-8 text, found another encoding at byte {error.start}") from None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
     text = config_text.read(content, str(path))
     if not isinstance(text.values, dict):
-        raise ConfigError(f"{file}: expected keys such as `tables:`, found {shown(text.values)}. {_SMALLEST}")
+        raise ConfigError(f"{file}: expected keys such as `tables:`, found {shown(text.values)}. {SMALLEST}")
     overridden = _override(text.values, os.environ if environment is None else environment)
     merged, inherited = _merged(text.values)
     try:
-        settings = Settings.model_validate(merged)
+        keys = _keys().validate_python(merged)
     except ValidationError as error:
         raise _config_error(text, overridden, _problems(error, inherited, text.values)) from None
-    settings._file = Path(os.path.abspath(file))
+    settings = Settings(**{field.name: getattr(keys, field.name) for field in fields(Keys)}, file=Path(os.path.abspath(file)))
     if problems := [*rules.problems(settings)] or [*_add_specs(settings)]:
         raise _config_error(text, overridden, problems)
     return settings
@@ -133,7 +114,8 @@ def _merged(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, set[str]]
 def _problems(error: ValidationError, inherited: Mapping[str, set[str]], values: Mapping[str, Any]) -> list[Problem]:
     problems = []
     for entry in error.errors(include_url=False):
-        place: Place = entry["loc"]
+        # list indices, and the marks of a mapping's keys and of the types that were tried, are no part of a key
+        place: Place = tuple(part for part in entry["loc"] if isinstance(part, str) and not re.search(r"[\[\]{}(,]", part))
         # an error of `defaults:` is reported once, there
         if place[0] == "tables" and len(place) > 2 and str(place[2]) in inherited.get(str(place[1]), ()):
             continue
@@ -142,46 +124,39 @@ def _problems(error: ValidationError, inherited: Mapping[str, set[str]], values:
 
 
 def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any]) -> str:
-    kind = entry["type"]
+    kind, value = entry["type"], entry.get("input")
+    if kind == "unexpected_keyword_argument":
+        return _unknown(place, values)
+    if place == ("tables",):
+        return f"expected at least one table, found {shown(value)}. {SMALLEST}"
     if kind == "value_error":
-        return str(entry["ctx"]["error"])
-    if kind == "missing" or place == ("tables",):
-        value = None if kind == "missing" else entry["input"]
-        return f"expected at least one table, found {shown(value)}. {_SMALLEST}"
-    if kind != "extra_forbidden":
-        hint = "; write `key: [..]` and the others below the name" if len(place) == 2 else ""
-        return f"expected a mapping of keys, found {shown(entry['input'])}{hint}"
+        sentence = str(entry["ctx"]["error"])
+        return sentence if "found" in sentence or ";" in sentence else f"{sentence}, found {shown(value)}"
+    if kind == "hidden":
+        return f"expected {entry['ctx']['expected']}, found something else (not shown: it may be the secret)"
+    hint = FORMER_VALUES.get(path_of(place), "")
+    if kind == "literal_error":
+        words = [word for word in re.findall("'([^']*)'", entry["ctx"]["expected"]) if word]
+        return f"expected {listed(words)}, found {shown(value)}{alike(str(value), words) or hint}"
+    if kind == "form":
+        return f"expected {entry['ctx']['expected']}, found {shown(value)}{hint}"
+    expected = {"dataclass_type": "a mapping of keys", "tuple_type": "a list", "list_type": "a list", "dict_type": "a mapping", "string_type": "text"}
+    if kind == "tuple_type" and isinstance(value, str):
+        hint = f"; write [{value}]"
+    if kind == "dataclass_type" and len(place) == 2:
+        hint = "; write `key: [..]` and the others below the name"
+    return f"expected {expected.get(kind, entry['msg'])}, found {shown(value)}{hint}"
+
+
+def _unknown(place: Place, values: Mapping[str, Any]) -> str:
     name = str(place[-1])
     if len(place) == 1:
         below = "; tables belong below `tables:`" if isinstance(values.get(name), dict) else ""
-        return f"unknown key{alike(name, _key_names(Keys)) or below}"
-    models: dict[str, type[BaseModel]] = {
-        "airflow": Airflow,
-        "catalog": Catalog,
-        "checks": Checks,
-        "csv": CsvKeys,
-        "emr": Emr,
-        "compaction": Compaction,
-        "daily": DailyKeys,
-        "kafka": Kafka,
-        "limits": Limits,
-        "metrics": Metrics,
-        "prices": Prices,
-        "quarantine": Quarantine,
-        "registry": Registry,
-        "s3": S3,
-    }
-    above = "; it belongs at the top of the file" if name in _key_names(Keys) else ""
-    model = Group if place[:2] == ("airflow", "groups") else models.get(str(place[-2]), Table)
-    return f"unknown key{above or _INSTEAD.get(name) or alike(name, _key_names(model))}"
-
-
-_INSTEAD = {"partition_by": "; set `cluster_by: [..]`, so that filters on these columns skip data (docs/design/partitions.md)"}
-"""Keys that other tools have, and what to write here."""
-
-
-def _key_names(model: type[BaseModel]) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]
+        return f"unknown key{alike(name, names(Keys)) or below}"
+    if name in names(Keys):
+        return "unknown key; it belongs at the top of the file"
+    former = FORMER.get(path_of(place))
+    return f"unknown key{f'; {former}' if former else alike(name, names(section_at(place)))}"
 
 
 def _config_error(text: config_text.Text, overridden: Mapping[Place, str], problems: list[Problem]) -> ConfigError:
@@ -215,63 +190,45 @@ def _add_specs(settings: Settings) -> Iterator[Problem]:
     others = shared({name: landing(settings, name, table)[0] for name, table in settings.tables.items()})
     for name, table in settings.tables.items():
         try:
-            settings._specs[name] = _spec(settings, name, table, others.get(name))
+            settings.specs[name] = _spec(settings, name, table, others.get(name))
         except ConfigError as error:
             yield ("tables", name, "schema"), str(error)
-    yield from rules.collisions(settings._specs)
+    yield from rules.collisions(settings.specs)
 
 
 def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> TableSpec:
     place, pattern = landing(settings, name, table)
     subject = table.schema_.removeprefix(SUBJECT) if table.schema_.startswith(SUBJECT) else ""
-    database = settings.catalog.database
+    envelope, database = ENVELOPES[table.envelope], settings.catalog.database
+    keys: dict[str, Any] = {field.name: getattr(table, field.name) for field in fields(TableKeys)}
     return TableSpec(
-        name=name,
-        root=join(settings.warehouse_dir, name),
-        landing=place,
-        pattern=pattern,
-        database=database,
-        view=table.view or name,
-        tables_in=table.tables_in or database,
-        key=table.key or (),
-        container="kafka" if table.topic and "container" not in table.model_fields_set else table.container,
-        registered_key=table.key is None,
-        avro_schema=None if subject else _avro_schema(table.schema_, str(settings.file.parent)),
-        subject=subject or None,
-        op_map=tuple(table.op_map.items()),
-        tombstone_retention=0.0 if table.delete == "hard" else table.tombstone_retention,
-        epoch=table.epoch.number,
-        epoch_from=table.epoch.first,
-        epoch_replaces=table.epoch.replace,
-        csv=Csv(**{name: value for name, value in table.csv if name != "types"}),
-        types=tuple({**table.csv.types, **table.types}.items()),
-        compact_every=table.compaction.every,
-        compact_window=table.compaction.window,
-        compact_budget=table.compaction.budget,
-        compact_max_delta=table.compaction.max_delta,
-        max_gone=table.checks.max_gone if "max_gone" in table.checks.model_fields_set else ENVELOPES[table.envelope].max_gone,
-        rules=table.checks.rules,
-        quarantine_rows=table.quarantine.max_rows,
-        quarantine_share=table.quarantine.max_share,
-        limits=InputLimits(**table.limits.model_dump()),
-        first_folder=table.from_,
-        archive=table.archive or ("keep" if table.live_view or shares or table.source_table else "move"),
-        comment=table.comment or "",
-        feed=table.change_feed,
-        daily=Daily(**table.daily.model_dump()) if table.daily else None,
-        policy=replace(table.on_schema_change, patch_rows=table.patch_rows),
-        **{key: getattr(table, key) for key in _SAME},
+        **{
+            **keys,
+            "name": name,
+            "root": join(settings.warehouse_dir, name),
+            "landing": place,
+            "pattern": pattern,
+            "database": database,
+            "view": table.view or name,
+            "tables_in": table.tables_in or database,
+            "key": table.key or (),
+            "registered_key": table.key is None,
+            "container": table.container or ("kafka" if table.topic else "value"),
+            "avro_schema": None if subject else _avro_schema(table.schema_, str(settings.file.parent)),
+            "subject": subject or None,
+            "tombstone_retention": 0.0 if table.delete == "hard" else table.tombstone_retention,
+            "max_gone": envelope.max_gone if table.max_gone is None else table.max_gone,
+            "quarantine_rows": table.quarantine[0],
+            "quarantine_share": table.quarantine[1],
+            "archive": table.archive or ("keep" if table.live_view or shares or table.source_table else "move"),
+            "archive_kms_key": table.archive_kms_key or "",
+            "hash_secret": table.hash_secret or "",
+            "engines": ("spark", "hive", "athena") if settings.catalog.type == "glue" else ("spark", "hive"),
+            "feed_retention": table.keep,
+            "policy": replace(table.policy, patch_rows=table.patch_rows),
+            "notify": table.notify,
+        }
     )
-
-
-_SAME = (
-    *("envelope", "format", "source_table", "topic", "partitions", "order_by", "op", "delete_when", "metadata_columns", "delete", "patch_rows"),
-    *("truncate", "unresolved", "beyond_retention", "write_mode", "live_view", "read_optimized", "timestamps", "cluster_by"),
-    *("target_file_bytes", "small_batch", "ignore", "settle", "complete", "hours_in", "publish_window", "keep", "keep_versions", "grace", "engines"),
-    *("archive_retention", "archive_kms_key", "hash_secret", "notify", "feed_retention", "columns"),
-    *("history", "track", "track_except", "history_end", "history_zero_length"),
-)
-"""Fields of a TableSpec that equal the key of the same name."""
 
 
 def _avro_schema(value: str, base: str) -> str | None:

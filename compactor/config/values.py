@@ -1,44 +1,16 @@
-"""Parsers of single values in compactor.yaml: each function takes a YAML value and returns the value that the program uses.
+"""Values of compactor.yaml that only its reader needs: paths, cron lines, targets of notices, settings that are passed on. And words of messages.
 
-An invalid value is a ValueError with one sentence. `Read` turns a parser into a pydantic annotation.
+A function that parses a value raises ValueError with one sentence. `core/settings/forms.py` has the forms of all other values.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import zoneinfo
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema, core_schema
-
-from compactor.core.model.spec import ALWAYS, NEVER
-
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_BYTES = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
-
-
-@dataclass(frozen=True, eq=False)
-class Read:
-    """Metadata of a pydantic field."""
-
-    check: Callable[[Any], Any]
-    """The parser."""
-    schema: dict[str, Any]
-    """The value's part of the JSON schema."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.check)
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return dict(self.schema)
-
-
-# ---- words of messages -----------------------------------------------------------------------------------------------
+from compactor.core.results.notice import IN_VARIABLES
 
 
 def shown(value: Any) -> str:
@@ -48,18 +20,6 @@ def shown(value: Any) -> str:
     text = repr(value)
     # up to the last @, because a password may have / ? and # that are not percent-encoded
     return re.sub(r"://.*@" if "://" in text else r"[^\s'\"]+@", lambda user: f"{user[0][:3] if user[0][0] == ':' else ''}***@", text)[:80]
-
-
-def listed(names: Iterable[Any]) -> str:
-    """Return `a, b or c`."""
-    *head, last = names
-    return f"{', '.join(head)} or {last}" if head else str(last)
-
-
-def alike(name: str, valid: Iterable[str]) -> str:
-    """Return `; did you mean x?` if a valid name is similar, else an empty string."""
-    close = difflib.get_close_matches(name.lower(), list(valid), 1, 0.6)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 # ---- paths -----------------------------------------------------------------------------------------------------------
@@ -80,274 +40,6 @@ def absolute(path: str, base: str) -> str:
     return os.path.normpath(os.path.join(base, os.path.expanduser(bare)))
 
 
-def s3_folder(value: Any) -> str | None:
-    """Parse a folder in S3."""
-    if value is not None and (not isinstance(value, str) or not re.fullmatch(r"s3[an]?://[A-Za-z0-9][A-Za-z0-9._-]{1,254}(/[^/?#]+)*/?", value)):
-        raise ValueError(f"expected a folder in S3 such as s3://bucket/folder, found {shown(value)}")
-    return None if value is None else absolute(value, "")
-
-
-def kms_key(value: Any) -> str:
-    """Parse the ARN of a KMS key; None is no key.
-
-    An alias is refused: S3 reports the key of an object by its ARN, and so it could not be compared.
-    """
-    if value is not None and not re.fullmatch(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+", str(value)):
-        raise ValueError(f"expected the ARN of a KMS key, such as arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab-34cd, found {shown(value)}")
-    return str(value or "")
-
-
-def secret(value: Any) -> str:
-    """Parse the ARN of a secret in AWS Secrets Manager; None is no secret. Anything else may be the secret itself, and is not shown."""
-    if value is not None and not re.fullmatch(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[\w/+=.@-]+", str(value)):
-        raise ValueError(
-            "expected the ARN of a secret in AWS Secrets Manager, such as arn:aws:secretsmanager:eu-central-1:123456789012:secret:hashes-AbCdEf, "
-            "found something else (not shown: it may be the secret)"
-        )
-    return str(value or "")
-
-
-# ---- times and sizes -------------------------------------------------------------------------------------------------
-
-
-def duration(value: Any) -> float:
-    """Parse `7d`, `24h`, `10min`, `1h 30min`, `0s` into seconds.
-
-    >>> duration("1h 30min")
-    5400.0
-    """
-    text = str(value).strip()
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text)
-    if text in ("0", "0.0") or (parts and re.fullmatch(r"(\s*\d+(\.\d+)?\s*[a-z]+)+", text) and all(unit in _SECONDS for _, unit in parts)):
-        return sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    raise ValueError(f"expected a duration such as 7d, 24h, 10min or 0s, found {shown(value)}")
-
-
-def deadline(value: Any) -> float | None:
-    """Parse a duration or `none`."""
-    return None if value in (None, "none") else duration(value)
-
-
-def retention(value: Any) -> float | None:
-    """Parse a duration or `forever`."""
-    return None if value is None or value == "forever" else duration(value)
-
-
-def size(value: Any) -> int:
-    """Parse `256 MB`, `1GiB`, `1048576` into bytes. Every unit is a power of 1024.
-
-    >>> size("256 MB")
-    268435456
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(value).strip())
-    unit = match[2].upper().replace("IB", "B") if match else "?"
-    if match is None or unit not in _BYTES:
-        raise ValueError(f"expected a size such as 256 MB or 1 GB, found {shown(value)}")
-    return int(float(match[1]) * _BYTES[unit])
-
-
-OPTIONAL_SIZE = {"type": ["string", "integer", "null"], "examples": ["2 GB", "20 GB"]}
-
-
-def optional_size(value: Any) -> int | None:
-    """Parse a size as `size` does, or null for no limit. A limit of 0 would allow nothing."""
-    parsed = None if value is None else size(value)
-    if parsed == 0:
-        raise ValueError(f"expected a size such as 20 GB, or null for no limit, found {shown(value)}")
-    return parsed
-
-
-_CLOCK = r"([01]\d|2[0-3]):([0-5]\d)"
-WINDOW = {"anyOf": [{"enum": ["always", "never", None]}, {"type": "string", "pattern": f"^{_CLOCK}-{_CLOCK}$"}], "examples": ["22:00-05:30"]}
-
-
-def window(value: Any) -> tuple[int, int]:
-    """Parse hours of the day into minutes since midnight: (first, last)."""
-    if value in (None, "always", "never"):
-        return NEVER if value == "never" else ALWAYS
-    match = re.fullmatch(f"{_CLOCK}-{_CLOCK}", str(value))
-    first, last = (int(match[at]) * 60 + int(match[at + 1]) for at in (1, 3)) if match else (0, 0)
-    if first == last:
-        raise ValueError(f"expected always, never, or hours of the day in UTC such as 22:00-05:30, found {shown(value)}")
-    return first, last
-
-
-def open_end(value: Any) -> str:
-    """Parse the end of an interval that is still open: `null` or `9999-12-31`."""
-    # YAML parses 9999-12-31 as a date
-    text = "null" if value is None else str(value)[:10]
-    if text not in ("null", "9999-12-31"):
-        raise ValueError(f"expected null or 9999-12-31, found {shown(value)}")
-    return text
-
-
-# ---- numbers ---------------------------------------------------------------------------------------------------------
-
-
-def share(value: Any) -> float:
-    """Parse `0.1` or `10%` into a number from 0 to 1."""
-    try:
-        share = float(str(value).rstrip("% ")) / (100 if str(value).strip().endswith("%") else 1)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise ValueError(f"expected a share such as 0.1 or 10%, found {shown(value)}")
-    return share
-
-
-def price(value: Any) -> float:
-    """Parse a price, such as 0.05."""
-    try:
-        amount = float(str(value))
-    except ValueError:
-        amount = -1.0
-    if not 0 <= amount < 1e6:
-        raise ValueError(f"expected a price such as 0.05, found {shown(value)}")
-    return amount
-
-
-def rows(value: Any) -> int | None:
-    """Parse a number of records, or null."""
-    if value is not None and (isinstance(value, bool) or not re.fullmatch(r"\d{1,12}", str(value))):
-        raise ValueError(f"expected a number of records, found {shown(value)}")
-    return None if value is None else int(value)
-
-
-def count(value: Any) -> int:
-    """Parse a whole number from 1 on."""
-    number = rows(value)
-    if not number:
-        raise ValueError(f"expected a whole number from 1 on, found {shown(value)}")
-    return number
-
-
-# ---- words and texts -------------------------------------------------------------------------------------------------
-
-
-def flag(value: Any) -> bool:
-    """Parse true or false."""
-    flags = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-    if str(value).lower() not in flags:
-        raise ValueError(f"expected true or false, found {shown(value)}")
-    return flags[str(value).lower()]
-
-
-def choice(*options: str) -> Read:
-    """Return the annotation of a value that is one of these words."""
-
-    def check(value: Any) -> str:
-        # `unresolved: null` is YAML's null, and means the word
-        text = "null" if value is None and "null" in options else str(value).lower() if isinstance(value, (str, bool)) else value
-        if text in options:
-            return str(text)
-        raise ValueError(f"expected {listed(options)}, found {shown(value)}{alike(str(value), options)}")
-
-    return Read(check, {"enum": [*options, None] if "null" in options else [*options]})
-
-
-def feed(value: Any) -> str:
-    """Parse the mode of the change feed into off, net or all."""
-    mode = {"true": "net", "net": "net", "all": "all", "false": "off", "off": "off", "none": "off"}.get(str(value).lower())
-    if mode is None:
-        raise ValueError(f"expected true, false, net or all, found {shown(value)}{alike(str(value), ('true', 'false', 'net', 'all'))}")
-    return mode
-
-
-def text(value: Any) -> str:
-    """Parse a text that is not empty."""
-    if not isinstance(value, (str, int)) or isinstance(value, bool) or value == "":
-        raise ValueError(f"expected text, found {shown(value)}")
-    return str(value)
-
-
-def null_value(value: Any) -> str:
-    """Parse the text that means null in a CSV file. YAML's null is the word NULL."""
-    return "NULL" if value is None else str(value)
-
-
-def character(value: Any) -> str:
-    """Parse one character."""
-    text = "\t" if value == "\\t" else str(value)
-    if len(text) != 1 or text in "\r\n":
-        raise ValueError(f"expected one character, found {shown(value)}")
-    return text
-
-
-def quote(value: Any) -> str:
-    """Parse one character, or an empty text for none."""
-    return "" if value == "" else character(value)
-
-
-def dag_prefix(value: Any) -> str:
-    """Parse the prefix of DAG names."""
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{0,50}", str(value)):
-        raise ValueError(f"expected at most 50 letters, digits, _, . and -, found {shown(value)}")
-    return str(value)
-
-
-def account(value: Any) -> str | None:
-    """Parse the id of an AWS account."""
-    if value is not None and not re.fullmatch(r"\d{12}", str(value)):
-        raise ValueError(f"expected an AWS account id (12 digits, in quotes), found {shown(value)}")
-    return None if value is None else str(value)
-
-
-# ---- lists -----------------------------------------------------------------------------------------------------------
-
-
-def names(value: Any) -> tuple[str, ...]:
-    """Parse a list of distinct column names."""
-    if isinstance(value, str):
-        raise ValueError(f"expected a list, found {value!r}; write [{value}]")
-    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
-        raise ValueError(f"expected a list of column names, found {shown(value)}")
-    twice = sorted({name for name in value if list(value).count(name) > 1})
-    if twice:
-        raise ValueError(f"the column {twice[0]} is listed twice; remove one")
-    return tuple(value)
-
-
-def patterns(value: Any) -> tuple[str, ...]:
-    """Parse a list of shell patterns."""
-    if not isinstance(value, (list, tuple)) or not all(isinstance(pattern, str) and pattern for pattern in value):
-        raise ValueError(f"expected a list of patterns such as ['*.keys.*'], found {shown(value)}")
-    return tuple(value)
-
-
-def engines(value: Any) -> tuple[str, ...]:
-    """Parse a list of query engines."""
-    engines = names(value)
-    unknown = [name for name in engines if name not in ("spark", "hive", "athena")]
-    if unknown:
-        raise ValueError(f"expected spark, hive or athena, found {unknown[0]!r}")
-    return engines
-
-
-def words(value: Any) -> tuple[str, ...]:
-    """Parse a program with its arguments."""
-    if not isinstance(value, list) or not value or not all(isinstance(word, str) and word for word in value):
-        raise ValueError(f"expected a program and its arguments, such as [python3, -m, compactor], found {shown(value)}")
-    return tuple(value)
-
-
-def urls(value: Any) -> tuple[str, ...]:
-    """Parse one address, or a list."""
-    addresses = [value] if isinstance(value, str) else value
-    if not isinstance(addresses, list) or not addresses or not all(isinstance(url, str) and url for url in addresses):
-        raise ValueError(f"expected an address such as http://registry:8081, or a list of addresses, found {shown(value)}")
-    return tuple(addresses)
-
-
-NAMES = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
-Text = Annotated[str, Read(text, {"type": "string", "minLength": 1})]
-Flag = Annotated[bool, Read(flag, {"type": "boolean"})]
-Price = Annotated[float, Read(price, {"type": "number", "minimum": 0})]
-Count = Annotated[int, Read(count, {"type": "integer", "minimum": 1})]
-Names = Annotated[tuple[str, ...], Read(names, NAMES)]
-Duration = Annotated[float, Read(duration, {"type": "string", "examples": ["7d", "24h", "10min", "0s"]})]
-Size = Annotated[int, Read(size, {"type": ["string", "integer"], "examples": ["256 MB", "1 GB"]})]
-
-
 def is_zone(name: str) -> bool:
     """Return whether this is the name of a time zone. UTC is one on machines without any."""
     try:
@@ -355,3 +47,131 @@ def is_zone(name: str) -> bool:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         return name == "UTC"
     return True
+
+
+# ---- times and settings that are passed on ---------------------------------------------------------------------------
+
+
+_CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
+
+
+def cron(value: str | None) -> str | None:
+    """Parse a cron line of five numeric fields. None and `none` mean never.
+
+    >>> cron("10 */2 * * 1-5")
+    '10 */2 * * 1-5'
+    """
+    if value is None or value == "none":
+        return None
+    fields = value.split()
+    if len(fields) != len(_CRON):
+        raise ValueError(f"expected a cron line of five fields such as 10 * * * *, or none; found {shown(value)}")
+    for written, (name, low, high) in zip(fields, _CRON, strict=True):
+        for part in written.split(","):
+            match = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/([1-9]\d*))?", part)
+            numbers = [int(number) for number in match.groups()[:2] if number is not None] if match else [-1]
+            if any(not low <= number <= high for number in numbers) or sorted(numbers) != numbers:
+                raise ValueError(f"expected {name} {low} to {high}, * or */n in a cron line, found {part!r}")
+    return " ".join(fields)
+
+
+def urls(value: str | list[str]) -> tuple[str, ...]:
+    """Return one address, or a list of them."""
+    addresses = [value] if isinstance(value, str) else value
+    if not all(addresses) or not addresses:
+        raise ValueError(value)
+    return tuple(addresses)
+
+
+SERVERS = r"[^\s:/,]+:\d+(\s*,\s*[^\s:/,]+:\d+)*"
+"""Kafka's bootstrap servers."""
+
+
+def spark_conf(value: dict[str, str]) -> dict[str, str]:
+    """Return Spark settings. Raises ValueError for other names."""
+    if not all(name.startswith("spark.") for name in value):
+        raise ValueError(f"expected settings such as {{spark.executor.memory: 8g}}, found {shown(value)}")
+    return value
+
+
+def connections(value: Any) -> dict[str, str]:
+    """Parse a mapping of environment variables to Airflow connections."""
+    if not isinstance(value, dict) or not all(
+        re.fullmatch(r"[A-Za-z_]\w*", str(name)) and re.fullmatch(r"[\w.:-]{1,250}", str(connection)) for name, connection in value.items()
+    ):
+        raise ValueError("expected variables and connections such as {SCHEMA_HOOK: chat}, found something else (not shown: it may contain a token)")
+    return {str(name): str(connection) for name, connection in value.items()}
+
+
+def executor_config(value: Any) -> Any:
+    """Return settings for Airflow's executor. Whole numbers, true and false become values of these types, as far down as it goes."""
+    if isinstance(value, dict):
+        return {name: executor_config(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [executor_config(each) for each in value]
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}|true|false", value):
+        return int(value) if value[-1].isdigit() else value == "true"
+    return value
+
+
+# ---- targets of notices ----------------------------------------------------------------------------------------------
+
+
+_ADDRESSES = {
+    "apprise": (r"[A-Za-z][\w+-]*://\S+", "addresses such as slack://token"),
+    "webhook": (r"https?://[^\s/]+\S*", "https://host/path"),
+    "sns": (r"arn:[\w-]+:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}(\.fifo)?", "arn:aws:sns:region:account:topic"),
+    **dict.fromkeys(IN_VARIABLES, (r"[A-Za-z_]\w*", "the name of a variable")),
+}
+"""Kinds of targets with an address: its form, and an example for people."""
+
+_SERVICES = {"slack": "slack://..", "teams": "workflows://..", "pagerduty": "pagerduty://.."}
+"""Kinds of earlier versions: the address by which Apprise knows the service."""
+
+
+def notify(value: Any) -> tuple[tuple[str, ...], ...]:
+    """Parse one target or a list: `log`, `{command: [program, argument]}`, or one of `_ADDRESSES` such as `{webhook_env: NAME}`."""
+    return tuple(_target(target) for target in (value if isinstance(value, list) else [] if value is None else [value]))
+
+
+def _target(value: Any) -> tuple[str, ...]:
+    if value == "log":
+        return ("log",)
+    former = next(iter(_SERVICES.keys() & value), "") if isinstance(value, dict) else ""
+    if former:
+        raise ValueError(f"{former}: expected {{apprise_env: NAME}}, with {_SERVICES[former]} in the variable; found {{{former}: ..}}")
+    if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in ("command", *_ADDRESSES):
+        # show only names: a value may contain a token
+        word = isinstance(value, str) and re.fullmatch(r"\w{1,20}", value)
+        names = ", ".join(map(str, value)) if isinstance(value, dict) else shown(value) if word else "something else (not shown)"
+        raise ValueError(
+            "expected log, {command: [..]}, {webhook: https://..}, {sns: arn:..}, {apprise: [slack://..]}, "
+            f"or the name of a variable: {', '.join(f'{{{kind}: NAME}}' for kind in IN_VARIABLES)}; found {names}"
+        )
+    ((kind, address),) = value.items()
+    if kind == "command":
+        words = [address] if isinstance(address, str) else address
+        if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
+            raise ValueError(f"command: expected a program and its arguments, [program, argument], found {shown(address)}")
+        return (kind, *words)
+    form, example = _ADDRESSES[kind]
+    addresses = address if kind == "apprise" and isinstance(address, list) and address else [address]
+    if not all(isinstance(each, str) and re.fullmatch(form, each) for each in addresses):
+        quoted = shown(address) if kind == "sns" else "something else (not shown: it may contain a token)"
+        raise ValueError(f"{kind}: expected {example}, found {quoted}")
+    return (kind, *addresses)
+
+
+_TARGET = {
+    "oneOf": [
+        {"enum": ["log"]},
+        *(
+            {"type": "object", "properties": {kind: form}, "required": [kind], "additionalProperties": False}
+            for kind, form in (
+                *((kind, {"type": ["string", "array"], "items": {"type": "string"}}) for kind in ("command", "apprise")),
+                *((kind, {"type": "string"}) for kind in _ADDRESSES if kind != "apprise"),
+            )
+        ),
+    ]
+}
+NOTIFY = {"oneOf": [_TARGET, {"type": "array", "items": _TARGET}, {"type": "null"}]}

@@ -8,5 +8,6 @@
 | `queries` | view, history, rows at a time, changes as SQL text |
 | `rows` | rows as JSON texts, as `compactor sql` prints them |
 | `exact`, `functions`, `parse_tree` | whether a statement means the same in Spark |
+| `sample` | the first records of landed files, for `init` and `check` |
 | `session` | the configured tables under their names, for SQL statements |
 """

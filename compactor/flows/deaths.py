@@ -11,7 +11,7 @@ import hashlib
 from compactor.core.model.errors import CompactorError, EngineEnded, Refused
 from compactor.core.model.layout import join
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.flows.land import discover
 from compactor.flows.record import last_run
 from compactor.flows.run import failure

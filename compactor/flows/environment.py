@@ -11,6 +11,7 @@ from compactor.core.model import times
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
 from compactor.core.results.reports import Tasks
+from compactor.core.sources.source_profile import FileSample
 from compactor.flows.stop import Stop
 from compactor.ports import Catalog, Engine, Storage
 
@@ -19,13 +20,13 @@ def _nonce() -> str:
     return secrets.token_hex(4)
 
 
-def _unknown() -> float | None:
-    """Return no CPU time."""
-    return None
-
-
 def _nobody(target: Target, message: Message) -> None:
     """Notify nobody."""
+
+
+def _no_sample(path: str, data: bytes, rows_max: int) -> FileSample:
+    """Read nothing."""
+    return FileSample(())
 
 
 def _no_tasks(group: str) -> None:
@@ -56,8 +57,6 @@ class Environment:
     """Whether neither engine nor catalog may be used."""
     catalog_name: Callable[[], str] | None = None
     """Returns the name of the catalog without connecting to it; what is remembered of one counts for no other. None: nothing is remembered."""
-    cpu: Callable[[], float | None] = _unknown
-    """Returns the CPU seconds of this process and its children so far, None if unknown."""
     program: str = ""
     """The version of compactor."""
     stop: Stop = field(default_factory=Stop)
@@ -66,6 +65,9 @@ class Environment:
     """Counts the engine's tasks for a phase (`logs.GROUP`); returns None if it has none."""
     share: Callable[[str], None] = _no_share
     """Gives what the calling thread computes a fair share of the engine, under this name."""
+
+    read_sample: Callable[[str, bytes, int], FileSample] = _no_sample
+    """Returns the first records of a file (path, content, number of records). Raises ValueError or OSError when it cannot be read."""
 
     tables: Sequence[TableSpec] = ()
     """Every configured table; empty where only some of them are known, as in a job on a cluster."""

@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from compactor.core.results.phrases import counted, without_table
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.core.results.visible import visible
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ log = logging.getLogger(__name__)
 
 TEXT, JSON = "text", "json"
 """Formats of log lines."""
-
-VARIABLE = "COMPACTOR_LOG_FORMAT"
-"""Environment variable with the format of log lines."""
 
 EVERY_SECONDS = 30.0
 """Interval at which a long phase is logged."""

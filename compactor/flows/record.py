@@ -6,160 +6,102 @@ nothing, or a record. Idle runs write none. The newest record is also copied to 
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import logging
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from compactor.core.measures.record import FAILED, Comparison, Phase, RunRecord
 from compactor.core.model import times
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.reconcile.report import ReconcileReport
-from compactor.core.results.reports import Progress, TableReport
+from compactor.core.results.record import FAILED, Comparison, Phase, RunRecord, TableReport
+from compactor.core.results.reports import Progress
 from compactor.flows.environment import Environment
 from compactor.flows.table import Table
 
 log = logging.getLogger(__name__)
 
 
-class CpuMeter:
-    """Divides the CPU time of a process among the tables that run at the same time."""
-
-    def __init__(self, cpu: Callable[[], float | None]) -> None:
-        self._cpu = cpu
-        self._lock = threading.Lock()
-        self._last = 0.0
-        self._used: dict[str, float] = {}
-
-    def used(self, table: str, ended: bool = False) -> float | None:
-        """Return the CPU seconds of a table since its first call, or None if unknown. `ended`: it uses none from now on."""
-        with self._lock:
-            now = self._cpu()
-            if now is None:
-                return None
-            for each in self._used:
-                self._used[each] += max(0.0, now - self._last) / len(self._used)
-            self._last = now
-            used = self._used.setdefault(table, 0.0)
-            if ended:
-                del self._used[table]
-            return used
-
-
 class Recorder:
     """Measures one run of one table. `progress` takes the run's steps and passes them on to the caller's callback. `table` is the table."""
 
-    def __init__(self, table: Table, operation: str, label: str, progress: Progress, meter: CpuMeter) -> None:
-        self.table, self._operation, self._label, self._progress, self._meter = table, operation, label, progress, meter
+    def __init__(self, table: Table, verb: str, label: str, progress: Progress) -> None:
+        self.table, self._verb, self._label, self._progress = table, verb, label, progress
         self._began = table.env.clock()
         self._phases: list[Phase] = []
-        self._open: tuple[str, float, float | None] | None = None
-        self._cpu_before = meter.used(table.name)
+        self._open: tuple[str, float] | None = None
 
     def progress(self, table: str, step: str, share: float) -> None:
         """Begin a phase, and end the one before."""
         self._close()
-        self._open = (step, self.table.env.clock(), self._meter.used(self.table.name)) if step != "done" else None
+        self._open = (step, self.table.env.clock()) if step != "done" else None
         self._progress(table, step, share)
 
     def _close(self) -> None:
         if self._open is None:
             return
-        name, began, cpu_before = self._open
-        cpu = self._meter.used(self.table.name)
-        used = cpu - cpu_before if cpu is not None and cpu_before is not None else None
+        (name, began), self._open = self._open, None
         seconds = self.table.env.clock() - began
         if self._phases and self._phases[-1].name == name:
-            last = self._phases.pop()
-            seconds += last.seconds
-            used = used + last.cpu_seconds if used is not None and last.cpu_seconds is not None else None
-        self._phases.append(Phase(name, round(seconds, 3), None if used is None else round(used, 3)))
-        self._open = None
+            seconds += self._phases.pop().seconds
+        self._phases.append(Phase(name, round(seconds, 3)))
 
     def recorded(self, report: TableReport) -> TableReport:
-        """Write the record of the run behind a report, and return the report with it. An idle run has none."""
+        """Write the record of the run behind a report, and return it in the report's place. An idle run has none."""
         self._close()
-        cpu = self._meter.used(self.table.name, ended=True)
         if report.outcome == "idle":
             return report
-        table, ended = self.table, self.table.env.clock()
-        figures, failed = report.figures, report.outcome in FAILED
+        table, ended, failed = self.table, self.table.env.clock(), report.outcome in FAILED
         before = last_run(table) if failed else None
         moment = times.from_seconds(ended, "milliseconds")
         record = RunRecord(
-            table.env.nonce(),
-            report.table,
-            self._operation,
-            report.outcome,
+            **{**vars(report), "seconds": report.seconds or round(ended - self._began, 3)},
+            id=table.env.nonce(),
+            verb=self._verb,
             started=times.from_seconds(self._began, "milliseconds"),
             ended=moment,
-            seconds=round(ended - self._began, 3),
             label=self._label,
             program=table.env.program,
-            cpu_seconds=None if cpu is None or self._cpu_before is None else round(cpu - self._cpu_before, 3),
             phases=tuple(self._phases),
-            version=report.version,
-            made=report.operations,
-            files=report.files,
-            events=report.counts,
-            rows=report.rows,
-            bytes_written=report.bytes_written,
-            error=report.error,
-            error_class=report.error_class,
-            error_id=report.error_id,
-            ended_on=report.ended_on,
+            source_lag_seconds=_since(report.source_time, ended),
+            landing_lag_seconds=_since(report.newest_folder, ended),
             failures=1 + (before.failures if before else 0) if failed else 0,
             failing_since=(before.failing_since if before else None) or moment if failed else None,
-            notes=report.notes,
-            source_lag_seconds=_since(figures.source_time, ended),
-            landing_lag_seconds=_since(figures.newest_folder, ended),
-            **dataclasses.asdict(figures),
         )
-        try:
-            table.storage.write(table.layout.run(record.started, record.id), record.to_bytes())
-            if record.shows_state:
-                table.storage.write(table.layout.last_run(), record.to_bytes())
-        except CompactorError as error:
-            log.warning("%s: the record of this run was not written: %s", table.name, error)
-        return dataclasses.replace(report, record=record)
+        _write(table, record, table.layout.last_run() if record.shows_state else None)
+        return record
 
 
 def remember_comparison(table: Table, report: ReconcileReport) -> None:
-    """Write the record of a comparison that has just ended. A failure is only logged: the comparison itself needs no right to write."""
+    """Write the record of a comparison that has just ended. It has no keys and no values of rows."""
     ended = table.env.clock()
-    comparison = Comparison(
-        report.source,
-        report.source_position,
-        report.lake_position,
-        report.rows[0],
-        report.different,
-        report.kinds,
-        report.cells,
-        report.changing,
-        tuple(name for name, _ in report.skipped),
-    )
+    names = tuple(name for name, _ in report.skipped)
+    same = ("source", "source_position", "lake_position", "different", "kinds", "cells", "changing")
     record = RunRecord(
-        table.env.nonce(),
         report.table,
-        "reconcile",
         report.outcome,
+        report.version,
+        rows=report.rows[1],
+        seconds=report.seconds,
+        id=table.env.nonce(),
+        verb="reconcile",
         started=times.from_seconds(ended - report.seconds, "milliseconds"),
         ended=times.from_seconds(ended, "milliseconds"),
-        seconds=report.seconds,
         program=table.env.program,
-        version=report.version,
-        rows=report.rows[1],
-        comparison=comparison,
+        comparison=Comparison(source_rows=report.rows[0], skipped=names, **{name: getattr(report, name) for name in same}),
     )
+    _write(table, record, table.layout.last_comparison())
+
+
+def _write(table: Table, record: RunRecord, copy: str | None) -> None:
+    """Write a record, and its copy to one place. A failure is only logged: a comparison needs no right to write, and no run fails because of it."""
     try:
-        table.storage.write(table.layout.run(record.started, record.id), record.to_bytes())
-        table.storage.write(table.layout.last_comparison(), record.to_bytes())
+        for place in filter(None, (table.layout.run(record.started, record.id), copy)):
+            table.storage.write(place, record.to_bytes())
     except CompactorError as error:
-        log.warning("%s: the record of this comparison was not written: %s", table.name, error)
+        log.warning("%s: the run record was not written: %s", table.name, error)
 
 
 def last_comparison(table: Table) -> RunRecord | None:

@@ -7,7 +7,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Optional, TypeVar
+from typing import Optional
 
 from compactor.core.model.edit import SAME_ROWS
 from compactor.core.model.errors import CompactorError, Conflict, Stopped, TryLater
@@ -15,24 +15,21 @@ from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import AdoptReport, Figures, Progress, RebuildReport, TableReport, silent
-from compactor.flows import logs
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import Progress, silent
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit, shown
-from compactor.flows.publish.landing import show_live, sync_landing
+from compactor.flows.publish.landing import sync_landing
 from compactor.flows.publish.publish import publish
-from compactor.flows.read import quarantine
 from compactor.flows.read.check import missing
-from compactor.flows.record import CpuMeter, Recorder
+from compactor.flows.record import Recorder
 from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS
-from compactor.flows.write import adopt, commit, rebuild, restore
+from compactor.flows.write import commit, rebuild
 from compactor.flows.write.compact import Spending, compact, due
 from compactor.flows.write.daily import days_end, freeze
-
-_Report = TypeVar("_Report", TableReport, RebuildReport, AdoptReport)
 
 _INGESTING = ("commit", "replay", "reabsorb")
 """Operations whose inputs are new. A rebuild counts old events again; a restore and an adoption do not read their inputs."""
@@ -56,7 +53,7 @@ def look_at(table: Table) -> TableReport | int:
     landing = discover.landing(table, current)
     if landing.new:
         return written + landing.size
-    return _report(table, current, current, (), False, (*landing.notes, *_not_compacted(table, current, ())))
+    return report_of(table, current, current, (), False, (*landing.notes, *_not_compacted(table, current, ())))
 
 
 def failure(table: str, error: CompactorError) -> TableReport:
@@ -102,19 +99,19 @@ def commit_table(table: Table, progress: Progress = silent, label: str = "") -> 
         current, step.resumed = resume(table, current)
 
     def ingest() -> Snapshot | None:
-        return _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), step.made, progress, label)
+        return ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), step.made, progress, label)
 
     committed = first = ingest()
     while committed:
         step.made.append(committed)
         current = committed
-        _finish(table, current, progress)
+        publish_and_archive(table, current, progress)
         full = len(committed.inputs) >= commit.FILES_MAX
         committed = ingest() if full else None
     if not step.made and current is not None and (frozen := freeze(table, current, label)):
         step.made.append(frozen)
         current = frozen
-        _finish(table, current, progress)
+        publish_and_archive(table, current, progress)
     if not first and table.superseded_since(current) and (newest := table.newest()) is not None:
         # another run ingested what we found; if it has died since, its work is finished here
         current, step.resumed = resume(table, newest)
@@ -132,17 +129,17 @@ def finish_table(step: Committed, progress: Progress, spending: Spending) -> Tab
         if compacted:
             made.append(compacted)
             current = compacted
-            _finish(table, current, progress)
+            publish_and_archive(table, current, progress)
     notes: tuple[str, ...] = ()
     if current is not None:
         waiting = waiting or compaction.waits(table.spec, current, table.env.clock())
         blocked = audit.blocked(table, current)
         if blocked is not None:
-            return _blocked(_report(table, step.before, current, made, step.resumed, _noted(waiting)), blocked)
+            return blocked_report(report_of(table, step.before, current, made, step.resumed, _noted(waiting)), blocked)
         folders, notes = _shown_landing(table, current) if made or step.resumed or table.spec.live_view else ([], ())
         shown.remember(table, current, folders, compacted=worthless)
         notes = notes if waiting else (*notes, *_not_compacted(table, current, made))
-    return _report(table, step.before, current, made, step.resumed, (*notes, *_noted(waiting)))
+    return report_of(table, step.before, current, made, step.resumed, (*notes, *_noted(waiting)))
 
 
 def _not_compacted(table: Table, current: Snapshot | None, made: Sequence[Snapshot]) -> tuple[str, ...]:
@@ -155,145 +152,17 @@ def _noted(sentence: str | None) -> tuple[str, ...]:
     return () if sentence is None else (sentence,)
 
 
-def publish_table(table: Table, snapshot: Snapshot) -> int:
-    """Show `snapshot`, or what has become newer meanwhile, and archive what it ingested. Return the version. Raises audit.Blocked."""
-    shown_now = publish(table, snapshot)
-    archive.archive(table, shown_now)
-    folders, _ = _shown_landing(table, shown_now)
-    shown.remember(table, shown_now, folders)
-    return shown_now.version
-
-
-def _blocked(report: TableReport, reason: str) -> TableReport:
+def blocked_report(report: TableReport, reason: str) -> TableReport:
+    """Return the report of a run whose version readers do not see."""
     return dataclasses.replace(report, outcome="blocked", error=reason, error_class="CheckFailed", error_id=audit.Blocked.id, exit_code=1)
-
-
-@logs.of_table
-def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
-    """Ingest what waits in quarantine again, all or these paths. Raises InputRefused when it still cannot be used."""
-
-    def replay(phases: Progress) -> TableReport:
-        return _ingested_again(table, lambda _: commit.replay(table, paths, label, phases), phases, label)
-
-    return _recorded(table, "replay", label, progress, replay)
-
-
-@logs.of_table
-def discard_table(table: Table, paths: Sequence[str], progress: Progress = silent, label: str = "", records: bool = False) -> TableReport:
-    """Give files in quarantine up: ingest each as if it were empty, and delete it. Raises InputRefused for a file that is partly ingested.
-
-    `records`: give up the invalid records of partly ingested files instead.
-    """
-
-    def discard(phases: Progress) -> TableReport:
-        if records:
-            return _ingested_again(table, lambda _: commit.give_up_records(table, paths, label, phases), phases, label)
-        quarantine.give_up(table, quarantine.waiting(table, table.newest()), paths)
-        return _ingested_again(table, lambda _: commit.replay(table, paths, label, phases), phases, label)
-
-    return _recorded(table, "discard", label, progress, discard)
-
-
-@logs.of_table
-def reabsorb_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
-    """Ingest what restores have undone again. Raises InputRefused when it is gone or still cannot be used."""
-
-    def reabsorb(phases: Progress) -> TableReport:
-        return _ingested_again(table, lambda _: restore.reabsorb(table, phases, label), phases, label)
-
-    return _recorded(table, "reabsorb", label, progress, reabsorb)
-
-
-def restore_table(table: Table, target: Snapshot, label: str = "") -> TableReport:
-    """Make the State of an older version the newest."""
-    return _recorded_version(table, "restore", label, silent, lambda _: restore.restore(table, target, label))
-
-
-def go_on_table(table: Table, version: int, label: str = "") -> TableReport:
-    """Go on from the newest version that is there although newer ones are lost."""
-    return _recorded(table, "restore", label, silent, lambda _: restore.without_lost(table, version, label))
-
-
-def adopt_table(
-    table: Table, path: str, order_by: Sequence[str], through: str | None, dry: bool, progress: Progress = silent, label: str = ""
-) -> AdoptReport:
-    """Make the rows below `path` version 1 of the table."""
-    return _recorded_version(table, "adopt", label, progress, lambda phases: adopt.adopt(table, path, order_by, through, dry, phases, label))
 
 
 def failed_early(table: Table, error: CompactorError, label: str = "") -> TableReport:
     """Return the report of a run that failed before it looked at its table, and write its run record."""
-    return Recorder(table, "run", label, silent, CpuMeter(table.env.cpu)).recorded(failure(table.name, error))
+    return Recorder(table, "run", label, silent).recorded(failure(table.name, error))
 
 
-def _recorded(table: Table, operation: str, label: str, progress: Progress, run: Callable[[Progress], TableReport]) -> TableReport:
-    """Run, and write the record of the run, also of one that fails."""
-    recorder = Recorder(table, operation, label, progress, CpuMeter(table.env.cpu))
-    try:
-        return recorder.recorded(run(recorder.progress))
-    except CompactorError as error:
-        recorder.recorded(failure(table.name, error))
-        raise
-
-
-def _recorded_version(table: Table, operation: str, label: str, progress: Progress, verb: Callable[[Progress], _Report]) -> _Report:
-    """Run a verb that makes at most one version, and write its run record. A verb that made none, such as a dry run, leaves none unless it fails."""
-    reports: list[_Report] = []
-
-    def run(phases: Progress) -> TableReport:
-        before = table.newest()
-        reports.append(verb(phases))
-        (report,) = reports
-        if report.version is None or (before is not None and report.version == before.version):
-            return TableReport(table.name, "idle")
-        made = table.committed(report.version)
-        return _report(table, before, made, [made], False, report.notes)
-
-    _recorded(table, operation, label, progress, run)
-    return reports[0]
-
-
-def _ingested_again(table: Table, ingest: Ingest, progress: Progress, label: str) -> TableReport:
-    current = table.newest()
-    if current is not None:
-        resume(table, current)
-    made: list[Snapshot] = []
-    committed = _ingested(table, current, ingest, made, progress, label)
-    if committed:
-        made.append(committed)
-        _finish(table, committed, progress)
-    blocked = audit.blocked(table, committed) if committed else None
-    if committed and blocked is None:
-        show_live(table, committed)
-    progress(table.name, "done", 1.0)
-    report = _report(table, current, committed or current, made, False, ())
-    return report if blocked is None else _blocked(report, blocked)
-
-
-@logs.of_table
-def rebuild_table(
-    table: Table,
-    target: Snapshot | None = None,
-    accept: bool = False,
-    dry: bool = False,
-    progress: Progress = silent,
-    label: str = "",
-    fewer: bool = False,
-) -> RebuildReport:
-    """Rebuild the table, or an older version of it, from its raw files; what an earlier run left undone is finished first."""
-    current = table.newest()
-    if current is not None and not dry:
-        resume(table, current)
-
-    def build(phases: Progress) -> RebuildReport:
-        report = rebuild.rebuild(table, target, accept, dry, phases, label, fewer)
-        phases(table.name, "done", 1.0)
-        return report
-
-    return _recorded_version(table, "rebuild", label, progress, build)
-
-
-def _ingested(table: Table, newest: Snapshot | None, ingest: Ingest, made: list[Snapshot], progress: Progress, label: str) -> Snapshot | None:
+def ingested(table: Table, newest: Snapshot | None, ingest: Ingest, made: list[Snapshot], progress: Progress, label: str) -> Snapshot | None:
     """Ingest. If numbers become text, first read the table's raw files again, and add the version that this makes to `made`."""
     for _ in range(ATTEMPTS):
         try:
@@ -315,7 +184,8 @@ def _shown_landing(table: Table, current: Snapshot) -> tuple[list[str], tuple[st
         return [], (f"the table of landed files was not updated: {error}",)
 
 
-def _finish(table: Table, snapshot: Snapshot, progress: Progress) -> None:
+def publish_and_archive(table: Table, snapshot: Snapshot, progress: Progress) -> None:
+    """Show a version unless its checks block it, and archive what it ingested."""
     progress(table.name, "publish", 0.85)
     with contextlib.suppress(audit.Blocked):
         # committed, and reported at the end of the run
@@ -324,9 +194,10 @@ def _finish(table: Table, snapshot: Snapshot, progress: Progress) -> None:
     archive.archive(table, snapshot)
 
 
-def _report(
+def report_of(
     table: Table, before: Snapshot | None, current: Snapshot | None, made: Sequence[Snapshot], resumed: bool, notes: tuple[str, ...]
 ) -> TableReport:
+    """Return the report of a run from the versions that it made, and the newest ones before and after it."""
     outcome = "committed" if made else "resumed" if resumed else "idle"
     # a run looks at landing more than once, and a commit that another run's overtook was planned again
     notes = (*dict.fromkeys((*table.notes, *notes)),)
@@ -341,7 +212,8 @@ def _report(
     records = counts.get("quarantined", 0) + counts.get("beyond_retention", 0)
     if unusable or records:
         what = " and ".join(counted(number, noun) for number, noun in ((unusable, "file"), (records, "record")) if number)
-        notes = (*notes, f"{what} cannot be used and went to quarantine: compactor quarantine list {table.name}")
+        notes = (*notes, f"{what} cannot be used and went to quarantine: compactor quarantine {table.name}")
+    delta = current.delta
     return TableReport(
         table.name,
         outcome,
@@ -352,19 +224,9 @@ def _report(
         rows=current.rows,
         ties=sum(snapshot.ties for snapshot in ingested),
         unresolved=sum(snapshot.unresolved for snapshot in ingested),
-        bytes_written=sum(item.bytes_written for item in made),
-        figures=_figures(before, current, made),
-        archived=len(inputs) if table.spec.archive == "move" else 0,
-        notes=notes,
-    )
-
-
-def _figures(before: Snapshot | None, current: Snapshot, made: Sequence[Snapshot]) -> Figures:
-    inputs = [item for snapshot in made if snapshot.operation in _INGESTING for item in snapshot.inputs]
-    delta = current.delta
-    return Figures(
-        before.version if before else None,
+        before=before.version if before else None,
         bytes_read=sum(item.size for item in inputs),
+        bytes_written=sum(item.bytes_written for item in made),
         # compactions and days belong to our way of writing only
         bytes_rewriting=sum(snapshot.size for snapshot in made if snapshot.operation not in SAME_ROWS),
         bytes_stored=current.size,
@@ -373,4 +235,6 @@ def _figures(before: Snapshot | None, current: Snapshot, made: Sequence[Snapshot
         source_time=current.source_time,
         newest_folder=current.hour,
         files_quarantined=sum(item.in_quarantine for item in inputs),
+        archived=len(inputs) if table.spec.archive == "move" else 0,
+        notes=notes,
     )

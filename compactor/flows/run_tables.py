@@ -13,10 +13,11 @@ from typing import TypeVar
 from compactor.core.model.errors import UNEXPECTED, CompactorError, EngineEnded, NoRowsYet
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
-from compactor.core.results.reports import Progress, TableReport, silent
+from compactor.core.results.record import RunRecord, TableReport
+from compactor.core.results.reports import Progress, silent
 from compactor.flows import deaths, logs
 from compactor.flows.environment import Environment
-from compactor.flows.record import CpuMeter, Recorder, remember_idle
+from compactor.flows.record import Recorder, remember_idle
 from compactor.flows.run import Committed, commit_table, failure, finish_table, look_at
 from compactor.flows.stop import Stop, stopped
 from compactor.flows.table import Table
@@ -62,10 +63,10 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
     busy = sorted((spec for spec in specs if spec.name in sizes), key=lambda spec: -sizes[spec.name])
     if busy and not env.stop.requested:
         start(busy, sum(sizes.values()))
-    meter, spending = CpuMeter(env.cpu), Spending()
+    spending = Spending()
 
     def recorder(spec: TableSpec, calls: Progress) -> Recorder:
-        return Recorder(Table(env, spec), "run", label, calls, meter)
+        return Recorder(Table(env, spec), "run", label, calls)
 
     def run(spec: TableSpec, again: bool = False) -> TableReport | Future[TableReport] | tuple[Committed, Recorder] | None:
         """Return None if the engine has ended, and what `finish` needs if the compaction waits for the commits of all tables."""
@@ -110,9 +111,9 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
         report = run(spec, again=True)
         assert isinstance(report, TableReport)  # noqa: S101 - neither None nor in the pool
         reports[spec.name] = report
-    # a failure without a record was found while looking for work
     ended = ((spec, reports[spec.name]) for spec in specs)
-    results = [recorder(spec, silent).recorded(each) if each.error is not None and each.record is None else each for spec, each in ended]
+    # a failure without a record was found while looking for work
+    results = [each if isinstance(each, RunRecord) or each.error is None else recorder(spec, silent).recorded(each) for spec, each in ended]
     remember_idle(env, specs, results)
     return results
 

@@ -128,7 +128,9 @@ class Table:
         there = "No other version is there" if newest is None else f"The newest version that is there is {newest}"
         otherwise = ""
         if newest is not None and newest < version:
-            otherwise = f" If that cannot be done, `compactor restore {self.name} --version {newest} --accept-loss` goes on from version {newest}."
+            otherwise = (
+                f" If that cannot be done, `compactor versions restore {self.name} --as-of {newest} --accept-loss` goes on from version {newest}."
+            )
         return StateRefused(
             f"table {self.name}: version {version} was committed and is gone ({proof}). {there}. Nothing was changed, and the version's files are "
             f"kept. Restore {path} from a backup, or an earlier version of the object in its bucket.{otherwise}"

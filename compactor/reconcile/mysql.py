@@ -1,21 +1,16 @@
-"""MySQL or MariaDB as the source of a comparison: a few connections that only read, each statement a short transaction of its own.
-
-Needs PyMySQL (extra `reconcile`). A row has no mark that changes with each write, so every difference takes two looks.
-"""
+"""MySQL or MariaDB as the source of a comparison. Needs PyMySQL (extra `reconcile`)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from compactor.core.model.errors import Refused, Unavailable
-from compactor.core.reconcile.canonical import Columns, SourceColumn
-from compactor.core.reconcile.mysql_sql import MysqlSql, form, literal, quoted
-from compactor.core.reconcile.reached import MysqlLog, SourceLog
-from compactor.core.reconcile.side import Side, SqlSide
-from compactor.reconcile.pool import Pool
+from compactor.core.reconcile.canonical import SourceColumn
+from compactor.core.reconcile.dialects import MYSQL, literal, mysql_form
+from compactor.core.reconcile.reached import MysqlLog
+from compactor.reconcile.connections import SLOW, SqlSource
 
 _SETTINGS = (
     "sql_mode = 'PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES'",
@@ -32,49 +27,38 @@ _COLUMNS = (
 )
 
 
-class MysqlSource:
+class MysqlSource(SqlSource):
     """A table of a MySQL or MariaDB server whose binlog the stream comes from. `connections`: statements at a time; `timeout`: seconds for each."""
 
-    log: SourceLog = MysqlLog()
+    dialect, log = MYSQL, MysqlLog()
 
     def __init__(self, url: str, table: str, connections: int = 2, timeout: float = 300.0) -> None:
         try:
             import pymysql
         except ImportError:
             raise Refused('reconcile needs PyMySQL, which is not installed: pip install "pymysql[rsa]"') from None
-        self._driver: Any = pymysql
-        self._pool = Pool()
         given = _arguments(url)
-        self.address = f"mysql://{given['host']}:{given['port']}/{given['database']}"
-        try:
-            self._pool.fill(connections, lambda: self._connected(given, timeout))
-            self.table, self._where = self._resolve(table, given["database"])
-        except pymysql.Error as error:
-            self._pool.close()
-            raise self._translated(error) from None
-        except (Refused, Unavailable):
-            self._pool.close()
-            raise
+        self._database, self._where = given["database"], ""
+        self.address = f"mysql://{given['host']}:{given['port']}/{self._database}"
 
-    def __enter__(self) -> MysqlSource:
-        return self
+        def connect() -> Any:
+            connection = pymysql.connect(**given, charset="utf8mb4", autocommit=True, connect_timeout=15, read_timeout=timeout + 30)
+            with connection.cursor() as cursor:
+                cursor.execute("select version()")
+                limit = f"max_statement_time = {timeout}" if "MariaDB" in cursor.fetchone()[0] else f"max_execution_time = {int(timeout * 1000)}"
+                for setting in (*_SETTINGS, limit):
+                    cursor.execute(f"set session {setting}")
+            return connection
 
-    def __exit__(self, *_: object) -> None:
-        self._pool.close()
+        super().__init__(pymysql, table, connections, connect)
 
     def columns(self) -> list[SourceColumn]:
         """Return the table's columns. A generated one has no form: whether it is in the change stream depends on the capture."""
         columns = []
         for name, kind, charset, made in self.query(_COLUMNS.format(self._where)):
             text = "generated column" if made else f"{kind} character set {charset}" if charset else kind
-            columns.append(SourceColumn(name, text, None if made else form(text)))
+            columns.append(SourceColumn(name, text, None if made else mysql_form(text)))
         return columns
-
-    def select(self, columns: Columns, where: str = "") -> None:
-        """Set which columns `side` reads, and a SQL condition on its rows. Raises Refused for a condition that the source does not understand."""
-        if where:
-            self.query(f"select 1 from {self.table} where {where} limit 0")
-        self.side: Side = SqlSide(MysqlSql(), self.table, columns, self.query, where=where)
 
     def end(self) -> int | None:
         """Return the end of this server's own binlog; None if it writes none."""
@@ -87,45 +71,23 @@ class MysqlSource:
             rows = self.query("show binary log status")
         return self.log.parse(f"{rows[0][0]}:{rows[0][1]}") if rows else None
 
-    def query(self, text: str) -> Sequence[Sequence[Any]]:
-        """Run a statement on a free connection. Raises Unavailable and Refused."""
-        with self._pool.connection() as connection:
-            try:
-                with connection.cursor() as cursor:
-                    cursor.execute(text)
-                    rows: Sequence[Sequence[Any]] = cursor.fetchall()
-                    return rows
-            except self._driver.Error as error:
-                raise self._translated(error) from None
-
-    def _connected(self, given: dict[str, Any], timeout: float) -> Any:
-        connection = self._driver.connect(**given, charset="utf8mb4", autocommit=True, connect_timeout=15, read_timeout=timeout + 30)
-        with connection.cursor() as cursor:
-            cursor.execute("select version()")
-            limit = f"max_statement_time = {timeout}" if "MariaDB" in cursor.fetchone()[0] else f"max_execution_time = {int(timeout * 1000)}"
-            for setting in (*_SETTINGS, limit):
-                cursor.execute(f"set session {setting}")
-        return connection
+    def _resolve(self, table: str) -> None:
+        schema, _, name = table.rpartition(".")
+        schema = schema or self._database
+        self._where = f"table_schema = {literal(schema)} and table_name = {literal(name)}"
+        if not self.query(f"select 1 from information_schema.tables where {self._where}"):
+            raise Refused(f"{self.address} has no table {table}. Name it with --source-table DATABASE.TABLE.")
+        self.table = f"{self.dialect.quoted(schema)}.{self.dialect.quoted(name)}"
 
     def _translated(self, error: Exception) -> Refused | Unavailable:
-        """Return the error to raise for one of the driver's."""
         code, *_ = (*error.args, 0)
         (sentence, *_) = str(error.args[-1] if error.args else "").splitlines() or ["the connection was lost"]
         text = f"{self.address}: {sentence}"
         if code in _TOO_LONG:
-            return Unavailable(f"{text}. Read fewer rows at a time (--chunk) or allow more time (--timeout).")
+            return Unavailable(f"{text}. {SLOW}")
         if code == _NO_RIGHT:
             return Refused(f"{text}. The user needs REPLICATION CLIENT (MySQL) or BINLOG MONITOR (MariaDB), to see where the binlog ends.")
         return Unavailable(text) if code in _BUSY else Refused(text)
-
-    def _resolve(self, table: str, database: str) -> tuple[str, str]:
-        """Return (the quoted name, the condition that chooses the table in information_schema). Raises Refused for a table that does not exist."""
-        schema, _, name = table.rpartition(".")
-        schema = schema or database
-        where = f"table_schema = {literal(schema)} and table_name = {literal(name)}"
-        if not self.query(f"select 1 from information_schema.tables where {where}"):
-            raise Refused(f"{self.address} has no table {table}. Name it with --source-table DATABASE.TABLE.")
-        return f"{quoted(schema)}.{quoted(name)}", where
 
 
 def _arguments(url: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from compactor.core.model.errors import Refused
+from compactor.reconcile.connections import SqlSource
 from compactor.reconcile.mysql import MysqlSource
 from compactor.reconcile.postgres import PostgresSource
 
@@ -22,7 +23,7 @@ _ADDRESS = re.compile(rf"\w+://(?:{_USER}(?::{_PASSWORD})?@)?{_HOST}(?:,{_HOST})
 """An address that no driver can misread. Drivers quote what they take for a host, a port or a path, and it may be a part of the password."""
 
 
-def open_source(url: str, table: str, connections: int, timeout: float) -> PostgresSource | MysqlSource:
+def open_source(url: str, table: str, connections: int, timeout: float) -> SqlSource:
     """Open the source of a URL. Raises Refused for a system that is not supported."""
     scheme, separator, _ = url.partition("://")
     made = _SOURCES.get(scheme.lower()) if separator else None

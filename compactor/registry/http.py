@@ -24,7 +24,7 @@ from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.exceptions import HTTPError
 
 from compactor.core.model.errors import RegistryRefused, Unavailable
-from compactor.registry.settings import Identity, RegistrySettings, addresses, hidden, identity, proxy, shown
+from compactor.registry.settings import Identity, RegistrySettings, addresses, hidden, identity, shown
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ TYPE = "application/vnd.schemaregistry.v1+json"
 
 _AGAIN = (408, 429, 500, 502, 503, 504)
 _WHAT_TO_DO = {
-    401: "credentials are missing or invalid: see `username`, `password_env`, `token_env`",
+    401: "credentials are missing or invalid: see `SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO` and `token_env`",
     403: "this user is not allowed to read it: grant the permission",
     407: "the proxy requires credentials: put user and password into the proxy's address",
 }
@@ -102,17 +102,15 @@ class Connection:
         self._settings = settings
         environment = os.environ if environment is None else environment
         who = identity(settings, environment)
-        self._secrets = (*who.secrets, *hidden(settings, environment))
+        self._secrets = (*who.secrets, *hidden(environment))
         self._waiting = waiting or Waiting()
         self._first = 0
         self._session = requests.Session()
         self._session.max_redirects = 5
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         self._session.auth = _auth(who)
-        if proxy(settings):
-            self._session.proxies = {"http": settings.proxy, "https": settings.proxy}
         if settings.cert_file:
-            self._session.cert = (settings.cert_file, settings.key_file) if settings.key_file else settings.cert_file
+            self._session.cert = settings.cert_file
 
     def __repr__(self) -> str:
         return f"Connection({', '.join(self.urls)})"
@@ -178,15 +176,13 @@ class Connection:
                 data=None if body is None else json.dumps(body).encode(),
                 headers=headers,
                 timeout=limits,
-                # passed here and not to the session, where REQUESTS_CA_BUNDLE would override it
-                verify=self._settings.ca_file or None,
                 stream=True,
                 allow_redirects=method == "GET",
             ) as response:
                 return self._read(response, where, end)
         except requests.exceptions.SSLError as error:
             if "certificate" in str(error).lower():
-                self._refuse(where, f"one side does not trust the other's certificate: {_reason(error)}. See `ca_file`, `cert_file`, `key_file`.")
+                self._refuse(where, f"one side does not trust the other's certificate: {_reason(error)}. See `REQUESTS_CA_BUNDLE` and `cert_file`.")
             hint = "" if self._settings.cert_file else "; does the server require a `cert_file`?"
             raise _Failed(self._clean(f"TLS failed ({_reason(error)}){hint}")) from None
         except requests.exceptions.TooManyRedirects:

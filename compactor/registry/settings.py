@@ -1,8 +1,8 @@
 """Settings of a registry: addresses, credentials, certificates, timeouts. Settings contain the names of secrets, never the secrets themselves.
 
-The first of these sources is used for credentials: the environment variables named by `token_env`, `password_env` and `username_env`; user and
-password in an address; `SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO` (`user:password`); the machine's `.netrc`. Proxies come from `proxy`, otherwise
-from `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`. Authorities come from `ca_file`, otherwise from `REQUESTS_CA_BUNDLE` or Python's own.
+The first of these sources is used for credentials: the environment variable named by `token_env`; user and password in an address;
+`SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO` (`user:password`); the machine's `.netrc`. Proxies come from `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`,
+authorities from `REQUESTS_CA_BUNDLE`, otherwise from Python's own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from compactor.core.model.errors import ConfigError, variable
-
-USER_INFO = "SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO"
+from compactor.core.settings.variables import USER_INFO
 
 
 @dataclass(frozen=True)
@@ -27,29 +26,11 @@ class RegistrySettings:
     context: str = ""
     """Context of Confluent's server (`lab` or `.lab`). Subjects are named without it."""
 
-    username: str = ""
-    """User for basic authentication."""
-
-    username_env: str = ""
-    """Environment variable with the user."""
-
-    password_env: str = ""
-    """Environment variable with the password."""
-
     token_env: str = ""
     """Environment variable with a bearer token."""
 
-    ca_file: str = ""
-    """File with trusted authorities."""
-
     cert_file: str = ""
-    """File with the client certificate for mutual TLS."""
-
-    key_file: str = ""
-    """File with the client certificate's key."""
-
-    proxy: str = field(default="", repr=False)
-    """Address of a proxy."""
+    """PEM file with the client certificate and its key, for mutual TLS."""
 
     connect_seconds: float = 5.0
     """Timeout for a connection."""
@@ -109,21 +90,9 @@ def _address(url: str) -> str:
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
 
 
-def proxy(settings: RegistrySettings) -> str:
-    """Return the configured proxy, or "". Raises ConfigError for an invalid one."""
-    try:
-        parts = urlsplit(settings.proxy)
-        usable = not settings.proxy or (parts.scheme in ("http", "https") and parts.hostname and " " not in settings.proxy and (parts.port or True))
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ConfigError("registry: expected a `proxy` like http://proxy.example:3128, found something else (not shown: it may contain a password)")
-    return settings.proxy
-
-
-def hidden(settings: RegistrySettings, environment: Mapping[str, str]) -> tuple[str, ...]:
+def hidden(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the secrets in the addresses of proxies, which no message may contain."""
-    proxies = [settings.proxy, *(value for name, value in environment.items() if name.lower() in ("http_proxy", "https_proxy", "all_proxy"))]
+    proxies = [value for name, value in environment.items() if name.lower() in ("http_proxy", "https_proxy", "all_proxy")]
     users = [url.partition("://")[2].rpartition("@")[0] or url.rpartition("@")[0] for url in proxies]
     secrets = [user.partition(":")[2] for user in users]
     return tuple(form for secret in secrets if secret for form in (secret, unquote(secret)))
@@ -143,11 +112,6 @@ def identity(settings: RegistrySettings, environment: Mapping[str, str]) -> Iden
     """Return the credentials. Without any, requests uses the machine's .netrc. Raises ConfigError for a variable that is not set."""
     if settings.token_env:
         return Identity(token=_variable(settings.token_env, "token_env", environment))
-    if settings.username or settings.username_env:
-        username = settings.username or _variable(settings.username_env, "username_env", environment)
-        if not settings.password_env:
-            raise ConfigError("registry: `username` needs `password_env`, the name of the environment variable with the password")
-        return Identity(username, _variable(settings.password_env, "password_env", environment))
     for url in settings.urls:
         parts = urlsplit(url)
         if parts.username or parts.password:

@@ -1,3 +1,3 @@
-"""The report: one HTML page about all tables, made from Timelines. It has its style, its pictures (SVG) and 20 lines of script inside, and needs no
-server. `page` puts it together, `detail` writes the part of a table, `charts` draws, `html` escapes.
+"""The report: one HTML page about all tables, made from Timelines by Jinja2 (the extra `report`). It has its style, its pictures (SVG) and a short
+script inside, and needs no server. `page` gathers what the templates (`*.j2`) write, `panels` and `charts` draw, `figures` writes numbers for people.
 """

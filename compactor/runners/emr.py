@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.aws.retry import access_problem, api_name, code_of, words
-from compactor.core.measures.price import JobUsage
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.layout import join
+from compactor.core.results.record import JobUsage
 from compactor.core.results.reports import Ended
 from compactor.core.settings.job_config import QUEUE_SECONDS
 from compactor.ports import Storage, Submitted

@@ -5,19 +5,19 @@ from __future__ import annotations
 import shlex
 
 from compactor.aws.client import AwsClient, ClientConfig
-from compactor.core.measures.price import JobUsage
+from compactor.core.results.record import JobUsage
 from compactor.runners.emr import JobState, Order, refusal
 
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
 
 
 class ServerlessJobs:
-    """Job runs of the application with the id `application`, executed with the IAM role `role` (ARN). `studio`: address of an EMR Studio."""
+    """Job runs of the application with the id `application`, executed with the IAM role `role` (ARN)."""
 
     place = "EMR Serverless"
 
-    def __init__(self, application: str, role: str, config: ClientConfig | None = None, studio: str | None = None) -> None:
-        self._application, self._role, self._studio = application, role, studio
+    def __init__(self, application: str, role: str, config: ClientConfig | None = None) -> None:
+        self._application, self._role = application, role
         self._client = AwsClient("emr-serverless", config or ClientConfig(), refusal)
 
     def submit(self, order: Order) -> str:
@@ -54,14 +54,13 @@ class ServerlessJobs:
         return self._client.retry(job, "look at it on EMR Serverless", attempt)
 
     def links(self, job: str) -> dict[str, str]:
-        """Return the job's page in EMR Studio, if its address is known, and that of Spark's UI, which EMR opens for an hour once the job runs."""
-        pages = {"EMR console": f"{self._studio.rstrip('/')}/#/serverless-applications/{self._application}/{job}"} if self._studio else {}
+        """Return the page of Spark's UI, which EMR opens for an hour once the job runs."""
         try:
             answer = self._client.request("get_dashboard_for_job_run", job, applicationId=self._application, jobRunId=job)
         except Exception:
             # a link is not worth failing for
-            return pages
-        return {**pages, **({"Spark UI": str(answer["url"])} if answer.get("url") else {})}
+            return {}
+        return {"Spark UI": str(answer["url"])} if answer.get("url") else {}
 
     def usage(self, job: str) -> JobUsage | None:
         """Return what a job run used. The billed figures come a moment after its end; until then the used ones are returned."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from compactor.aws.client import AwsClient, ClientConfig
-from compactor.core.measures.price import JobUsage
+from compactor.core.results.record import JobUsage
 from compactor.runners.emr import JobState, Order, refusal
 
 ACTIVE = ("PENDING", "RUNNING", "CANCEL_PENDING")

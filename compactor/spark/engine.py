@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.erasure.erased import Erased
-from compactor.core.model.errors import CheckFailed, CompactorError, Refused
+from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
-from compactor.core.model.inputs import Input
+from compactor.core.model.inputs import Input, other_events
 from compactor.core.model.layout import Layout, relative
 from compactor.core.model.policy import Rule
 from compactor.core.model.position import Position
@@ -196,9 +196,9 @@ class SparkEngine:
                 others = record_keys.erased_places(spec, batch.summary.evolved, batch.unpacked, batch.frames, erased, registry)
             return erase.records(spec, batch.summary, batch.changes, batch.raws, [frame.rows for frame in batch.frames], erased, others)
 
-    def write_without(self, location: str, records: ErasedRecords, staging: str) -> FileInfo:
-        """Write a Parquet file again without these records, in the new directory `staging`."""
-        return rewrite.parquet_without(self._spark, self._storage, location, records, staging)
+    def write_without(self, spec: TableSpec, location: str, records: ErasedRecords, staging: str) -> FileInfo:
+        """Write a raw file again without these records, in the new directory `staging`."""
+        return rewrite.without(self._spark, self._storage, spec, location, records, staging)
 
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Resolution | None) -> FeedPart | None:
         """Write the change feed of `made`: the rows that it changed, before and after. Returns None if it changed none."""
@@ -241,7 +241,7 @@ class SparkEngine:
             work = resolve(batch, True, several_passes=True)
             scratch.callback(work.close)
             checks.append(compare.compare_with_archive(self._spark, spec, snapshot, work.reducer, work.rows))
-            problem = not_usable_now(inputs, batch.summary.inputs, batch.summary.unusable) or _other_events(inputs, batch.summary.inputs)
+            problem = not_usable_now(inputs, batch.summary.inputs, batch.summary.unusable) or _changed_files(inputs, batch.summary.inputs)
             checks.append(Check(spec.name, "ingested records", problem is None, problem or f"{batch.summary.read:,} read"))
             return [*checks, *self._history(spec, snapshot, inputs, work)]
 
@@ -290,29 +290,16 @@ class SparkEngine:
         return history_commit.write(resolution.session, self._storage, resolution, commit, repeated)
 
     def _unresolved(self, work: Resolution, directories: Mapping[str, int]) -> int:
-        """Count the values of visible rows that no event has carried. Raises CheckFailed under `unresolved: fail`."""
+        """Count the values of visible rows that no event has carried."""
         rows = table_writer.read(work.session, work.summary.evolved.schema, work.summary.order, directories)
         unknown = named("sum(size(filter(map_values(_own), _e -> NOT _e.known)))", "n")
-        cells = rows.where("_op <> 'd' AND _own IS NOT NULL").agg(unknown).collect()[0].n or 0
-        if cells and work.spec.unresolved == "fail":
-            raise CheckFailed(
-                f"table {work.spec.name}: the source did not send {cells} values, and no earlier change has them. Nothing was committed, because "
-                "`unresolved: fail` is set."
-            )
-        return int(cells)
+        return int(rows.where("_op <> 'd' AND _own IS NOT NULL").agg(unknown).collect()[0].n or 0)
 
 
-def _other_events(ingested: Sequence[Input], read: Sequence[Input]) -> str | None:
-    """Return which raw files have another number of events than when they were ingested, or None.
-
-    Files that were repaired or rewritten since may have others.
-    """
+def _changed_files(ingested: Sequence[Input], read: Sequence[Input]) -> str | None:
+    """Return which raw files have another number of events than when they were ingested, or None."""
     events = {(item.path, item.etag): item.rows for item in read}
-    problems = [
-        f"{item.path}: expected {item.rows} events, found {events[item.path, item.etag]}"
-        for item in ingested
-        if item.outcome == "absorbed" and events[item.path, item.etag] != item.rows
-    ]
+    problems = [problem for item in ingested if (problem := other_events(item.path, [item], events[item.path, item.etag]))]
     more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
     return "; ".join(problems[:3]) + more if problems else None
 

@@ -228,8 +228,8 @@ class FullLoads:
             before = counts.get(series.hours[at - 2], 0) if at > 1 else series.before.count() if series.before is not None else 0
             if lost > spec.max_gone * before:
                 raise CheckFailed(
-                    f"table {spec.name}: the full load in {files[hour].folder} lacks {lost:,} of the {before:,} rows before it; `checks: {{max_gone: "
-                    f"{spec.max_gone:g}}}` allows fewer. Nothing was committed, the files stay in landing. If the load is not complete, remove its "
+                    f"table {spec.name}: the full load in {files[hour].folder} lacks {lost:,} of the {before:,} rows before it; `max_gone: "
+                    f"{spec.max_gone:.0%}` allows fewer. Nothing was committed, the files stay in landing. If the load is not complete, remove its "
                     "folder or have it written again. If the rows are really gone, raise the limit for one run."
                 )
 

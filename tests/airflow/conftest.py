@@ -42,6 +42,7 @@ else:
         AIRFLOW__CORE__LOAD_EXAMPLES="False",
         AIRFLOW__CORE__DAGS_FOLDER=str(ROOT / "dags"),
         AIRFLOW__CORE__UNIT_TEST_MODE="False",
+        AIRFLOW__CORE__DEFAULT_TASK_RETRY_DELAY="0",
         # the DAG of the test before, with its assets, would be valid for half a minute
         AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL="0",
         PYTHONPATH=str(ROOT),

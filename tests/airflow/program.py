@@ -1,4 +1,4 @@
-"""A program for the runner: `program.py ANSWERS run student ...` does what the file ANSWERS tells for `run student`, or for `run`.
+"""A program for the runner: `program.py ANSWERS run student ...` does what the file ANSWERS tells for `run student`, or for `run`: for its first three, two, or one words.
 
 It writes down beside ANSWERS what it was asked.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 answers = Path(sys.argv[1])
 known = json.loads(answers.read_text(encoding="utf-8"))
-told = known.get(" ".join(sys.argv[2:4])) or known.get(sys.argv[2], {})
+told = next((known[words] for words in (" ".join(sys.argv[2:end]) for end in (5, 4, 3)) if words in known), {})
 with answers.with_suffix(".asked").open("a", encoding="utf-8") as asked:
     asked.write(json.dumps(sys.argv[2:]) + "\n")
 if shows := told.get("shows"):

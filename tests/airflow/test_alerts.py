@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import SchemaRefused, Unavailable
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
+from compactor.flows.publish import alerts as flow
 from compactor.flows.run import failure
 from tests.airflow.conftest import PROGRAM, Company, dag_file, states
 from tests.airflow.test_tasks import CHECKED, RUN_AT
@@ -31,10 +32,10 @@ def told(company: Company) -> Path:
     """Where alerts go; one of the tables has nobody to be told."""
     found = company.folder / "told"
     said = {
-        "airflow": {"command": [sys.executable, str(PROGRAM), str(company.folder / "answers.json")], "status_page": "https://wiki.example/tables"},
+        "airflow": {"command": [sys.executable, str(PROGRAM), str(company.folder / "answers.json")]},
         # Airflow knows one address of an asset, and other tests have tables of these names
         "catalog": {"database": "alerts"},
-        "defaults": {"retries": 1, "retry_delay": "0s"},
+        "defaults": {"retries": 1},
         "tables": {
             "student": {"key": ["id"], "notify": [{"command": [sys.executable, "-c", LISTENER, str(found)]}]},
             "ledger": {"key": ["id"], "notify": [{"command": ["/nowhere/to/be/found"]}, "log"]},
@@ -84,7 +85,6 @@ def test_a_failed_task_is_told_once_with_the_words_of_the_command(company: Compa
             "compact_hourly",
         )
         assert one["reason"] == reason
-        assert one["where"]["status page"] == "https://wiki.example/tables"
         assert one["text"].startswith(f"table student has failed: {reason}\n")
 
 
@@ -96,7 +96,7 @@ def test_a_table_that_succeeds_after_its_alert_is_told_once(company: Company, to
     hourly(company, failure("student", SchemaRefused("table student: column age changed")))
     assert [one["event"] for one in messages(told)] == ["run_failed"]
     with open_app(str(company.config)) as app:
-        assert app.recovered(["student", "ledger"], {"dag": "maintenance"}) == []
+        assert flow.recovered([app.table(name) for name in ("student", "ledger")], {"dag": "maintenance"}) == []
     # the program commits nothing, so the same run again finds the same files
     assert set(hourly(company, DONE).values()) == {"success"}
     failed, recovered = messages(told)
@@ -115,7 +115,7 @@ def test_a_table_that_succeeds_after_its_alert_is_told_once(company: Company, to
     assert [one["event"] for one in messages(told)] == ["run_failed", "run_recovered"] * 2
     with open_app(str(company.config)) as app:
         # also the table whose targets were not reached is done with
-        assert app.recovered(["student", "ledger", "quiet"], where) == []
+        assert flow.recovered([app.table(name) for name in ("student", "ledger", "quiet")], where) == []
 
 
 def test_a_deadline_that_is_missed_tells_of_tables_whose_files_wait(company: Company, told: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -134,7 +134,7 @@ def test_a_deadline_that_is_missed_tells_of_tables_whose_files_wait(company: Com
     assert one["reason"] == (
         "0:50:00 after the run was to start 2 files wait in landing, the oldest of 2024-03-05T03:00; no version is shown"
     )  # fmt: skip
-    assert one["where"] == {"dag": "compact_hourly", "run": "scheduled__x", "status page": "https://wiki.example/tables"}
+    assert one["where"] == {"dag": "compact_hourly", "run": "scheduled__x"}
     company.config.write_text("tables: {}\n", encoding="utf-8")
     asyncio.run(late(str(company.config), ["student"], "0:50:00"))
     assert "could not send the alert about a missed deadline" in caplog.text
@@ -144,7 +144,7 @@ def test_what_stops_a_whole_group_is_one_message(company: Company, told: Path, m
     """A connection that does not exist, found by the first task; with the names of all tables. Another connection sends the message."""
     said = json.loads(company.config.read_text(encoding="utf-8"))
     said["tables"] |= {name: {**said["tables"]["student"]} for name in ("a", "b", "c")}
-    said["airflow"] |= {"registry_conn_id": "nowhere"}
+    said["airflow"] |= {"conn_ids": {"CHAT_HOOK": "nowhere"}}
     said["registry"] = {"url": "https://registry.example"}
     company.config.write_text(json.dumps(said), encoding="utf-8")
     moment = AT - timedelta(minutes=1)
@@ -152,7 +152,7 @@ def test_what_stops_a_whole_group_is_one_message(company: Company, told: Path, m
     assert (found["find_work"], found["run"], found["tables.student"]) == ("failed", "upstream_failed", "upstream_failed")
     (one,) = messages(told)
     assert (one["event"], one["where"]["task"], one["where"]["tables"]) == ("run_failed", "find_work", "student, a, b, c")
-    assert one["reason"].startswith("key airflow.registry_conn_id: Airflow has no connection nowhere")
+    assert one["reason"].startswith("key airflow.conn_ids: Airflow has no connection nowhere")
 
 
 def test_what_waits_in_quarantine_is_told_table_by_table(company: Company, told: Path) -> None:
@@ -168,7 +168,7 @@ def test_what_waits_in_quarantine_is_told_table_by_table(company: Company, told:
 
 
 def test_airflow_knows_the_deadlines(company: Company, told: Path) -> None:
-    """One for the tables of each; it survives being stored, with what is to be called; the documentation has the link."""
+    """One for the tables of each; it survives being stored, with what is to be called."""
     from airflow.serialization.serialized_objects import DagSerialization
 
     said = json.loads(company.config.read_text(encoding="utf-8"))
@@ -180,6 +180,5 @@ def test_airflow_knows_the_deadlines(company: Company, told: Path) -> None:
     assert (alert.interval, alert.callback.path) == (timedelta(minutes=50), "compactor.airflow.alerts.late")
     assert alert.callback.kwargs == {"config": str(company.config), "tables": ["student", "ledger"], "deadline": "0:50:00"}
     assert DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag)))).deadline
-    assert "[Status of the tables](https://wiki.example/tables)" in dag.doc_md
-    company.config.write_text(company.config.read_text(encoding="utf-8").replace('"50min"', '"none"'), encoding="utf-8")
+    company.config.write_text(company.config.read_text(encoding="utf-8").replace('"50min"', "null"), encoding="utf-8")
     assert dag_file("compact_hourly").compact_hourly.deadline is None

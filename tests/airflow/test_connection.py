@@ -18,6 +18,7 @@ from compactor.airflow import connection
 from compactor.aws import client
 from compactor.config.settings import Settings, load
 from compactor.core.model.errors import Refused
+from compactor.core.settings.variables import USER_INFO
 from compactor.flows.run import failure
 from tests.airflow.conftest import PROGRAM, Company, states
 
@@ -113,7 +114,7 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
 
         do_GET = do_POST
 
-    for name in ("REG_USER", "REG_PASSWORD", "REG_TOKEN", "SCHEMA_HOOK", "SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO"):
+    for name in ("REG_TOKEN", "SCHEMA_HOOK", "SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO"):
         # so that they are as before in the end
         monkeypatch.setenv(name, "of the worker")
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -136,8 +137,7 @@ def configured(company: Company, listener: Listener, registry: dict[str, str] | 
         "registry": {"url": listener.url, **(registry or {})},
         "airflow": {
             "command": [sys.executable, str(PROGRAM), str(answers)],
-            "registry_conn_id": "school_registry",
-            "webhook_conn_ids": {"SCHEMA_HOOK": "chat"},
+            "conn_ids": {"SCHEMA_HOOK": "chat", (registry or {}).get("token_env", USER_INFO): "school_registry"},
         },
         "defaults": {"notify": [{"webhook_env": "SCHEMA_HOOK"}], "retries": 0},
         "catalog": {"database": "connected"},
@@ -151,8 +151,6 @@ def configured(company: Company, listener: Listener, registry: dict[str, str] | 
     ("keys", "sent"),
     [
         ({}, "Basic bWU6cGFzcyB3b3Jk"),
-        ({"username_env": "REG_USER", "password_env": "REG_PASSWORD"}, "Basic bWU6cGFzcyB3b3Jk"),
-        ({"username": "you", "password_env": "REG_PASSWORD"}, "Basic eW91OnBhc3Mgd29yZA=="),
         ({"token_env": "REG_TOKEN"}, "Bearer pass word"),
     ],
 )
@@ -233,7 +231,7 @@ def test_connections_that_do_not_fit_are_refused(company: Company, listener: Lis
     connection.use(load(company.config))
     text = company.config.read_text(encoding="utf-8")
     company.config.write_text(text.replace('"chat"', '"nowhere"'), encoding="utf-8")
-    with pytest.raises(Refused, match=r"airflow.webhook_conn_ids: Airflow has no connection nowhere"):
+    with pytest.raises(Refused, match=r"airflow.conn_ids: Airflow has no connection nowhere"):
         connection.use(load(company.config))
     monkeypatch.setenv("AIRFLOW_CONN_NOWHERE", json.dumps({"conn_type": "http", "password": "https://other.example"}))
     with pytest.raises(Refused, match="variable SCHEMA_HOOK: expected the connection chat, as another configuration has; found nowhere"):

@@ -30,12 +30,12 @@ TABLES = """
 warehouse: lake
 airflow:
   groups:
-    big.ones: {schedule: 40 */6 * * *, wait: 1h, at_once: 2, queue: large, pod_template: pods/large.yaml, executor_config: {cpu: 1024, tags: [{key: team, value: data}], spot: true}}
+    big.ones: {schedule: 40 */6 * * *, wait: 1h, at_once: 2, queue: large, executor_config: {pod_template_file: pods/large.yaml, cpu: 1024, tags: [{key: team, value: data}], spot: true}}
     by_hand: {schedule: none}
-defaults: {pool: compactor, owner: school}
+defaults: {pool: compactor}
 tables:
   student: {key: [id]}
-  ledger: {key: [id], group: big.ones, owner: money, pool: large, priority: 9, retries: 2, retry_delay: 5min, timeout: 6h, view: ledger_now}
+  ledger: {key: [id], group: big.ones, pool: large, retries: 2, timeout: 6h, view: ledger_now}
 """
 
 
@@ -125,12 +125,11 @@ def test_reading_a_file_reads_the_configuration_and_nothing_else(written: Path, 
 
 
 def test_tables_keys_arrive_at_their_tasks(written: Path) -> None:
-    """Group, owner, pool, priority, retries, time-out, asset, queue, pod template and settings of the executor; the run's own time limit follows from the table's."""
+    """Group, pool, retries, time-out, asset, queue and settings of the executor; the run's own time limit follows from the table's."""
     dag = dags("compact_hourly")["compact_big.ones"]
     wait, work, run, table = (dag.get_task(name) for name in ("wait", "find_work", "run", "tables.ledger"))
     for task in (run, table):
-        assert (task.owner, task.pool, task.priority_weight, task.retries) == ("money", "large", 9, 2)
-        assert (task.retry_delay, task.execution_timeout) == (timedelta(minutes=5), timedelta(hours=6))
+        assert (task.owner, task.pool, task.retries, task.execution_timeout) == ("compactor", "large", 2, timedelta(hours=6))
         assert task.retry_exponential_backoff == 2
     executor = {"cpu": 1024, "tags": [{"key": "team", "value": "data"}], "spot": True, "pod_template_file": f"{written.parent}/pods/large.yaml"}
     for task in (wait, work, run, table):
@@ -181,10 +180,10 @@ def test_a_wrong_configuration_is_an_import_error_with_the_place(written: Path) 
     """Airflow shows it in red at its top: file, line, table, key."""
     from airflow.dag_processing.dagbag import DagBag
 
-    written.write_text(TABLES.replace("owner: money", "onwer: money"), encoding="utf-8")
+    written.write_text(TABLES.replace("pool: large", "pol: large"), encoding="utf-8")
     bag = DagBag(str(ROOT / "dags" / "compact_hourly.py"))
     (error,) = bag.import_errors.values()
-    assert f"{written}:10: table ledger, key onwer: unknown key; did you mean owner?" in error
+    assert f"{written}:10: table ledger, key pol: unknown key; did you mean pool?" in error
 
 
 def test_the_whole_folder_is_found_by_airflow(written: Path) -> None:
@@ -194,24 +193,6 @@ def test_the_whole_folder_is_found_by_airflow(written: Path) -> None:
     bag = DagBag(str(ROOT / "dags"))
     assert bag.import_errors == {}
     assert set(bag.dag_ids) == set().union(*EXPECTED.values())
-
-
-def test_partitions_are_the_hours_that_end_before_a_run(written: Path) -> None:
-    """`partitioned: true`: the run at 14:10 has the key of 13."""
-    import pendulum
-
-    written.write_text("airflow: {groups: {hourly: {partitioned: true}}}\n" + "tables: {student: {key: [id]}}\n", encoding="utf-8")
-    from airflow.serialization.encoders import coerce_to_core_timetable
-
-    timetable = coerce_to_core_timetable(dags("compact_hourly")["compact_hourly"].timetable)
-    run = timetable.next_dagrun_info_v2(last_dagrun_info=None, restriction=_restriction(pendulum.datetime(2024, 3, 5, 14, 0)))
-    assert (run.run_after, run.partition_key) == (pendulum.datetime(2024, 3, 5, 14, 10), "2024-03-05T13")
-
-
-def _restriction(earliest: Any) -> Any:
-    from airflow.timetables.base import TimeRestriction
-
-    return TimeRestriction(earliest=earliest, latest=None, catchup=True)
 
 
 def test_the_environment_has_one_pyspark_at_most() -> None:

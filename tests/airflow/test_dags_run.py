@@ -23,7 +23,7 @@ TABLES = ("enrollment", "student", "toast_def", "audit_log", "trunc_solo") if FU
 @pytest.fixture
 def school(company: Company) -> Company:
     """Tables of the capture of which no record may be put aside."""
-    text = config.config_text(FORM, TABLES, table_extra={"quarantine": {"max_rows": 0}, "retry_delay": "5s"})
+    text = config.config_text(FORM, TABLES, table_extra={"quarantine": "0"})
     company.config.write_text(f"airflow:\n  command: [{SPARK_PYTHON}, -m, compactor]\n{text}", encoding="utf-8")
     return company
 

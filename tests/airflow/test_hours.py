@@ -12,7 +12,8 @@ from compactor.airflow.hours import floor, hour_of, hours_between, read_hour, wr
 from compactor.airflow.outcome import REFUSED, judge, sentence
 from compactor.core.model import errors
 from compactor.core.model.errors import CompactorError, Refused, TryLater
-from compactor.core.results.reports import Ended, TableReport
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import Ended
 from compactor.flows.run import failure
 
 

@@ -56,7 +56,7 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
         by_hand = {"command": [SPARK_PYTHON, "-m", "compactor"], "groups": {"hourly": {"schedule": None, "wait": "3h"}}}
         by_hand |= dict.fromkeys(("maintenance", "schemas", "quarantine"))
         alerts = {"deadline": "20s", "notify": {"command": [sys.executable, "-c", LISTENER, str(tmp_path / "alerts")]}}
-        said = {"airflow": by_hand, "defaults": {"pool": "compactor", "retries": 5, "retry_delay": "5s", "quarantine": {"max_rows": 0}, **alerts}}
+        said = {"airflow": by_hand, "defaults": {"pool": "compactor", "retries": 5, "quarantine": "0", **alerts}}
         made.config.write_text(config.config_text(FORM, TABLES, extra=said), encoding="utf-8")
         dags = tmp_path / "dags"
         shutil.copytree(ROOT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))

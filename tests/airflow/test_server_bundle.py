@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from tests.airflow.conftest import PROGRAM, ROOT, Company
 from tests.airflow.server import serving
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import Unavailable
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.flows.run import failure
 from tests.airflow.conftest import FORM, PROGRAM, ROOT, SPARK_PYTHON, Company
 from tests.airflow.emr import Emr, emr_serverless
@@ -88,8 +88,8 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
     def lake(tmp_path: Path) -> Company:
         """Fifty tables in one group."""
         made = Company(tmp_path)
-        one = {**config.table_config(FORM, "student"), "quarantine": {"max_rows": 0}}
-        said = {"warehouse": ".", "catalog": {"database": "school"}, "defaults": {"retries": 2, "retry_delay": "5s"}}
+        one = {**config.table_config(FORM, "student"), "quarantine": "0"}
+        said = {"warehouse": ".", "catalog": {"database": "school"}, "defaults": {"retries": 2}}
         said["airflow"] = by_hand(command=[SPARK_PYTHON, "-m", "compactor"])
         made.config.write_text(json.dumps({**said, "tables": dict.fromkeys(TABLES, one)}), encoding="utf-8")
         shutil.copytree(ROOT / "dags", tmp_path / "dags", ignore=shutil.ignore_patterns("__pycache__"))
@@ -97,7 +97,7 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
 
     def far(folder: Path) -> dict[str, Any]:
         """A configuration with tables on EMR. Its credentials are those of an Airflow connection; one job at a time has a place in its pool."""
-        places = {"job": "s3://lake/jobs", "plans": "s3://lake/plans", "logs": "s3://lake/logs"}
+        places = {"job": "s3://lake/jobs", "logs": "s3://lake/logs"}
         emr = {**places, "application": "00a", "role": "arn:aws:iam::123456789012:role/job"}
         command = [sys.executable, str(PROGRAM), str(folder / "far.json")]
         return {
@@ -106,7 +106,7 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
             "s3": {"path_style": True},
             "emr": emr,
             "airflow": by_hand(prefix="far_", command=command, aws_conn_id="aws_lake"),
-            "defaults": {"runner": "emr-serverless", "pool": "emr", "retries": 3, "retry_delay": "1s", "key": ["id"]},
+            "defaults": {"runner": "emr-serverless", "pool": "emr", "retries": 3, "key": ["id"]},
             "tables": {name: {} for name in FAR_TABLES},
         }
 
@@ -152,7 +152,7 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
     def command_lines(company: Company, answers: Path) -> None:
         """From now on a program that does what `answers` tells takes the place of the command line."""
         text = json.loads(company.config.read_text(encoding="utf-8"))
-        text["airflow"] |= {"command": [sys.executable, str(PROGRAM), str(answers)], "webhook_conn_ids": {"CHAT_HOOK": "chat"}}
+        text["airflow"] |= {"command": [sys.executable, str(PROGRAM), str(answers)], "conn_ids": {"CHAT_HOOK": "chat"}}
         text["defaults"]["notify"] = [{"webhook_env": "CHAT_HOOK"}]
         company.config.write_text(json.dumps(text), encoding="utf-8")
 

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import Refused, SchemaRefused, Unavailable
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
+from compactor.flows.read import arrived
 from compactor.flows.run import failure
 from tests.airflow.conftest import PROGRAM, Company, dag_file, states
 
@@ -35,9 +36,7 @@ def answers(company: Company) -> Path:
     found = company.folder / "answers.json"
     landed(company, RUN_AT)
     company.config.write_text(
-        f"airflow: {{command: [{sys.executable}, {PROGRAM}, {found}]}}\n"
-        "defaults: {retries: 3, retry_delay: 0s}\n"
-        "tables: {student: {key: [id]}}\n",
+        f"airflow: {{command: [{sys.executable}, {PROGRAM}, {found}]}}\ndefaults: {{retries: 3}}\ntables: {{student: {{key: [id]}}}}\n",
         encoding="utf-8",
     )
     return found
@@ -297,7 +296,6 @@ def test_a_reader_waits_until_the_hour_is_whole_and_fails_with_the_reason(
     from compactor.airflow.command import TryAgain
     from compactor.airflow.group import WaitForWholeHourOperator
     from compactor.airflow.triggers import HourTrigger
-    from compactor.app.app import App
 
     # Airflow's own logger writes past pytest
     monkeypatch.setattr(WaitForWholeHourOperator, "log", logging.getLogger("compactor.airflow.test"))
@@ -313,7 +311,7 @@ def test_a_reader_waits_until_the_hour_is_whole_and_fails_with_the_reason(
     assert "student: 2024-03-05T03 is not whole: nothing is committed yet" in caplog.text
 
     reasons = {"student": "partition t-1 has brought no change after 2024-03-05T03:10:00Z", "enrollment": None}
-    monkeypatch.setattr(App, "whole", lambda self, name, hour: reasons[name] if hour == past else "another hour")
+    monkeypatch.setattr(arrived, "whole", lambda table, hour: reasons[table.name] if hour == past else "another hour")
     with pytest.raises(TryAgain, match=r"is not whole in student$"):
         waiting.execute({"dag_run": Run(past)})
 
@@ -372,16 +370,16 @@ def test_a_backfill_in_earnest_runs_the_tables(company: Company, answers: Path) 
     run = backfill(company, dry_run=False, tables=["student"])
     assert {task: state for task, state in states(run).items() if state != "skipped"}.keys() == {"choose_tables", "plan", "skip_if_dry_run", "run"}
     assert (states(run)["run"], states(run)["reprocess"]) == ("success", "skipped")
-    assert [words[:2] for words in asked(answers)] == [["plan", "student"], ["run", "student"]]
+    assert [words[:2] for words in asked(answers)] == [["plan", "--no-samples"], ["run", "student"]]
 
 
 def test_a_backfill_may_take_quarantine_again(company: Company, answers: Path) -> None:
     """When its form says so."""
-    answer(answers, plan=planned([]), run=reported(COMMITTED), **{"quarantine replay": {"found": COMMITTED.to_json()}})
+    answer(answers, plan=planned([]), run=reported(COMMITTED), **{"quarantine --replay": {"found": COMMITTED.to_json()}})
     run = backfill(company, dry_run=False, reprocess=True)
     assert {task for task, state in states(run).items() if state != "success"} == {"if_rebuild", "rebuild"}
     # in this order: what waits in quarantine holds back no new file
-    assert [words[:2] for words in asked(answers)] == [["plan", "student"], ["run", "student"], ["quarantine", "replay"]]
+    assert [words[:2] for words in asked(answers)] == [["plan", "--no-samples"], ["run", "student"], ["quarantine", "--replay"]]
 
 
 def test_a_backfill_may_rebuild_first(company: Company, answers: Path) -> None:
@@ -436,7 +434,7 @@ def test_quarantine_alert_fails_while_something_waits(company: Company, answers:
     for found, state in (([held], "failed"), ([], "success")):
         answer(answers, quarantine={"found": found})
         assert states(company.dag("quarantine_alert").test(logical_date=RUN_AT, run_after=RUN_AT)) == {"check_quarantine": state}
-    assert asked(answers)[0][:2] == ["quarantine", "list"]
+    assert asked(answers)[0][:2] == ["quarantine", "--output"]
 
 
 # ---- questions to a person ------------------------------------------------------------------------------------------
@@ -447,7 +445,7 @@ SWEPT = {
     "expired": [1],
     "swept": [{"table": "student", "path": "delta/x", "reason": "orphan", "files": 2, "bytes": 9, "goes": None}],
 }
-ANNOUNCED = {"table": "student", "refused": True, "changes": ["column a: int → string: refuse"]}
+ANNOUNCED = {"table": "student", "refused": True, "decisions": [{"decision": "column a: int → string: refuse"}]}
 
 
 def asking(company: Company, name: str, yes: bool | None) -> dict[str, str]:
@@ -473,10 +471,10 @@ def asking(company: Company, name: str, yes: bool | None) -> dict[str, str]:
 )
 def test_vacuum_deletes_only_after_a_yes(company: Company, answers: Path, found: Any, yes: bool | None, deleted: bool) -> None:
     """Nothing to delete: nobody is asked. The fold and the full check of the table go on beside it, the check after a fold that failed too."""
-    answer(answers, vacuum={"found": found}, run=reported(COMMITTED if yes else failure("student", Refused("no"))))
+    answer(answers, **{"versions vacuum": {"found": found}}, run=reported(COMMITTED if yes else failure("student", Refused("no"))))
     ended = asking(company, "maintenance", yes)
     assert (ended["vacuum"], ended["verify_hourly"]) == ("success" if deleted else "skipped", "success")
-    assert (["vacuum", "--run", "student"] in [words[:3] for words in asked(answers)]) is deleted
+    assert (["versions", "vacuum", "--run", "student"] in [words[:4] for words in asked(answers)]) is deleted
     assert [words[:2] for words in asked(answers) if "vacuum" not in words] == [["run", "--compact"], ["verify", "--deep"]]
 
 
@@ -487,10 +485,10 @@ def test_vacuum_deletes_only_after_a_yes(company: Company, answers: Path, found:
 def test_a_table_that_stops_at_a_schema_runs_after_a_yes(company: Company, answers: Path, found: Any, yes: bool | None, ran: bool) -> None:
     """A change that is followed is only told."""
     text = company.config.read_text(encoding="utf-8").replace("key: [id]", "key: [id], schema: {subject: student-value}")
-    company.config.write_text(text + "registry: {folder: schemas}\n", encoding="utf-8")
+    company.config.write_text(text + "registry: {url: schemas}\n", encoding="utf-8")
     answer(answers, schema={"found": found}, run=reported(COMMITTED))
     assert asking(company, "sync_schemas", yes)["run"] == ("success" if ran else "skipped")
-    assert asked(answers)[0][:3] == ["schema", "notify", "student"]
+    assert asked(answers)[0][:3] == ["schema", "--notify", "student"]
     assert ("run" in [words[0] for words in asked(answers)]) is ran
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from compactor.app.app import App
 from compactor.core.model.errors import CompactorError, Refused, Unavailable
-from compactor.core.results.reports import Ended, TableReport
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import Ended
 from compactor.flows.run import failure
 from compactor.ports import Submitted
 from tests.airflow.conftest import dag_file
@@ -25,11 +26,11 @@ COMMITTED = TableReport("student", "committed", 3, ("commit 3",), 1, {"read": 10
 TEXT = """
 warehouse: s3://lake/w
 catalog: {type: glue}
-emr: {job: s3://code/jobs/1, plans: s3://code/plans, logs: s3://logs/jobs, application: 00a, role: "arn:aws:iam::123456789012:role/job", cluster: j-1}
-airflow: {groups: {big: {runner: emr-steps}}}
+emr: {job: s3://code/jobs/1, logs: s3://logs/jobs, application: 00a, role: "arn:aws:iam::123456789012:role/job", cluster: j-1}
+airflow: {groups: {big: {}}}
 tables:
   student: {key: [id], runner: emr-serverless}
-  ledger: {key: [id], group: big}
+  ledger: {key: [id], group: big, runner: emr-steps}
   grade: {key: [id], runner: emr-serverless}
   note: {key: [id]}
 """
@@ -87,7 +88,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     found = Jobs()
     monkeypatch.setattr(App, "remote_runner", lambda self, names, attempt="", *more: None if names == ["note"] else found.of(names, attempt))
     monkeypatch.setattr(App, "idle", lambda self, names: [TableReport(name, "idle", 2) for name in names if name in found.idle])
-    monkeypatch.setattr(App, "recovered", lambda self, names, where: [])
+    monkeypatch.setattr("compactor.flows.publish.alerts.recovered", lambda tables, where: [])
     return found
 
 
@@ -238,12 +239,12 @@ def test_a_task_that_a_person_ends_takes_its_job_along(jobs: Jobs) -> None:
     assert jobs.stopped == ["job-1"]
 
 
-def test_the_runner_is_the_tables_or_its_groups(jobs: Jobs) -> None:
+def test_tables_with_another_runner_have_a_job_of_their_own(jobs: Jobs) -> None:
     """What only reads files stays on the worker, as for a table that says nothing."""
     from compactor.config.settings import load
 
     settings = load(group_job().config)
-    assert {name: settings.runner_of(name) for name in settings.names} == {
+    assert {name: settings.tables[name].runner for name in settings.names} == {
         "student": "emr-serverless", "ledger": "emr-steps", "grade": "emr-serverless", "note": "local",
     }  # fmt: skip
     assert {task.task_id: task.members for task in dag_file("compact_hourly").compact_hourly.tasks if task.task_id.startswith("run")} == {

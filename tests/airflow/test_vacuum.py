@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import Refused
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.flows.run import failure
 from tests.airflow.conftest import PROGRAM, Company, states
 from tests.airflow.test_tasks import RUN_AT, SWEPT, asked
@@ -37,12 +37,12 @@ def maintained(company: Company, mode: str, minutes: int, **told: Any) -> tuple[
         "tables": {name: {"key": ["id"]} for name in "abc"},
     }
     company.config.write_text(json.dumps(said), encoding="utf-8")
-    dry_runs = {f"vacuum {name}": {"found": [{**SWEPT, "table": name}]} for name in "abc"}
+    dry_runs = {f"versions vacuum {name}": {"found": [{**SWEPT, "table": name}]} for name in "abc"}
     reports = {"found": [DONE.to_json()]}
-    answers.write_text(json.dumps({"run": reports, **dry_runs, "vacuum --run": {"found": []}, **told}), encoding="utf-8")
+    answers.write_text(json.dumps({"run": reports, **dry_runs, "versions vacuum --run": {"found": []}, **told}), encoding="utf-8")
     moment = AT + timedelta(minutes=minutes)
     run = company.dag("maintenance").test(logical_date=moment, run_after=moment)
-    return run, [words[:3] for words in asked(answers) if words[:2] == ["vacuum", "--run"]]
+    return run, [words[1:4] for words in asked(answers) if words[:3] == ["versions", "vacuum", "--run"]]
 
 
 def test_a_table_that_is_not_verified_keeps_its_files(company: Company) -> None:

@@ -83,7 +83,7 @@ def config_text(
     names = list(landing.tables() if tables is None else tables)
     top: dict[str, Any] = {"warehouse": str(warehouse), "catalog": {"database": database}, **(extra or {})}
     if form in landing.WIRE:
-        top["registry"] = {"folder": str(landing.DATA / "registry")}
+        top["registry"] = {"url": str(landing.DATA / "registry")}
     lines = [f"{key}: {_flow(value)}" for key, value in top.items()] + ["tables:"]
     lines += [f"  {name}: {_flow({**table_config(form, name, order_by), **(table_extra or {})})}" for name in names]
     return "\n".join(lines) + "\n"

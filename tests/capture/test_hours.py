@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from compactor.app.app import App
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.flows.read.visible import kept
 from tests.capture import config, landing, truth
 from tests.oracle.feed import applied, text

@@ -13,7 +13,7 @@ import pytest
 from compactor.catalog.hive import HiveCatalog
 from compactor.core.catalog.ddl import Column, ViewDef
 from compactor.core.model.errors import TryLater
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.flows.environment import Environment
 from compactor.flows.run import run_table
 from compactor.flows.table import Table

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from compactor.core.model import times
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import DataFile, Delta, Segment, Snapshot
-from compactor.core.model.spec import NEVER, TableSpec
+from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
+from compactor.core.settings.forms import NEVER
 
 SPEC = TableSpec("t", "/lake/t", "/lake/t/in", "h_%Y%m%d%H", "d", "t", "d", ("id",))
 
@@ -137,21 +138,18 @@ NIGHT = (60, 300)
         ({}, 100, 6, True, None),
         ({}, 200 * MB, 0, True, None),
         ({"write_mode": "copy-on-write"}, 200 * MB, 9, False, None),
-        ({"compact_window": NIGHT}, 100, 12, True, "waits for 01:00-05:00 UTC (`compaction.window`); the Delta has 100"),
+        ({"compact_window": NIGHT}, 100, 12, True, "waits for 01:00-05:00 UTC (`compact_window`); the Delta has 100"),
         ({"compact_window": NIGHT}, 200 * MB, 12, True, "waits for 01:00-05:00 UTC"),
         ({"compact_window": NIGHT}, 100, 26, True, None),
         ({"compact_window": NIGHT}, 100, 5, False, None),
-        ({"compact_window": NIGHT, "compact_max_delta": MB}, MB - 1, 12, True, "or for a Delta of 1,048,576 bytes; the Delta has 1,048,575"),
-        ({"compact_window": NIGHT, "compact_max_delta": MB}, MB, 5, True, None),
-        ({"compact_window": NEVER}, 100, 12, True, "waits for `compactor compact` (`compaction.window` is never)"),
-        ({"compact_window": NEVER, "compact_max_delta": MB}, MB, 12, True, None),
+        ({"compact_window": NEVER}, 100, 12, True, "waits for `compactor run --compact` (`compact_window` is never)"),
         ({"compact_window": NEVER}, 100, 5, False, None),
     ],
 )
 def test_when_a_compaction_is_wanted_and_why_it_waits(
     settings: dict[str, Any], delta_bytes: int, hour: int, wanted: bool, reason: str | None
 ) -> None:
-    """The base was written at midnight. Every 6 hours, sooner if the Delta is large; in the window, or when the Delta is larger than its limit."""
+    """The base was written at midnight. Every 6 hours, sooner if the Delta is large; in the window."""
     spec = dataclasses.replace(SPEC, **settings)
     parent = dataclasses.replace(snapshot(TWO, 30, delta_bytes), compacted_at="2026-01-01T00:00:00Z")
     now = times.to_seconds("2026-01-01T00:00:00Z") + hour * HOUR

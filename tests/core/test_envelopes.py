@@ -8,6 +8,7 @@ import pytest
 
 from compactor.config.keys import Table
 from compactor.core.model.spec import TableSpec
+from compactor.core.settings.job_config import plain, restored
 from compactor.core.sources.envelopes import ENVELOPES, SPECIAL_SETTINGS, Envelope, accepting
 from compactor.spark import reading
 
@@ -22,9 +23,9 @@ def test_every_envelope_has_a_decoder() -> None:
 @pytest.mark.parametrize("envelope", ALL, ids=lambda envelope: envelope.name)
 def test_its_settings_are_settings_of_a_table(envelope: Envelope) -> None:
     """Own ones are special, refused ones are not; each is a field of the configuration."""
-    assert envelope.own_settings <= set(SPECIAL_SETTINGS) <= set(Table.model_fields)
+    assert envelope.own_settings <= set(SPECIAL_SETTINGS) <= set(Table.__dataclass_fields__)
     refused = {name for name, _ in envelope.refused_settings}
-    assert refused <= set(Table.model_fields) - set(SPECIAL_SETTINGS)
+    assert refused <= set(Table.__dataclass_fields__) - set(SPECIAL_SETTINGS)
     assert "csv" not in envelope.formats or envelope.plain_rows
 
 
@@ -38,7 +39,7 @@ def test_a_table_knows_its_source(name: str) -> None:
     """Also after it went to a cluster as JSON."""
     spec = TableSpec("t", "/lake/t", "/lake/t/in", "%Y", "d", "t", "d", ("id",), envelope=name)
     assert spec.source is ENVELOPES[name]
-    assert TableSpec.from_json(spec.to_json()).source is spec.source
+    assert restored(plain(spec)).source is spec.source
 
 
 def test_every_capability_differs_somewhere() -> None:

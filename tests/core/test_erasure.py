@@ -5,17 +5,21 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
 
-from compactor.core.erasure import raw_records
 from compactor.core.erasure.erased import hashed
 from compactor.core.erasure.keys import check_key, key_values, with_keys
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.schema import Field, Schema
+from compactor.core.model.spec import Csv
 from compactor.core.results.batch import ErasedRecords
+from compactor.spark.input import raw_records, rewrite
+from compactor.storage.local import LocalStorage
+from tests.oracle.lake import table
 
 
 @pytest.mark.parametrize(
@@ -27,6 +31,7 @@ from compactor.core.results.batch import ErasedRecords
         ("json", b"", (), 0, b""),
         ("csv", b"id,v\n1,a\n\n2,b\n3,c", (2,), 3, b"id,v\n1,a\n\n3,c"),
         ("csv", b'id,v\n1,"a\n""x"""\n2,"b\nc"\n3,5" x\n4,d\n', (2, 4), 4, b'id,v\n1,"a\n""x"""\n3,5" x\n'),
+        ("csv", b'id,v\n1,"a" b"\n2,"c\n3,d\n', (1,), 2, b'id,v\n2,"c\n3,d\n'),
     ],
 )
 def test_lines(kind: str, data: bytes, numbers: tuple[int, ...], total: int, made: bytes) -> None:
@@ -67,6 +72,14 @@ def record(at: int) -> dict[str, Any]:
         "when": at,
         "inner": inner,
     }
+
+
+def test_other_codecs_of_avro_are_refused() -> None:
+    """The other blocks would have to be written by another program than the source's."""
+    stream = io.BytesIO()
+    fastavro.writer(stream, SCHEMA, [record(1)], codec="bzip2")
+    with pytest.raises(InputRefused, match="blocks are compressed with bzip2; expected null or deflate"):
+        raw_records.without("x.avro", "avro", stream.getvalue(), ErasedRecords((1,), 1))
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
@@ -132,9 +145,38 @@ def test_what_does_not_fit_is_refused(path: str, kind: str, data: bytes, why: st
     """Another number of records means that the wrong one might go."""
     with pytest.raises(InputRefused, match=why):
         raw_records.without(path, kind, data, ErasedRecords((1,), 3))
-    assert raw_records.problem("x.orc", "orc") == "orc files cannot be rewritten record by record"
-    assert raw_records.problem("x.json.zst", "json") == "only plain and gzip files can be rewritten"
-    assert raw_records.problem(path, kind) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "why"),
+    [
+        ("x.orc", "orc", "orc files cannot be, record by record"),
+        ("x", None, "unknown files cannot be"),
+        ("x.json.zst", "json", "only plain and gzip files can be"),
+    ],
+)
+def test_other_formats_are_refused(path: str, kind: str | None, why: str) -> None:
+    """Such a file goes as a whole, if at all."""
+    with pytest.raises(InputRefused, match=f"^{path}: cannot be rewritten: {why}"):
+        raw_records.without(path, kind, b"", ErasedRecords((1,), 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "data", "made"),
+    [
+        ("a.json.gz", {}, gzip.compress(b"1\n2\n", mtime=0), gzip.compress(b"\n2\n", mtime=0)),
+        ("a.csv", {}, b"id;v\n1;a\n2;b\n", b"id;v\n2;b\n"),
+        ("a", {"format": "json"}, b"1\n2\n", b"\n2\n"),
+    ],
+)
+def test_the_copy_is_alone_in_its_folder(tmp_path: Path, name: str, settings: dict[str, Any], data: bytes, made: bytes) -> None:
+    """The table's format and dialect decide; the file itself stays."""
+    (tmp_path / name).write_bytes(data)
+    spec = table(csv=Csv(delimiter=";"), **settings)
+    # only Parquet needs Spark
+    info = rewrite.without(None, LocalStorage(), spec, f"{tmp_path}/{name}", ErasedRecords((1,), 2), f"{tmp_path}/staging/0")  # type: ignore[arg-type]
+    assert (Path(info.path).read_bytes(), info.size) == (made, len(made))
+    assert (tmp_path / name).read_bytes() == data
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.policy import EVOLVE, EXPLICIT, POLICIES, Policy
 from compactor.core.model.schema import Schema
 from compactor.core.schema import policy
-from compactor.core.schema.diff import KINDS
+from compactor.core.schema.change import KINDS
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
 from tests.core.test_evolution import writer

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from compactor.config.values import shown as config_shown
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile.canonical import Columns, LakeColumn, Pair, SourceColumn, pair_columns
-from compactor.core.reconcile.mysql_sql import MysqlSql, form
+from compactor.core.reconcile.dialects import MYSQL, mysql_form
 from compactor.core.reconcile.parts import Part, Split
 from compactor.core.reconcile.reached import MysqlLog
 from compactor.core.reconcile.side import SqlSide
@@ -51,7 +51,7 @@ from compactor.registry.settings import shown as registry_shown
 )
 def test_a_column_is_compared_in_a_form_or_the_reason_is_named(stored: str, source: str, expected: str) -> None:
     """Types as information_schema prints them, stored as Debezium and DMS send them."""
-    made = pair_columns([LakeColumn("x", "X", stored)], [SourceColumn("X", source, form(source))], ["id"])
+    made = pair_columns([LakeColumn("x", "X", stored)], [SourceColumn("X", source, mysql_form(source))], ["id"])
     assert [*(pair.form for pair in made.pairs), *(reason for _, reason in made.skipped)] == [expected]
 
 
@@ -72,7 +72,7 @@ def test_each_statement_is_mysql_s_sql() -> None:
         statements.append(text)
         return [(1, 2)] if text.startswith("SELECT min") else []
 
-    side = SqlSide(MysqlSql(), "`school`.`t`", Columns(PAIRS, ()), query, where="yes = 1")
+    side = SqlSide(MYSQL, "`school`.`t`", Columns(PAIRS, ()), query, where="yes = 1")
     side.bounds()
     side.checksums(Part(0, 50), Split(0, 10))
     side.checksums(Part(prefix="a"), Split(digits=2))
@@ -101,7 +101,7 @@ KEYS = [
 def test_a_key_is_looked_up_by_its_value(name: str, text: str, operand: str, value: str) -> None:
     """Except where its canonical text is no value of its type."""
     (pair,) = (pair for pair in PAIRS if pair.name == name)
-    assert (MysqlSql().operand(pair), MysqlSql().value(pair, text)) == (operand, value)
+    assert (MYSQL.operand(pair), MYSQL.value(pair, text)) == (operand, value)
 
 
 @pytest.mark.parametrize(

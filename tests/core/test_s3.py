@@ -100,10 +100,8 @@ def test_settings_that_cannot_be_meant_are_refused(settings: Any, message: str) 
 
 
 def test_s3a_is_told_the_same_as_boto3() -> None:
-    """Endpoint, region, encryption, payer, time-outs in milliseconds; and no rename when a job commits."""
-    kms = S3Settings(
-        endpoint="http://minio:9000", region="eu-west-1", path_style=True, sse="sse-kms", kms_key="alias/x", requester_pays=True, read_seconds=1.5
-    )
+    """Endpoint, region, encryption, time-outs in milliseconds; and no rename when a job commits."""
+    kms = S3Settings(endpoint="http://minio:9000", region="eu-west-1", path_style=True, sse="sse-kms", kms_key="alias/x", read_seconds=1.5)
     reported = s3a_properties(kms)
     hadoop = {name[len("spark.hadoop.") :]: value for name, value in reported.items() if name.startswith("spark.hadoop.")}
     assert {
@@ -113,7 +111,6 @@ def test_s3a_is_told_the_same_as_boto3() -> None:
         "fs.s3a.path.style.access": "true",
         "fs.s3a.encryption.algorithm": "SSE-KMS",
         "fs.s3a.encryption.key": "alias/x",
-        "fs.s3a.requester.pays.enabled": "true",
         "fs.s3a.connection.timeout": "1500",
         # half a second, doubled seven times: a minute
         "fs.s3a.attempts.maximum": "3",

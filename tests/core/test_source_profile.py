@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import tracemalloc
+import zlib
 from collections.abc import Callable
 from typing import Any
 
+import fastavro
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.sources import key_inference, source_profile
+from compactor.duckdb import sample
 
 
 def debezium(op: str, after: Any, before: Any = None, table: str = "student", **source: Any) -> dict[str, Any]:
@@ -121,8 +127,9 @@ def test_candidates_are_never_null_and_always_different() -> None:
     rows = [{"id": at, "name": f"n{at}", "same": 1, "gap": None if at == 3 else at, "share": at / 7} for at in range(key_inference.ROWS_MIN)]
     late = {**rows[0], "id": 99, "late": 1, "name": "x"}
     events = [debezium("c", row) for row in [*rows, late]] + [debezium("u", rows[1])]
-    assert source_profile.of_documents(events)["public.student"].candidates == ("id", "name")
-    assert source_profile.of_documents(events[:3])["public.student"].candidates == ()
+    for seen, expected in ((events, ("id", "name")), (events[:3], ())):
+        profile = source_profile.of_documents(seen)["public.student"]
+        assert key_inference.candidates(profile.sample, profile.row_columns) == expected
 
 
 def record(name: str, *fields: str, **types: Any) -> str:
@@ -155,6 +162,8 @@ CSV = {
     "DMS without header": ("I,1,Ann\n", "20260101-120000123.csv", ("dms", ())),
     "DMS with one": ("Op,id,name\nI,1,Ann\n", "20260101-120000123.csv", ("dms", ("Op", "id", "name"))),
     "DMS's full load, words only": ("Ann,Ben\nCid,Dan\n", "LOAD00000001.csv", ("dms", ())),
+    "lines that end in other ways": ('id,city\r\n1,NYC\n2,"LA"\n3,SF\r\n', "a.csv", ("flat", ("id", "city"))),
+    "rows of other lengths": ('1,"a"\n2,"b\\"b, c"\n', "a.csv", ("flat", ())),
     "nothing": ("", "a.csv", ("flat", ())),
 }
 
@@ -163,7 +172,9 @@ CSV = {
 def test_the_head_of_a_csv_file(case: str) -> None:
     """A first line of names is a header; DMS writes none unless asked."""
     text, path, expected = CSV[case]
-    seen = source_profile.of_csv(text, path)
+    profiles: source_profile.Profiles = {}
+    source_profile.of_file(path, sample.read(path, text.encode(), 100), profiles)
+    (seen,) = profiles.values()
     assert (seen.envelope, seen.columns) == expected
     assert ("columns" not in seen.csv) is bool(expected[1])
 
@@ -171,7 +182,7 @@ def test_the_head_of_a_csv_file(case: str) -> None:
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
 def test_a_compressed_file_is_unpacked_no_further_than_it_is_looked_at(pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     """Some kilobytes that would become 16 megabytes, after two good records, or as one line. The limit is 64 megabytes; here it is one."""
-    monkeypatch.setattr(source_profile, "_JSON_BYTES", 1 << 20)
+    monkeypatch.setattr(sample, "_TEXT_BYTES", 1 << 20)
     filler = b'{"id": 3, "v": "' + b"0" * (16 << 20) + b'"}\n'
     good = b'{"id": 1, "seq": 1}\n{"id": 2, "seq": 2}\n'
     name = {gzip.compress: "a.json.gz", bz2.compress: "a.json.bz2"}[pack]
@@ -180,9 +191,42 @@ def test_a_compressed_file_is_unpacked_no_further_than_it_is_looked_at(pack: Cal
         assert len(data) < 200_000
         tracemalloc.start()
         try:
-            source_profile.of_file(name, data, 100, profiles)
+            source_profile.of_file(name, sample.read(name, data, 100), profiles)
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
         assert peak < 8 << 20
         assert {name: profile.columns for name, profile in profiles.items()} == ({"": columns} if columns else {})
+
+
+def written(kind: str, rows: list[dict[str, Any]]) -> bytes:
+    """Return a file with these rows."""
+    file = io.BytesIO()
+    if kind == "parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+    else:
+        fields = [{"name": name, "type": {int: "long", str: "string"}[type(value)]} for name, value in rows[0].items()]
+        fastavro.writer(file, {"type": "record", "name": "orders", "fields": fields}, rows, codec="deflate")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "avro"])
+def test_the_rows_of_parquet_and_avro_show_the_key(kind: str) -> None:
+    """A large number in them is no time: the format has its type. A file that is cut is refused, whatever it is cut at."""
+    data = written(kind, [{"order_id": at, "state": "open", "placed": 1795611600123} for at in range(30)])
+    profiles: source_profile.Profiles = {}
+    source_profile.of_file("a", sample.read(f"a.{kind}", data, 100), profiles)
+    (profile,) = profiles.values()
+    proposed = key_inference.propose(profile.sample, profile.row_columns, "orders")
+    assert proposed is not None
+    assert (proposed.columns, proposed.likely, profile.columns) == (("order_id",), True, ("order_id", "state", "placed"))
+    assert profile.forms.encoded == {}
+    for cut in range(1, len(data), 37):
+        with pytest.raises((ValueError, EOFError, zlib.error)):
+            sample.read(f"a.{kind}", data[:cut], 100)
+
+
+def test_the_header_of_an_avro_file_shows_the_columns_where_its_compression_cannot_be_read() -> None:
+    """Spark writes Snappy, which fastavro reads only with another package."""
+    data = written("avro", [{"id": 1, "name": "x"}]).replace(b"deflate", b"nothing")
+    assert source_profile.of_documents(sample.read("a.avro", data, 100).documents)[""].columns == ("id", "name")

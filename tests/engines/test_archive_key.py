@@ -64,7 +64,7 @@ def test_raw_files_have_their_own_key_from_run_to_erase(tmp_path: Path, monkeypa
 
         def rewrite(table: Table, raw: RawFile, real: Any = raw_files.rewrite) -> None:
             """What Spark wrote is looked at before it takes its place."""
-            copies.extend([keys(server, raw=False)[raw.copy.removeprefix("s3://lake/w/t/")]] if raw.copy else [])
+            copies.extend([keys(server, raw=False)[raw.copy.path.removeprefix("s3://lake/w/t/")]] if raw.copy else [])
             real(table, raw)
 
         monkeypatch.setattr(raw_files, "rewrite", rewrite)

@@ -61,7 +61,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def spark_conf(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What EMR's Spark is told by EMR: a connector for s3://; and not to be large."""
     folder = tmp_path_factory.mktemp("spark-conf")
-    (folder / "reader.yaml").write_text("catalog: {metastore_dir: metastore}\ns3: {path_style: true}\ntables: {t: {key: [id]}}\n", encoding="utf-8")
+    (folder / "reader.yaml").write_text("s3: {path_style: true}\ntables: {t: {key: [id]}}\n", encoding="utf-8")
     with App.open(folder / "reader.yaml") as app:
         # where Spark has put the jars of its connector
         jars = [jar.removeprefix("file://") for jar in app.runtime.spark().conf.get("spark.jars", "").split(",") if jar]  # type: ignore[union-attr]
@@ -90,14 +90,13 @@ def company(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )["JobFlowId"]
     emr = {
         "job": "s3://code/jobs/1",
-        "plans": "s3://code/plans",
         "logs": "s3://logs/jobs",
         "application": application,
         "role": ROLE,
         "cluster": cluster,
         "spark": {"spark.sql.shuffle.partitions": "3", "spark.app.name": "a name with blanks"},
     }
-    extra = {"s3": {"path_style": True}, "defaults": {"engines": ["spark", "athena"], "runner": "emr-serverless"}, "emr": emr}
+    extra = {"s3": {"path_style": True}, "defaults": {"runner": "emr-serverless"}, "emr": emr}
     said = yaml.safe_load(config.config_text(FORM, TABLES, extra=extra))
     said["catalog"]["type"] = "glue"
     said["tables"][TABLES[1]]["runner"] = "emr-steps"
@@ -150,13 +149,13 @@ def test_what_was_submitted_brings_the_tables_up_to_date(company: Path, server: 
     land(store, tmp_path / "landing", [0, 1], TABLES)
     with App.open(company) as app:
         settings = app.settings
-        assert [settings.runner_of(name) for name in TABLES] == ["emr-serverless", "emr-steps"]
+        assert [settings.tables[name].runner for name in TABLES] == ["emr-serverless", "emr-steps"]
 
         def brought(table: str, attempt: str, *words: str) -> tuple[Submitted, Ended]:
             runner = app.remote_runner([table], attempt)
             assert runner is not None
             job = runner.submit([*(words or ("run",)), table, "--output", "json", "--label", "a label"])
-            on_cluster = settings.runner_of(table) == "emr-steps"
+            on_cluster = settings.tables[table].runner == "emr-steps"
             emr = settings.emr
             sent = submitted_to_cluster(job.job, str(emr.cluster)) if on_cluster else submitted_to_serverless(job.job, str(emr.application))
             folder = tmp_path / f"{table}-{attempt}"

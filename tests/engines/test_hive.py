@@ -33,7 +33,7 @@ class School:
     views: Mapping[str, Mapping[str, str]]
     """View → column → type."""
     statements: tuple[str, ...]
-    """What `compactor sync --dry-run` shows where nothing is published yet."""
+    """What `compactor publish --dry-run` shows where nothing is published yet."""
 
 
 def differences(found: Mapping[str, list[dict[str, Any]]]) -> list[truth.Difference]:
@@ -52,7 +52,7 @@ if FULL:  # jars come from Maven
         """One run for both engines."""
         home, only = tmp_path_factory.mktemp("school"), tuple(landing.tables())
         with metastore(home) as uri:
-            catalogs = {"published": {"uri": uri}, "empty": {"metastore_dir": str(home / "empty")}}
+            catalogs = {"published": {"uri": uri}, "empty": {}}
             for name, catalog in catalogs.items():
                 text = config.config_text(FORM, only, extra={"catalog": {"database": "school", **catalog}})
                 (home / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -61,7 +61,7 @@ if FULL:  # jars come from Maven
                 assert [] == [report.error for report in app.run(parallel=2) if report.error]
                 schemas = {name: app.log(name)[0].schema for name in only}
             with App.open(home / "empty.yaml", conf=dict(FAST)) as app:
-                statements = tuple(statement for synced in app.sync(dry_run=True) for statement in synced.statements)
+                statements = tuple(statement for synced in app.publish(dry_run=True) for statement in synced.statements)
             views = {name: {schema.view_name(field): field.type for field in schema.payload} for name, schema in schemas.items()}
             yield School(uri, views, statements)
 
@@ -73,7 +73,7 @@ if FULL:  # jars come from Maven
 
     def test_every_type_reads_back_in_hive_4_by_the_statements_of_sync(tmp_path: Path, school: School) -> None:
         """Hive 4 does not work on the metastore that Spark publishes in: tables and views come into its own by the statements that
-        `compactor sync --dry-run` shows."""
+        `compactor publish --dry-run` shows."""
         with hive4(tmp_path) as engine:
             engine.execute(school.statements)
             found = engine.tables("school", school.views)

@@ -50,7 +50,7 @@ class Program:
         self.file = folder / "compactor.yaml"
         self.file.write_text(
             "warehouse: s3://lake/w\ncatalog: {database: school}\ns3: {path_style: true}\n"
-            f"kafka: {{servers: '{servers}', properties: {properties}}}\n"
+            f"kafka: {properties}\n"
             f"tables: {{student: {{key: [id], envelope: debezium, topic: {TOPIC}}}}}\n"
         )
 
@@ -77,7 +77,7 @@ def landed(store: S3Storage) -> list[int]:
 
 def killed(program: Program, seconds: float) -> None:
     """An ingest that is killed after so many seconds, with the JVM it has started."""
-    process = subprocess.Popen(program.command("ingest", "--once"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(program.command("ingest"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     time.sleep(seconds)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -96,10 +96,10 @@ if FULL:
             program = Program(tmp_path, kafka.secure, kafka.client(tmp_path / "client.properties"))
             kafka.send(TOPIC, [record(at, "c", at, f"student {at}") for at in range(200)])
 
-            (first,) = json.loads(program.said("ingest", "--once", "--output", "json"))
+            (first,) = json.loads(program.said("ingest", "--output", "json"))
             assert (200, 0) == (first["records"], first["behind"])
             assert list(range(200)) == landed(store)
-            (again,) = json.loads(program.said("ingest", "--once", "--output", "json"))
+            (again,) = json.loads(program.said("ingest", "--output", "json"))
             assert 0 == again["records"]
             program.said("run")
             assert {at: f"student {at}" for at in range(200)} == program.rows()
@@ -111,7 +111,7 @@ if FULL:
                 killed(program, seconds)
                 known = landed(store)
                 assert list(range(len(known))) == known
-            program.said("ingest", "--once")
+            program.said("ingest")
             assert list(range(200 + len(more))) == landed(store)
             assert [] == list(store.list("s3://lake/w/_ingest"))
             program.said("run")
@@ -122,7 +122,7 @@ if FULL:
             refusals: list[tuple[dict[str, Any], str]] = [({"password": "wrong"}, "[Aa]uthentication"), ({"trust": False}, "SSL|certification path")]
             for at, (harm, words) in enumerate(refusals):
                 properties = kafka.client(tmp_path / f"other{at}.properties", **harm)
-                said = Program(tmp_path, kafka.secure, properties).said("ingest", "--once", code=1)
+                said = Program(tmp_path, kafka.secure, properties).said("ingest", code=1)
                 assert re.search(words, said), said
                 assert kafka.password not in said
                 assert "Traceback" not in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import pytest
 
 from compactor.app import App
 from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.reconcile.dialects import MYSQL
 from compactor.core.reconcile.report import DIFFERENT, EQUAL
 from compactor.flows.read.reconcile import Options
 from compactor.reconcile.mysql import MysqlSource
@@ -141,7 +143,7 @@ def refusals(app: App, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         app.reconcile("every", url, where="nothing = 1")
     with pytest.raises(Refused, match="Access denied"):
         app.reconcile("every", url.replace("hive@", "hive:wrong@"))
-    monkeypatch.setattr("compactor.core.reconcile.mysql_sql.MysqlSql.digest", lambda self, text: f"concat(sleep(5), md5({text}))")
+    monkeypatch.setattr(MysqlSource, "dialect", dataclasses.replace(MYSQL, digest="concat(sleep(5), md5({}))"))
     with pytest.raises(Unavailable, match="allow more time"):
         app.reconcile("every", url, timeout=1)
 

@@ -19,7 +19,7 @@ tables:
     order_by: [seq]
     op: op
     write_mode: merge-on-read
-    compaction: {every: 0s}
+    compact_every: 0s
 """
 
 

@@ -12,13 +12,14 @@ from compactor.app.schema import sync
 from compactor.config.settings import load
 from compactor.core.model.errors import CheckFailed, ConfigError, NoRowsYet, Refused
 from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule
-from compactor.core.model.spec import TableSpec
 from compactor.core.planning.audit import Audit, Measured, failures, query
+from compactor.core.settings.job_config import plain, restored
 from compactor.flows.publish import audit
+from compactor.flows.publish.sync import sync_table
 from compactor.flows.read.changes import changes
 from compactor.flows.read.status import status
 from compactor.flows.read.visible import kept, visible
-from compactor.flows.run import look_at, publish_table
+from compactor.flows.run import look_at
 from tests.faults import MODES, Crash, every_fault
 from tests.oracle.engine import ListEngine
 from tests.oracle.lake import Lake, table
@@ -75,9 +76,9 @@ def test_an_accepted_version_is_shown_and_stays_so_after_a_compaction() -> None:
     newest = there.newest()
     assert newest is not None
     with pytest.raises(CheckFailed, match="committed and not shown"):
-        publish_table(there.table(), newest)
+        sync_table(there.table())
     assert audit.accept(there.table(), newest).failures
-    assert (publish_table(there.table(), newest), shown(there)) == (1, [(1, 5, 5)])
+    assert (sync_table(there.table()), shown(there)) == ("version 1", [(1, 5, 5)])
     there.pin(1)
     assert (there.run().outcome, shown(there)) == ("resumed", [(2, 5, 5)])
     land(there, 2, (3, 9))
@@ -187,7 +188,7 @@ def test_a_dry_run_of_sync_publishes_nothing_for_readers_of_files() -> None:
     audit.accept(there.table(), newest)
     assert sync(there.table(), dry_run=True).statements
     assert shown(there) == []
-    assert (publish_table(there.table(), newest), shown(there)) == (1, [(1, 5, 5)])
+    assert (sync_table(there.table()), shown(there)) == ("version 1", [(1, 5, 5)])
 
 
 def test_rules_that_are_new_hide_nothing_that_was_shown() -> None:
@@ -265,7 +266,7 @@ def test_rules_come_from_the_configuration_and_travel_to_a_cluster(tmp_path: Any
         Rule(FRESH, (), 21600.0),
         Rule(SQL, ("orphans",), values=("select * from t where x is null",)),
     )
-    assert TableSpec.from_json(spec.to_json()) == spec
+    assert restored(plain(spec)) == spec
     (tmp_path / "compactor.yaml").write_text(text.replace("'select * from t where x is null;'", "drop table t"))
     with pytest.raises(ConfigError, match=r"orphans: expected a query that begins with SELECT or WITH"):
         load(tmp_path / "compactor.yaml")

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.model.spec import NEVER, TableSpec
-from compactor.core.results.reports import TableReport
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.record import TableReport
+from compactor.core.settings.forms import NEVER
 from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
 from compactor.flows.run_tables import run_tables
@@ -79,16 +80,16 @@ def unlimited() -> dict[str, int]:
 def test_the_largest_delta_comes_first_and_the_rest_waits(parallel: int) -> None:
     """A budget that the first table exhausts: the next runs go on where this one ended, until nothing is left."""
     tables = Tables(compact_budget=1)
-    assert status(tables.table("few")).compaction == "compaction is due in the next run, within 1 bytes for all its tables (`compaction.budget`)"
+    assert status(tables.table("few")).compaction == "compaction is due in the next run, within 1 bytes for all its tables (`compact_budget`)"
     (step,) = plan(tables.table("some")).steps
-    assert "up to 1 bytes, those of the largest Deltas first (`compaction.budget`)" in step
+    assert "up to 1 bytes, those of the largest Deltas first (`compact_budget`)" in step
     reports = tables.run(parallel)
     assert [report.operations for report in reports.values()] == [(), ("compact 3",), ()]
     assert waiting(reports) == ["few", "many", "some"]
     assert reports["few"].outcome == "idle"
     (note,) = reports["some"].notes
     spent, all_ = tables.rewritten("many"), unlimited()
-    assert f"({all_['some']:,} bytes) waits for the next run: this one rewrites {spent:,} of 1 bytes (`compaction.budget`)" in note
+    assert f"({all_['some']:,} bytes) waits for the next run: this one rewrites {spent:,} of 1 bytes (`compact_budget`)" in note
     assert 0 < spent < all_["many"]
     for _ in range(30):
         if not waiting(tables.run(parallel)):
@@ -123,7 +124,7 @@ def test_a_table_whose_base_is_one_version_is_compacted_whole_or_not_at_all() ->
 
 
 def test_a_compaction_that_somebody_asks_for_has_no_budget() -> None:
-    """`compactor compact` takes everything that is worth it."""
+    """`compactor run --compact` takes everything that is worth it."""
     tables = Tables(compact_budget=1)
     tables.specs = [spec.compacting_now for spec in tables.specs]
     reports = tables.run()
@@ -136,21 +137,19 @@ def hours(spec: TableSpec, **settings: Any) -> TableSpec:
     return dataclasses.replace(spec, compact_window=(60, 300), **settings)
 
 
-def test_outside_the_window_only_a_delta_past_its_limit_is_compacted() -> None:
-    """Report, plan and status of the others say until when they wait."""
+def test_outside_the_window_no_delta_is_compacted() -> None:
+    """Report, plan and status say until when it waits."""
     tables = Tables()
     tables.lake.now = 21_000 * 86_400.0 + 12 * 3600.0
-    limit = sum(tables.newest(name).delta.size for name in ("some", "many")) // 2  # type: ignore[union-attr]
-    tables.specs = [hours(spec, compact_max_delta=limit) for spec in tables.specs]
+    tables.specs = [hours(spec) for spec in tables.specs]
     told = {spec.name: status(tables.table(spec.name)).compaction or "" for spec in tables.specs}
-    assert told["many"] == "compaction is due in the next run"
-    for name in ("few", "some"):
-        assert told[name].startswith(f"compaction waits for 01:00-05:00 UTC (`compaction.window`), or for a Delta of {limit:,} bytes")
+    for name in told:
+        assert told[name].startswith("compaction waits for 01:00-05:00 UTC (`compact_window`); the Delta has ")
         assert plan(tables.table(name)).steps == (told[name],)
     for spec in tables.specs:
         tables.lake.storage.write(f"{spec.landing}/increment_2026010103/a.json", line("u", [0], [9000], {"a": 1}).encode())
     reports = tables.run()
-    assert [report.operations for report in reports.values()] == [("commit 3",), ("commit 3", "compact 4"), ("commit 3",)]
-    assert [any("waits for 01:00-05:00 UTC" in note for note in report.notes) for report in reports.values()] == [True, False, True]
+    assert [report.operations for report in reports.values()] == [("commit 3",)] * 3
+    assert [any("waits for 01:00-05:00 UTC" in note for note in report.notes) for report in reports.values()] == [True] * 3
     tables.lake.now += 14 * 3600.0
-    assert [report.operations for report in tables.run().values()] == [("compact 4",), (), ("compact 4",)]
+    assert [report.operations for report in tables.run().values()] == [("compact 4",)] * 3

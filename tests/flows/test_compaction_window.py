@@ -1,4 +1,4 @@
-"""When runs fold: in the hours of the day that `compaction.window` names, and whenever somebody asks for it."""
+"""When runs fold: in the hours of the day that `compact_window` names, and whenever somebody asks for it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.config.values import window
-from compactor.core.model.spec import ALWAYS, NEVER
+from compactor.core.settings.forms import ALWAYS, NEVER, window
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.oracle.sizes import sized

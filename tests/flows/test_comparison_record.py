@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 
 from compactor.cli import console
-from compactor.core.measures.record import RunRecord
 from compactor.core.model import times
 from compactor.core.reconcile.report import Cell, ReconcileReport, RowDifference, tally
 from compactor.core.results import attention
+from compactor.core.results.record import RunRecord
 from compactor.flows.read.status import status
 from compactor.flows.read.timeline import timelines
 from compactor.flows.record import last_comparison, remember_comparison
@@ -61,7 +61,7 @@ def test_a_comparison_is_recorded_beside_the_runs_without_values_of_rows() -> No
     state = status(Table(lake.env(), lake.spec))
     record = state.last_comparison
     assert record is not None
-    assert (record.operation, record.outcome, record.version, record.rows) == ("reconcile", "different", 1, 2)
+    assert (record.verb, record.outcome, record.version, record.rows) == ("reconcile", "different", 1, 2)
     assert record.comparison is not None
     assert record.comparison.summary == "3 rows differ (2 changed, 1 missing; a in 2)"
     assert (record.comparison.skipped, record.comparison.source_rows) == (("tags",), 3)
@@ -70,7 +70,7 @@ def test_a_comparison_is_recorded_beside_the_runs_without_values_of_rows() -> No
     assert RunRecord.from_bytes(stored) == record
     assert SECRET not in stored.decode()
     assert state.last_run is not None
-    assert state.last_run.operation == "run"
+    assert state.last_run.verb == "run"
 
 
 @pytest.mark.parametrize(
@@ -120,5 +120,5 @@ def test_a_record_that_cannot_be_written_does_not_fail_the_comparison(caplog: py
 
     table_ = Table(dataclasses.replace(lake.env(), storage=ReadOnly()), lake.spec)
     remember_comparison(table_, DIFFERENT)
-    assert "t: the record of this comparison was not written: access denied" in caplog.text
+    assert "t: the run record was not written: access denied" in caplog.text
     assert last_comparison(Table(lake.env(), lake.spec)) is None

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from compactor.core.erasure.report import ErasureReport
-from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import Refused, TryLater
+from compactor.core.results.record import RunRecord
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.ledger import ERASED_REASON
 from compactor.flows.read.changes import changes
@@ -38,7 +38,7 @@ def row(key: int, seq: int, op: str = "u") -> str:
 def old(**settings: Any) -> Lake:
     """Several segments, a Delta, older versions, a file that a restore undid, two contents of one name, and a run that died before its commit.
 
-    The engine writes `.parquet` files again; here they are lines like all others.
+    Files whose name ends in `.parquet` are lines like all others here.
     """
     lake = Lake(table(target_file_bytes=900, archive="move", **settings))
     lake.deliver("increment_2026010100/a.json", [row(key, key, "c") for key in range(12)])
@@ -134,8 +134,8 @@ def test_texts_that_were_written_before_go_and_later_ones_stay() -> None:
     """Errors, notes and verdicts may quote records. The figures of a run stay."""
     lake = old().copy()
     layout, moment = lake.layout, "2026-01-01T00:00:00Z"
-    failed = RunRecord("a1", "t", "run", "failed", moment, moment, 1.0, rows=17, error="no: private3-102", notes=("private7-7",))
-    well = RunRecord("a2", "t", "run", "committed", moment, moment, 1.0, rows=18)
+    failed = RunRecord("t", "failed", id="a1", started=moment, ended=moment, rows=17, error="no: private3-102", notes=("private7-7",))
+    well = RunRecord("t", "committed", id="a2", started=moment, ended=moment, rows=18)
     for record in (failed, well):
         lake.storage.write(layout.run(record.started, record.id), record.to_bytes())
     for place in (layout.last_run(), layout.audit()):
@@ -329,7 +329,7 @@ def test_a_file_that_cannot_be_rewritten_is_deleted_only_if_asked_to() -> None:
     lake.deliver("increment_2026010100/a.zst", [row(key, key, "c") for key in range(5)])
     lake.deliver("increment_2026010100/b.json", [row(8, 8, "c")])
     lake.run()
-    with pytest.raises(Refused, match=r"a\.zst has 1 record of erased keys, and only plain and gzip files can be rewritten"):
+    with pytest.raises(Refused, match=r"a\.zst has 1 record of erased keys, and .*a\.zst: cannot be rewritten: only plain and gzip files can be"):
         done(lake, 3)
     report = erase(lake.table(), Request((("3",),), now=True, delete_files=True))
     assert report.finished

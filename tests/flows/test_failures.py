@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import InputRefused, Refused, RegistryRefused, Stopped, Unavailable
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import RunRecord, TableReport
 from compactor.flows import logs
 from compactor.flows.keep.vacuum import vacuum_if_due
 from compactor.flows.read.status import status
-from compactor.flows.run import adopt_table, failed_early, rebuild_table, replay_table, restore_table
+from compactor.flows.run import failed_early
 from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
+from compactor.flows.verbs import adopt_table, rebuild_table, replay_table, restore_table
 from compactor.flows.write import restore
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -67,7 +67,7 @@ def test_status_has_the_last_run_and_how_often_it_failed() -> None:
     first = lake.env().now()
     report = run(lake, Unavailable("the store did not answer"))
     record = last(lake)
-    assert record == report.record
+    assert record == report
     assert record is not None
     assert (record.outcome, record.error_class, record.error) == ("later", "Unavailable", "the store did not answer")
     assert (record.failures, record.failing_since, record.ended) == (2, first, lake.env().now())
@@ -92,23 +92,23 @@ def test_what_an_operator_does_beside_failing_runs_hides_them_only_if_it_succeed
     with pytest.raises(Refused):
         adopt_table(lake.table(), "/lake/old", (), None, dry=True)
     stopped = failed_early(lake.table(), Stopped("stopped"))
-    assert stopped.record is not None
-    assert (stopped.record.outcome, failures(lake)) == ("stopped", (1, "no"))
+    assert isinstance(stopped, RunRecord)
+    assert (stopped.outcome, failures(lake)) == ("stopped", (1, "no"))
     assert rebuild_table(lake.table(), dry=True).outcome == "equal"
     assert restore_table(lake.table(), restore.at_version(lake.table(), 2)).outcome == "idle"
     assert failures(lake) == (1, "no")
-    restore_table(lake.table(), restore.at_version(lake.table(), 1), "by hand")
+    restore_table(lake.table(), restore.at_version(lake.table(), 1), label="by hand")
     assert failures(lake) == (0, None)
     rebuild_table(lake.table(), accept=True)
     records = [RunRecord.from_bytes(lake.storage.read(info.path)) for info in lake.storage.list(lake.layout.runs())]
-    ours = [(each.operation, each.outcome, each.version, each.made, each.label) for each in records if each.operation != "run"]
+    ours = [(each.verb, each.outcome, each.version, each.operations, each.label) for each in records if each.verb != "run"]
     assert sorted(ours, key=str) == [
         ("adopt", "failed", None, (), ""),
         ("rebuild", "committed", 4, ("rebuild 4",), ""),
         ("replay", "failed", None, (), ""),
         ("restore", "committed", 3, ("restore 3",), "by hand"),
     ]
-    assert {(each.files, each.bytes_read, each.before) for each in records if each.operation in ("restore", "rebuild")} == {(0, 0, 2), (0, 0, 3)}
+    assert {(each.files, each.bytes_read, each.before) for each in records if each.verb in ("restore", "rebuild")} == {(0, 0, 2), (0, 0, 3)}
 
 
 def below_the_table(lake: Lake) -> dict[str, object]:
@@ -153,7 +153,7 @@ def test_no_run_fails_because_its_failure_cannot_be_recorded(monkeypatch: pytest
 
     monkeypatch.setattr(lake.storage, "write", refuse)
     assert run(lake, Unavailable("no")).error == "no"
-    assert "t: the record of this run was not written: s3: no answer" in caplog.text
+    assert "t: the run record was not written: s3: no answer" in caplog.text
 
 
 def test_vacuum_knows_the_record_and_starts_nothing_where_nothing_may_go() -> None:
@@ -191,5 +191,5 @@ def test_a_failure_of_the_registry_is_recorded_too() -> None:
     """It comes before the run of the table."""
     lake = lake_with_a_file()
     report = failed_early(lake.table(), RegistryRefused("no such subject"), "hourly")
-    assert (report.outcome, report.record) == ("failed", last(lake))
+    assert (report.outcome, report) == ("failed", last(lake))
     assert failures(lake) == (1, "no such subject")

@@ -242,7 +242,7 @@ def test_changes_past_their_retention_go_whether_or_not_their_version_is_kept(ke
     assert len(lake.catalog.partitions("school", "t_changes")) == 2
     files = {info.path.split("/")[4] for info in lake.storage.list(f"{lake.spec.root}/feed")}
     assert len(files) == 5
-    with pytest.raises(Refused, match=r"older changes are past `feed_retention`: it can be read from version 3 on"):
+    with pytest.raises(Refused, match=r"older changes are past `keep`: it can be read from version 3 on"):
         parts(lake, 2)
     assert [each["a"] for each in told(lake, 3)] == [2, 3, 3, 4]
     lake.now += 7200

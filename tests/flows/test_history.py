@@ -183,18 +183,18 @@ def test_paths_of_parts(path: str, unit: str | None) -> None:
     assert (found[0] if found else None) == unit
 
 
-def test_the_view_shows_open_ends_as_asked() -> None:
-    """Null, or the last day there is; and Athena gets a view of its own."""
+def test_athena_gets_a_view_of_its_own() -> None:
+    """In its dialect."""
     lake = Lake(table(history=True))
     lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
     lake.run()
     newest = lake.newest()
     assert newest is not None
-    far = table(history=True, history_end="9999-12-31", engines=("spark", "athena"))
+    far = table(history=True, engines=("spark", "athena"))
     (plain,) = history_views.published(lake.spec, newest)
     hive, presto = history_views.published(far, newest)
     assert "coalesce" not in plain.text
-    assert "coalesce(`__h`.`__end_time`, TIMESTAMP '9999-12-31 00:00:00') AS `__end_time`" in hive.text
+    assert hive.text == plain.text
     assert (presto.name, presto.dialect) == ("t_history_athena", "presto")
     assert "`" not in presto.text
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.spec import TableSpec
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.flows.environment import Environment
 from compactor.flows.record import last_idle, remember_idle
 from compactor.flows.run_tables import run_tables

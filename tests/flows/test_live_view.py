@@ -171,7 +171,7 @@ def test_a_run_that_registers_columns_while_landing_is_synced_is_no_error(monkey
 
 
 def test_a_new_folder_is_shown_after_a_sync_that_starts_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`compactor sync` on a schedule is enough for `_live` to show what has landed since the last run."""
+    """`compactor publish` on a schedule is enough for `_live` to show what has landed since the last run."""
     lake = Lake(table(live_view=True, archive="keep"))
     lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
     lake.run()

@@ -10,10 +10,10 @@ from compactor.core.catalog import feed
 from compactor.core.model.errors import Refused, StateRefused
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.publish import shown
-from compactor.flows.read.check import check
+from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
 from compactor.flows.read.verify import verify
-from compactor.flows.run import go_on_table
+from compactor.flows.verbs import go_on_table
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 
@@ -50,11 +50,11 @@ VERBS: dict[str, Callable[[Lake], object]] = {
     "pin": lambda made: made.pin(1),
     "verify": lambda made: verify(made.table()),
     "status": lambda made: status(made.table()),
-    "check": lambda made: check(made.table(), [made.spec]),
+    "plan": lambda made: plan(made.table(), [made.spec]),
 }
 
 
-ASK_NO_CATALOG = ("dry vacuum", "pin", "status", "check")
+ASK_NO_CATALOG = ("dry vacuum", "pin", "status", "plan")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_every_verb_refuses_a_table_whose_newest_snapshot_is_gone(proof: str, ve
     made.storage.delete([path for name, path in others.items() if name != proof])
     before = stored(made)
     made.deliver(PATH.format(4), [line("c", [4], [5], {"a": 4})])
-    with pytest.raises(StateRefused, match=r"version 3 was committed and is gone .*00003.json from a backup.*--version 2 --accept-loss"):
+    with pytest.raises(StateRefused, match=r"version 3 was committed and is gone .*00003.json from a backup.*--as-of 2 --accept-loss"):
         VERBS[verb](made)
     assert stored(made) == before
 

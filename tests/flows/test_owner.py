@@ -14,7 +14,6 @@ from compactor.core.model.errors import CatalogRefused, Refused
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.owner import foreign
 from compactor.flows.publish import sync
-from compactor.flows.read.check import check
 from compactor.flows.read.plan import plan
 from compactor.flows.run_tables import run_tables
 from compactor.storage.memory import MemoryStorage
@@ -59,7 +58,7 @@ def test_another_warehouse_does_not_take_the_files_of_a_landing_that_is_owned() 
         other.run()
     assert (objects(lake, "/lake"), other.newest()) == (before, None)
     assert "belongs to the table /lake/t" in foreign(other.table())
-    assert foreign(other.table()) in [result.detail for result in check(other.table(), ()) if not result.ok]
+    assert foreign(other.table()) in [result.detail for result in plan(other.table()).checks if not result.ok]
     assert lake.run().outcome == "committed"
     assert lake.landing() == set()
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.core.model.edit import Edit
-from compactor.core.model.errors import CheckFailed, Conflict, InconsistentRead, InputRefused, NoRowsYet, TryLater, Unavailable
+from compactor.core.model.errors import Conflict, InconsistentRead, InputRefused, NoRowsYet, TryLater, Unavailable
 from compactor.core.model.policy import Policy
 from compactor.core.model.snapshot import COUNTS, Delta
 from compactor.core.sources.quarantine import SHARE_MIN
@@ -22,10 +22,11 @@ from compactor.flows.keep.pin import pin
 from compactor.flows.read import quarantine
 from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
-from compactor.flows.run import discard_table, run_table
+from compactor.flows.run import run_table
 from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS, preview, put
+from compactor.flows.verbs import discard_table
 from compactor.storage.memory import MemoryStorage
 from tests.faults import Crash, every_fault
 from tests.oracle.lake import Lake, as_rows, table
@@ -299,17 +300,12 @@ def test_columns_come_and_change_their_type_while_the_table_grows() -> None:
     assert lake.failed_checks() == []
 
 
-def test_unavailable_values_are_counted_and_may_be_an_error() -> None:
-    """What no event told is null and counted; `unresolved: fail` commits nothing."""
+def test_unavailable_values_are_counted() -> None:
+    """What no event told is null."""
     lake = Lake(table())
     one(lake, "a", line("c", [1], [1], {"a": 1, "b": "x"}), line("c", [2], [2], {"a": 2, "b": None}))
     assert one(lake, "b", line("u", [1], [10], {"a": 5}, ["b"]), line("u", [2], [11], {"a": 5}, ["b"])).unresolved == 0
     assert one(lake, "c", line("u", [9], [12], {"a": 5}, ["b"])).unresolved == 1
-    lake.spec = dataclasses.replace(lake.spec, unresolved="fail")
-    version, landed = lake.newest().version, lake.deliver("increment_2026010100/d.json", [line("u", [8], [13], {"a": 5}, ["b"])])  # type: ignore[union-attr]
-    with pytest.raises(CheckFailed):
-        lake.run()
-    assert (lake.newest().version, lake.landing()) == (version, {landed})  # type: ignore[union-attr]
 
 
 BAD = {
@@ -354,7 +350,7 @@ def test_what_cannot_be_used_waits_in_quarantine_and_the_rest_is_absorbed(case: 
     lake.deliver("increment_2026010101/good.json", [line("u", [1], [4], {"b": 4}, ["a"])])
     report = lake.run()
     assert report.counts["quarantined"] == (0 if whole else 1)
-    assert "compactor quarantine list t" in report.notes[-1]
+    assert "compactor quarantine t" in report.notes[-1]
     (held,) = quarantine.waiting(Table(lake.env(), lake.spec), lake.newest())
     assert (held.path, held.etag, held.records) == (*name, None if whole else 1)
     told = quarantine.reasons(Table(lake.env(), lake.spec), held)
@@ -377,7 +373,7 @@ def test_what_cannot_be_used_waits_in_quarantine_and_the_rest_is_absorbed(case: 
 @pytest.mark.parametrize("same_size", [False, True])
 @pytest.mark.parametrize("given_up", [False, True])
 def test_a_copy_replaces_the_unreadable_file(given_up: bool, same_size: bool) -> None:
-    """In place or beside it, at the path that `quarantine show` prints: the archive has the copy alone, and a rebuild reads it."""
+    """In place or beside it, at the path that `compactor quarantine TABLE` prints: the archive has the copy alone, and a rebuild reads it."""
     lake = Lake(table())
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     content = line("c", [2], [2], {"a": 2})
@@ -405,7 +401,7 @@ def test_a_file_of_which_records_are_in_the_table_is_not_given_up() -> None:
     lake = Lake(table())
     path, _ = lake.deliver("increment_2026010101/bad.json", [line("c", [2], [2], {"a": 2}), "{oops"])
     lake.run()
-    with pytest.raises(InputRefused, match=r"the other records of .* are in the table.*bad.json --records` gives its invalid records up"):
+    with pytest.raises(InputRefused, match=r"the other records of .* are in the table.*bad.json --discard --records` gives its invalid records up"):
         discard_table(lake.table(), [path])
     with pytest.raises(InputRefused, match="is not in quarantine"):
         discard_table(lake.table(), ["increment_2026010101/b.json"])

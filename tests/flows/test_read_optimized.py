@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from compactor.core.catalog import base_views, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import TryLater
-from compactor.core.model.spec import ALWAYS, NEVER
+from compactor.core.settings.forms import ALWAYS, NEVER
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.read.status import status
 from compactor.flows.run import look_at

@@ -14,8 +14,8 @@ from compactor.core.model.policy import Policy
 from compactor.core.results.reports import silent
 from compactor.core.sources.watermark import IN_QUARANTINE
 from compactor.flows.read import quarantine
-from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from compactor.flows.write import rebuild as rewrite
 from compactor.flows.write import restore
 from tests.faults import Crash, Faults, every_fault
@@ -397,7 +397,7 @@ def test_records_that_became_invalid_go_to_quarantine_with_their_reasons() -> No
 def test_too_many_of_them_stop_a_rebuild_as_they_stop_a_run() -> None:
     """Whatever is accepted: the limits are those of `quarantine:`."""
     for records, settings, limit in (
-        (10, {}, r"10 of 12 records .* limit is 50 % \(`quarantine.max_share`\)"),
+        (10, {}, r"10 of 12 records .* limit is 50 % \(`quarantine`\)"),
         (3, {"quarantine_rows": 2}, "max_rows"),
     ):
         lake = invalid_now(records, **settings)
@@ -410,7 +410,7 @@ def test_too_many_of_them_stop_a_rebuild_as_they_stop_a_run() -> None:
 
 @pytest.mark.parametrize(("records", "settings"), [(10, {"quarantine_share": 1.0}), (3, {"max_gone": 0.1})])
 def test_far_fewer_rows_need_a_word_of_their_own(records: int, settings: dict[str, Any]) -> None:
-    """More than half of the rows, or more than `checks: {max_gone: ..}` allows."""
+    """More than half of the rows, or more than `max_gone` allows."""
     lake = invalid_now(records, **settings)
     for accept in (False, True):
         report = lake.rebuild(accept=accept)

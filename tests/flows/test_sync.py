@@ -27,7 +27,7 @@ DECLARED = {"avro_schema": json.dumps({"type": "record", "name": "t", "fields": 
 
 
 def done(lake: Lake, spec: TableSpec | None = None, dry_run: bool = False) -> Synced:
-    """One `compactor sync`."""
+    """One `compactor publish`."""
     return sync(Table(lake.env(), spec or lake.spec), dry_run)
 
 
@@ -110,19 +110,6 @@ def test_a_declared_table_is_there_before_its_rows() -> None:
     assert view(lake).properties["compactor.schema.id"] == "17"
     assert lake.look() is not None
     assert done(lake).statements == ()
-
-
-def test_a_new_version_of_the_schema_and_a_new_comment_are_brought_over() -> None:
-    """Nothing about the rows changes, so no run would show it."""
-    lake = Lake(table(**DECLARED))
-    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
-    lake.run()
-    spec = dataclasses.replace(lake.spec, comment="all students")
-    (statement,) = done(lake, spec, dry_run=True).statements
-    assert "'all students'" in statement
-    done(lake, spec)
-    assert view(lake).properties["comment"] == "all students"
-    assert done(lake, spec).statements == ()
 
 
 def test_what_belongs_to_somebody_else_is_left_alone() -> None:

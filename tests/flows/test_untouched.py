@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.core.catalog import views
-from compactor.core.model.spec import ALWAYS, NEVER
+from compactor.core.settings.forms import ALWAYS, NEVER
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.oracle.sizes import sized

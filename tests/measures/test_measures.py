@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import http.server
 import json
 import re
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +13,13 @@ import jsonschema
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from compactor import telemetry
 from compactor.app import App
 from compactor.aws import metrics
 from compactor.aws.client import ClientConfig
-from compactor.core.measures import dashboards, emf, prometheus
-from compactor.core.measures.measures import (
+from compactor.core.model.errors import Refused, StateRefused, Unavailable
+from compactor.core.results.measures import (
     BACKLOG,
-    COST,
     DELTA_SHARE,
     FAILED_RUNS,
     FRESHNESS,
@@ -30,26 +27,17 @@ from compactor.core.measures.measures import (
     MEASURES,
     QUARANTINED,
     TIME,
-    Measured,
+    VCPU_HOURS,
     TableMeasures,
     for_cloudwatch,
     of_table,
 )
-from compactor.core.measures.price import JobUsage, Prices
-from compactor.core.measures.record import Phase, RunRecord
-from compactor.core.model.errors import Refused, StateRefused, Unavailable
-from compactor.core.results.reports import TableReport, TableStatus
-from compactor.core.settings.metrics import MetricsSettings
+from compactor.core.results.record import JobUsage, Phase, RunRecord, TableReport
+from compactor.core.results.reports import TableStatus
 from compactor.flows.read.measure import measure
-from compactor.flows.record import CpuMeter
-from compactor.flows.run import replay_table
 from compactor.flows.run_tables import run_tables
-from compactor.runtime import Runtime
-from compactor.telemetry import files
-from compactor.telemetry import http as sinks_http
-from compactor.telemetry.process import cpu_seconds
-from scripts import generated
-from tests.measures.lineage_client import RUN_EVENT, problems
+from compactor.flows.verbs import replay_table
+from scripts import dashboards, generated
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.parts.s3 import Server
@@ -59,9 +47,10 @@ NOW = 1_709_607_600.0
 """2024-03-05T03:00:00Z"""
 
 RECORD = RunRecord(
-    "0a1b2c3d", "t", "run", "committed", "2024-03-05T02:59:00.000Z", "2024-03-05T03:00:00.000Z", 60.0, "hourly", "0.1.0", 12.5,
-    (Phase("read", 20.0, 5.0), Phase("publish", 40.0)), 1, 2, ("commit 2",), 3, {"read": 10, "applied": 7, "late": 2, "duplicate": 1}, 100,
-    bytes_read=1000, bytes_written=300, bytes_rewriting=9000, bytes_stored=9000, delta_rows=7, delta_bytes=900, job=JobUsage("j", 0.5, 2.0, 0.04, "USD"),
+    "t", "committed", 2, ("commit 2",), 3, {"read": 10, "applied": 7, "late": 2, "duplicate": 1}, 100, before=1, bytes_read=1000, bytes_written=300,
+    bytes_rewriting=9000, bytes_stored=9000, delta_rows=7, delta_bytes=900, seconds=60.0, id="0a1b2c3d", started="2024-03-05T02:59:00.000Z",
+    ended="2024-03-05T03:00:00.000Z", label="hourly", program="0.1.0", phases=(Phase("read", 20.0), Phase("publish", 40.0)),
+    job=JobUsage("j", 0.5, 2.0),
 )  # fmt: skip
 
 
@@ -74,9 +63,9 @@ def status(source_time: str | None = None, oldest_waiting: str | None = None, qu
 STATUS = status("2024-03-05T02:00:00Z", "2024-03-05T01:00", 2, newest_folder="2024-03-05T00:00", bytes=9000, delta_bytes=900)
 
 
-def measured(*names: str) -> Measured:
+def measured(*names: str) -> list[TableMeasures]:
     """Values of these tables, all alike."""
-    return Measured(NOW, tuple(TableMeasures(name, tuple(of_table(name, STATUS, "committed", RECORD, NOW)), RECORD) for name in names))
+    return [of_table(STATUS, dataclasses.replace(RECORD, table=name), NOW) for name in names]
 
 
 @pytest.mark.parametrize(
@@ -91,23 +80,22 @@ def measured(*names: str) -> Measured:
 )
 def test_a_table_in_numbers(current: TableStatus, freshness: float | None, backlog: float, quarantined: int) -> None:
     """Whatever is unknown has no value, which CloudWatch takes for missing."""
-    values = {value.measure: value.value for value in of_table("t", current, "failed", None, NOW)}
+    values = of_table(current, TableReport("t", "failed"), NOW).values
     assert (values.get(FRESHNESS), values[BACKLOG], values[QUARANTINED], values[FAILED_RUNS]) == (freshness, backlog, quarantined, 1.0)
     assert DELTA_SHARE not in values
 
 
 def test_every_measure_has_a_value_after_a_full_run() -> None:
     """Of the table, of the run, of its job."""
-    values = {value.measure: value.value for value in of_table("t", STATUS, "committed", RECORD, NOW)}
-    assert [*values] == [each for each in values if each in MEASURES]
-    assert set(values) == set(MEASURES)
-    assert (values[DELTA_SHARE], values[COST], values[LANDING_LAG]) == (10.0, 0.04, 3 * 3600.0)
+    values = of_table(STATUS, RECORD, NOW).values
+    assert tuple(values) == MEASURES
+    assert (values[DELTA_SHARE], values[VCPU_HOURS], values[LANDING_LAG]) == (10.0, 0.5, 3 * 3600.0)
 
 
 def test_totals_add_or_take_the_worst() -> None:
     """One value a measure for CloudWatch, and single tables only where each metric's price is worth it."""
-    behind = TableMeasures("u", tuple(of_table("u", status("2024-03-05T01:00:00Z", None, 1), "failed", None, NOW)))
-    values = [(value.measure.name, value.table, value.value) for value in for_cloudwatch([*measured("t").tables, behind])]
+    behind = of_table(status("2024-03-05T01:00:00Z", None, 1), TableReport("u", "failed"), NOW)
+    values = [(measure.name, table, value) for measure, table, value in for_cloudwatch([*measured("t"), behind])]
     assert {("FailedRuns", None, 1.0), ("FreshnessSeconds", None, 7200.0), ("QuarantinedFiles", None, 2.0)} <= {*values}
     assert [each for each in values if each[1]] == [("FreshnessSeconds", "t", 3600.0), ("FreshnessSeconds", "u", 7200.0)]
     assert not [each for each in values if "Timestamp" in each[0]]
@@ -154,18 +142,16 @@ def test_a_run_is_recorded_beside_the_snapshots_and_the_record_fits_its_schema()
     lake = Lake(table())
     lake.deliver("increment_2024030502/a.json", [line("c", [1], [1], {"a": 1}), line("c", [2], [2], {"a": 2})])
     (report,) = run_tables(lake.env(), [lake.spec], label="hourly")
-    assert run_tables(lake.env(), [lake.spec])[0].record is None
+    assert not isinstance(run_tables(lake.env(), [lake.spec])[0], RunRecord)
     lake.deliver("increment_2024030503/a.json", ["{oops"])
     (failed,) = run_tables(lake.env(), [lake.spec])
     stored = [RunRecord.from_bytes(lake.storage.read(info.path)) for info in lake.storage.list(lake.layout.runs())]
-    assert sorted(stored, key=str) == sorted([record for record in (report.record, failed.record) if record], key=str)
-    record = report.record
-    assert record is not None
-    assert (record.outcome, record.version, record.made, record.label, record.events["applied"]) == ("committed", 1, ("commit 1",), "hourly", 2)
+    assert sorted(stored, key=str) == sorted([report, failed], key=str)
+    record = next(each for each in stored if each == report)
+    assert (record.outcome, record.version, record.operations, record.label, record.counts["applied"]) == ("committed", 1, ("commit 1",), "hourly", 2)
     assert (record.bytes_written, record.bytes_rewriting, record.newest_folder) == (record.bytes_stored, record.bytes_stored, "2024-03-05T02:00")
     assert [phase.name for phase in record.phases] == ["discover", "read", "resolve", "check", "publish", "archive"]
-    assert failed.record is not None
-    assert failed.record.error_class == "InputRefused"
+    assert failed.error_class == "InputRefused"
     for each in (RECORD, *stored):
         jsonschema.validate(json.loads(each.to_bytes()), generated.run_record_schema())
         assert RunRecord.from_bytes(each.to_bytes()) == each
@@ -187,11 +173,11 @@ def test_a_replay_is_recorded_also_when_it_fails() -> None:
         "increment_2024030502/a.json", [line("c", [1], [1], {"a": 1}), "{oops", line("c", [2], [2], {"a": 1}), line("c", [3], [3], {"a": 1})]
     )
     lake.run()
-    assert replay_table(lake.table()).record is not None
+    assert isinstance(replay_table(lake.table()), RunRecord)
     with pytest.raises(Refused):
         replay_table(lake.table(), ["no such file"])
     records = [RunRecord.from_bytes(lake.storage.read(info.path)) for info in lake.storage.list(lake.layout.runs())]
-    assert sorted((record.operation, record.outcome) for record in records) == [("replay", "committed"), ("replay", "failed")]
+    assert sorted((record.verb, record.outcome) for record in records) == [("replay", "committed"), ("replay", "failed")]
 
 
 def test_vacuum_deletes_old_records() -> None:
@@ -206,34 +192,19 @@ def test_vacuum_deletes_old_records() -> None:
     assert not [*lake.storage.list(lake.layout.runs())]
 
 
-def test_the_cpu_time_of_a_process_is_shared_by_the_tables_that_run() -> None:
-    """Equally; what runs alone has all of it."""
-    clock = [10.0]
-    meter = CpuMeter(lambda: clock[0])
-    assert meter.used("a") == 0.0
-    clock[0] = 14.0
-    assert (meter.used("a"), meter.used("b")) == (4.0, 0.0)
-    clock[0] = 20.0
-    assert (meter.used("b", ended=True), meter.used("a")) == (3.0, 7.0)
-    clock[0] = 21.0
-    assert meter.used("a", ended=True) == 8.0
-    assert CpuMeter(lambda: None).used("a") is None
-    assert (cpu_seconds() or 1.0) > 0
-
-
 def test_a_run_is_measured_and_never_fails_of_it(caplog: pytest.LogCaptureFixture) -> None:
     """What waits, what failed; a monitoring system may be away, and the others get their values all the same."""
     lake = Lake(table())
     lake.deliver("increment_2024030502/a.json", [line("c", [1], [1], {"a": 1})])
-    sent: list[Measured] = []
+    sent: list[Any] = []
 
-    def away(values: Measured) -> None:
+    def away(values: Any) -> None:
         raise Unavailable("CloudWatch does not answer")
 
-    measure(lake.env(), [lake.spec], [TableReport("t", "failed", error="no")], [away, sent.append], None)
-    values = {value.measure.name: value.value for value in sent[0].tables[0].values}
-    assert (values["FailedRuns"], values["QuarantinedFiles"]) == (1, 0)
-    assert values["BacklogSeconds"] > 0
+    measure(lake.env(), [lake.spec], [TableReport("t", "failed", error="no")], [away, sent.append])
+    ((one,),) = sent
+    assert (one.values[FAILED_RUNS], one.values[QUARANTINED]) == (1, 0)
+    assert one.values[BACKLOG] > 0
     assert "CloudWatch does not answer" in caplog.text
 
 
@@ -245,13 +216,13 @@ def test_a_table_without_work_is_measured_too(tmp_path: Path, monkeypatch: pytes
     landed.write_text('{"id": 1}\n')
     sent: list[tuple[str, str, set[str]]] = []
     monkeypatch.setattr(
-        metrics, "send", lambda values, namespace, deployment, client: sent.append((namespace, deployment, {each.measure.name for each in values}))
+        metrics, "send", lambda tables, namespace, deployment, client: sent.append((namespace, deployment, {each.name for each in tables[0].values}))
     )
     with App.open(tmp_path / "compactor.yaml") as app:
         assert [report.table for report in app.idle()] == ["student"]
         assert app.idle(["ledger"]) == []
         assert not app.runtime.started
-    assert sent == [("Compactor", "acme", {"FailedRuns", "QuarantinedFiles", "BacklogSeconds"})]
+    assert sent == [("Compactor", "acme", {"FailedRuns", "QuarantinedFiles", "BacklogSeconds", "RunTimestampSeconds"})]
 
 
 # ---- sinks -----------------------------------------------------------------------------------------------------------
@@ -259,7 +230,7 @@ def test_a_table_without_work_is_measured_too(tmp_path: Path, monkeypatch: pytes
 
 def test_cloudwatch_takes_them(server: Server) -> None:
     """Each with its dimensions."""
-    metrics.send(for_cloudwatch(measured("t").tables), "Compactor", "acme", ClientConfig("us-east-1", server.url))
+    metrics.send(measured("t"), "Compactor", "acme", ClientConfig("us-east-1", server.url))
     client = boto3.client("cloudwatch", region_name="us-east-1", endpoint_url=server.url)
     named = {
         (each["MetricName"], tuple((one["Name"], one["Value"]) for one in each["Dimensions"]))
@@ -269,162 +240,63 @@ def test_cloudwatch_takes_them(server: Server) -> None:
     assert named == {(each.name, whole) for each in MEASURES if each.unit != TIME} | {("FreshnessSeconds", (*whole, ("Table", "t")))}
 
 
-def test_prometheus_own_client_reads_the_text() -> None:
-    """Every measure once for each table, with text and type; any label value is quoted."""
-    tables = measured("student", 'a"b\\c\nd').tables
-    families = {family.name: family for family in text_string_to_metric_families(prometheus.text(tables, {"deployment": "acme"}))}
-    assert set(families) == {each.prometheus for each in MEASURES}
-    for each in MEASURES:
-        family = families[each.prometheus]
-        assert (family.type, family.documentation) == ("gauge", each.text)
-        assert [sample.labels for sample in family.samples] == [{"deployment": "acme", "table": table.table} for table in tables]
-    assert [sample.value for sample in families["compactor_source_timestamp_seconds"].samples] == [NOW - 3600] * 2
-
-
-def test_an_embedded_metric_names_only_members_that_are_numbers() -> None:
-    """As the specification of the format asks for: every metric of a directive is a member, every dimension a text."""
-    document = json.loads(emf.line(measured("t").tables[0], "Compactor", "acme", NOW))
-    assert document["_aws"]["Timestamp"] == NOW * 1000
-    whole, single = document["_aws"]["CloudWatchMetrics"]
-    assert (whole["Dimensions"], single["Dimensions"]) == ([["Deployment"]], [["Deployment", "Table"]])
-    assert [metric["Name"] for metric in single["Metrics"]] == [each.name for each in MEASURES if each.by_table]
-    for metric in (*whole["Metrics"], *single["Metrics"]):
-        assert isinstance(document[metric["Name"]], float)
-    assert (document["Deployment"], document["Table"], document["Outcome"]) == ("acme", "t", "committed")
-
-
-def test_files_are_written_whole_and_by_table(tmp_path: Path) -> None:
-    """Lines are added; a Prometheus file is replaced. What cannot be written is a clear error."""
-    settings = MetricsSettings("acme", emf=str(tmp_path / "a/emf.log"), json=str(tmp_path / "a/runs.jsonl"), prometheus=str(tmp_path / "prom"))
+def test_prometheus_own_client_reads_the_files(tmp_path: Path) -> None:
+    """One a table: every measure once, with text and type; any label value is quoted."""
+    names = ("student", 'a"b\\c\nd')
     for _ in range(2):
-        files.write_emf(measured("t", "u"), settings)
-        files.write_records(measured("t"), settings)
-        files.write_prometheus(measured("t", "u"), settings)
-    assert [json.loads(each)["Table"] for each in (tmp_path / "a/emf.log").read_text().splitlines()] == ["t", "u"] * 2
-    assert [RunRecord.from_json(json.loads(each)) for each in (tmp_path / "a/runs.jsonl").read_text().splitlines()] == [RECORD] * 2
-    assert sorted(path.name for path in (tmp_path / "prom").iterdir()) == ["compactor_acme_t.prom", "compactor_acme_u.prom"]
+        telemetry.write_prometheus(measured(*names), str(tmp_path / "prom"), "acme/eu")
+    written = sorted((tmp_path / "prom").iterdir())
+    assert [path.name for path in written] == ["compactor_acme_eu_a_b_c_d.prom", "compactor_acme_eu_student.prom"]
+    for path, name in zip(written, reversed(names)):
+        families = {family.name: family for family in text_string_to_metric_families(path.read_text(encoding="utf-8"))}
+        assert [*families] == [each.prometheus for each in MEASURES]
+        for each in MEASURES:
+            family = families[each.prometheus]
+            assert (family.type, family.documentation) == ("gauge", each.text)
+            assert [sample.labels for sample in family.samples] == [{"deployment": "acme/eu", "table": name}]
+        assert families["compactor_source_timestamp_seconds"].samples[0].value == NOW - 3600
     with pytest.raises(Unavailable, match="cannot be written"):
-        files.write_emf(measured("t"), dataclasses.replace(settings, emf=str(tmp_path / "prom")))
+        telemetry.write_prometheus(measured("t"), str(written[0]), "acme")
 
 
-class _Receiver(http.server.BaseHTTPRequestHandler):
-    got: list[tuple[str, str | None, bytes]] = []  # noqa: RUF012 - one test uses it
-    status = 200
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.got.append((self.path, self.headers.get("Authorization"), body))
-        self.send_response(type(self).status)
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        """Print nothing."""
-
-
-@pytest.fixture
-def receiver() -> Iterator[str]:
-    """An HTTP server on this machine."""
-    _Receiver.got.clear()
-    _Receiver.status = 200
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Receiver)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_values_and_events_are_posted(receiver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group for each table at the pushgateway, with names in base64 because a path has no room for every letter; a token for OpenLineage."""
-    monkeypatch.setenv("OPENLINEAGE_API_KEY", "secret")
-    settings = MetricsSettings("acme/eu", pushgateway=receiver, openlineage=f"{receiver}/api/v1/lineage")
-    sinks_http.push(measured("t"), settings)
-    sinks_http.send_events(Measured(NOW, (), ({"eventType": "START"},)), settings)
-    (pushed, none, text), (path, token, event) = _Receiver.got
-    assert (pushed, none) == ("/metrics/job@base64/Y29tcGFjdG9y/deployment@base64/YWNtZS9ldQ==/table@base64/dA==", None)
-    assert len([*text_string_to_metric_families(text.decode())]) == len(MEASURES)
-    assert (path, token, json.loads(event)) == ("/api/v1/lineage", "Bearer secret", {"eventType": "START"})
-
-
-@pytest.mark.parametrize(("status", "error"), [(400, Refused), (302, Refused), (429, Unavailable), (503, Unavailable)])
-def test_an_error_response_is_final_or_not(receiver: str, status: int, error: type[Exception]) -> None:
-    """Nothing is sent on to where a redirect points."""
-    _Receiver.status = status
-    with pytest.raises(error, match=f"127.0.0.1 answered with status {status}"):
-        sinks_http.push(measured("t"), MetricsSettings(pushgateway=receiver))
-
-
-def test_an_address_is_not_shown() -> None:
-    """It may have a token in it."""
-    with pytest.raises(Refused, match="not shown"):
-        sinks_http.post("file:///etc/passwd", b"", {})
-    with pytest.raises(Unavailable, match=r"^127.0.0.1 does not answer"):
-        sinks_http.post("http://user:token@127.0.0.1:9/x", b"", {})
-
-
-def test_the_events_of_a_run_are_what_openlineage_publishes() -> None:
-    """START and COMPLETE, or FAIL: by the classes that its client has from the published schemas; columns come from the landed fields."""
-    lake = Lake(table())
-    lake.deliver("increment_2024030502/a.json", [line("c", [1], [1], {"a": 1})])
-    committed = run_tables(lake.env(), [lake.spec])
-    lake.deliver("increment_2024030503/a.json", ["{oops"])
-    failed = run_tables(lake.env(), [lake.spec])
-    sent: list[Measured] = []
-    for reports in (committed, failed):
-        measure(lake.env(), [lake.spec], reports, [sent.append], "acme")
-    events = [event for each in sent for event in each.events]
-    assert [event["eventType"] for event in events] == ["START", "COMPLETE", "START", "FAIL"]
-    assert [problem for event in events for problem in problems(event, RUN_EVENT)] == []
-    assert len({event["run"]["runId"] for event in events}) == 2
-    output = events[1]["outputs"][0]
-    assert output["facets"]["version"]["datasetVersion"] == "1"
-    assert output["facets"]["columnLineage"]["fields"]["a"]["inputFields"][0]["field"] == "a"
-    assert (output["namespace"], output["name"]) == ("file", "/lake/t")
-    for damaged in ({**events[1], "job": {"name": "x"}}, {**events[1], "run": {"runId": "no uuid"}}, {**events[1], "inputs": [{"namespace": "n"}]}):
-        assert problems(damaged, RUN_EVENT)
-
-
-def test_which_sinks_there_are(tmp_path: Path) -> None:
-    """What is configured. A cluster writes no files that would go with it, and prints what goes to the log."""
-    text = "emf: log, json: runs.jsonl, prometheus: prom, pushgateway: 'http://127.0.0.1:1', openlineage: events.jsonl"
-    (tmp_path / "compactor.yaml").write_text(f"metrics: {{deployment: acme, {text}}}\ntables: {{student: {{key: [id]}}}}")
-    with App.open(tmp_path / "compactor.yaml") as app:
-        target = app.settings.metrics_target
-        assert target is not None
-        assert (target.json, target.emf, target.lineage_job) == (str(tmp_path / "runs.jsonl"), "log", "acme")
-        assert len(app.runtime.sinks()) == 6
-        assert len(app.runtime.sinks(local=False)) == 2
-        config = type(app.runtime.config).read(app.job_config(["student"]).written())
-        assert config.metrics == dataclasses.replace(target, pushgateway=None, openlineage=None)
-    (tmp_path / "compactor.yaml").write_text("metrics: {prices: {vcpu_hour: 0.05}}\ntables: {student: {key: [id]}}")
-    with App.open(tmp_path / "compactor.yaml") as app:
-        assert app.settings.metrics_target is None
-        assert isinstance(app.runtime, Runtime)
-        assert app.runtime.sinks() == []
-
-
-def test_a_cost_needs_prices() -> None:
-    """Without any, nothing is estimated."""
-    usage = JobUsage("j", 2.0, 8.0)
-    assert usage.share(0.5, Prices(0.05, 0.005, "EUR")) == JobUsage("j", 1.0, 4.0, 0.07, "EUR")
-    assert usage.share(1.0, Prices()) == usage
+def test_records_are_added_to_a_file(tmp_path: Path) -> None:
+    """An idle run has none."""
+    place = tmp_path / "a/runs.jsonl"
+    telemetry.write_records([of_table(STATUS, TableReport("t", "idle"), NOW)], str(place))
+    assert not place.exists()
+    for _ in range(2):
+        telemetry.write_records(measured("t"), str(place))
+    assert [RunRecord.from_json(json.loads(each)) for each in place.read_text().splitlines()] == [RECORD] * 2
+    with pytest.raises(Unavailable, match="cannot be written"):
+        telemetry.write_records(measured("t"), str(tmp_path))
 
 
 # ---- a job on EMR ----------------------------------------------------------------------------------------------------
 
 
-def test_the_sender_of_a_job_adds_its_bill_to_the_records(tmp_path: Path, receiver: str) -> None:
-    """By the seconds of each table's run; files are written here, and the pushgateway gets all values from here."""
-    text = f"deployment: acme, cloudwatch: false, json: runs.jsonl, pushgateway: '{receiver}', prices: {{vcpu_hour: 0.05, memory_gb_hour: 0.005}}"
-    (tmp_path / "compactor.yaml").write_text(f"metrics: {{{text}}}\ntables: {{a: {{key: [id]}}, b: {{key: [id]}}, c: {{key: [id]}}}}")
+def test_the_sender_of_a_job_adds_its_bill_to_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the seconds of each table's run; every sink gets its values from here, and no table is left out."""
+    sent: list[TableMeasures] = []
+    monkeypatch.setattr(metrics, "send", lambda tables, namespace, deployment, client: sent.extend(tables))
+    (tmp_path / "compactor.yaml").write_text(
+        "metrics: {deployment: acme, json: runs.jsonl, prometheus: prom}\ntables: {a: {key: [id]}, b: {key: [id]}, c: {key: [id]}}"
+    )
     records = [dataclasses.replace(RECORD, table=name, seconds=seconds, job=None) for name, seconds in (("a", 30.0), ("b", 90.0))]
-    reports = [TableReport(record.table, record.outcome, record=record) for record in records] + [TableReport("c", "idle")]
+    reports: list[TableReport] = [*records, TableReport("c", "idle")]
     with App.open(tmp_path / "compactor.yaml") as app:
+        assert "acme" not in app.job_config(["a"]).written().decode()
         app.finished(json.dumps([report.to_json() for report in reports]), JobUsage("job-1", 2.0, 8.0))
         stored = [RunRecord.from_bytes(app.runtime.storage.read(app.table(name).layout.run(RECORD.started, RECORD.id))) for name in "ab"]
-        assert [record.job for record in stored] == [JobUsage("job-1", 0.5, 2.0, 0.035, "USD"), JobUsage("job-1", 1.5, 6.0, 0.105, "USD")]
+        assert [record.job for record in stored] == [JobUsage("job-1", 0.5, 2.0), JobUsage("job-1", 1.5, 6.0)]
         app.finished("no JSON", None)
     assert [RunRecord.from_json(json.loads(each)) for each in (tmp_path / "runs.jsonl").read_text().splitlines()] == stored
-    pushed = [{family.name for family in text_string_to_metric_families(body.decode())} for _, _, body in _Receiver.got]
-    assert [{"compactor_vcpu_hours", "compactor_memory_gb_hours", "compactor_estimated_cost"} <= names for names in pushed] == [True, True, False]
+    assert sorted(path.name for path in (tmp_path / "prom").iterdir()) == [f"compactor_acme_{name}.prom" for name in "abc"]
+    assert [(each.table, each.values.get(VCPU_HOURS)) for each in sent] == [("a", 0.5), ("b", 1.5), ("c", None)]
+
+
+def test_nothing_is_measured_without_a_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name of the deployment alone is the wish for CloudWatch; `cloudwatch: false` takes it back."""
+    monkeypatch.setattr("compactor.flows.read.measure.status", lambda table: pytest.fail("the state of the table was read for nobody"))
+    (tmp_path / "compactor.yaml").write_text("metrics: {deployment: acme, cloudwatch: false}\ntables: {student: {key: [id]}}")
+    with App.open(tmp_path / "compactor.yaml") as app:
+        assert [report.outcome for report in app.idle()] == ["idle"]

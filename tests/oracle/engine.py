@@ -42,6 +42,7 @@ from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable
 from compactor.core.sources.watermark import Brought
 from compactor.core.sources.whole_hours import brought_by_stream
 from compactor.ports import Entries, Storage
+from compactor.spark.input import raw_records
 from tests.oracle import erasing, history_engine
 from tests.oracle.model import DELETED, UNKNOWN, Added, Change, Key, Replay, Row, added, ordered, replayed, shown, sorted_out
 
@@ -256,7 +257,7 @@ class ListEngine:
         if resolution.whole:
             kept, purged = _purged(batch.spec, resolution.states.values(), purge_through)
             segments = self._segments(batch.spec, schema, commit, [(None, None, kept)], batch.version) if kept else ()
-            return Staged(None, segments, resolution.counts, resolution.ties, _unresolved(batch.spec, kept), purged)
+            return Staged(None, segments, resolution.counts, resolution.ties, _unresolved(kept), purged)
         changed = resolution.states.items()
         delta = [state for key, state in changed if key in resolution.in_delta or not state.same(resolution.stored.get(key))]
         layout = Layout(batch.spec.root, batch.spec.landing)
@@ -268,7 +269,7 @@ class ListEngine:
             owners = {_owner(bases, state.key).id for state in delta} if bases else set()
             untouched = tuple(segment.id for segment in bases if segment.id not in owners)
             written = Delta(commit, path, len(delta), _tombstones(delta), files, *_position_bounds(delta), _partial(delta), untouched)
-        return Staged(written, (), resolution.counts, resolution.ties, _unresolved(batch.spec, delta))
+        return Staged(written, (), resolution.counts, resolution.ties, _unresolved(delta))
 
     def _resolved(self, batch: ListBatch, stored: dict[Key, State]) -> tuple[ListBatch, dict[Key, State], dict[str, int], int]:
         spec, summary, parent = batch.spec, batch.summary, batch.parent
@@ -368,13 +369,9 @@ class ListEngine:
             out[item.path] = ErasedRecords(tuple(sorted(numbers)), rows, events=rows)
         return out
 
-    def write_without(self, location: str, records: ErasedRecords, staging: str) -> FileInfo:
-        """The other lines, whatever the name of the file says."""
-        lines = self._storage.read(location).decode().splitlines()
-        if len(lines) != records.total:
-            raise InputRefused(f"{location}: {len(lines)} records, expected {records.total}")
-        kept = [line for number, line in enumerate(lines, 1) if number not in records.numbers]
-        self._storage.write(f"{staging}/part-00000.json", "\n".join(kept).encode())
+    def write_without(self, spec: TableSpec, location: str, records: ErasedRecords, staging: str) -> FileInfo:
+        """The other lines, whatever the name of the file says about its format."""
+        self._storage.write(f"{staging}/part-00000.json", raw_records.without(location, "json", self._storage.read(location), records))
         (info,) = self._storage.list(staging)
         return info
 
@@ -852,11 +849,8 @@ def _partial(states: Sequence[State]) -> tuple[str, ...]:
     return tuple(sorted({name for state in states for name in state.partial}))
 
 
-def _unresolved(spec: TableSpec, states: Sequence[State]) -> int:
-    cells = sum(value == UNKNOWN for state in states for value in state.values.values())
-    if cells and spec.unresolved == "fail":
-        raise CheckFailed(f"table {spec.name}: {cells} values are not known")
-    return cells
+def _unresolved(states: Sequence[State]) -> int:
+    return sum(value == UNKNOWN for state in states for value in state.values.values())
 
 
 def _stored(state: State, schema: Schema) -> dict[str, Any]:

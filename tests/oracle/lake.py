@@ -22,14 +22,16 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Pin, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import retention
-from compactor.core.results.reports import RebuildReport, TableReport, VacuumReport
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import RebuildReport, VacuumReport
 from compactor.flows import ledger
 from compactor.flows.environment import Environment
 from compactor.flows.keep import pin
 from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.read.verify import verify
-from compactor.flows.run import reabsorb_table, rebuild_table, replay_table, run_table
+from compactor.flows.run import run_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import reabsorb_table, rebuild_table, replay_table
 from compactor.flows.write import restore
 from compactor.ports import Storage
 from compactor.storage.memory import MemoryStorage

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TypeVar
 
 from compactor.core.model.files import FileInfo
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.core.settings.s3 import S3Settings
 from compactor.flows.environment import Environment
 from compactor.flows.run import run_table

@@ -49,7 +49,7 @@ def test_neither_order_nor_repetition_of_delivery_matters(steps: list[tuple[str,
 
 
 class Registers:
-    """The rule of `compactor.spark.rows.precedence` in its own words: every column is a last-writer-wins register, a delete writes unknown to all.
+    """The rule of `compactor.spark.rows.reduce` in its own words: every column is a last-writer-wins register, a delete writes unknown to all.
 
     A key's state is {register: (Position, value)}; states merge by taking the greater Position of each register: in any order, any grouping.
     """

@@ -1,7 +1,7 @@
 """HiveServer2 4.0.1 with Tez and a metastore of its own, all in one process. Needs Maven (328 jars, 280 MB, once).
 
 It does not work on a metastore of Hive 2.3, which lacks calls that it makes (`Invalid method name: 'get_database_req'`), and Spark 3.5's client does not
-work on a metastore of Hive 4, which lacks `get_table`. So tables and views come here as statements: those that `compactor sync --dry-run` shows.
+work on a metastore of Hive 4, which lacks `get_table`. So tables and views come here as statements: those that `compactor publish --dry-run` shows.
 """
 
 from __future__ import annotations

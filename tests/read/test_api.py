@@ -20,7 +20,7 @@ from compactor.core.model.policy import UNIQUE, Rule
 from compactor.duckdb import sources
 from compactor.duckdb.session import UnknownTable
 from compactor.flows.publish import audit
-from compactor.flows.run import publish_table
+from compactor.flows.publish.sync import sync_table
 from compactor.read import Table
 from compactor.storage.local import LocalStorage
 from tests.oracle.lake import Lake, table
@@ -202,12 +202,12 @@ def test_the_command_line_runs_several_statements(place: Place) -> None:
         return done.stdout if code == 0 else done.stderr
 
     assert compactor("sql", "select 1 as a; select ';' as b;", "-o", "csv") == "a\n1\n\nb\n;\n"
-    assert compactor("shell", "-o", "json", typed="select count(*) as n\nfrom t;\nselect 2 as b;\nexit\n") == '[\n{"n":40}\n]\n[\n{"b":2}\n]\n'
-    assert "nope" in compactor("shell", typed="select 1; select nope from t; select 3", code=1)
-    listed = json.loads(compactor("files", "t", "--output", "json"))
+    assert compactor("sql", "-o", "json", typed="select count(*) as n\nfrom t;\nselect 2 as b;\nexit\n") == '[\n{"n":40}\n]\n[\n{"b":2}\n]\n'
+    assert "nope" in compactor("sql", typed="select 1; select nope from t; select 3", code=1)
+    listed = json.loads(compactor("log", "t", "--files", "--output", "json"))
     assert (listed["version"], {file["part"] for file in listed["files"]}) == (3, {"base", "delta"})
-    assert "version 1 of t" in compactor("files", "t", "--version", "1")
-    assert duckdb.sql(compactor("files", "t", "--sql")).count("*").fetchall() == [(40,)]
+    assert "version 1 of t" in compactor("log", "t", "--files", "--as-of", "1")
+    assert duckdb.sql(compactor("log", "t", "--sql")).count("*").fetchall() == [(40,)]
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
@@ -273,10 +273,10 @@ def test_a_version_that_a_check_has_blocked_is_read_by_its_number_only(tmp_path:
 
     assert counted() == (2, 2, ['{"n":2}'], 2)
     assert Table.open(config, "t", version=3).to_arrow().num_rows == 3
-    assert len(duckdb.sql(opened(config).files_sql("t", 3)).fetchall()) == 3
+    assert len(duckdb.sql(opened(config).files_sql("t", "3")).fetchall()) == 3
     newest = lake.newest()
     assert newest is not None
     audit.accept(lake.table(), newest)
-    publish_table(lake.table(), newest)
+    sync_table(lake.table())
     export(lake, LocalStorage(), f"{tmp_path}/w/t")
     assert counted() == (3, 3, ['{"n":3}'], 3)

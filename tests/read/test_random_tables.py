@@ -20,7 +20,7 @@ import pytest
 from compactor.core.catalog import history_views, views
 from compactor.core.model import times as model_times
 from compactor.core.model.errors import NoRowsYet, Refused
-from compactor.core.model.spec import NEVER
+from compactor.core.settings.forms import NEVER
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.oracle.programs import program

@@ -33,7 +33,7 @@ PASSING: dict[str, Fault] = {
 
 LASTING: dict[str, tuple[Fault, str]] = {
     "400": (status(400), "answered 400"),
-    "401": (status(401), "answered 401.*`username`, `password_env`, `token_env`"),
+    "401": (status(401), "answered 401.*`SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO` and `token_env`"),
     "403": (status(403), "answered 403.*grant the permission"),
     "403 with a page": (page(403), "answered 403.*grant the permission"),
     "404 with a page": (page(404), "answered 404.*this address has no Confluent API. Apicurio's ends in /apis/ccompat/v7"),

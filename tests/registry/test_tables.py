@@ -30,7 +30,7 @@ def test_a_subject_tells_the_types_that_json_does_not(tmp_path: Path) -> None:
     """Decimals, dates and bytes of records without schema are PostgreSQL's own; an unknown subject stops its table and no other."""
     folder(tmp_path / "schemas")
     form = "debezium_json_noschema_value"
-    text = config.config_text(form, ["num_edge", "enrollment"], extra={"registry": {"folder": "schemas"}})
+    text = config.config_text(form, ["num_edge", "enrollment"], extra={"registry": {"url": "schemas"}})
     text = text.replace("num_edge: {", "num_edge: {schema: {subject: pga.public.num_edge-value}, ")
     (tmp_path / "compactor.yaml").write_text(text.replace("enrollment: {", "enrollment: {schema: {subject: pga.public.enrolment-value}, "))
     landing.land(tmp_path, form, only=["num_edge", "enrollment"])

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from compactor.core.measures.price import JobUsage
-from compactor.core.measures.record import Phase, RunRecord
 from compactor.core.model import times
 from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import DataFile, Delta, Segment, Snapshot
+from compactor.core.results.record import JobUsage, Phase, RunRecord
 
 END = times.to_seconds("2026-11-20T12:00:00Z")
 """When the last commit was made."""
@@ -68,9 +67,10 @@ def record(version: int, at: float, **changes: Any) -> RunRecord:
     """A run that made a version."""
     began, ended = times.from_seconds(at - 95, "milliseconds"), times.from_seconds(at + 5, "milliseconds")
     standard = RunRecord(
-        f"{version:08x}", "@table", "run", "committed", began, ended, 100.0, "scheduled", "0.1.0", 60.0,
-        (Phase("discover", 1.0), Phase("read", 30.0), Phase("resolve", 55.0), Phase("publish", 14.0)), version - 1, version, (f"commit {version}",), 4,
-        {"read": 4000, "applied": 4000}, 600_000, bytes_read=360_000, source_lag_seconds=700.0, job=JobUsage("j", 0.4, 1.6, 0.0303, "USD"),
+        "@table", "committed", version, (f"commit {version}",), 4, {"read": 4000, "applied": 4000}, 600_000, before=version - 1, bytes_read=360_000,
+        seconds=100.0, id=f"{version:08x}", started=began, ended=ended, label="scheduled", program="0.1.0",
+        phases=(Phase("discover", 1.0), Phase("read", 30.0), Phase("resolve", 55.0), Phase("publish", 14.0)),
+        source_lag_seconds=700.0, job=JobUsage("j", 0.4, 1.6),
     )  # fmt: skip
     return dataclasses.replace(standard, **changes)
 
@@ -102,7 +102,7 @@ def fail(config: Path, table: str, at: float) -> None:
     error = (
         "table student: increment_2026112012/part-0.json.gz: all landed files or records are unusable: is not a JSON object <script>alert(1)</script>"
     )
-    run = record(99, at, id="ffffffff", table=table, outcome="failed", made=(), error=error, error_class="InputRefused", job=None)
+    run = record(99, at, id="ffffffff", table=table, outcome="failed", operations=(), error=error, error_class="InputRefused", job=None)
     (config.parent / "warehouse" / table / "_compactor" / "runs" / f"{_compact(run.started)}-ffffffff.json").write_bytes(run.to_bytes())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html.parser
 import os
 import re
+import sys
 import time
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from typer.testing import CliRunner
 
 from compactor.app import App
 from compactor.cli import main as cli
-from compactor.core.measures.record import RunRecord
 from compactor.core.model import times
+from compactor.core.model.errors import Refused
 from compactor.core.results import attention
+from compactor.core.results.record import RunRecord
 from compactor.core.results.timeline import Timeline
 from compactor.flows.read.timeline import timelines
 from compactor.report.page import bytes_plot
@@ -59,7 +61,7 @@ def test_the_top_says_whether_all_is_well_and_what_to_do(school: Path) -> None:
     text = text_of(source)
     assert "1 of 8 tables needs you; 1 of 8 tables deserves a look" in text
     assert text.index("InputRefused") < text.index("2 files in quarantine") < text.index("All tables")
-    for command in ("compactor plan ledger", "compactor run ledger", "compactor quarantine show invoice", "compactor quarantine replay invoice"):
+    for command in ("compactor plan ledger", "compactor run ledger", "compactor quarantine invoice", "compactor quarantine invoice --replay"):
         assert f"<code>{command}</code>" in source
     overview = re.findall(r'<tr data-table="(\w+)">', source)
     assert overview[:3] == ["ledger", "invoice", "address"]
@@ -79,7 +81,7 @@ def test_what_a_table_shows_is_what_its_snapshots_have(school: Path) -> None:
     assert [(version.rows, version.stored) for version in invoice.versions] == [(each.rows, each.size) for each in made]
     assert [change.sentences for change in invoice.changes] == [("added email string",)]
     assert [(item.records, item.reason[:15]) for item in invoice.quarantine] == [(None, "the gzip stream"), (7, "some of its rec")]
-    assert (invoice.cost, invoice.last_outcome) == (pytest.approx(5 * 0.0303), "idle")
+    assert (invoice.vcpu_hours, invoice.last_outcome) == (pytest.approx(5 * 0.4), "idle")
     assert tables["ledger"].failure is not None
     part = page(school).split('id="table-invoice"')[1].split("</details></div>")[0]
     for text in ("added email string", "the gzip stream ends in the middle of the file", "Events of each commit", "resolve 55 s"):
@@ -207,7 +209,7 @@ def test_the_runs_of_a_past_moment_are_found_among_later_ones() -> None:
     lake.run()
     moments = [f"2026-03-0{day}T00:00:00Z" for day in range(1, 6)]
     for day, moment in enumerate(moments):
-        record = RunRecord(f"a{day}", "t", "run", "committed", moment, moment, 1.0)
+        record = RunRecord("t", "committed", id=f"a{day}", started=moment, ended=moment)
         lake.storage.write(lake.layout.run(moment, record.id), record.to_bytes())
     (shown,) = timelines(lake.env(), [lake.spec], times.to_seconds("2026-03-03T12:00:00Z"), 2)
     assert [run.ended for run in shown.runs] == moments[1:3]
@@ -265,18 +267,25 @@ def test_the_plot_of_bytes_is_a_file_of_its_own(school: Path) -> None:
     with App.open(school) as app:
         drawn = Path(app.write_plot(str(school.with_name("bytes.svg")))).read_text(encoding="utf-8")
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
-    assert texts[0].startswith("Bytes by ")
-    assert re.fullmatch(r"[\d.]+ [kMG]B written", texts[1])
-    assert texts[2].startswith("rewriting the tables would have written ")
+    assert texts[0].startswith("Bytes written, by ")
+    assert re.fullmatch(r"written [\d.]+ [kMG]B", texts[1])
+    assert texts[2].startswith("rewriting every table in each commit ")
     assert drawn.count("<rect") > 40
     assert drawn.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
     assert bytes_plot([]) == ""
 
 
+def test_the_page_is_an_extra(school: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the command names what to install."""
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with App.open(school) as app, pytest.raises(Refused, match=r"pip install 'cdc-compactor\[report\]'"):
+        app.report()
+
+
 def test_the_command_writes_a_file_or_into_a_folder(school: Path, tmp_path: Path) -> None:
     """And prints where."""
     for out, place in ((tmp_path / "a.html", tmp_path / "a.html"), (tmp_path / "b", tmp_path / "b/index.html")):
-        result = CliRunner().invoke(cli.app, ["report", "--config", str(school), "--out", str(out), "--at", NOW, "student"])
+        result = CliRunner().invoke(cli.app, ["report", "--config", str(school), "--out", str(out), "--as-of", NOW, "student"])
         assert (result.exit_code, result.output.strip()) == (0, str(place)), result.output
         assert "student" in place.read_text(encoding="utf-8")
 

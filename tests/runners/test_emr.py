@@ -16,8 +16,8 @@ import pytest
 from botocore.stub import Stubber
 
 from compactor.aws.client import ClientConfig
-from compactor.core.measures.price import JobUsage
 from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.results.record import JobUsage
 from compactor.ports import Submitted
 from compactor.runners.emr import EmrRunner, Jobs, JobState, Order, Sending
 from compactor.runners.emr_serverless import ServerlessJobs
@@ -356,15 +356,12 @@ def test_what_emr_refuses_is_told_and_what_passes_is_tried_again(aws: None, code
 
 
 def test_the_page_of_sparks_ui_is_a_link_where_emr_has_one(aws: None) -> None:
-    """EMR opens it for an hour; a job that waits has none, and that is no error. The page in EMR Studio needs the Studio's address."""
+    """EMR opens it for an hour; a job that waits has none, and that is no error."""
     jobs = ServerlessJobs("00app", ROLE, REACH)
     stub = stubbed(jobs, ("get_dashboard_for_job_run", {"url": "https://ui"}, {"applicationId": "00app", "jobRunId": "j"}))
     assert jobs.links("j") == {"Spark UI": "https://ui"}
     stub.add_client_error("get_dashboard_for_job_run", "ValidationException", "not running", 400)
     assert jobs.links("j") == {}
-    jobs = ServerlessJobs("00app", ROLE, REACH, "https://es-1.emrstudio-prod.us-east-1.amazonaws.com/")
-    stubbed(jobs).add_client_error("get_dashboard_for_job_run", "ValidationException", "not running", 400)
-    assert jobs.links("j") == {"EMR console": "https://es-1.emrstudio-prod.us-east-1.amazonaws.com/#/serverless-applications/00app/j"}
 
 
 def test_the_page_of_a_cluster_is_in_the_region_of_its_client(aws: None, monkeypatch: pytest.MonkeyPatch) -> None:

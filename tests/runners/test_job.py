@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 from collections.abc import Iterator
@@ -14,13 +13,13 @@ import pytest
 from compactor import job
 from compactor.app.app import App
 from compactor.app.packaging.job_zip import package
-from compactor.aws import metrics
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.results.checks import Difference
 from compactor.core.results.notice import Notice
-from compactor.core.results.reports import RebuildReport, TableReport
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import RebuildReport
+from compactor.core.settings.command_line import CLUSTER_COMMANDS
 from compactor.core.settings.job_config import JobConfig
-from compactor.core.settings.metrics import MetricsSettings
 from compactor.runtime import Runtime
 from tests.test_cli import COMMANDS
 
@@ -52,7 +51,7 @@ def told(job_config: Path, *words: str) -> tuple[int, dict[str, Any], str]:
 
 
 @pytest.mark.parametrize(
-    "words", [("verify", "--files-only", "--output", "json"), ("verify", "student", "--files-only"), ("vacuum", "ledger", "--label", "x")]
+    "words", [("verify", "--files-only", "--output", "json"), ("verify", "student", "--files-only"), ("versions", "vacuum", "ledger", "--label", "x")]
 )
 def test_it_answers_as_the_command_line_does(job_config: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     """On standard output, and in the report; the log says which package ran."""
@@ -61,7 +60,7 @@ def test_it_answers_as_the_command_line_does(job_config: Path, words: tuple[str,
     assert (code, report["code"]) == (0, 0)
     assert json.loads(capsys.readouterr().out) == json.loads(report["output"])
     assert [item["table"] for item in json.loads(report["output"])] == names
-    assert log.startswith(f"{words[0]} of ")
+    assert log.startswith(f"{'versions vacuum' if 'vacuum' in words else words[0]} of ")
 
 
 def test_a_plan_in_place_of_its_location(job_config: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,25 +131,15 @@ def test_a_rebuild_tells_what_differs(job_config: Path, monkeypatch: pytest.Monk
     assert "compactor: student: 3 files (1,000 bytes) give 9 rows; 0 rows of version 1 are missing" in report["errors"].splitlines()[-1]
 
 
-def test_numbers_are_sent_when_they_are_asked_for(job_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the job itself; the edge may be gone by then."""
-    sent: list[Any] = []
-    monkeypatch.setattr(job, "run_tables", lambda *_, **__: [TableReport("student", "failed", exit_code=1)])
-    monkeypatch.setattr(metrics, "send", lambda found, namespace, deployment, reach: sent.append((namespace, deployment, found[0].value)))
-    said = json.loads(job_config.read_text(encoding="utf-8"))
-    assert told(job_config, "run")[0] == 1
-    job_config.write_text(json.dumps({**said, "metrics": dataclasses.asdict(MetricsSettings("acme", cloudwatch=True))}), encoding="utf-8")
-    assert told(job_config, "run")[0] == 1
-    assert sent == [("Compactor", "acme", 1)]
-
-
 def test_the_words_are_the_command_lines(job_config: Path) -> None:
     """No word means something else there."""
-    assert {"run", "verify", "vacuum", "rebuild", "quarantine replay"} <= set(COMMANDS)
+    for command in CLUSTER_COMMANDS:
+        local = {name for param in COMMANDS[command.name].params for name in param.opts}
+        assert {name for option in command.options for name in option.names} <= local
     for words in (
         ["run", "a", "-o", "json", "--label", "l", "-p", "3"],
-        ["quarantine", "replay", "a", "--output", "json"],
-        ["vacuum", "--run", "a"],
+        ["quarantine", "--replay", "a", "--output", "json"],
+        ["versions", "vacuum", "--run", "a"],
         ["rebuild", "--accept-differences", "--accept-fewer-rows", "--as-of", "3", "--dry-run", "a", "-o", "json", "--label", "l"],
     ):
         assert job.parser().parse_args(["--job-config", "{}", *words]).tables == ["a"]
@@ -161,7 +150,7 @@ def test_the_words_are_the_command_lines(job_config: Path) -> None:
 
 def test_who_cannot_be_told_from_a_cluster_is_refused() -> None:
     """It is logged, and told from the edge."""
-    with pytest.raises(Refused, match=r"webhook: messages to this target cannot be sent from a cluster\. `compactor schema notify`"):
+    with pytest.raises(Refused, match=r"webhook: messages to this target cannot be sent from a cluster\. `compactor schema --notify`"):
         job.notify(("webhook", "https://host/token"), Notice("t", 1, "", False, ()))
     job.notify(("log",), Notice("t", 1, "", False, ()))
 

@@ -159,12 +159,13 @@ def test_a_directory_will_do(tmp_path: Path, packed: Package, monkeypatch: pytes
 
 FULL = """
 warehouse: s3://lake/w
-catalog: {type: glue, database: school, region: eu-west-1, catalog_id: "123456789012"}
+region: eu-west-1
+catalog: {type: glue, database: school, catalog_id: "123456789012"}
 s3: {path_style: true, sse: sse-s3}
 tables:
-  student: {key: [id], op_map: {I: c}, csv: {columns: [a, b]}, on_schema_change: {widened: fail}, notify: [log, {command: [a, b]}]}
-  ledger: {key: [], change_feed: all, feed_retention: 30d}
-  course: {key: [id], history: true, track: [title], history_end: 9999-12-31, history_zero_length: drop}
+  student: {key: [id], op_map: {I: c}, csv: {columns: [a, b]}, on_schema_change: {widened: fail}, notify: [log, {command: [a, b]}], checks: {unique: [a], null_share: {b: 5%}}}
+  ledger: {key: [], change_feed: true, daily: {keep: 3}, compact_budget: 2 GB}
+  course: {key: [id], history: true, track: [title], columns: {ssn: hash}, archive: keep, compact_window: '22:00-05:00'}
 """
 
 

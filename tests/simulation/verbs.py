@@ -24,8 +24,9 @@ from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.publish import archive, publish
 from compactor.flows.publish.sync import sync_table
 from compactor.flows.read.verify import verify
-from compactor.flows.run import look_at, reabsorb_table, rebuild_table, replay_table, run_table
+from compactor.flows.run import look_at, run_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import reabsorb_table, rebuild_table, replay_table
 from compactor.flows.write import compact, restore
 from compactor.ports import Catalog, Engine, Storage
 

@@ -18,12 +18,13 @@ from compactor.core.model.errors import CatalogRefused
 from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.flows.environment import Environment
 from compactor.flows.read import quarantine
 from compactor.flows.read.verify import verify
-from compactor.flows.run import replay_table, run_table
+from compactor.flows.run import run_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import replay_table
 from compactor.spark.engine import SparkEngine
 from compactor.spark.input.wire import Schemas
 from compactor.storage.local import LocalStorage

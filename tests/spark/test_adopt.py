@@ -12,8 +12,8 @@ from compactor.core.model.errors import CatalogRefused, InputRefused, OrderRefus
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Difference
 from compactor.core.results.reports import AdoptReport
-from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from compactor.flows.write.adopt import adopt
 from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake

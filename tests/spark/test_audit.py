@@ -7,7 +7,7 @@ import pytest
 from compactor.core.model.errors import Refused
 from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule
 from compactor.flows.publish import audit
-from compactor.flows.run import publish_table
+from compactor.flows.publish.sync import sync_table
 from compactor.flows.table import Table
 from tests.spark.lake import Lake
 
@@ -58,7 +58,7 @@ def test_every_kind_of_rule_blocks_and_lets_pass(lake: Lake) -> None:
     table = Table(lake.env, spec)
     newest = lake.snapshot(spec)
     audit.accept(table, newest)
-    publish_table(table, newest)
+    sync_table(table)
     assert {row["id"] for row in lake.rows(spec)} == {1, 2, 3, 4, 5}
 
     wrong = lake.with_settings(spec, rules=(Rule(SQL, ("typo",), values=("SELECT nothing FROM t",)),))

@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor.core.model.errors import Refused
-from compactor.core.model.spec import NEVER, TableSpec
+from compactor.core.model.spec import TableSpec
 from compactor.core.schema import clustering
+from compactor.core.settings.forms import NEVER
 from compactor.flows.keep.erase import Request, erase
-from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from compactor.flows.write import restore
 from tests.spark.lake import Lake
 
@@ -175,11 +176,11 @@ def test_the_command_line_runs_and_reads_a_clustered_table(tmp_path: Path) -> No
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
-    assert "did you mean region?" in compactor("check", "--output", "json", code=1)
+    assert "did you mean region?" in compactor("plan", "--output", "json", code=1)
     config.write_text(text)
-    compactor("check")
+    compactor("plan")
     compactor("run")
-    compactor("compact")
+    compactor("run", "--compact")
     query = "select count(*) as n, max(note) as note from t where region = 'EU' and n between 10 and 4000"
     answers = [json.loads(compactor("sql", query, "--engine", engine, "-o", "json")) for engine in ("duckdb", "spark")]
     expected = [at for at in range(500) if at % 5 == 1 and 10 <= at * 7919 % ROWS <= 4000]

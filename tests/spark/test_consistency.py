@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from compactor.core.model.errors import CheckFailed, InconsistentRead, Refused
 from compactor.core.model.files import FileInfo
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from compactor.flows.run import run_table
 from compactor.flows.table import Table
 from compactor.spark import consistency, measured

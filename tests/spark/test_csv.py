@@ -13,8 +13,8 @@ from compactor.core.model.errors import InputRefused, NoRowsYet, SchemaRefused
 from compactor.core.model.policy import EVOLVE
 from compactor.core.model.spec import Csv, TableSpec
 from compactor.flows.read import quarantine
-from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.input import csv_files, csv_types, files
 from tests.spark.added_defaults import TEXT_ALLOWED

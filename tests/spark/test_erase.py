@@ -17,8 +17,8 @@ from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.spec import TableSpec
 from compactor.flows.keep.erase import Request, erase
-from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from tests.parts.one_spark import AVRO
 from tests.spark.lake import Lake
 from tests.spark.test_change_event import event as change_event

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from compactor.app import App
-from compactor.core.results.reports import TableReport
+from compactor.core.results.record import TableReport
 from tests.parts.one_spark import app_on_one_spark
 
 __all__ = ["app_on_one_spark"]

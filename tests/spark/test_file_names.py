@@ -15,13 +15,14 @@ import pytest
 from compactor.core.model.errors import InconsistentRead, Refused
 from compactor.core.model.spec import TableSpec
 from compactor.flows.keep.erase import Request, erase
-from compactor.flows.read.check import check
 from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
 from compactor.flows.table import Table
 from compactor.spark import consistency
 from compactor.spark.consistency import ConsistentReads
 from compactor.storage.local import LocalStorage
+from tests.oracle.sizes import FULL
+from tests.parts import any_text
 from tests.parts.odd_names import ODD, random_names
 from tests.spark.lake import Lake
 
@@ -75,6 +76,15 @@ def test_parquet_files_with_glob_signs(lake: Lake) -> None:
     land(lake, spec, names)
     lake.run(spec)
     check_all(lake, spec, names)
+
+
+@pytest.mark.slow
+def test_any_name_and_any_text_all_the_way(tmp_path: Path) -> None:
+    """On a local disk; `tests/engines/test_s3_warehouse.py` has the same on S3."""
+    chance = random.Random(seed := random.randrange(1 << 30))
+    print("seed", seed)
+    names = [*(f"{name}.json" for name in ODD), *random_names(chance, 400 if FULL else 10, ".json"), *random_names(chance, 5, ".json.gz")]
+    any_text.travel(LocalStorage(), str(tmp_path / "w"), tmp_path, chance, sorted(names))
 
 
 def test_two_files_of_one_size_of_which_one_is_a_pattern_for_the_other(lake: Lake) -> None:
@@ -141,7 +151,7 @@ def test_an_erase_counts_what_it_reads(lake: Lake, monkeypatch: pytest.MonkeyPat
     lake.run(spec)
     archived = next(path for path in Path(spec.root, "archive").rglob("*.json"))
     archived.write_text('{"id": 1, "seq": 1}'.ljust(size - 1) + "\n")
-    with pytest.raises(Refused, match=r"had 2 events when it was ingested, and 1 now. Nothing was erased"):
+    with pytest.raises(Refused, match=r"expected 2 events as when it was ingested, found 1. Nothing was erased"):
         erase(Table(lake.env, spec), Request((("2",),), now=True))
 
 
@@ -169,7 +179,7 @@ def test_what_nobody_can_name_or_may_follow_stays_in_landing(lake: Lake) -> None
     assert [1] == [row["id"] for row in lake.rows(spec)]
     assert expected in plan(table).steps
     assert expected == status(table).unusable_files
-    assert expected in [item.detail for item in check(table) if not item.ok]
+    assert expected in [item.detail for item in plan(table).checks if not item.ok]
     json.dumps([status(table).to_json(), report.to_json()], ensure_ascii=False).encode()
 
 

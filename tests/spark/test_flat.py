@@ -15,8 +15,8 @@ import pytest
 from compactor.core.model.errors import InputRefused, OrderRefused, SchemaRefused
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.read import quarantine
-from compactor.flows.run import discard_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import discard_table
 from compactor.spark.input import files
 from tests.oracle.sizes import tiered
 from tests.parts.one_spark import AVRO

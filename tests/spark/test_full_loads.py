@@ -12,8 +12,8 @@ import pytest
 
 from compactor.core.model.errors import CheckFailed, InputRefused
 from compactor.core.model.spec import TableSpec
-from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from compactor.core.model.spec import TableSpec
-from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake
 

@@ -21,7 +21,7 @@ from compactor.core.erasure.keys import with_keys
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.policy import Protection
 from compactor.core.model.spec import Csv, TableSpec
-from compactor.flows.read.check import check
+from compactor.flows.read.plan import plan
 from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from compactor.spark.failures import translating
@@ -123,7 +123,7 @@ def run(lake: Lake, names: list[str], capsys: pytest.CaptureFixture[str], caplog
     """Run these cases. Return everything that was written or printed: objects, the log, reports, checks."""
     caplog.set_level(logging.DEBUG, "compactor")
     specs = land(lake, names)
-    checks = [str(each) for spec in specs for each in check(Table(lake.env, spec), specs)]
+    checks = [str(each) for spec in specs for each in plan(Table(lake.env, spec), specs).checks]
     reports = run_tables(lake.env, specs, parallel=1)
     assert {report.table for report in reports} == set(names)
     places = {**written(lake), **{f"report of {each.table}": str(each.to_json()).encode() for each in reports}}

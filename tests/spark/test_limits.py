@@ -58,13 +58,13 @@ def test_json_beyond_the_limits(lake: Lake) -> None:
     assert sorted(row["id"] for row in lake.rows(spec)) == [1, 2, 3, 5]
     first, wide = (
         "begins with a line of more than 100,000 bytes",
-        "columns and members of structs, and the limit is 20: raise `limits: {columns: ..}`",
+        "columns and members of structs, and the limit is 20: set `limits: false`",
     )
     found = reasons(spec)
     assert {name for name, reason in found.items() if first in reason} == {"bomb.json.gz", "bomb.json.bz2", "bomb.json.zst"}
     assert {name for name, reason in found.items() if wide in reason} == {"wide.json", "many.json"}
-    assert found["later.json"] == "has 150,028 bytes, and the limit is 100,000: raise `limits: {record_bytes: ..}`"
-    assert "unpacks to more than 200,000 bytes: raise `limits: {unpacked_bytes: ..}`" in found["long.json.zst"]
+    assert found["later.json"] == "has 150,028 bytes, and the limit is 100,000: set `limits: false`"
+    assert "unpacks to more than 200,000 bytes: set `limits: false`" in found["long.json.zst"]
     assert len(found) == 7
     nested = lake.with_settings(spec, limits=InputLimits(columns=40))
     put(nested, {"nested.json": row(50, n={"a": [{**keys, **{f"b{n}": n for n in range(30)}}]})}, hour=2)
@@ -93,7 +93,7 @@ def test_csv_beyond_the_limits(lake: Lake) -> None:
     assert lake.rows(spec) == [{"id": 1, "seq": 1, "v": "a"}]
     found = reasons(spec)
     assert "has 32 columns" in found["header.csv"]
-    assert "begins with a line of more than 100,000 bytes: raise `limits: {record_bytes: ..}`" in found["value.csv"]
+    assert "begins with a line of more than 100,000 bytes: set `limits: false`" in found["value.csv"]
 
 
 @pytest.mark.slow

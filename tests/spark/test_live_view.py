@@ -13,8 +13,8 @@ import pytest
 from compactor.core.model.errors import Refused
 from compactor.core.model.policy import ACCEPTED, Rule
 from compactor.flows.publish.sync import sync_table
-from compactor.flows.run import reabsorb_table, restore_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import reabsorb_table, restore_table
 from compactor.flows.write.adopt import adopt
 from compactor.flows.write.restore import at_version, named, restore
 from tests.oracle import emit

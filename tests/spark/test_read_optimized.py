@@ -10,7 +10,7 @@ import pytest
 
 from compactor.app import App
 from compactor.core.catalog import base_views
-from compactor.core.model.spec import NEVER
+from compactor.core.settings.forms import NEVER
 from compactor.flows.table import Table
 from compactor.flows.write import restore
 from compactor.read import Table as Opened

@@ -11,8 +11,8 @@ from compactor.core.model.policy import Policy
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Difference
 from compactor.core.results.reports import RebuildReport
-from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from tests.spark.added_defaults import TEXT_ALLOWED
 from tests.spark.lake import Lake
 

@@ -16,6 +16,7 @@ from compactor import __version__
 from compactor.app.app import App
 from compactor.core.model.snapshot import FORMAT
 from compactor.core.settings import job_config
+from compactor.flows.keep.pin import pins
 from scripts.make_release_warehouse import OUTCOMES, VERSIONS, rows, shown
 from tests.parts.one_spark import app_on_one_spark
 
@@ -48,7 +49,7 @@ def test_a_warehouse_of_each_release_is_read_without_spark(warehouse: Path) -> N
         for table in VERSIONS:
             assert sorted(shown(text) for text in opened.sql(f"select * from {table}", engine="duckdb")) == expected["before"][table]
         assert [check for check in opened.verify(files_only=True) if not check.ok] == []
-        assert [pin.version for pin in opened.pins("price")] == [1]
+        assert [pin.version for pin in pins(opened.table("price"))] == [1]
         assert [file.table for file in opened.quarantined()] == ["price"]
 
 
@@ -58,10 +59,10 @@ def test_a_warehouse_of_each_release_is_read_and_continued(app: App, warehouse: 
     """Views as the release showed them; every check of every file; new increments with the release's own result; pins, quarantine and restore."""
     expected: dict[str, Any] = json.loads((warehouse / "expected.json").read_text(encoding="utf-8"))
     assert {each.table: each.version for each in app.status()} == VERSIONS
-    app.sync()
+    app.publish()
     assert rows(app) == expected["before"]
     assert [check for check in app.verify(deep=True) if not check.ok] == []
-    assert [pin.version for pin in app.pins("price")] == [1]
+    assert [pin.version for pin in pins(app.table("price"))] == [1]
     assert [file.table for file in app.quarantined()] == ["price"]
 
     shutil.copytree(warehouse / "later", warehouse, dirs_exist_ok=True)
@@ -72,7 +73,7 @@ def test_a_warehouse_of_each_release_is_read_and_continued(app: App, warehouse: 
     assert rows(app) == expected["after"]
     app.vacuum(dry=False)
     assert rows(app) == expected["after"]
-    app.restore("price", version=1)
+    app.restore("price", "1")
     assert [json.loads(text)["price"] for text in app.sql("select price from price order by id", engine="spark")] == [10, 20]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from compactor.core.model.spec import TableSpec
-from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from tests.spark.lake import Lake
 from tests.spark.test_csv import packed
 from tests.spark.test_debezium import event

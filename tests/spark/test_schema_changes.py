@@ -18,8 +18,8 @@ import pytest
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.policy import EVOLVE, EXPLICIT, Policy
 from compactor.core.model.spec import TableSpec
-from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from tests.spark.changed import DEFAULTS, FORMS, ROWS, Form, land, plain, shown
 from tests.spark.conftest import AVRO
 from tests.spark.lake import Lake

@@ -10,8 +10,8 @@ import pytest
 
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.policy import Protection
-from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark

@@ -17,6 +17,9 @@ from compactor.app.app import App
 from compactor.aws.retry import RetryPolicy
 from compactor.core.model.errors import CompactorError
 from compactor.core.settings.s3 import S3Settings
+from compactor.flows.publish.alerts import alert
+from compactor.flows.read.arrived import arrived
+from compactor.flows.read.log import inputs
 from compactor.runners.emr import JobState
 from compactor.storage.s3.storage import S3Storage
 from tests.flows.test_every_crash import DELIVERIES
@@ -62,7 +65,7 @@ def calls(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Calls:
             instances = {"MasterInstanceType": "m5.xlarge", "InstanceCount": 1, "KeepJobFlowAliveWhenNoSteps": True}
             cluster = boto3.client("emr", region_name="us-east-1").run_job_flow(Name="c", ReleaseLabel="emr-7.13.0", Instances=instances)["JobFlowId"]
             topic = boto3.client("sns", region_name="us-east-1").create_topic(Name="compactor")["TopicArn"]
-        emr = {"job": "s3://code/jobs/1", "plans": "s3://code/plans", "logs": "s3://logs/jobs", "application": application, "cluster": cluster}
+        emr = {"job": "s3://code/jobs/1", "logs": "s3://logs/jobs", "application": application, "cluster": cluster}
         emr["role"] = "arn:aws:iam::123456789012:role/job"
         said = {
             "warehouse": WAREHOUSE,
@@ -82,7 +85,7 @@ def calls(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Calls:
             played(server)
         for look in LOOKS.values():
             look(app)
-        app.alert("t", "run_failed", "no", {})
+        alert(app.table("t"), "run_failed", "no", {})
         for table in ("t", "u"):
             sent(app, table, found)
     return found
@@ -99,12 +102,12 @@ def played(server: Server) -> None:
 
 LOOKS: dict[str, Callable[[App], object]] = {
     "status": lambda app: app.status(["t"]),
-    "plan": lambda app: app.plan(["t"]),
+    "plan --no-samples": lambda app: app.plan(["t"], samples=False),
     "log": lambda app: app.log("t"),
-    "log --inputs": lambda app: app.inputs("t"),
-    "quarantine list": lambda app: app.quarantined(["t"]),
+    "log --inputs": lambda app: inputs(app.table("t")),
+    "quarantine": lambda app: app.quarantined(["t"]),
     "verify --files-only": lambda app: app.verify(["t"], files_only=True),
-    "waiting for an hour": lambda app: app.arrived("t", datetime(2024, 3, 5, 1, tzinfo=timezone.utc)),
+    "waiting for an hour": lambda app: arrived(app.table("t"), datetime(2024, 3, 5, 1, tzinfo=timezone.utc)),
 }
 """What tasks do without Spark."""
 
@@ -153,7 +156,7 @@ def test_no_right_lacks_its_call(calls: Calls) -> None:
     ("operation", "where"),
     [
         (("GetObject", "HeadObject"), rf"{WAREHOUSE}/[^/]+/(_compactor/.+|quarantine/.+\.reason\.json)|s3://logs/jobs/reports/.+"),
-        (("PutObject",), r"s3://code/plans/[0-9a-f]+\.json"),
+        (("PutObject",), r"s3://code/jobs/1/plans/[0-9a-f]+\.json"),
     ],
     ids=["reads state and reports, no data", "writes plans"],
 )

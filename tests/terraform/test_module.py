@@ -230,7 +230,7 @@ def test_the_output_compactor_yaml_is_a_configuration(tmp_path: Path) -> None:
     file.write_text(text + "tables: {student: {key: [id]}}\n", encoding="utf-8")
     settings = load(file)
     emr = settings.emr
-    assert settings.runner_of("student") == "emr-serverless"
+    assert settings.tables["student"].runner == "emr-serverless"
     assert (emr.application, emr.role, emr.cluster) == ("00abc", "arn:aws:iam::123456789012:role/some", "j-1")
     assert (emr.job, settings.spec("student").tables_in) == ("s3://compactor-code-123456789012-eu-west-1/jobs/0.1.0", "school_internal")
 

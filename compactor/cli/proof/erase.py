@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from compactor.cli import console, grid, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, LogForm, LogFormat, OneTable, Output, OutputForm, Verbose, Wait
+from compactor.cli import grid, options
+from compactor.cli.options import Call, OneTable
 from compactor.core.model.errors import TryLater
 
 _Keys = Annotated[list[str] | None, typer.Option("--key", metavar="KEY", help='A key: its value, or JSON: {"id": 7}. Repeat it.', show_default=False)]
 
 
+@options.command(label=True)
 def erase(
+    call: Call,
     table: OneTable,
     keys: _Keys = None,
     keys_from: Annotated[
@@ -24,13 +25,7 @@ def erase(
     now: Annotated[bool, typer.Option("--now", help="Delete older versions at once. Queries that still read them fail or miss rows.")] = False,
     delete_files: Annotated[bool, typer.Option("--delete-files", help="Delete archived files that cannot be rewritten, like snappy Avro.")] = False,
     leave_landing: Annotated[bool, typer.Option("--leave-landing", help="Go on although files lie in landing. They are not searched.")] = False,
-    config: ConfigFile = DEFAULT,
-    output: OutputForm = Output.text,
-    label: Label = "",
-    wait: Wait = WAIT_SECONDS,
-    verbose: Verbose = False,
-    log_format: LogForm = LogFormat.text,
-) -> None:
+) -> int:
     """Erase keys for good.
 
     Removes the rows of these keys from the table, its history, its archived raw files and the texts of older runs, and deletes every older
@@ -47,11 +42,7 @@ def erase(
     named = [*(keys or ()), *([line.strip() for line in keys_from.read_text().splitlines() if line.strip()] if keys_from else ())]
     if keys_from and not named:
         raise typer.BadParameter(f"{keys_from} has no key")
-    with options.opened(config, verbose, wait, log_format, label) as app, contextlib.ExitStack() as shown:
-        shown.enter_context(console.progress(1, quiet=output is Output.json))
-        report = app.erase(table, named, now=now, delete_files=delete_files, leave_landing=leave_landing, label=label)
-    if output is Output.json:
-        console.as_json(report.to_json())
-    else:
-        grid.console().print(report.to_text(), soft_wrap=True, highlight=False, markup=False)
-    raise typer.Exit(0 if report.finished else TryLater.exit_code)
+    with call.progress():
+        report = call.app.erase(table, named, now=now, delete_files=delete_files, leave_landing=leave_landing, label=call.label)
+    call.answer(report, lambda: grid.console().print(report.to_text(), soft_wrap=True, highlight=False, markup=False))
+    return 0 if report.finished else TryLater.exit_code

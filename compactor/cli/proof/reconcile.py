@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from compactor.cli import console, grid, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Verbose
+from compactor.cli import grid, options
+from compactor.cli.options import Call, OneTable
 from compactor.core.model.errors import Refused
 from compactor.core.reconcile.report import ReconcileReport
 from compactor.flows.read.reconcile import Options
@@ -16,7 +16,9 @@ from compactor.flows.read.reconcile import Options
 _VARIABLE = "COMPACTOR_SOURCE"
 
 
+@options.command()
 def reconcile(
+    call: Call,
     table: OneTable,
     source: Annotated[
         str,
@@ -38,39 +40,32 @@ def reconcile(
         str | None,
         typer.Option("--at", metavar="POSITION", help="First wait until the lake has reached this LSN, or file:byte of the binlog, or `now`."),
     ] = None,
-    wait: Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the lake, in all.")] = 600.0,
-    parallel: Annotated[int, typer.Option(min=1, help="Statements at a time on the source.")] = 2,
+    wait_lake: Annotated[float, typer.Option("--wait-lake", metavar="SECONDS", min=0, help="How long to wait for the lake, in all.")] = 600.0,
+    parallel: Annotated[int, typer.Option("--parallel", "-p", metavar="N", min=1, help="Statements at a time on the source.")] = 2,
     chunk: Annotated[int, typer.Option(min=1000, metavar="ROWS", help="Rows that one statement on the source should read.")] = 100_000,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="How long one statement on the source may take.")] = 300.0,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show N differences.")] = 100,
-    config: ConfigFile = DEFAULT,
-    output: OutputForm = Output.text,
-    verbose: Verbose = False,
-) -> None:
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show N differences.")] = 100,
+) -> int:
     """Compare a table with its source.
 
     Names the rows and columns that differ. Both sides compute counts and checksums of key ranges; ranges that differ are divided down to
     single rows. Each differing row is then looked at again: the source's row, the lake's row when the lake has reached the source's
     position, and the source's row once more. So a row that changes meanwhile, or that the lake does not have yet, is not reported. Changes
     neither side; the result is recorded for `compactor status`. Exits 0 if nothing differs, 1 if rows differ, 75 if rows differ and the lake
-    has not reached the source's position within --wait.
+    has not reached the source's position within --wait-lake.
 
     \b
     Example:
       compactor reconcile student --source postgresql://reader@standby/school
       compactor reconcile student --source mysql://reader@db/school
-      compactor reconcile student --source postgresql://reader@standby/school --at now --wait 3600 --output json
+      compactor reconcile student --source postgresql://reader@standby/school --at now --wait-lake 3600 --output json
     """
     if not source:
         raise Refused(f"reconcile needs the source: --source postgresql://user@host/database or mysql://.., or the environment variable {_VARIABLE}")
     os.environ.setdefault("PGAPPNAME", "compactor reconcile")
-    with options.opened(config, verbose, WAIT_SECONDS) as app:
-        result = app.reconcile(table, source, at, source_table, wait, timeout, Options(parallel, chunk, limit), where)
-    if output is Output.json:
-        console.as_json(result.to_json())
-    else:
-        _show(result)
-    raise typer.Exit(result.exit_code)
+    result = call.app.reconcile(table, source, at, source_table, wait_lake, timeout, Options(parallel, chunk, limit), where)
+    call.answer(result, lambda: _show(result))
+    return int(result.exit_code)
 
 
 def _show(result: ReconcileReport) -> None:
@@ -90,7 +85,7 @@ def _show(result: ReconcileReport) -> None:
     grid.print_message(f"compared {len(result.columns)} columns in {result.parts:,} key ranges with {result.source} in {result.seconds:.1f} s")
     grid.print_message(f"positions: source {result.source_position}, lake {result.lake_position}; {result.suspects:,} rows looked at again")
     if result.changing:
-        grid.print_message(f"{result.changing:,} rows were changed by the source in every look and are not judged")
+        grid.print_message(f"{result.changing:,} rows changed in every look and are not judged")
     if result.outcome == "too many":
         print("too many rows differ at first to look at each: the lake is far behind (try --at now), or another table was compared")
     for name, reason in result.skipped:

@@ -73,7 +73,7 @@ def check_start(spec: TableSpec, newest: Snapshot, version: int) -> None:
     if version < feed.began:
         since = f"the change feed begins at version {feed.began}" + ("" if feed.began >= feed.kept else ", and")
     else:
-        since = "older changes are past `feed_retention`:"
+        since = "older changes are past `keep`:"
     kept = f" it can be read from version {feed.first} on" if feed.began < feed.kept else ""
     raise Refused(
         f"table {spec.name}: the changes from version {version} on are not available; {since}{kept}. Copy the view at version {feed.first} or later, "
@@ -82,7 +82,7 @@ def check_start(spec: TableSpec, newest: Snapshot, version: int) -> None:
 
 
 def given_up(spec: TableSpec, newest: Snapshot, modified: Mapping[int, float], now: float) -> int:
-    """Return the newest version whose feed part, and all before it, may be deleted: older than `feed_retention`, or from before the feed began.
+    """Return the newest version whose feed part, and all before it, may be deleted: older than `keep`, or from before the feed began.
 
     `modified`: when each Snapshot was written. Times are epoch seconds of the store's clock.
     """

@@ -19,9 +19,6 @@ from compactor.core.model.position import ddl
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 
-FAR = "9999-12-31 00:00:00"
-"""`__end_time` of an open version under `history_end: 9999-12-31`."""
-
 
 def state_types(position: str) -> tuple[tuple[str, str], ...]:
     """Return (name, Hive type) of the columns of a stored event beside the table's own. `position`: the type of a Position.
@@ -123,9 +120,7 @@ def view_text(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Di
 def shown(alias: str, spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> list[str]:
     """Return SQL for the columns of the view, from stored events and their partition columns."""
     q, schema = dialect.name, snapshot.schema
-    end = f"{alias}.{q('__end_time')}"
     computed = {
-        "__end_time": end if spec.history_end == "null" else f"coalesce({end}, {dialect.moment(FAR)})",
         "__is_current": f"({alias}.{q('__end_us')} = {FOREVER})",
         "__end_day": f"{alias}.{q('history_day')}",
     }

@@ -75,8 +75,8 @@ def _table(spec: TableSpec, snapshot: Snapshot, generation: int) -> TableDef:
         spec.landing,
         {views.UUID: snapshot.uuid},
         format=kind,
-        comment=f"compactor: landed files of {spec.database}.{spec.view}, as of the last run or `compactor sync`; columns are those of the files of "
-        "the last run, without columns whose names Hive cannot read",
+        comment=f"compactor: landed files of {spec.database}.{spec.view}, as of the last run or `compactor publish`; columns are those of the files "
+        "of the last run, without columns whose names Hive cannot read",
     )
 
 

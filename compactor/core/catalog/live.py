@@ -93,8 +93,8 @@ def live_view(spec: TableSpec, snapshot: Snapshot, files: TableDef, folders: Fol
     text = " UNION ALL ".join(_branches(spec, snapshot, files, folders, shown))
     columns = tuple(Column(name, field.type, field.comment) for name, field in shown)
     comment = (
-        f"rows of {spec.view} with the landed files of {len(folders)} folders that no version has yet, as of the last run or `compactor sync`; in a "
-        "long-lived Spark server set spark.sql.metadataCacheTTLSeconds"
+        f"rows of {spec.view} with the landed files of {len(folders)} folders that no version has yet, as of the last run or `compactor publish`; in "
+        "a long-lived Spark server set spark.sql.metadataCacheTTLSeconds"
     )
     properties = {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": comment}
     return ViewDef(spec.database, name(spec), text, columns, properties)

@@ -213,7 +213,7 @@ def published(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
 
 
 def _described(spec: TableSpec, schema: Schema) -> dict[str, str]:
-    return {**registered(schema), "comment": spec.comment or f"current rows of {spec.name}, kept by compactor"}
+    return {**registered(schema), "comment": f"current rows of {spec.name}, kept by compactor"}
 
 
 def declared(spec: TableSpec, schema: Schema) -> tuple[TableDef, ViewDef]:

@@ -18,9 +18,8 @@ class Rewritten:
     path: str
     """Path below the landing root."""
     before: int
-    """Bytes before."""
+    """Bytes."""
     after: int
-    """Bytes now."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +27,9 @@ class ErasureReport:
     """The state of the erases of a table. Once `left` is empty, it is the certificate."""
 
     table: str
-    """The table."""
     uuid: str
     """The id of the table, as in its Snapshots."""
     root: str
-    """The table's folder."""
     version: int
     """The version that this describes."""
     erased_in: int

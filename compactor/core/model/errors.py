@@ -84,7 +84,7 @@ class ConfigError(Refused):
     """The configuration is wrong. The message names file, line, table and key; all mistakes in the file are reported together."""
 
     advice = """Correct `compactor.yaml`. [Configuration](configuration.md) describes every key, `compactor.schema.json` lets an editor mark mistakes
-        while you type, and `compactor check` compares the configuration with the files."""
+        while you type, and `compactor plan` compares the configuration with the files."""
 
 
 class InputRefused(Refused):
@@ -95,7 +95,7 @@ class InputRefused(Refused):
     """
 
     advice = """Repair or remove that file, or correct the setting in the message, then run again. The table's other new files wait with it. If a few
-        invalid files or records must not stop a table, set [`quarantine:`](sources.md#what-cannot-be-used). `compactor quarantine show TABLE` lists
+        invalid files or records must not stop a table, set [`quarantine:`](sources.md#what-cannot-be-used). `compactor quarantine TABLE` lists
         them."""
 
 
@@ -119,7 +119,7 @@ class SchemaRefused(Refused):
     Also a key that is not the table's, a key column that is missing, or one whose type cannot be a key.
     """
 
-    advice = """Look at the change with `compactor schema diff`, and at the record that the message names. If single values are wrong, declare the
+    advice = """Look at the change with `compactor schema`, and at the record that the message names. If single values are wrong, declare the
         column's type with [`types:`](sources.md#declared-types): their records go to quarantine, and the table goes on. Otherwise repair the
         producer, rename the column, or allow the change with [`on_schema_change`](registry.md#when-a-schema-changes). After a change of `key:`:
         [rebuild](operations.md#building-a-table-again)."""
@@ -143,11 +143,11 @@ class OrderRefused(Refused):
 class CheckFailed(Refused):
     """Staged data broke an invariant; nothing was committed.
 
-    A key is null or occurs twice, counts do not add up, more rows would go than `checks.max_gone` allows, or `unresolved: fail` met a value that the
-    source never sent. In the outcome `blocked` a rule of `checks:` does not hold: that version is committed and not shown ([blocked](#blocked)).
+    A key is null or occurs twice, counts do not add up, or more rows would go than `max_gone` allows. In the outcome `blocked` a rule of
+    `checks:` does not hold: that version is committed and not shown ([blocked](#blocked)).
     """
 
-    advice = """Null keys and unresolved values: repair the source, or change the setting. `max_gone`: look whether the source lost these rows; if
+    advice = """Null keys: repair the source. `max_gone`: look whether the source lost these rows; if
         they may go, raise the limit for one run. Otherwise please report it: the input is still in landing."""
 
 
@@ -157,7 +157,7 @@ class CatalogRefused(Refused):
     For example a table with the view's name, or a view of another incarnation of the table.
     """
 
-    advice = "Rename that object, set another name with `view:`, or drop what is obsolete; `compactor sync --dry-run` shows what would be created."
+    advice = "Rename that object, set another name with `view:`, or drop what is obsolete; `compactor publish --dry-run` shows what would be created."
 
 
 class RegistryRefused(Refused):

@@ -125,6 +125,17 @@ def path_of(name: str) -> str:
     return re.sub(NAME_ENDING, "", name)
 
 
+def other_events(location: str, entries: Iterable[Input], events: int) -> str | None:
+    """Return that a raw file has another number of events than when it was ingested, or None.
+
+    `entries`: the newest ledger entry of each input that the file may hold. A file that was repaired or rewritten since may have any number.
+    """
+    ingested = sorted({item.rows for item in entries if item.outcome == "absorbed"})
+    if not ingested or events in ingested:
+        return None
+    return f"{location}: expected {' or '.join(f'{rows:,}' for rows in ingested)} events as when it was ingested, found {events:,}"
+
+
 _TO_OPEN = 1 << 20
 """Bytes that a store delivers in about the time that it takes to open a file."""
 

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from compactor.core.model import names, types
+from compactor.core.settings.forms import Duration, Form, Ratio, Section, Share, alike, distinct, listed, pairs
 
 POLICIES = ("evolve", "freeze", "fail")
 """`evolve` follows every change that loses nothing. `freeze` keeps the columns as they are and refuses what would put values at risk. `fail` stops
@@ -65,6 +66,20 @@ EVOLVE = Policy()
 """The default policy."""
 
 
+def policy(value: Any) -> Policy:
+    """Return one policy for all kinds of change, or that of a mapping: `fail`, `{default: evolve, widened: fail, drop: hide}`."""
+    policies = {"default": value} if isinstance(value, str) else value
+    if not isinstance(policies, dict):
+        raise ValueError(f"expected {listed(POLICIES)}, or a mapping of kinds of change, found {value!r}")
+    for name, chosen in policies.items():
+        valid = DROPS if name == "drop" else POLICIES
+        if chosen not in valid:
+            where = "" if isinstance(value, str) else f"{name}: "
+            raise ValueError(f"{where}expected {listed(valid)}, found {chosen!r}{alike(str(chosen), valid)}")
+    kinds = tuple((kind, chosen) for kind, chosen in policies.items() if kind not in ("default", "drop"))
+    return Policy(policies.get("default", "evolve"), kinds, policies.get("drop", "keep"))
+
+
 @dataclass(frozen=True)
 class Rule:
     """One rule of a table."""
@@ -83,10 +98,49 @@ class Rule:
         """Return the name in messages."""
         return " ".join((self.kind, ", ".join(self.columns))).strip()
 
-    @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> Rule:
-        """Return the rule of a JSON object."""
-        return cls(raw["kind"], tuple(raw["columns"]), raw["limit"], tuple(raw["values"]))
+
+def query(text: str) -> str:
+    """Return a query without the semicolon at its end. Raises ValueError for other statements."""
+    if text.split(None, 1)[:1] not in (["select"], ["SELECT"], ["with"], ["WITH"]):
+        raise ValueError(text)
+    return text.strip().rstrip(";")
+
+
+def unique_together(columns: list[str | list[str]]) -> tuple[tuple[str, ...], ...]:
+    """Return the lists of columns whose values are unique together; a column alone is a list of one."""
+    return tuple(distinct(tuple(column) if isinstance(column, list) else (column,)) for column in columns)
+
+
+_Accepted = Annotated[tuple[str, ...], Form("a list of values", limits=(("min_length", 1),))]
+_Query = Annotated[str, Form("a query that begins with SELECT or WITH", str, query)]
+
+
+@dataclass(frozen=True)
+class Checks(Section):
+    """What must hold for a version before readers see it. A version that breaks a rule is committed and not shown."""
+
+    row_change: Ratio | None = None
+    """Maximum change of the number of rows against the version that readers see, as a share of it, such as 50%."""
+    unique: Annotated[tuple[tuple[str, ...], ...], Form(source=list[str | list[str]], convert=unique_together)] = ()
+    """Columns of the view, or lists of columns, whose values are unique: [email, [school, number]]. Rows with a null in them are left out."""
+    null_share: Annotated[tuple[tuple[str, float], ...], pairs(Share, "{email: 5%}")] = ()
+    """Column of the view: maximum share of nulls, such as {email: 5%, name: 0}."""
+    accepted: Annotated[tuple[tuple[str, tuple[str, ...]], ...], pairs(_Accepted, "{status: [active, left]}")] = ()
+    """Column of the view: list of its values, such as {status: [active, left]}. Null is always accepted."""
+    fresh: Duration | None = None
+    """Maximum age of the newest change, by the source's time, such as 6h."""
+    sql: Annotated[tuple[tuple[str, str], ...], pairs(_Query, "{no_orphans: select ..}")] = ()
+    """Name: a query that returns offending rows. The view's name means the new version, a name with a database what readers see."""
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Return the rules one by one."""
+        rules = [Rule(ROW_CHANGE, (), self.row_change)] if self.row_change is not None else []
+        rules += [Rule(UNIQUE, columns) for columns in self.unique]
+        rules += [Rule(NULL_SHARE, (column,), limit) for column, limit in self.null_share]
+        rules += [Rule(ACCEPTED, (column,), values=accepted) for column, accepted in self.accepted]
+        rules += [Rule(FRESH, (), self.fresh)] if self.fresh is not None else []
+        return (*rules, *(Rule(SQL, (name,), values=(text,)) for name, text in self.sql))
 
 
 HASH_KEY = "COMPACTOR_HASH_KEY"
@@ -112,3 +166,14 @@ class Protection:
     def covers(self, *spellings: str) -> bool:
         """Return whether one of these source names is the column."""
         return names.stored_name(self.column) in map(names.stored_name, spellings)
+
+
+def protections(value: dict[str, str | None]) -> tuple[Protection, ...]:
+    """Return the rules of a mapping such as `{ssn: exclude, mail: hash, card: mask(4), note: null}`."""
+    parsed = []
+    for column, rule in value.items():
+        match = re.fullmatch(r"(exclude|hash|null)|mask\((\d{1,3})\)", rule or NULL)
+        if match is None:
+            raise ValueError(f"{column}: expected exclude, hash, mask(4) or null, found {rule!r}")
+        parsed.append(Protection(column, match[1] or MASK, int(match[2] or 0)))
+    return tuple(parsed)

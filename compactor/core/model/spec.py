@@ -1,20 +1,40 @@
-"""TableSpec: what the operator declares for one table, with all defaults filled in. Compactor never changes it."""
+"""TableSpec: what the operator declares for one table, with all defaults filled in. Compactor never changes it.
+
+Each field of `TableKeys` declares one key of compactor.yaml: its name, form, default, and below it the text for users. The checks of the file, its
+JSON schema and the reference in docs/configuration.md come from here.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from compactor.core.model.policy import EVOLVE, Policy, Protection, Rule
+from compactor.core.model import policy as policies
+from compactor.core.model.policy import EVOLVE, Checks, Policy, Protection, Rule
 from compactor.core.planning.daily import Daily
+from compactor.core.settings.forms import (
+    ALWAYS,
+    Character,
+    Count,
+    Duration,
+    Flag,
+    Form,
+    Names,
+    Number,
+    Section,
+    Share,
+    Size,
+    Text,
+    Window,
+    matching,
+    pairs,
+    tolerance,
+)
 from compactor.core.sources.envelopes import BESIDE_VALUES, ENVELOPES, Envelope
 
-ALWAYS, NEVER = (0, 24 * 60), (0, 0)
-"""Daily windows as minutes of the day, UTC: (first minute, minute after the last one). A window that begins after its end spans midnight."""
-
 ROW_ID = "_row_id"
-"""The key column of a table without key (H13): a non-null string that identifies the event that inserted the row."""
+"""The key column of a table without key: a non-null string that identifies the event that inserted the row."""
 
 OPERATIONS = {
     "c": "c",
@@ -34,21 +54,35 @@ OPERATIONS = {
 }
 """Operation codes of sources, in lower case → c (create), u (update), d (delete), r (snapshot read), t (truncate). Others are refused."""
 
+SUBJECT = "subject:"
+"""Prefix of a `schema` that is a subject of the registry."""
+
+
+def declared_schema(value: str | dict[str, str]) -> str:
+    """Return the source of a table's schema as text: `infer`, the path of an .avsc file, or SUBJECT and the subject's name."""
+    if isinstance(value, dict):
+        if set(value) != {"subject"} or not value["subject"]:
+            raise ValueError(value)
+        return SUBJECT + value["subject"]
+    if value != "infer" and not value.endswith(".avsc"):
+        raise ValueError(value)
+    return value
+
 
 @dataclass(frozen=True)
-class Csv:
-    """The dialect of CSV files."""
+class Csv(Section):
+    """The dialect of CSV files and the names of their columns."""
 
-    header: bool | None = None
-    """Whether each file begins with the names of its columns. None: the envelope decides (DMS: no)."""
-    columns: tuple[str, ...] = ()
-    """The columns of files without header, in order, without DMS's `Op`."""
-    null_value: str | None = None
-    """The unquoted text that stands for null. None: the envelope decides (DMS: `NULL`, others: empty)."""
-    delimiter: str = ","
-    """The character between values."""
-    quote: str = '"'
-    """The character around quoted values; "" if no value is quoted."""
+    header: Flag | None = None
+    """Whether each file begins with its column names. Default: false for dms and if `columns` is set, else true."""
+    columns: Names = ()
+    """Column names of files without header, in the files' order, without DMS's Op column. Default: those of `schema`."""
+    null_value: Annotated[str | None, Form(source=str | None, convert=lambda text: "NULL" if text is None else text)] = None
+    """Text that means null (DMS: CsvNullValue), such as \\N. Default: NULL for dms, else the empty value."""
+    delimiter: Character = ","
+    """Character between values; \\t is a tab."""
+    quote: Annotated[str, Form("one character, or '' for none", limits=(("max_length", 1),))] = '"'
+    """Character around values that contain delimiters; '' for none."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +97,13 @@ class InputLimits:
     """The largest size of what a file unpacks to that is unpacked on a disk of the driver (zstd)."""
 
 
+LIMITED, UNLIMITED = InputLimits(), InputLimits(1 << 31, (1 << 31) - 4096, 1 << 60)
+"""The limits of `limits: true` and `false`. Hadoop counts the bytes of a line in 31 bits."""
+
+
 @dataclass(frozen=True)
-class TableSpec:
-    """One table. Locations are full paths or URIs, durations are seconds, sizes are bytes. docs/configuration.md has all details."""
+class TableLocation:
+    """The name of a table, and where it is. Locations are full paths or URIs."""
 
     name: str
     """Name in the configuration."""
@@ -83,18 +121,203 @@ class TableSpec:
     """Catalog database of the tables below the view."""
     key: tuple[str, ...]
     """Key columns in the source's spelling; () for a table without key."""
-    envelope: str = "flat"
-    """How the source wraps rows: a name in ENVELOPES."""
-    format: str = "auto"
-    """File format; `auto` takes it from the file names."""
-    container: str = "value"
-    """What the sink wrote: the values of Kafka records (`value`), or whole records (`kafka`)."""
-    source_table: str | None = None
-    """The source tables (`schema.table`, with `*` as a wildcard) whose events are taken; None for all."""
-    topic: str | None = None
-    """The Kafka topic that `compactor ingest` copies to landing; None without one."""
-    partitions: int | None = None
-    """Number of ordered streams (Kafka partitions) that the changes come from; None if unknown."""
+
+
+@dataclass(frozen=True)
+class TableKeys(Section):
+    """The keys of a table in compactor.yaml that its runs need. Durations are seconds, sizes are bytes."""
+
+    key: Names | None = None
+    """Key columns as the source spells them, in order; [] if rows have no key. Cannot be changed later without a rebuild. Required, unless `schema`
+    names a subject <topic>-value: then the default is the newest schema of <topic>-key."""
+    envelope: Literal["flat", "debezium", "wal2json", "dms", "change-event", "full-load"] = "flat"
+    """Format of a change: flat rows, Debezium, wal2json, files of AWS DMS, change events; full-load: each folder contains the whole table
+    (docs/sources.md)."""
+    format: Literal["auto", "parquet", "avro", "json", "csv"] = "auto"
+    """File format; auto: by the file's suffix."""
+    container: Literal["value", "kafka"] | None = None
+    """What the files contain: record values, or whole Kafka records. Default: value; with `topic` kafka."""
+    topic: Text | None = None
+    """Kafka topic that `compactor ingest` writes into `increments`, for sources without a sink (docs/ingest.md)."""
+    partitions: Count | None = None
+    """Number of Kafka partitions (or other ordered streams) that the changes come from. An hour is whole after each of them has brought a later
+    change (docs/semantics.md#whole-hours). Default: those that have brought changes; 1 for dms."""
+    source_table: Text | None = None
+    """schema.table to read from a stream of several tables; separate several by commas, * matches any part of a name. Default: all."""
+    schema_: Annotated[str, Form("`infer`, the path of an .avsc file, or {subject: name}", str | dict[str, str], declared_schema)] = "infer"
+    """infer: the widest compatible type in the files; the path of an .avsc file; or {subject: name} in the `registry`."""
+    order_by: Names = ()
+    """Columns that order the changes, most significant first. Cannot be changed after the first commit. Default: by envelope and connector
+    (docs/sources.md#the-order-of-events)."""
+    op: Text | None = None
+    """(flat) Column with the operation. Default: op, else __op, else Op; if there is none, every row is an upsert."""
+    op_map: Annotated[tuple[tuple[str, str], ...], pairs(Literal["c", "u", "d", "r", "t", "ignore"], "{I: c, U: u, D: d}")] = ()
+    """(flat) The source's operation codes, each to c, u, d, r, t or ignore: {I: c, UB: ignore, UA: u, D: d}."""
+    delete_when: Text | None = None
+    """(flat) SQL condition on a row that makes it a delete, such as status = 'deleted'. Its columns stay visible; rows for which it is false or null
+    are what their operation says, else upserts (docs/sources.md#deletes-without-an-operation)."""
+    metadata_columns: Names = ()
+    """(flat, dms) Columns such as __op or Op to store and show in the view."""
+    types: Annotated[tuple[tuple[str, str], ...], pairs(str, "{born: date}")] = ()
+    """Column: its type, where values do not show it (CSV, JSON), such as {balance: decimal(10,2), born: date}; for numbers date_days,
+    timestamp_millis, timestamp_micros, timestamp_nanos, time_millis, time_micros, time_nanos. Records with other values go to quarantine
+    (docs/sources.md#declared-types)."""
+    csv: Csv = Csv()
+    """Dialect of CSV files (docs/sources.md#csv)."""
+    patch_rows: Flag = False
+    """(flat) A column that a change does not have keeps its value. If false, it becomes null."""
+    increments: Text | None = None
+    """Where the sink writes: a path below the warehouse, or an absolute path. The folder pattern begins with the first part that has a %: %Y, %m, %d,
+    %H, %M; without leading zeros %-m, %-d, %-H. Without a pattern it is one flat folder. Default: <table>/incremental/increment_%Y%m%d%H."""
+    ignore: Annotated[tuple[Text, ...], Form("a list of patterns such as ['*.keys.*']")] = BESIDE_VALUES
+    """Landed files that are no data: shell patterns of the path below the landing root; * stands for any text. The list replaces the default, the
+    files of keys and headers that Kafka Connect's S3 sink writes."""
+    settle: Duration = 0.0
+    """Minimum age of a landed file, for sinks that write files in place."""
+    complete: Text | None = None
+    """(full-load) Name of the file, such as _SUCCESS, that the source writes last: then the load is complete. Without it a load is complete when
+    nothing was written into its folder for `settle`."""
+    hours_in: Text = "UTC"
+    """Time zone in the names of hour folders, such as Europe/Berlin. The names never order changes."""
+    first_folder: Text | None = None
+    """First folder to ingest, such as increment_2026112014; older folders are skipped."""
+    archive: Literal["move", "copy", "keep"] | None = None
+    """Ingested files: move them to <table>/archive, copy them there, or keep them in landing only. With copy and keep nothing in landing is changed,
+    also not in that of another environment. Default: move; keep with live_view, with source_table, and if tables share landing files."""
+    archive_retention: Duration | None = None
+    """Age at which vacuum deletes ingested files from the archive. Then the table cannot be rebuilt from it any more. Default: never."""
+    archive_kms_key: (
+        Annotated[
+            str,
+            matching(
+                r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+", "the ARN of a KMS key, such as arn:aws:kms:eu-central-1:123456789012:key/1234abcd"
+            ),
+        ]
+        | None
+    ) = None
+    """(S3) ARN of a KMS key for ingested files in the archive and for files in quarantine. Then only identities that may use this key can read them
+    (docs/design/columns.md#raw-files). Files that were archived before: `compactor reencrypt`. Default: the key of all other files."""
+    tombstone_retention: Duration = 7 * 86400.0
+    """How long a tombstone is kept. While it is kept, an older event that arrives late cannot restore the row
+    (docs/semantics.md#deletes-and-tombstones)."""
+    beyond_retention: Literal["quarantine", "refuse", "apply"] = "quarantine"
+    """A change that is older than the purged tombstones and whose row is not stored: quarantine it, stop the run, or insert it."""
+    quarantine: Annotated[
+        tuple[int | None, float],
+        Form(
+            "a number of records or a share, such as 100 or 10%",
+            str,
+            tolerance,
+            text=lambda limit: f"{limit[1]:.0%}",
+            json={"type": ["integer", "string"]},
+        ),
+    ] = (None, 0.5)
+    """How many invalid records one run may quarantine while it ingests the rest: a number (an unreadable file counts as one), or a share of the run's
+    records and of its files, which counts from ten of them on. With more, the table stops and all files stay in landing. 0: none. A run whose input
+    is all invalid always stops."""
+    limits: Annotated[InputLimits, Form("true or false", bool, lambda on: LIMITED if on else UNLIMITED, text=lambda limits: "true")] = LIMITED
+    """Whether a file with more than 5,000 columns, a record of more than 64 MB of text, or a .zst file that unpacks to more than 4 GB is unusable and
+    goes to quarantine. Without limits, Spark's driver needs the memory and the disk (docs/sources.md#limits)."""
+    delete: Literal["hide", "soft", "hard"] = "hide"
+    """Deleted rows. hide: remove the row and keep a tombstone for tombstone_retention. soft: show the row with _deleted = true. hard: keep the
+    tombstone only until its part of the base is rewritten."""
+    columns: Annotated[
+        tuple[Protection, ...], Form(source=dict[str, str | None], convert=policies.protections, mapping="{ssn: exclude, card: mask(4)}")
+    ] = ()
+    """Column: what happens to its values before anything is written (docs/design/columns.md). exclude: no such column; hash: HMAC-SHA256 with the
+    secret in `hash_secret`; mask(4): all but the last 4 characters are *; null. Needs `archive_kms_key` or an explicit `archive`, as raw files hold
+    the values."""
+    hash_secret: (
+        Annotated[
+            str,
+            matching(
+                r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[\w/+=.@-]+",
+                "the ARN of a secret in AWS Secrets Manager, such as arn:aws:secretsmanager:eu-central-1:123456789012:secret:hashes-AbCdEf",
+                hidden=True,
+            ),
+        ]
+        | None
+    ) = None
+    """ARN of a secret in AWS Secrets Manager: the text that keys the hashes of `columns` and of erased keys, read where Spark runs, with the role
+    there. Default: the environment variable COMPACTOR_HASH_KEY."""
+    max_gone: Share | None = None
+    """Maximum share of the table's rows that one run may delete, by deletes or a TRUNCATE. With more, the table stops before the commit. Default:
+    no limit; for full loads 30%."""
+    rules: Annotated[tuple[Rule, ...], Form(source=Checks, convert=lambda checks: checks.rules)] = ()
+    """What must hold for a version before readers see it (docs/design/checks.md). A version that breaks a rule is committed and not shown."""
+    truncate: Literal["apply", "ignore", "fail"] = "apply"
+    """What a TRUNCATE does: remove all rows, nothing, or stop the run."""
+    epoch: Number = 0
+    """Increase it by one after the source's positions have started again."""
+    epoch_from: Text | None = None
+    """First folder of the epoch, such as increment_2026112014. Default: the files of the next run."""
+    epoch_replaces: Flag = False
+    """Whether the new epoch, a new full load, removes the rows of earlier epochs."""
+    write_mode: Literal["auto", "merge-on-read", "copy-on-write"] = "auto"
+    """What a commit writes. auto: a Delta, or a new base if half of the table changes; merge-on-read: a Delta, except for the first load, a truncate,
+    or a changed type; copy-on-write: a new base, so that the view reads no Delta."""
+    compact_every: Duration = 6 * 3600.0
+    """Minimum time between two compactions of the Delta into the base. A Delta that is too large for a broadcast is compacted sooner."""
+    compact_window: Window = ALWAYS
+    """When runs may compact: always; never (only `compactor run --compact`, which the DAG `maintenance` runs too); or hours of the day in UTC, such
+    as 22:00-05:30. Outside the window the Delta grows and reads get slower."""
+    compact_budget: Size | None = None
+    """Bytes that the compactions of one run may rewrite, over all tables of the run, such as 20 GB. The largest Deltas come first, the rest waits for
+    the next run (docs/operations.md#a-budget-for-compactions). `compactor run --compact` has no limit. Default: no limit."""
+    cluster_by: Names = ()
+    """Columns that readers filter by, as the source spells them, most significant first. The files of a Segment are sorted by them, then by the key,
+    so such filters skip data (docs/readers.md#filters-on-other-columns-than-the-key)."""
+    timestamps: Literal["int96", "int64"] = "int96"
+    """Parquet type of timestamps. Hive 2 and 3 read int96 only; filters on int64 skip data. All tables of a file have the same."""
+    keep: Duration = 7 * 86400.0
+    """How long `vacuum` keeps a Snapshot after a newer one was published, and the changes of a version in the change feed. The two newest Snapshots
+    are kept at any age (docs/operations.md#versions-and-vacuum)."""
+    grace: Duration = 86400.0
+    """Delay before files are deleted that no kept Snapshot references. Longer than any query of the view and any run."""
+    policy: Annotated[
+        Policy,
+        Form(
+            source=Any,
+            convert=policies.policy,
+            text=lambda policy: policy.standard,
+            json={"anyOf": [{"enum": [*policies.POLICIES]}, {"type": "object"}]},
+        ),
+    ] = EVOLVE
+    """What a changed schema does (docs/registry.md#when-a-schema-changes): evolve (change the columns if no value is lost), freeze (keep the
+    columns), fail (stop the table); or a mapping of `default` and the kinds added, removed, renamed, replaced, widened, date_to_timestamp,
+    string_to_bytes and to_string to these, and `drop: hide` for removed columns. The last three kinds are followed only if they are set to evolve."""
+    view: Text | None = None
+    """Name of the view; default: the table's name."""
+    tables_in: Text | None = None
+    """Database of <table>_base and <table>_delta; default: the view's."""
+    feed: Annotated[str, Form("true or false", bool, lambda on: "net" if on else "off", text=lambda feed: str(feed != "off").lower())] = "off"
+    """Also create <table>_changes with the changes of every version, one for each row that differs (docs/feed.md)."""
+    live_view: Flag = False
+    """(flat; parquet or avro) Also create <view>_live: the rows as the next run will leave them (docs/semantics.md#live-view)."""
+    read_optimized: Flag = False
+    """Also create <view>_ro: the rows as of the last compaction, at the cost of a bare scan (docs/readers.md#the-base-alone). Then a compaction
+    rewrites every Segment with changes, not only those for which it pays off."""
+    daily: Daily | None = None
+    """Also create <view>_daily: the rows as they were at the end of each day (docs/history.md#frozen-days). `daily: {}` has the defaults."""
+    history: Flag = False
+    """Also create <view>_history: every version of every row with its begin and end time (docs/history.md)."""
+    track: Names = ()
+    """(history) Columns whose changes begin a new version, as the source spells them. Other columns are updated in the version. Default: all."""
+
+
+@dataclass(frozen=True)
+class TableSpec(TableKeys, TableLocation):
+    """One table: its keys, and what follows from them, from other keys and from the registry."""
+
+    # keys whose defaults depend on other keys are filled in
+    key: tuple[str, ...] = ()
+    container: Literal["value", "kafka"] = "value"
+    archive: Literal["move", "copy", "keep"] = "move"
+    archive_kms_key: str = ""
+    hash_secret: str = ""
+    max_gone: float = 1.0
+    view: str = ""
+    tables_in: str = ""
     avro_schema: str | None = None
     """The declared Avro schema of the rows."""
     subject: str | None = None
@@ -103,124 +326,28 @@ class TableSpec:
     """The newest schema of `subject` in the registry: (version, id or None)."""
     registered_key: bool = False
     """Whether the key columns come from the registry too."""
-    order_by: tuple[str, ...] = ()
-    """Order columns of Positions, most significant first; () for the envelope's default."""
-    op: str | None = None
-    """The column with the operation code."""
-    op_map: tuple[tuple[str, str], ...] = ()
-    """(code, operation) for codes of this source, in addition to OPERATIONS."""
-    delete_when: str | None = None
-    """SQL condition on the columns of a flat row that makes it a delete. The columns stay columns of the table."""
-    metadata_columns: tuple[str, ...] = ()
-    """Metadata columns of the records, such as `__op`, that are stored and shown like columns of the row."""
-    types: tuple[tuple[str, str], ...] = ()
-    """Column, as the source spells it → type, in the words of `core/schema/column_types.py`."""
-    csv: Csv = Csv()
-    """The dialect of CSV files."""
-    delete: str = "hide"
-    """What the view does with deleted rows: `hide` them, or show them with a mark (`soft`). `hard`: see docs/configuration.md."""
-    tombstone_retention: float = 7 * 86400.0
-    """Seconds that tombstones stay stored."""
-    truncate: str = "apply"
-    """What a truncate does: `apply` (remove all rows), `ignore`, or `fail`."""
-    unresolved: str = "null"
-    """What to do about values that no event contained: show `null`, or `fail`."""
-    beyond_retention: str = "quarantine"
-    """What to do about events older than purged tombstones whose row is not stored: `quarantine`, `refuse` the run, or `apply` (insert)."""
-    patch_rows: bool = False
-    """Whether a column that a row does not have keeps its value, instead of becoming null."""
-    max_gone: float = 1.0
-    """The largest share of rows that one run may remove."""
-    columns: tuple[Protection, ...] = ()
-    """Columns whose values are left out, hashed, masked or made null."""
-    rules: tuple[Rule, ...] = ()
-    """What must hold for a version before readers see it (`checks:`)."""
+    engines: tuple[str, ...] = ("spark", "hive")
+    """Engines that read the view; with Glue also `athena`, which gets a view in its dialect."""
     quarantine_rows: int | None = None
     """The largest number of invalid records in one run; None for no limit."""
     quarantine_share: float = 0.5
     """The largest share of invalid records, or of unreadable files, in one run."""
-    limits: InputLimits = InputLimits()
-    """What a landed file may cost."""
-    write_mode: str = "auto"
-    """`merge-on-read` (write a Delta), `copy-on-write` (write a new base), or `auto`."""
-    live_view: bool = False
-    """Whether there is a view that includes landed files."""
-    read_optimized: bool = False
-    """Whether there is a view of the base alone. Then each compaction makes the base one version."""
-    timestamps: str = "int96"
-    """Parquet type of timestamps: `int96` or `int64`."""
-    cluster_by: tuple[str, ...] = ()
-    """Columns that the files of a Segment are sorted by before the key, in the source's spelling; () for the key alone."""
+    notify: tuple[tuple[str, ...], ...] = (("log",),)
+    """Who is notified of schema changes (`core/results/notice.py`, Target)."""
+    compact_now: bool = False
+    """Whether somebody asked for a compaction: the report of a run without one has the reason."""
+    feed_retention: float = 7 * 86400.0
+    """Seconds that feed parts stay: as `keep`."""
+    keep_versions: int = 2
+    """Number of the newest Snapshots that vacuum keeps at any age."""
     target_file_bytes: int = 256 << 20
     """Bytes that a Segment should have."""
     small_batch: int = 64 << 20
-    """Bytes of landed files up to which one task computes a batch."""
-    compact_every: float = 6 * 3600.0
-    """Least seconds between two compactions."""
-    compact_window: tuple[int, int] = ALWAYS
-    """When compactions may run: a daily window such as ALWAYS."""
-    compact_budget: int | None = None
-    """Bytes of Segments that the compactions of one run may rewrite, over all its tables; None for no limit."""
-    compact_max_delta: int | None = None
-    """Bytes of a Delta that is compacted outside of `compact_window` too; None for no limit."""
-    compact_now: bool = False
-    """Whether somebody asked for a compaction: the report of a run without one has the reason."""
-    ignore: tuple[str, ...] = BESIDE_VALUES
-    """Shell patterns of paths below the landing root that are no data."""
-    settle: float = 0.0
-    """Seconds that a landed file must not have changed before it is taken."""
-    complete: str | None = None
-    """Name of the marker file that completes the folder of a full load."""
-    hours_in: str = "UTC"
-    """Time zone of the hours in folder names."""
-    first_folder: str | None = None
-    """The first folder to take; None for all."""
-    epoch: int = 0
-    """The first member of new Positions. A higher one makes all later events newer than everything stored (H6)."""
-    epoch_from: str | None = None
-    """The first folder that belongs to `epoch`."""
-    epoch_replaces: bool = False
-    """Whether the new epoch removes all rows from before."""
-    archive: str = "move"
-    """What happens to raw files after the commit: `move` to the archive, `copy` to the archive, or `keep` in landing only."""
-    archive_retention: float | None = None
-    """Seconds that raw files stay in the archive; None for ever."""
-    archive_kms_key: str = ""
-    """ARN of the KMS key for raw files in archive and quarantine; "" for the key of all other files."""
-    hash_secret: str = ""
-    """ARN of the secret in AWS Secrets Manager that keys the hashes of columns and erased keys; "" for the environment variable HASH_KEY."""
+    """Bytes of landed files up to which one task computes a batch: for few rows, exchanging them between tasks costs more than it gains."""
     publish_window: float = 600.0
     """Seconds after which a publish that is not finished is left to the next run."""
-    feed: str = "off"
-    """The change feed: `net` (one change per key and version), `all` (every event), or `off`."""
-    feed_retention: float = 7 * 86400.0
-    """Seconds that feed parts stay."""
-    history: bool = False
-    """Whether all versions of rows are kept (`<view>_history`)."""
-    track: tuple[str, ...] = ()
-    """Columns whose changes begin a new version of a row; () for all."""
     track_except: tuple[str, ...] = ()
-    """Columns whose changes begin no new version."""
-    history_end: str = "null"
-    """`__end_time` of current versions: `null` or `9999-12-31`."""
     history_zero_length: str = "keep"
-    """What to do with versions that end when they begin: `keep` or `drop`."""
-    daily: Daily | None = None
-    """Which days are frozen (`<view>_daily`); None for none."""
-    keep: float = 7 * 86400.0
-    """Seconds that vacuum keeps a Snapshot after readers had a newer one."""
-    keep_versions: int = 2
-    """Number of the newest Snapshots that vacuum keeps at any age."""
-    grace: float = 86400.0
-    """Seconds between giving a file up and deleting it. Longer than any query and any run."""
-    comment: str = ""
-    """Comment of the view."""
-    engines: tuple[str, ...] = ("spark", "hive")
-    """Engines that read the view."""
-    policy: Policy = EVOLVE
-    """What to do about schema changes."""
-    notify: tuple[tuple[str, ...], ...] = (("log",),)
-    """Who is notified of schema changes (`core/results/notice.py`, Target)."""
 
     @property
     def source(self) -> Envelope:
@@ -266,27 +393,3 @@ class TableSpec:
     def compacting_now(self) -> TableSpec:
         """Return the spec with compactions allowed at any time, of any size."""
         return dataclasses.replace(self, compact_now=True, compact_every=0.0, compact_window=ALWAYS, compact_budget=None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values, for a job on a cluster."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> TableSpec:
-        """Return the TableSpec of a JSON object made by `to_json`."""
-        values = dict(data)
-        for name in ("key", "order_by", "metadata_columns", "engines", "track", "track_except", "compact_window", "cluster_by", "ignore"):
-            values[name] = tuple(values[name])
-        values["registered"] = tuple(values["registered"]) if values["registered"] else None
-        policy = values["policy"]
-        values["policy"] = Policy(**{**policy, "kinds": tuple((kind, each) for kind, each in policy["kinds"])})
-        values["notify"] = tuple(tuple(target) for target in values["notify"])
-        values["daily"] = Daily(**values["daily"]) if values["daily"] else None
-        values["limits"] = InputLimits(**values["limits"])
-        csv = values["csv"]
-        values["csv"] = Csv(**{**csv, "columns": tuple(csv["columns"])})
-        values["types"] = tuple((name, kind) for name, kind in values["types"])
-        values["columns"] = tuple(Protection(**rule) for rule in values["columns"])
-        values["rules"] = tuple(Rule.from_json(rule) for rule in values["rules"])
-        values["op_map"] = tuple((code, op) for code, op in values["op_map"])
-        return cls(**values)

@@ -12,7 +12,8 @@ from compactor.core.model import times
 from compactor.core.model.position import PARTITION, TABLE, Order, Partitions, scope
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Segment, Snapshot
-from compactor.core.model.spec import NEVER, TableSpec
+from compactor.core.model.spec import TableSpec
+from compactor.core.settings.forms import NEVER
 
 DELTA_LIMIT = 8 << 20
 """Bytes of `delta_estimate` up to which readers get a broadcast join. Spark's threshold is 10 MB (E2)."""
@@ -116,22 +117,21 @@ def clock(window: tuple[int, int]) -> str:
 def needed(spec: TableSpec, snapshot: Snapshot, now: float) -> bool:
     """Return whether to look for Segments worth compacting, if the time of day allows it.
 
-    The Delta is too large to broadcast or larger than `compaction.max_delta`, or `compaction.every` has passed. `now`: epoch seconds.
+    The Delta is too large to broadcast, or `compact_every` has passed. `now`: epoch seconds.
     """
     if snapshot.delta is None or spec.write_mode == "copy-on-write":
         return False
     since = times.to_seconds(snapshot.compacted_at or snapshot.time)
-    return delta_estimate(snapshot) > DELTA_LIMIT or _over_max(spec, snapshot) or now - since >= spec.compact_every
+    return delta_estimate(snapshot) > DELTA_LIMIT or now - since >= spec.compact_every
 
 
 def waits(spec: TableSpec, snapshot: Snapshot, now: float) -> str | None:
     """Return why a compaction that is needed waits for a time of day; None if it need not, or none is needed."""
-    if in_window(spec.compact_window, now) or _over_max(spec, snapshot) or not needed(spec, snapshot, now):
+    if in_window(spec.compact_window, now) or not needed(spec, snapshot, now):
         return None
     if spec.compact_window == NEVER:
-        return "compaction waits for `compactor compact` (`compaction.window` is never)"
-    limit = "" if spec.compact_max_delta is None else f", or for a Delta of {spec.compact_max_delta:,} bytes"
-    return f"compaction waits for {clock(spec.compact_window)} (`compaction.window`){limit}; the Delta has {snapshot.delta.size:,}"  # type: ignore[union-attr]
+        return "compaction waits for `compactor run --compact` (`compact_window` is never)"
+    return f"compaction waits for {clock(spec.compact_window)} (`compact_window`); the Delta has {snapshot.delta.size:,}"  # type: ignore[union-attr]
 
 
 def nothing_worth(spec: TableSpec, snapshot: Snapshot) -> str:
@@ -145,10 +145,6 @@ def nothing_worth(spec: TableSpec, snapshot: Snapshot) -> str:
         f"not compacted: no segment is worth rewriting. One is if at least {threshold(snapshot.brought, rows):.1%} of its rows have changed; "
         f"the Delta has {snapshot.delta.rows:,} rows, the base {rows:,}"
     )
-
-
-def _over_max(spec: TableSpec, snapshot: Snapshot) -> bool:
-    return spec.compact_max_delta is not None and snapshot.delta is not None and snapshot.delta.size >= spec.compact_max_delta
 
 
 def debt(snapshot: Snapshot | None) -> int:

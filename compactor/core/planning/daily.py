@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
+from compactor.core.settings.forms import Count, Section, Text
+
 _ONE = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Daily:
-    """The setting `daily:`."""
+class Daily(Section):
+    """Which days are frozen."""
 
-    keep: int = 400
-    """Number of the newest days that are shown."""
-    time_zone: str = "UTC"
-    """The zone in whose midnights days end."""
+    keep: Count = 400
+    """Number of days to keep. Vacuum deletes files that only older days need."""
+    time_zone: Text = "UTC"
+    """Time zone whose midnights end the days, such as Europe/Berlin."""
 
 
 @dataclass(frozen=True)

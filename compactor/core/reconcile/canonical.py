@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 INTEGER, NUMBER, DOUBLE, SINGLE, BOOLEAN = "integer", "number", "double", "single", "boolean"
 DATE, MOMENT, TIME, BYTES, UUID, PADDED, TEXT = "date", "moment", "time", "bytes", "uuid", "padded", "text"
@@ -34,10 +33,6 @@ _LAKE: dict[str, tuple[str, ...]] = {
 _INSTEAD = {(NUMBER, "float"): DOUBLE, (NUMBER, "double"): DOUBLE, (INTEGER, "boolean"): BOOLEAN}
 """(form, stored type) → the form in which both are compared. MySQL's booleans are numbers."""
 
-DIRECT = frozenset({INTEGER, NUMBER, DATE, MOMENT, TIME, BYTES, UUID, PADDED, TEXT})
-"""The forms whose text both sides can turn into a value of the column's type again, so that an index or file statistics find a key. That of a
-double is its bits, and SQL makes no number from them."""
-
 _BASE = re.compile(r"[^(\[]+")
 
 
@@ -46,7 +41,6 @@ class SourceColumn:
     """A column of the source's table."""
 
     name: str
-    """The name in the source."""
     type: str
     """The source's type text, such as `numeric(12,2)`."""
     form: str | None
@@ -58,7 +52,6 @@ class LakeColumn:
     """A column of the lake's view."""
 
     name: str
-    """The name in the view."""
     source: str
     """The source's spelling."""
     type: str
@@ -78,9 +71,7 @@ class Pair:
     source: str
     """The name in the source."""
     source_type: str
-    """The source's type text."""
     form: str
-    """The form of its values."""
     key: bool
     """Whether it belongs to the key."""
 
@@ -109,34 +100,6 @@ class Columns:
     def names(self) -> tuple[str, ...]:
         """Return the names of the compared columns in the view."""
         return tuple(pair.name for pair in self.pairs)
-
-
-class Sql(Protocol):
-    """How one system writes what the comparison needs."""
-
-    def name(self, pair: Pair) -> str:
-        """Return a column, quoted."""
-
-    def text(self, pair: Pair) -> str:
-        """Return an expression for the canonical text of a column's value; null for null."""
-
-    def operand(self, pair: Pair) -> str:
-        """Return what is compared with `value` to look a key up: the column, or its text where its form is not DIRECT."""
-
-    def value(self, pair: Pair, text: str) -> str:
-        """Return an expression for the value that has this canonical text."""
-
-    def characters(self, text: str) -> str:
-        """Return an expression for the number of characters of a text, as text."""
-
-    def digest(self, text: str) -> str:
-        """Return an expression for the 32 hexadecimal digits of the MD5 of a text's UTF-8 bytes."""
-
-    def number(self, digits: str) -> str:
-        """Return an expression for the number that 15 hexadecimal digits stand for, so that a sum of many does not overflow."""
-
-    def piece(self, value: str, origin: int, width: int) -> str:
-        """Return an expression for the number of the key range of `width` keys that an integer lies in; the first range begins at `origin`."""
 
 
 def base(type_text: str) -> str:

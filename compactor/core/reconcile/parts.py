@@ -28,10 +28,6 @@ class Part:
             return Split(self.low, -(-(self.high - self.low) // 16))
         return Split(digits=len(self.prefix) + 1)
 
-    def __str__(self) -> str:
-        ranged = f"{self.low} to {self.high - 1}" if self.low is not None and self.high is not None else ""
-        return ", ".join(text for text in (ranged, f"digest {self.prefix}.." if self.prefix else "") if text) or "all rows"
-
 
 @dataclass(frozen=True)
 class Split:

@@ -33,16 +33,22 @@ class SourceLog(Protocol):
 
 
 class PostgresLog:
-    """LSNs."""
+    """LSNs.
+
+    >>> PostgresLog().parse("1/10"), PostgresLog().parse("now")
+    (4294967312, None)
+
+    The stream comes in the order of commits. An event whose last commit before it is C proves that everything committed up to C came before it; an
+    event that was written at L belongs to a later commit than everything committed before L.
+
+    >>> PostgresLog().reached((("commit_lsn", "bigint"), ("lsn", "bigint")), (0, 100, 160, "f", 0, 0))
+    159
+    """
 
     example = "0/16B3748"
 
     def parse(self, text: str) -> int | None:
-        """See SourceLog.
-
-        >>> PostgresLog().parse("1/10"), PostgresLog().parse("now")
-        (4294967312, None)
-        """
+        """See SourceLog."""
         match = _LSN.fullmatch(text)
         return (int(match[1], 16) << 32) + int(match[2], 16) if match else None
 
@@ -51,53 +57,38 @@ class PostgresLog:
         return "unknown" if position is None else f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
     def reached(self, order: Order, position: Position | None) -> int | None:
-        """See SourceLog.
-
-        The stream comes in the order of commits. An event whose last commit before it is C proves that everything committed up to C came before
-        it; an event that was written at L belongs to a later commit than everything committed before L.
-
-        >>> PostgresLog().reached((("commit_lsn", "bigint"), ("lsn", "bigint")), (0, 100, 160, "f", 0, 0))
-        159
-        """
-        values = _values(order, position)
-        written = [values.get(name) for name in ("lsn", "change_lsn")]
-        ends = [value for value in (values.get("commit_lsn"),) if isinstance(value, int)]
-        ends += [value - 1 for value in written if isinstance(value, int)]
+        """See SourceLog."""
+        values = _numbers(order, position)
+        ends = [values[name] - less for name, less in (("commit_lsn", 0), ("lsn", 1), ("change_lsn", 1)) if name in values]
         return max(ends, default=None)
 
 
 class MysqlLog:
-    """Binlog files and bytes in them. GTIDs have no order, so they are not used."""
+    """Binlog files and bytes in them. GTIDs have no order, so they are not used. An event that begins at a byte comes after every transaction that
+    ends there or before. The name before the file's number is the server's own and no part of a position.
+
+    >>> MysqlLog().text(MysqlLog().parse("mysql-bin.000012:4711"))
+    '000012:4711'
+    >>> MysqlLog().text(MysqlLog().reached((("file_number", "bigint"), ("pos", "bigint")), (0, 3, 900, 0)))
+    '000003:900'
+    """
 
     example = "binlog.000012:4711"
 
     def parse(self, text: str) -> int | None:
-        """See SourceLog.
-
-        >>> MysqlLog().text(MysqlLog().parse("mysql-bin.000012:4711"))
-        '000012:4711'
-        """
+        """See SourceLog."""
         match = _BINLOG.fullmatch(text)
-        return self.position(int(match[1]), int(match[2])) if match else None
+        return int(match[1]) * _FILE + int(match[2]) if match else None
 
     def text(self, position: int | None) -> str:
-        """See SourceLog. The name before the file's number is the server's own and no part of a position."""
+        """See SourceLog."""
         return "unknown" if position is None else f"{position // _FILE:06d}:{position % _FILE}"
 
-    def position(self, file: int, byte: int) -> int:
-        """Return a position."""
-        return file * _FILE + byte
-
     def reached(self, order: Order, position: Position | None) -> int | None:
-        """See SourceLog. An event that begins at a byte comes after every transaction that ends there or before.
-
-        >>> MysqlLog().text(MysqlLog().reached((("file_number", "bigint"), ("pos", "bigint")), (0, 3, 900, 0)))
-        '000003:900'
-        """
-        values = _values(order, position)
-        file, byte = values.get("file_number"), values.get("pos")
-        return self.position(file, byte) if isinstance(file, int) and isinstance(byte, int) else None
+        """See SourceLog."""
+        values = _numbers(order, position)
+        return values["file_number"] * _FILE + values["pos"] if {"file_number", "pos"} <= values.keys() else None
 
 
-def _values(order: Order, position: Position | None) -> dict[str, object]:
-    return {} if position is None else dict(zip((name for name, _ in order), position[1:]))
+def _numbers(order: Order, position: Position | None) -> dict[str, int]:
+    return {name: value for (name, _), value in zip(order, (position or ())[1:]) if isinstance(value, int)}

@@ -19,11 +19,9 @@ class Cell:
     """A column of a row that differs."""
 
     column: str
-    """The name in the view."""
     source: str | None
-    """The canonical text in the source; None for null."""
+    """The canonical text; None for null."""
     lake: str | None
-    """The canonical text in the lake; None for null."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,6 @@ class ReconcileReport:
     """What `compactor reconcile` has compared and found."""
 
     table: str
-    """The table's name."""
     source: str
     """The source's table, without password."""
     outcome: str
@@ -61,7 +58,6 @@ class ReconcileReport:
     rows: tuple[int, int]
     """Compared rows: (source, lake)."""
     columns: tuple[str, ...]
-    """Compared columns."""
     skipped: tuple[tuple[str, str], ...]
     """(column, reason) of the columns that were not compared."""
     parts: int
@@ -69,17 +65,15 @@ class ReconcileReport:
     suspects: int
     """Keys whose rows differed at first."""
     changing: int
-    """Keys that the source changed in every look; they are not judged."""
+    """Keys that changed in every look; they are not judged."""
     differences: tuple[RowDifference, ...]
     """The keys whose rows differ, at most as many as were asked for."""
     different: int
-    """Number of keys whose rows differ."""
     kinds: dict[str, int]
     """Kind → number of the keys whose rows differ."""
     cells: dict[str, int]
     """Column → number of the `changed` rows in which it differs."""
     seconds: float
-    """Duration."""
 
     @property
     def exit_code(self) -> int:

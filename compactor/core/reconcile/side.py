@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from compactor.core.reconcile.canonical import Columns, Sql
+from compactor.core.reconcile.canonical import Columns, Pair
+from compactor.core.reconcile.dialects import Dialect
 from compactor.core.reconcile.parts import Checksum, Part, Split
 
 Key = tuple[str, ...]
@@ -46,7 +47,7 @@ class Side(Protocol):
 class SqlSide:
     """A side that runs SQL. `relation`: what follows FROM; `mark`: an expression for `Row.mark`; `where`: a condition on the rows that count."""
 
-    def __init__(self, sql: Sql, relation: str, columns: Columns, query: Query, mark: str = "''", where: str = "") -> None:
+    def __init__(self, sql: Dialect, relation: str, columns: Columns, query: Query, mark: str = "''", where: str = "") -> None:
         self._sql, self._relation, self._columns, self._query, self._mark = sql, relation, columns, query, mark
         self._counted = f"({where}) AND " if where else ""
 
@@ -60,8 +61,9 @@ class SqlSide:
 
     def checksums(self, part: Part, split: Split) -> dict[str, Checksum]:
         """See Side."""
-        label = self._sql.piece("k", split.origin, split.width) if split.width else f"substr({self._key_digest()}, 1, {split.digits})"
-        number = self._sql.number(f"substr({self._row_digest()}, 1, 15)")
+        by_digest = f"substr({self._digest(self._columns.key)}, 1, {split.digits})"
+        label = self._sql.piece.format(value="k", origin=split.origin, width=split.width) if split.width else by_digest
+        number = self._sql.number.format(f"substr({self._digest(self._columns.pairs)}, 1, 15)")
         rows = self._query(
             f"SELECT label, count(*), sum(n) FROM (SELECT {label} AS label, {number} AS n FROM ({self._texts([part])}) r) d GROUP BY label"
         )
@@ -70,23 +72,21 @@ class SqlSide:
 
     def digests(self, parts: Sequence[Part]) -> dict[Key, tuple[str, ...]]:
         """See Side."""
-        keys = [f"c{at}" for at in range(len(self._columns.key))]
-        rows = self._query(f"SELECT {', '.join(keys)}, {self._row_digest()} FROM ({self._texts(parts)}) r")
+        keys = ", ".join(f"c{at}" for at in range(len(self._columns.key)))
         digests: dict[Key, list[str]] = defaultdict(list)
-        for *key, digest in rows:
+        for *key, digest in self._query(f"SELECT {keys}, {self._digest(self._columns.pairs)} FROM ({self._texts(parts)}) r"):
             digests[tuple(key)].append(digest)
         return {key: tuple(sorted(each)) for key, each in digests.items()}
 
     def rows(self, keys: Sequence[Key]) -> dict[Key, tuple[Row, ...]]:
         """See Side."""
-        if not keys:
-            return {}
         pairs = self._columns.key
-        left = [self._sql.operand(pair) for pair in pairs]
-        right = [[self._sql.value(pair, text) for pair, text in zip(pairs, key)] for key in keys]
-        condition = f"{_tuple(left)} IN ({', '.join(_tuple(values) for values in right)})"
+        left = _tuple(map(self._sql.operand, pairs))
+        right = ", ".join(_tuple(map(self._sql.value, pairs, key)) for key in keys)
         rows: dict[Key, list[Row]] = defaultdict(list)
-        for *values, mark in self._query(f"SELECT {self._text_columns()}, {self._mark} FROM {self._relation} WHERE {self._counted}{condition}"):
+        for *values, mark in self._query(
+            f"SELECT {self._text_columns()}, {self._mark} FROM {self._relation} WHERE {self._counted}{left} IN ({right})"
+        ):
             rows[tuple(values[: len(pairs)])].append(Row(tuple(values), str(mark)))
         return {key: tuple(sorted(each, key=lambda row: [value or "" for value in row.values])) for key, each in rows.items()}
 
@@ -94,29 +94,27 @@ class SqlSide:
         return ", ".join(f"{self._sql.text(pair)} AS c{at}" for at, pair in enumerate(self._columns.pairs))
 
     def _texts(self, parts: Sequence[Part]) -> str:
-        first = self._columns.key[0]
-        conditions = " OR ".join(f"({self._condition(part)})" for part in parts)
-        return f"SELECT {self._text_columns()}, {self._sql.name(first)} AS k FROM {self._relation} WHERE {self._counted}({conditions})"
-
-    def _condition(self, part: Part) -> str:
         first = self._sql.name(self._columns.key[0])
+        conditions = " OR ".join(f"({self._condition(first, part)})" for part in parts)
+        return f"SELECT {self._text_columns()}, {first} AS k FROM {self._relation} WHERE {self._counted}({conditions})"
+
+    def _condition(self, first: str, part: Part) -> str:
         conditions = [f"{first} >= {part.low}"] if part.low is not None else []
         conditions += [f"{first} < {part.high}"] if part.high is not None else []
         if part.prefix:
-            texts = [self._sql.text(pair) for pair in self._columns.key]
-            conditions.append(f"substr({self._sql.digest(self._joined(texts))}, 1, {len(part.prefix)}) = '{part.prefix}'")
+            digest = self._digest(self._columns.key, [self._sql.text(pair) for pair in self._columns.key])
+            conditions.append(f"substr({digest}, 1, {len(part.prefix)}) = '{part.prefix}'")
         return " AND ".join(conditions) or "1 = 1"
 
-    def _key_digest(self) -> str:
-        return self._sql.digest(self._joined([f"c{at}" for at in range(len(self._columns.key))]))
-
-    def _row_digest(self) -> str:
-        return self._sql.digest(self._joined([f"c{at}" for at in range(len(self._columns.pairs))]))
-
-    def _joined(self, texts: Iterable[str]) -> str:
-        """Return an expression that joins texts so that no two rows have the same result: each with its length before it, `-` for null."""
-        return " || ".join(f"coalesce({self._sql.characters(text)} || ':' || {text}, '-')" for text in texts)
+    def _digest(self, pairs: Sequence[Pair], texts: Sequence[str] = ()) -> str:
+        """Return an expression for the digest of texts, by default the columns of `_texts`. No two rows have the same text: each value has its length
+        before it, `-` stands for null."""
+        texts = texts or [f"c{at}" for at in range(len(pairs))]
+        joined = " || ".join(f"coalesce({self._sql.characters.format(text)} || ':' || {text}, '-')" for text in texts)
+        return self._sql.digest.format(joined)
 
 
-def _tuple(values: Sequence[str]) -> str:
-    return values[0] if len(values) == 1 else f"({', '.join(values)})"
+def _tuple(values: Iterable[str]) -> str:
+    """Return a SQL tuple, or its only value."""
+    first, *more = values
+    return f"({', '.join([first, *more])})" if more else first

@@ -40,10 +40,10 @@ def _of(table: Timeline, now: float) -> Iterator[Problem]:
     if table.quarantine:
         files = len(table.quarantine)
         text = f"{files} file{'s' if files > 1 else ''} in quarantine; all other events are in the table."
-        yield Problem(name, False, text, (f"compactor quarantine show {name}", f"compactor quarantine replay {name}"))
+        yield Problem(name, False, text, (f"compactor quarantine {name}", f"compactor quarantine {name} --replay"))
     if table.debt > 1:
         text = f"The Delta is {table.debt:.1f} times as large as a fast join allows, so readers are slower. Compaction is behind."
-        yield Problem(name, False, text, (f"compactor compact {name}",))
+        yield Problem(name, False, text, (f"compactor run --compact {name}",))
     compared = table.compared
     if compared is not None and compared.comparison is not None and compared.outcome == DIFFERENT:
         summary = compared.comparison.summary

@@ -6,6 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+UNCERTAIN = "values without a schema"
+"""The check whose details are worth reading although it passed: values that may be more than they look like."""
+
 
 @dataclass(frozen=True)
 class Check:

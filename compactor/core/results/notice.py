@@ -16,10 +16,11 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema.policy import Decision
 
 Target = tuple[str, ...]
-"""A recipient: ("log",), ("command", program, argument ..), ("webhook", url), ("sns", arn), or one of IN_VARIABLES with the variable's name."""
+"""A recipient: ("log",), ("command", program, argument ..), ("webhook", url), ("sns", arn), ("apprise", url ..), or one of IN_VARIABLES with the
+variable's name."""
 
-IN_VARIABLES = ("webhook_env", "slack", "teams", "pagerduty")
-"""Kinds of recipients whose address, or key, is in an environment variable."""
+IN_VARIABLES = ("webhook_env", "apprise_env")
+"""Kinds of recipients whose addresses are in an environment variable."""
 
 FORMAT = 1
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from compactor.core.measures.record import RunRecord
 from compactor.core.planning.landing import Landing
-from compactor.core.results.checks import Difference
+from compactor.core.results.checks import Check, Difference
 from compactor.core.results.phrases import counted
+from compactor.core.results.record import RunRecord
 
 Progress = Callable[[str, str, float], None]
 """A callback for (table, step, share done from 0 to 1). Steps: `discover`, `read`, `resolve`, `check`, `publish`, `archive`, `compact`, `done`."""
@@ -18,30 +18,6 @@ Progress = Callable[[str, str, float], None]
 
 def silent(table: str, step: str, share: float) -> None:
     """Ignore progress."""
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Figures of a run that only its record shows."""
-
-    before: int | None = None
-    """The newest version before the run; None without one."""
-    bytes_read: int = 0
-    """Bytes of the landed files taken."""
-    bytes_rewriting: int = 0
-    """Bytes that the run would have written if each commit rewrote the whole table."""
-    bytes_stored: int = 0
-    """Bytes of base and Delta after the run."""
-    delta_rows: int = 0
-    """Rows of the Delta after the run."""
-    delta_bytes: int = 0
-    """Bytes of the Delta after the run."""
-    source_time: str | None = None
-    """The newest source time in the table, ISO 8601; None if unknown."""
-    newest_folder: str | None = None
-    """The hour of the newest ingested folder; None if folders name none."""
-    files_quarantined: int = 0
-    """Files of this run that went to quarantine, whole or with some records."""
 
 
 @dataclass(frozen=True)
@@ -54,57 +30,6 @@ class Tasks:
     """Tasks that run."""
     all: int
     """All tasks, also those that wait."""
-
-
-@dataclass(frozen=True)
-class TableReport:
-    """What one run did for one table."""
-
-    table: str
-    """The table's name."""
-    outcome: str
-    """`committed`, `resumed` (it only finished an earlier run), `blocked` (committed, and not shown because a rule of
-    `checks:` does not hold), `idle`, `failed`, `later` (try again), or `stopped` (by Ctrl-C)."""
-    version: int | None = None
-    """The newest version after the run; None if there is none."""
-    operations: tuple[str, ...] = ()
-    """The Snapshots that the run made, such as `commit 3` and `compact 4`."""
-    files: int = 0
-    """Landed files taken."""
-    counts: dict[str, int] = field(default_factory=dict)
-    """Number of events by what became of them, as `Snapshot.counts`."""
-    rows: int = 0
-    """Live rows after the run, at most."""
-    ties: int = 0
-    """Events with the same key and the same order columns as another event."""
-    unresolved: int = 0
-    """Values of visible rows that no event contained."""
-    bytes_written: int = 0
-    """Bytes written to base, Delta, history and feed."""
-    figures: Figures = field(default_factory=Figures)
-    """More figures, which the run's record has."""
-    record: RunRecord | None = None
-    """The run's record; None for an idle run."""
-    archived: int = 0
-    """Raw files moved to the archive."""
-    seconds: float = 0.0
-    """Duration of the run."""
-    notes: tuple[str, ...] = ()
-    """Sentences for the operator."""
-    error: str | None = None
-    """Message of the error; None unless `failed`, `blocked`, `later` or `stopped`."""
-    error_class: str | None = None
-    """Class of the error; None without one."""
-    error_id: str | None = None
-    """Id of the error, a heading of docs/errors.md; None without one."""
-    exit_code: int = 0
-    """Exit code that the error asks for."""
-    ended_on: str | None = None
-    """A digest of the new files on which Spark's JVM ended; None unless it did."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)
@@ -277,7 +202,9 @@ class RebuildReport:
         gap = self.difference
         sentences = [f"{counted(self.files, 'file')} ({self.bytes:,} bytes) give {self.rows:,} rows"]
         if self.undone:
-            sentences.append(f"{self.undone} files ingested after version {self.against} are left out; `compactor restore --reabsorb` takes them")
+            sentences.append(
+                f"{self.undone} files ingested after version {self.against} are left out; `compactor versions restore --reabsorb` takes them"
+            )
         if self.invalid:
             goes = "are in quarantine" if self.outcome == "published" else "would go to quarantine"
             what = counted(self.invalid, "record")
@@ -369,12 +296,17 @@ class TablePlan:
     """The landed files."""
     steps: tuple[str, ...]
     """Sentences about each step."""
-    problems: tuple[str, ...] = ()
-    """Where the configuration contradicts the files, such as a folder in which nothing has ever landed."""
+    checks: tuple[Check, ...] = ()
+    """Results of comparing the configuration with the files."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return where the configuration contradicts the files, such as a folder in which nothing has ever landed."""
+        return tuple(item.detail for item in self.checks if not item.ok)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "problems": self.problems}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Protocol, TypeVar
 
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import TablePlan, TableReport
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import TablePlan
 
 FEW = 10
 """Up to so many tables every one is shown."""
@@ -57,5 +58,5 @@ def checks(items: Sequence[Check], whole: bool) -> tuple[list[Check], str]:
 
 
 def _report_needs_somebody(item: TableReport) -> bool:
-    remarkable = item.notes or item.ties or item.unresolved or item.figures.files_quarantined
+    remarkable = item.notes or item.ties or item.unresolved or item.files_quarantined
     return item.outcome not in ("idle", "committed", "resumed") or (item.outcome != "idle" and bool(remarkable))

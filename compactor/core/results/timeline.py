@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from compactor.core.measures.record import RunRecord
 from compactor.core.model.edit import SAME_ROWS
+from compactor.core.results.record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,10 @@ class Timeline:
         return self.delta_estimate / max(self.delta_limit, 1)
 
     @property
-    def cost(self) -> float | None:
-        """Return the estimated cost of the runs; None if none is known."""
-        costs = [run.job.cost for run in self.runs if run.job and run.job.cost is not None]
-        return sum(costs) if costs else None
+    def vcpu_hours(self) -> float | None:
+        """Return the vCPU-hours of the runs on EMR; None if none are known."""
+        hours = [run.job.vcpu_hours for run in self.runs if run.job]
+        return sum(hours) if hours else None
 
 
 def version_of(raw: Mapping[str, Any], record: RunRecord | None) -> Version:
@@ -168,7 +168,7 @@ def version_of(raw: Mapping[str, Any], record: RunRecord | None) -> Version:
     part = raw["feed"]["part"] if raw["feed"] else None
     others += [(part["path"], sum(file["size"] for file in part["files"]))] if part else []
     base, of_delta = sum(size for path, size in sizes if not delta or path != delta["path"]), sizes[-1][1] if delta else 0
-    run = record if expired and record is not None and len(record.made) == 1 else None
+    run = record if expired and record is not None and len(record.operations) == 1 else None
     return Version(
         raw["version"],
         raw["time"],

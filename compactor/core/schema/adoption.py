@@ -23,7 +23,7 @@ from compactor.core.model.position import Position
 from compactor.core.model.schema import RESERVED, Field, Schema
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema import policy
-from compactor.core.schema.diff import Change
+from compactor.core.schema.change import Change
 from compactor.core.schema.policy import Decision
 from compactor.core.sources.flat_rows import PLAIN_OPERATION
 

@@ -17,13 +17,11 @@
 | anything | union | some branch can read it |
 
 Names are equal if their last parts are, or if the reader has the writer's name as an alias. Logical types are ignored, as in Confluent's server;
-`core/schema/diff.py` reports a changed scale of a decimal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.model.errors import Refused
@@ -37,19 +35,6 @@ _PROMOTED = {
     ("string", "bytes"), ("bytes", "string"),
 }  # fmt: skip
 """(written type, type it can be read as)."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A reason why one schema cannot read data of another."""
-
-    path: str
-    """The place in the reader's schema, such as `address.zip`; "" for the root."""
-    text: str
-    """The reason."""
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.text}" if self.path else self.text
 
 
 def check(level: str, new: str, old: Sequence[str]) -> list[str]:
@@ -69,72 +54,61 @@ def check(level: str, new: str, old: Sequence[str]) -> list[str]:
     return sentences
 
 
-def problems(reader: AvroSchema, writer: AvroSchema) -> list[Problem]:
-    """Return why `reader` cannot read what `writer` wrote; [] if it can."""
-    return list(_Resolution(reader, writer).problems(reader.root, writer.root, ""))
+def problems(reader: AvroSchema, writer: AvroSchema) -> list[str]:
+    """Return why `reader` cannot read what `writer` wrote, each reason with its place in the reader's schema; [] if it can."""
+    # pairs of records under comparison count as readable, so that recursive types end
+    under_way: set[tuple[str, str]] = set()
 
-
-class _Resolution:
-    """Compares one reader with one writer. Pairs of records under comparison count as readable, so that recursive types end."""
-
-    def __init__(self, reader: AvroSchema, writer: AvroSchema) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._under_way: set[tuple[str, str]] = set()
-
-    def problems(self, read: Any, written: Any, path: str) -> Iterator[Problem]:
-        into, out_of = self._reader.of(read), self._writer.of(written)
-        target, source = into["type"], out_of["type"]
+    def compare(read: Any, written: Any, path: str) -> Iterator[str]:
+        into, out_of = reader.of(read), writer.of(written)
+        target, source, at = into["type"], out_of["type"], f"{path}: " if path else ""
         if source == "union":
             for branch in out_of["branches"]:
-                why = list(self.problems(read, branch, path))
-                if why and target == "union":
-                    yield Problem(path, f"no branch of the reader's union can read the written {_name(self._writer.of(branch))}")
-                else:
-                    yield from why
+                reasons = list(compare(read, branch, path))
+                lacking = f"{at}no branch of the reader's union can read the written {_name(writer.of(branch))}"
+                yield from [lacking] if reasons and target == "union" else reasons
         elif target == "union":
-            if not any(self._fits(branch, written) for branch in into["branches"]):
-                yield Problem(path, f"no branch of the reader's union can read the written {_name(out_of)}")
+            if not any(fits(branch, written) for branch in into["branches"]):
+                yield f"{at}no branch of the reader's union can read the written {_name(out_of)}"
         elif target != source:
             if (source, target) not in _PROMOTED:
-                yield Problem(path, f"written as {_name(out_of)}, read as {_name(into)}")
+                yield f"{at}written as {_name(out_of)}, read as {_name(into)}"
         elif target in ("array", "map"):
             part, mark = ("items", "[]") if target == "array" else ("values", "{}")
-            yield from self.problems(into[part], out_of[part], path + mark)
+            yield from compare(into[part], out_of[part], path + mark)
         elif target in ("record", "enum", "fixed"):
-            yield from self._named(into, out_of, path)
+            yield from named(into, out_of, path, at)
 
-    def _fits(self, read: Any, written: Any) -> bool:
-        before = set(self._under_way)
-        fits = next(self.problems(read, written, ""), None) is None
-        if not fits:
-            # pairs that counted as readable on the way are not proven
-            self._under_way = before
-        return fits
+    def fits(read: Any, written: Any) -> bool:
+        before = set(under_way)
+        if next(compare(read, written, ""), None) is None:
+            return True
+        # pairs that counted as readable on the way are not proven
+        under_way.intersection_update(before)
+        return False
 
-    def _named(self, into: dict[str, Any], out_of: dict[str, Any], path: str) -> Iterator[Problem]:
-        last = into["name"].rpartition(".")[2], out_of["name"].rpartition(".")[2]
-        if last[0] != last[1] and out_of["name"] not in into.get("aliases", ()):
-            yield Problem(path, f"the writer's {into['type']} has the name {out_of['name']}, the reader's {into['name']}")
+    def named(into: dict[str, Any], out_of: dict[str, Any], path: str, at: str) -> Iterator[str]:
+        pair = into["name"], out_of["name"]
+        if pair[0].rpartition(".")[2] != pair[1].rpartition(".")[2] and pair[1] not in into.get("aliases", ()):
+            yield f"{at}the writer's {into['type']} has the name {pair[1]}, the reader's {pair[0]}"
         elif into["type"] == "fixed" and into["size"] != out_of["size"]:
-            yield Problem(path, f"written as fixed of {out_of['size']} bytes, read as fixed of {into['size']}")
+            yield f"{at}written as fixed of {out_of['size']} bytes, read as fixed of {into['size']}"
         elif into["type"] == "enum":
             missing = [symbol for symbol in out_of["symbols"] if symbol not in into["symbols"]]
             if missing and "default" not in into:
-                yield Problem(path, f"the reader's enum lacks {', '.join(missing)} and has no default")
-        elif into["type"] == "record" and (into["name"], out_of["name"]) not in self._under_way:
-            self._under_way.add((into["name"], out_of["name"]))
-            yield from self._fields(into, out_of, path)
+                yield f"{at}the reader's enum lacks {', '.join(missing)} and has no default"
+        elif into["type"] == "record" and pair not in under_way:
+            under_way.add(pair)
+            fields = {member["name"]: member for member in out_of["fields"]}
+            for member in into["fields"]:
+                below = f"{path}.{member['name']}" if path else member["name"]
+                names = [name for name in (member["name"], *member.get("aliases", ())) if name in fields]
+                if names:
+                    yield from compare(member["type"], fields[names[0]]["type"], below)
+                elif "default" not in member:
+                    yield f"{below}: the field is not written and has no default"
 
-    def _fields(self, into: dict[str, Any], out_of: dict[str, Any], path: str) -> Iterator[Problem]:
-        written = {member["name"]: member for member in out_of["fields"]}
-        for member in into["fields"]:
-            below = f"{path}.{member['name']}" if path else member["name"]
-            names = [name for name in (member["name"], *member.get("aliases", ())) if name in written]
-            if names:
-                yield from self.problems(member["type"], written[names[0]]["type"], below)
-            elif "default" not in member:
-                yield Problem(below, "the field is not written and has no default")
+    return list(compare(reader.root, writer.root, ""))
 
 
 def _name(definition: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ from compactor.core.model.position import Position, at_or_below, latest
 from compactor.core.model.schema import RESERVED, Field, Schema
 from compactor.core.model.spec import ROW_ID
 from compactor.core.schema import nested_types, policy
-from compactor.core.schema.diff import Change
+from compactor.core.schema.change import Change
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.writer import WriterField, WriterSchema
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 from compactor.core.model import types
 from compactor.core.model.types import Type
-from compactor.core.schema.diff import Change
+from compactor.core.schema.change import Change
 
 Follows = Callable[[Change], bool]
 """A callback that receives each change and returns whether the table follows it. Only the answer for an added member counts: False leaves it out."""

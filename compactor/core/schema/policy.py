@@ -1,4 +1,4 @@
-"""Decisions about schema changes: the table (kind of change, policy) → action. Kinds are those of `core/schema/diff.py`."""
+"""Decisions about schema changes: the table (kind of change, policy) → action. Kinds are those of `core/schema/change.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.policy import EXPLICIT, POLICIES, TO_STRING, Policy
-from compactor.core.schema.diff import Change
+from compactor.core.schema.change import Change
 
 ACTIONS = {
     "add": "the column is added; older rows read its default at that time, else null",
@@ -26,8 +26,6 @@ ACTIONS = {
 STAYS = "the column stays, null in new rows"
 """What `keep` means for a removed column."""
 
-_KEEP = ("keep", "keep", "keep")
-_REFUSE = ("refuse", "refuse", "refuse")
 TABLE = {
     #               evolve   freeze       fail
     "added": ("add", "leave out", "refuse"),
@@ -38,17 +36,8 @@ TABLE = {
     "date_to_timestamp": ("widen", "refuse", "refuse"),
     "string_to_bytes": ("widen", "refuse", "refuse"),
     TO_STRING: ("widen", "refuse", "refuse"),
-    "incompatible": _REFUSE,
-    # the stored column fits already, or only the source's own schema shows the change
-    "narrowed": _KEEP,
-    "encoded": _KEEP,
-    "nullable": _KEEP,
-    "required": _KEEP,
-    "symbols added": _KEEP,
-    "symbols removed": _KEEP,
-    "default": _KEEP,
-    "comment": _KEEP,
-    "reordered": _KEEP,
+    "incompatible": ("refuse", "refuse", "refuse"),
+    "comment": ("keep", "keep", "keep"),
 }
 """Kind → action under evolve, freeze, fail."""
 

@@ -14,7 +14,7 @@ from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema import nested_types
-from compactor.core.schema.diff import Change
+from compactor.core.schema.change import Change
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.writer import from_avro
@@ -28,7 +28,6 @@ class Step:
     """A Snapshot whose schema differs from its parent's."""
 
     version: int
-    """Its version."""
     time: str
     """When it was made, ISO 8601."""
     generation: int
@@ -36,34 +35,23 @@ class Step:
     registered: tuple[str, int, int | None] | None
     """As `Schema.registered`."""
     changes: tuple[Change, ...]
-    """The changes of the columns."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        values = dataclasses.asdict(self)
-        return {**values, "registered": list(self.registered) if self.registered else None, "changes": [one.to_json() for one in self.changes]}
+        return {**dataclasses.asdict(self), "changes": [change.to_json() for change in self.changes]}
 
 
 def steps(history: Iterable[Snapshot]) -> list[Step]:
     """Return the Snapshots that changed the schema, newest first. `history`: all Snapshots, newest first. Version 1 adds every column."""
-    result = []
-    newer: Snapshot | None = None
-    for snapshot in history:
-        if newer is not None:
-            result += _step(newer, snapshot.schema)
-        newer = snapshot
-    if newer is not None:
+    snapshots, result = list(history), []
+    for snapshot, parent in zip(snapshots, [*snapshots[1:], None]):
+        schema = snapshot.schema
         # only version 1 has no parent; older versions may have expired
-        result += _step(newer, Schema((), newer.schema.key, newer.schema.generation)) if newer.parent is None else []
+        before = parent.schema if parent else Schema((), schema.key, schema.generation) if snapshot.parent is None else schema
+        changes = tuple(differences(before, schema))
+        if changes or (schema.generation, schema.registered) != (before.generation, before.registered):
+            result.append(Step(snapshot.version, snapshot.time, schema.generation, schema.registered, changes))
     return result
-
-
-def _step(snapshot: Snapshot, before: Schema) -> list[Step]:
-    schema = snapshot.schema
-    changes = differences(before, schema)
-    if not changes and (schema.generation, schema.registered) == (before.generation, before.registered):
-        return []
-    return [Step(snapshot.version, snapshot.time, schema.generation, schema.registered, tuple(changes))]
 
 
 def differences(before: Schema, after: Schema) -> list[Change]:
@@ -108,13 +96,11 @@ def _older(field: Field) -> str:
     return "null in older rows" if field.default is None else f"older rows read {field.default!r}"
 
 
-def foreseen(spec: TableSpec, snapshot: Snapshot) -> tuple[Decision, ...]:
-    """Return the decisions of a run that gets rows of the declared schema (`spec.avro_schema`), refusals among them."""
-    return expected(spec, snapshot)[0]
-
-
 def expected(spec: TableSpec, snapshot: Snapshot) -> tuple[tuple[Decision, ...], Schema | None]:
-    """Return the decisions as `foreseen` does, and the table's schema after them; None if the run would refuse."""
+    """Return the decisions of a run that gets rows of the declared schema (`spec.avro_schema`), and the table's schema after them.
+
+    The schema is None if the run would refuse; the refusals are among the decisions.
+    """
     writer = from_avro(str(spec.avro_schema))
     length = max((len(field.last) for field in snapshot.schema.fields if field.last is not None), default=0)
     far = (FAR, *[None] * (length - 1)) if length else None

@@ -1,7 +1,7 @@
 """JobConfig: the complete configuration that is sent to a job on a cluster. The job needs no other file, environment variable or registry.
 
 It has the tables' specs, how to reach storage and catalog, and the schemas that Kafka records refer to by id. It never lists landed files: the job
-itself lists and plans (H30). The file stays in S3, so it has no secret, and no address that may contain one: whoever sent the job sends to these.
+itself lists and plans. The file stays in S3, so it has no secret, and no address that may contain one: whoever sent the job sends to these.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.model.errors import ConfigError
-from compactor.core.model.spec import TableSpec
+from compactor.core.model.policy import Policy, Protection, Rule
+from compactor.core.model.spec import Csv, InputLimits, TableSpec
+from compactor.core.planning.daily import Daily
 from compactor.core.results.notice import Target
-from compactor.core.settings.metrics import MetricsSettings
 from compactor.core.settings.s3 import S3Settings
 
 FORMAT = 1
@@ -46,15 +47,11 @@ class JobConfig:
     """The settings for S3 in the file, without environment variables of the sender. The cluster has its own."""
     schemas: tuple[tuple[int, str], ...] = ()
     """(id, text) of the schemas in the registry."""
-    metrics: MetricsSettings | None = None
-    """Where measures are sent; None if they are not sent anywhere."""
 
     def written(self) -> bytes:
         """Return the configuration as JSON. Equal configurations give equal bytes."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        values["specs"] = [dataclasses.replace(spec, notify=tuple(map(_without_address, spec.notify))).to_json() for spec in self.specs]
-        values["s3"] = dataclasses.asdict(self.s3)
-        values["metrics"] = dataclasses.asdict(dataclasses.replace(self.metrics, pushgateway=None, openlineage=None)) if self.metrics else None
+        specs = tuple(dataclasses.replace(spec, notify=tuple(map(_without_address, spec.notify))) for spec in self.specs)
+        values = plain(dataclasses.replace(self, specs=specs))
         return json.dumps({"format": FORMAT, **values}, sort_keys=True, ensure_ascii=False).encode()
 
     @classmethod
@@ -69,17 +66,32 @@ class JobConfig:
         if version != FORMAT:
             raise ConfigError(f"the job configuration: expected format {FORMAT}, found {version}; {advice}")
         try:
-            values["specs"] = tuple(TableSpec.from_json(spec) for spec in values["specs"])
-            values["s3"] = S3Settings(**values["s3"])
-            values["schemas"] = tuple((number, text) for number, text in values["schemas"])
-            values["metrics"] = MetricsSettings.from_json(values["metrics"]) if values.get("metrics") else None
-            return cls(**values)
+            config: JobConfig = restored({"class": cls.__name__, **values})
+            return config
         except (TypeError, KeyError, ValueError) as error:
             raise ConfigError(f"the job configuration comes from another version of compactor than the job ({error}); {advice}") from None
 
     def schema(self, number: int) -> str | None:
         """Return the schema with this id, or None."""
         return dict(self.schemas).get(number)
+
+
+_CLASSES = {each.__name__: each for each in (JobConfig, TableSpec, Csv, InputLimits, Daily, Policy, Protection, Rule, S3Settings)}
+
+
+def plain(value: Any) -> Any:
+    """Return JSON values of a dataclass, with the name of its class, and of what is in it."""
+    if dataclasses.is_dataclass(value):
+        return {"class": type(value).__name__, **{field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}}
+    return [plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def restored(value: Any) -> Any:
+    """Return the value that `plain` has made JSON of. Raises KeyError or TypeError for a class or a field that is not known."""
+    if isinstance(value, dict):
+        fields = {name: restored(each) for name, each in value.items() if name != "class"}
+        return _CLASSES[value["class"]](**fields)
+    return tuple(map(restored, value)) if isinstance(value, list) else value
 
 
 def _without_address(target: Target) -> Target:

@@ -9,9 +9,11 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import urlsplit
 
 from compactor.core.model.errors import ConfigError, Refused
+from compactor.core.settings.forms import Flag, Section, Text
 
 MEGABYTE = 1 << 20
 GIGABYTE = 1 << 30
@@ -22,23 +24,27 @@ _OWNER = re.compile(r"\d{12}")
 
 
 @dataclass(frozen=True)
-class S3Settings:
+class S3(Section):
+    """Access to S3. Credentials come from AWS's standard chain, never from this file."""
+
+    endpoint: Text | None = None
+    """URL of an S3-compatible store; default AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, else Amazon's."""
+    path_style: Flag = False
+    """Put the bucket into the path instead of the host name."""
+    sse: Literal["", "sse-s3", "sse-kms", "dsse-kms"] = ""
+    """Server-side encryption of objects; default the bucket's."""
+    kms_key: Text = ""
+    """ARN of the key for sse-kms and dsse-kms; default the account's."""
+    bucket_owner: Text = ""
+    """Account (12 digits, in quotes) that must own every bucket."""
+
+
+@dataclass(frozen=True)
+class S3Settings(S3):
     """How to reach an S3 store. Raises ConfigError naming the setting."""
 
-    endpoint: str | None = None
-    """http(s) URL of the store; None for Amazon S3."""
     region: str | None = None
     """AWS region."""
-    path_style: bool = False
-    """Whether the bucket is part of the URL's path instead of its host."""
-    sse: str = ""
-    """Encryption to request for every object: one of SSE; "" for the bucket's default."""
-    kms_key: str = ""
-    """KMS key for `sse-kms` and `dsse-kms`."""
-    bucket_owner: str = ""
-    """Account that every bucket must belong to; "" for any."""
-    requester_pays: bool = False
-    """Whether we pay for requests to other accounts' buckets."""
     connect_seconds: float = 5.0
     """Timeout for connecting."""
     read_seconds: float = 30.0

@@ -27,7 +27,6 @@ def s3a_properties(settings: S3Settings, sdk: int = 1) -> dict[str, str]:
         "fs.AbstractFileSystem.s3.impl": f"{_S3A}.S3A",
         "fs.s3a.aws.credentials.provider": _CHAINS[sdk],
         "fs.s3a.path.style.access": _text(settings.path_style),
-        "fs.s3a.requester.pays.enabled": _text(settings.requester_pays),
         "fs.s3a.connection.establish.timeout": _milliseconds(settings.connect_seconds),
         "fs.s3a.connection.timeout": _milliseconds(settings.read_seconds),
         **_retries(settings),

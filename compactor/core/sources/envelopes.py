@@ -75,7 +75,7 @@ class Envelope:
     """One process writes all files of a table in the order of commits, so that no other part of the changes can be behind."""
 
     max_gone: float = 1.0
-    """The largest share of rows that one run may remove, unless `checks: {max_gone: ..}` is set."""
+    """The largest share of rows that one run may remove, unless `max_gone` is set."""
 
 
 SPECIAL_SETTINGS = ("op", "op_map", "delete_when", "metadata_columns", "patch_rows", "complete")

@@ -145,6 +145,11 @@ def is_dated_changes(relative: str) -> bool:
     return _CHANGES.fullmatch(relative.rsplit("/", 1)[-1]) is not None
 
 
+def is_dms(relative: str) -> bool:
+    """Return whether AWS DMS named a file."""
+    return is_full_load(relative) or is_dated_changes(relative)
+
+
 def ignored(relative: str, patterns: Sequence[str] = BESIDE_VALUES) -> bool:
     """Return whether a file has no data: hidden files, markers and files that are being written (`_SUCCESS`, `.crc`, `x.tmp`, `_temporary/...`).
 

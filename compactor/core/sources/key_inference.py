@@ -7,11 +7,10 @@ and never prove one, so each proposal has a reason that names the evidence.
 from __future__ import annotations
 
 import re
-from ast import literal_eval
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, Optional
+from typing import Any
 
 from compactor.core.results.phrases import counted
 
@@ -29,7 +28,7 @@ _TIME = re.compile(
 )
 """Columns that order or date the changes of a row rather than identify it."""
 
-_Row = Mapping[str, Optional[str]]
+_LIKE_A_KEY = re.compile(r"(id|code|no|nr|number|key)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,6 @@ class ProposedKey:
     """A key that the sample does not refute."""
 
     columns: tuple[str, ...]
-    """The key columns."""
     reason: str
     """The evidence: how many rows were compared, and what else could be the key."""
     likely: bool
@@ -48,58 +46,48 @@ class ProposedKey:
 class RowSample:
     """The inserted rows of one source table, file by file."""
 
-    files: list[list[_Row]] = field(default_factory=list)
-    """The rows of each sampled file. A value is its text; None where it is null or cannot be part of a key. Rows that a snapshot read count as a
-    file of their own: a snapshot that goes on beside the stream reads rows that the stream has inserted."""
-    gone: list[_Row] = field(default_factory=list)
+    files: list[list[dict[str, Any]]] = field(default_factory=list)
+    """The rows of each sampled file. A value is None where it is null or cannot be part of a key. Rows that a snapshot read count as a file of their
+    own: a snapshot that goes on beside the stream reads rows that the stream has inserted."""
+    gone: list[dict[str, Any]] = field(default_factory=list)
     """What is known of deleted rows. Their keys may be inserted again."""
     old: tuple[str, ...] = ()
     """The columns that the images of deleted rows have: most sources send the key only."""
-
-    _current: dict[bool, list[_Row]] = field(default_factory=dict)
+    _current: dict[bool, list[dict[str, Any]]] = field(default_factory=dict)
 
     def next_file(self) -> None:
         """Begin another file."""
         self._current = {}
 
     def add(self, row: Mapping[str, Any], read: bool = False) -> None:
-        """Add an inserted row. Structs, arrays and fractions cannot be part of a key. `read`: a snapshot read it."""
+        """Add an inserted row. `read`: a snapshot read it."""
         if read not in self._current:
             self._current[read] = []
             self.files.append(self._current[read])
         if len(self._current[read]) < _ROWS_MAX:
-            self._current[read].append(_texts(row))
+            self._current[read].append(_comparable(row))
 
-    def remove(self, row: Mapping[str, Any]) -> None:
-        """Add what is known of a deleted row."""
-        self.gone.append(_texts(row))
+    def remove(self, row: Mapping[str, Any], image: bool = False) -> None:
+        """Add what is known of a deleted row. `image`: it has the columns that the source sends of such rows."""
+        self.gone.append(_comparable(row))
+        if image:
+            self.old = max(self.old, tuple(name for name, value in row.items() if value is not None), key=len)
 
     @property
     def rows(self) -> int:
         """The number of rows."""
         return sum(map(len, self.files))
 
-    def values(self, column: str) -> Iterator[Any]:
-        """Yield the values of a column that are not null."""
-        return (literal_eval(text) for rows in self.files for row in rows if (text := row.get(column)) is not None)
-
     def is_unique(self, columns: Sequence[str]) -> bool:
         """Return whether the columns are never null and identify a row in each file. At least one file needs ROWS_MIN rows."""
-        if not any(len(rows) >= ROWS_MIN for rows in self.files):
-            return False
-        for rows in self.files:
-            keys = [tuple(row.get(name) for name in columns) for row in rows]
-            if any(None in key for key in keys) or len({*keys}) < len(keys):
-                return False
-        return True
+        keys = [[tuple(row.get(name) for name in columns) for row in rows] for rows in self.files]
+        unique = all(len({*each}) == len(each) and not any(None in key for key in each) for each in keys)
+        return unique and any(len(each) >= ROWS_MIN for each in keys)
 
 
-def _texts(row: Mapping[str, Any]) -> _Row:
-    return {name: None if isinstance(value, (dict, list, float)) else _text(value) for name, value in row.items()}
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None or value == "" else repr(value)
+def _comparable(row: Mapping[str, Any]) -> dict[str, Any]:
+    # structs, arrays and fractions cannot be part of a key
+    return {name: None if value == "" or isinstance(value, (dict, list, float)) else value for name, value in row.items()}
 
 
 def candidates(sample: RowSample, columns: Sequence[str]) -> tuple[str, ...]:
@@ -112,7 +100,8 @@ def propose(sample: RowSample, columns: Sequence[str], table: str) -> ProposedKe
     alone = candidates(sample, columns)
     lasting = [name for name in alone if not _TIME.search(name)]
     named = [name for name in alone if is_named_like_a_key(name, table)]
-    evidence = _evidence(sample)
+    files = sum(bool(rows) for rows in sample.files)
+    evidence = f"{sample.rows:,} sampled rows" + (f" ({files} files, each by itself)" if files != 1 else "")
     if sample.old and len(sample.old) < len(columns) and sample.is_unique(sample.old):
         return ProposedKey(sample.old, f"the columns that deleted rows still have, unique in {evidence}", sample.rows >= ROWS_SURE)
     if named or lasting:
@@ -123,9 +112,8 @@ def propose(sample: RowSample, columns: Sequence[str], table: str) -> ProposedKe
         return ProposedKey((chosen,), f"never null and unique in {evidence}{also}", likely)
     usable = [name for name in columns if not name.startswith("__") and not _TIME.search(name)][:_COLUMNS_MAX]
     for size in range(2, _TOGETHER_MAX + 1):
-        together = [names for names in combinations(usable, size) if sample.is_unique(names)]
-        if together:
-            best = max(together, key=lambda names: sum(bool(re.search(r"(id|code|no|nr|number|key)$", name, re.IGNORECASE)) for name in names))
+        if together := [names for names in combinations(usable, size) if sample.is_unique(names)]:
+            best = max(together, key=lambda names: sum(bool(_LIKE_A_KEY.search(name)) for name in names))
             return ProposedKey(best, f"unique together in {evidence}; no single column is", False)
     return None
 
@@ -135,11 +123,9 @@ class RepeatedKey:
     """A key that several inserted rows have, although other columns identify these rows."""
 
     key: tuple[str, ...]
-    """The key."""
     values: int
     """Its different values."""
     rows: int
-    """The rows."""
     unique: tuple[str, ...]
     """Columns that identify a row, each alone, or all of them together."""
     together: bool
@@ -159,7 +145,7 @@ def repeated(sample: RowSample, columns: Sequence[str], key: Sequence[str], tabl
     events, not rows.
     """
 
-    def of(row: _Row) -> tuple[str | None, ...]:
+    def of(row: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(row.get(name) for name in key)
 
     gone = {of(row) for row in sample.gone}
@@ -183,9 +169,3 @@ def is_named_like_a_key(column: str, table: str) -> bool:
     """
     names = [table, table[:-1] if table.endswith("s") else table, f"{table[:-3]}y" if table.endswith("ies") else table]
     return any(re.fullmatch(rf"(?:{re.escape(name)}_?)?(?:id|uuid|guid|pk|key|no|nr|number|code)", column, re.IGNORECASE) for name in names)
-
-
-def _evidence(sample: RowSample) -> str:
-    files = sum(bool(rows) for rows in sample.files)
-    rows = f"{sample.rows:,} sampled rows"
-    return rows if files == 1 else f"{rows} ({files} files, each by itself)"

@@ -14,33 +14,18 @@ PARTS = ("base", "delta", "incremental", "live", "schema")
 
 _NAME_CHARS_MAX = 105
 _UNITS = {"%Y": ("year", "yyyy", "y"), "%m": ("month", "mm"), "%d": ("day", "dd"), "%H": ("hour", "hh", "h", "hr"), "%M": ("minute", "min")}
-_ORDER = tuple(_UNITS)
-_DATE = re.compile(
-    r"(?P<Y>(?<!\d)(?:19|20)\d\d)(?:(?P<s1>[-_.]?)(?P<m>0[1-9]|1[0-2])(?:(?P<s2>[-_.]?)(?P<d>0[1-9]|[12]\d|3[01])"
-    r"(?:(?P<s3>[-_.T]?)(?P<H>[01]\d|2[0-3])(?:(?P<s4>[-_.:]?)(?P<M>[0-5]\d))?)?)?)?(?!\d)"
+_Y, _M, _D, _H = r"(?P<Y>(?:19|20)\d\d)", "(?P<m>0[1-9]|1[0-2])", r"(?P<d>0[1-9]|[12]\d|3[01])", r"(?P<H>[01]\d|2[0-3])"
+_DATES = tuple(
+    re.compile(rf"(?<!\d){date}(?!\d)")
+    for date in (
+        # day first where both numbers could be a month
+        rf"{_D}[-_.]{_M}[-_.]{_Y}(?:[-_.T]{_H})?",
+        rf"{_M}[-_.]{_D}[-_.]{_Y}(?:[-_.T]{_H})?",
+        rf"{_Y}(?:[-_.]?{_M}(?:[-_.]?{_D}(?:[-_.T]?{_H}(?:[-_.:]?(?P<M>[0-5]\d))?)?)?)?",
+    )
 )
-_DAY_FIRST = re.compile(r"(?<!\d)(?P<a>\d\d)(?P<s1>[-_.])(?P<b>\d\d)(?P<s2>[-_.])(?P<Y>(?:19|20)\d\d)(?:(?P<s3>[-_.T])(?P<H>[01]\d|2[0-3]))?(?!\d)")
 _KAFKA_PARTITION = re.compile(r"partition=\d+|part=\d+")
-_GENERIC = frozenset(
-    {
-        "incremental",
-        "increments",
-        "increment",
-        "landing",
-        "landed",
-        "raw",
-        "data",
-        "cdc",
-        "files",
-        "changes",
-        "in",
-        "input",
-        "inbox",
-        "incoming",
-        "out",
-        "export",
-    }
-)
+_GENERIC = frozenset("incremental increments increment landing landed raw data cdc files changes in input inbox incoming out export".split())
 
 
 @dataclass(frozen=True)
@@ -74,12 +59,13 @@ def landing_folders(paths: Iterable[str]) -> list[LandingFolder]:
     for root, patterns in sorted(roots.items()):
         # DMS writes its full load beside the dated folders
         undated = patterns.pop("", [])
-        for pattern in [pattern for pattern in patterns if "%-" in pattern]:
+        for pattern in [*patterns]:
             # 2026/9/1 and 2026/10/11 have one pattern: the unpadded one reads both
-            patterns[pattern] += patterns.pop(pattern.replace("%-", "%"), [])
-        for pattern in [pattern for pattern in patterns if pattern.find("%m") < pattern.find("%d") < pattern.find("%Y")]:
+            if "%-" in pattern:
+                patterns[pattern] += patterns.pop(pattern.replace("%-", "%"), [])
             # a month of at most 12 days in: 03-04-2026 alone reads as a day first
-            patterns[pattern] += patterns.pop(pattern.replace("%m", "%!").replace("%d", "%m").replace("%!", "%d"), [])
+            elif pattern.find("%m") < pattern.find("%d") < pattern.find("%Y"):
+                patterns[pattern] += patterns.pop(pattern.replace("%m", "%!").replace("%d", "%m").replace("%!", "%d"), [])
         most = max(patterns, key=lambda pattern: len(patterns[pattern]), default="")
         folders.append(LandingFolder(root, most, tuple(sorted([*patterns.get(most, []), *undated]))))
     return folders
@@ -100,55 +86,37 @@ def split(folders: Sequence[str]) -> tuple[str, str]:
 def _pattern(folders: Sequence[str]) -> str:
     """Return the pattern of the leading folders that name a time; "" when the first one does not."""
     out: list[str] = []
-    codes: list[str] = []
     for folder in folders:
-        pattern, more = _folder_pattern(folder, codes)
-        if not more:
+        if not (pattern := _folder_pattern(folder, re.findall("%-?([YmdHM])", "/".join(out)))):
             break
         out.append(pattern)
-        codes += more
     return "/".join(out)
 
 
-def _folder_pattern(folder: str, above: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the pattern of one folder and its strftime codes, none when it names no time. `above`: the codes of the folders above."""
-    word, equals, value = folder.partition("=")
-    if equals and re.fullmatch(r"\d{1,2}|\d{4}", value):
-        code = next((code for code, units in _UNITS.items() if word.lower() in units), "")
-        if code and code not in above and (code == "%Y") == (len(value) == 4):
-            return f"{word}={_padded(code, value)}", [code]
-    if above and above[-1] != "%M" and re.fullmatch(r"\d{1,2}", folder):
-        code = _ORDER[_ORDER.index(above[-1]) + 1]
-        return _padded(code, folder), [code]
-    if not above and (day_first := _day_first(folder)):
-        return day_first
-    match = None if above else _DATE.search(folder)
-    if match is None:
-        return "", []
+def _folder_pattern(folder: str, above: Sequence[str]) -> str:
+    """Return the pattern of one folder, "" when it names no time. `above`: the strftime codes of the folders above."""
+    word, equals, value = folder.rpartition("=")
+    if re.fullmatch(r"\d{1,2}|\d{4}", value):
+        if equals:
+            code = next((code[1] for code, units in _UNITS.items() if word.lower() in units), "")
+            usable = code and code not in above and (code == "Y") == (len(value) == 4)
+        else:
+            code = next((later[1] for code, later in zip(_UNITS, [*_UNITS][1:]) if above and code[1] == above[-1]), "")
+            usable = code and len(value) < 4
+        if usable:
+            return f"{word}{equals}%{'-' if len(value) == 1 else ''}{code}"
+    match = next((match for date in _DATES if (match := date.search(folder))), None)
+    if match is None or above:
+        return ""
     # a % in the folder's own name would be read as a code, and no pattern can spell it
-    before, after = folder[: match.start()].replace("%", "_"), folder[match.end() :].replace("%", "_")
+    before, dated, after = folder[: match.start()].replace("%", "_"), match[0], folder[match.end() :].replace("%", "_")
     # `measure_2024_01` is a table's name; `2024`, `2024-01`, `month=2024-01` and `increment_20240105` are times
     if match["d"] is None and ((before and not before.endswith("=")) or after):
-        return "", []
-    codes = [code for code in _ORDER if match[code[1]] is not None]
-    separators = ["", *(match[f"s{at}"] or "" for at in range(1, len(codes)))]
-    return before + "".join(map("".join, zip(separators, codes))) + after, codes
-
-
-def _day_first(folder: str) -> tuple[str, list[str]] | None:
-    """Return the pattern of a folder such as 20-11-2026 or 11-20-2026. Day first where both numbers could be a month."""
-    match = _DAY_FIRST.search(folder)
-    if match is None or not (1 <= min(int(match["a"]), int(match["b"])) <= 12 and max(int(match["a"]), int(match["b"])) <= 31):
-        return None
-    first, second = ("%m", "%d") if int(match["b"]) > 12 else ("%d", "%m")
-    hour = [match["s3"] + "%H"] if match["H"] else []
-    before, after = folder[: match.start()].replace("%", "_"), folder[match.end() :].replace("%", "_")
-    pattern = "".join([before, first, match["s1"], second, match["s2"], "%Y", *hour, after])
-    return pattern, [first, second, "%Y", *(["%H"] if hour else [])]
-
-
-def _padded(code: str, value: str) -> str:
-    return f"%-{code[1]}" if len(value) == 1 else code
+        return ""
+    for start, code in sorted(((match.start(code), code) for code, part in match.groupdict().items() if part), reverse=True):
+        at = start - match.start()
+        dated = dated[:at] + f"%{code}" + dated[at + len(match[code]) :]
+    return before + dated + after
 
 
 def table_names(sources: Sequence[str]) -> list[str]:

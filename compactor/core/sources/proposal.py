@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from textwrap import wrap
 from typing import Any
@@ -21,57 +21,51 @@ STANDARD = "{table}/incremental/increment_%Y%m%d%H"
 
 
 @dataclass(frozen=True)
+class Question:
+    """What could not be inferred."""
+
+    question: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The setting to complete with a placeholder; empty when no single setting answers it."""
+
+
+@dataclass(frozen=True)
 class TableProposal:
     """One proposed table."""
 
     name: str
-    """Name in compactor.yaml."""
     source: str
     """Topic or folder it comes from."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Its keys in compactor.yaml, in order."""
     key_from: str = ""
     """Where the key comes from."""
-    questions: tuple[tuple[str, Mapping[str, Any]], ...] = ()
-    """What could not be inferred: a sentence, and the setting to complete with a placeholder ({} when no single setting answers it)."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether the key is known."""
-        return "key" in self.settings
+    questions: tuple[Question, ...] = ()
 
     @property
     def open(self) -> tuple[str, ...]:
         """The settings to complete before the first run."""
-        return tuple(name for _, setting in self.questions for name in setting)
+        return tuple(name for question in self.questions for name in question.settings)
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """All proposed tables."""
+    """All proposed tables, in order of their sources."""
 
     tables: tuple[TableProposal, ...]
-    """In order of their sources."""
     left_out: tuple[tuple[str, str], ...] = ()
     """Topics and folders without a table, each with the reason."""
 
     @property
     def todo(self) -> str:
         """What to complete before the first run, such as "set `key:` for student"; "" for nothing."""
-        return "; ".join(_todo(self.tables))
+        groups = {names: [table.name for table in self.tables if table.open == names] for names in (table.open for table in self.tables) if names}
+        return "; ".join(f"set {' and '.join(f'`{name}:`' for name in names)} for {', '.join(tables)}" for names, tables in groups.items())
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        tables = []
-        for table in self.tables:
-            questions = [{"question": sentence, "settings": dict(setting)} for sentence, setting in table.questions]
-            tables.append({**asdict(table), "settings": dict(table.settings), "questions": questions, "complete": table.complete})
+        tables = [{**asdict(table), "complete": "key" in table.settings} for table in self.tables]
         return {"tables": tables, "left_out": [{"source": source, "reason": reason} for source, reason in self.left_out]}
-
-
-def _todo(tables: Sequence[TableProposal]) -> Iterator[str]:
-    for names in dict.fromkeys(table.open for table in tables if table.open):
-        yield f"set {' and '.join(f'`{name}:`' for name in names)} for {', '.join(table.name for table in tables if table.open == names)}"
 
 
 def text(proposal: Proposal, command: str, warehouse: str, database: str, registry: Mapping[str, Any], hive: bool) -> str:
@@ -79,7 +73,7 @@ def text(proposal: Proposal, command: str, warehouse: str, database: str, regist
 
     `command` is the command line that made it, `registry` the mapping below that key, `hive` whether Hive 2 or 3 reads the tables.
     """
-    todo = f"Before the first run: {proposal.todo}." if proposal.todo else "Review it, then `compactor check`, `compactor run`."
+    todo = f"Before the first run: {proposal.todo}." if proposal.todo else "Review it, then `compactor plan`, `compactor run`."
     shared = _shared(proposal)
     lines = [
         *_prose(f"Written by `{command}`: {counted(len(proposal.tables), 'table')}. All keys and defaults: docs/configuration.md."),
@@ -98,30 +92,23 @@ def text(proposal: Proposal, command: str, warehouse: str, database: str, regist
     ]
     for table in proposal.tables:
         lines.append(_noted(f"  {table.name}:", table.source))
-        notes = {"key": table.key_from, "increments": "" if _is_absolute(table.settings.get("increments", "/")) else "relative to the warehouse"}
+        landing = str(table.settings.get("increments", "/"))
+        notes = {"key": table.key_from, "increments": "" if landing.startswith("/") or "://" in landing else "relative to the warehouse"}
         for name, value in table.settings.items():
             if name not in shared:
-                line = f"    {name}: {_flow(value)}"
-                lines.append(_noted(line, notes[name]) if notes.get(name) else line)
-        for sentence, setting in table.questions:
-            lines += [*_prose(sentence, "    "), *_settings(setting, "    #")]
+                lines.append(_noted(f"    {name}: {_flow(value)}", notes.get(name, "")))
+        for question in table.questions:
+            lines += [*_prose(question.question, "    "), *_settings(question.settings, "    #")]
     if proposal.left_out:
         lines += ["", "# Left out:", *(f"#   {_printable(source)}: {_printable(reason)}" for source, reason in proposal.left_out)]
     return "\n".join(lines) + "\n"
 
 
-def _is_absolute(location: str) -> bool:
-    return location.startswith("/") or "://" in location
-
-
 def _shared(proposal: Proposal) -> dict[str, Any]:
     """Return the settings that are the same in all tables and go below `defaults:`."""
     first = proposal.tables[0].settings if len(proposal.tables) > 1 else {}
-    return {
-        name: value
-        for name, value in first.items()
-        if name in ("envelope", "format", "container") and all(table.settings.get(name) == value for table in proposal.tables)
-    }
+    alike = {name for name in ("envelope", "format", "container") if len({table.settings.get(name) for table in proposal.tables}) == 1}
+    return {name: value for name, value in first.items() if name in alike}
 
 
 def _settings(settings: Mapping[str, Any], indent: str) -> list[str]:
@@ -129,7 +116,7 @@ def _settings(settings: Mapping[str, Any], indent: str) -> list[str]:
 
 
 def _noted(line: str, comment: str) -> str:
-    return f"{line:<29} # {_printable(comment)}"
+    return f"{line:<29} # {_printable(comment)}" if comment else line
 
 
 def _prose(sentence: str, indent: str = "") -> Iterator[str]:

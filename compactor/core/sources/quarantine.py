@@ -77,13 +77,13 @@ class Limits:
         todo = "Nothing was committed; all files stay in landing. Repair or remove them, correct the table's settings, or raise the limit."
         if self.again:
             todo = (
-                "Nothing was committed; the files stay in quarantine. Repair them (`compactor quarantine show` names the place for a copy), replay "
-                "others by their paths, or give a file up with `compactor quarantine discard`."
+                "Nothing was committed; the files stay in quarantine. Repair them (`compactor quarantine TABLE` names the place for a copy), replay "
+                "others by their paths, or give a file up with `compactor quarantine TABLE PATH --discard`."
             )
         if self.rebuilt:
             todo = "Nothing was published. Correct the table's settings, such as `types:`, or raise the limit for this rebuild."
         if self.rows is not None and records + files > self.rows:
-            return f"{records + files:,} records or files are unusable; the limit is {self.rows:,} (`quarantine.max_rows`): {first}. {todo}"
+            return f"{records + files:,} records or files are unusable; the limit is {self.rows:,} (`quarantine`): {first}. {todo}"
         if files == inputs or (read and records == read):
             which = "files or records from quarantine" if self.again else "landed files or records"
             return f"all {which} are unusable: {first}. {todo}"
@@ -94,7 +94,7 @@ class Limits:
         ]
         if too_many:
             what = too_many[0]
-            return f"{what} are unusable; the limit is {self.share * 100:g} % (`quarantine.max_share`): {first}. {todo}"
+            return f"{what} are unusable; the limit is {self.share * 100:g} % (`quarantine`): {first}. {todo}"
         return None
 
 

@@ -127,7 +127,7 @@ def _check(table: Table, newest: Snapshot, request: Request) -> None:
     before = newest.version + 1 if request.keys or newest.erased is None else newest.erased.version
     pinned = [pin.name for pin in newest.pins if pin.version < before]
     if pinned:
-        problems.append(f"pins keep older versions: remove them with `compactor pin {table.name} --remove {pinned[0]}`")
+        problems.append(f"pins keep older versions: remove them with `compactor versions pin {table.name} --remove {pinned[0]}`")
     landed = _landing(table)
     if landed and not request.leave_landing:
         problems.append(f"{counted(len(landed), 'file')} in landing, such as {landed[0]}: run the table first, or leave them there (--leave-landing)")
@@ -144,14 +144,15 @@ def _edit(table: Table, parent: Snapshot, erased: Erased, chosen: Sequence[RawFi
     """Return the Edit that erases; None if all its parts are committed."""
     entries = []
     for file in chosen:
+        was, size = file.info.size, file.copy.size if file.copy else None
         for item in file.inputs:
-            if file.size is None:
-                if item.unabsorbed:
-                    raise Refused(f"table {table.name}: {item.path} was undone by a restore, and its file cannot be deleted: reabsorb it first")
+            if size is None and item.unabsorbed:
+                raise Refused(f"table {table.name}: {item.path} was undone by a restore, and its file cannot be deleted: reabsorb it first")
+            if size is None:
                 entries.append(dataclasses.replace(item, outcome=DISCARDED))
-            elif (item.size, item.was) != (file.size, file.info.size) and file.info.size in (item.size, item.was):
+            elif (item.size, item.was) != (size, was) and was in (item.size, item.was):
                 outcome = item.outcome if item.outcome in LATER else "erased"
-                entries.append(dataclasses.replace(item, outcome=outcome, size=file.size, was=file.info.size))
+                entries.append(dataclasses.replace(item, outcome=outcome, size=size, was=was))
     if parent.erased is not None and parent.erased.keys == erased.keys:
         return Edit("erase", writer, inputs=tuple(entries), pending=()) if entries else None
     with logs.phase(table, "erasing") as phase:

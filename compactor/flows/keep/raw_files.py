@@ -1,7 +1,7 @@
 """Raw files in the archive: which of them have records of erased keys, and each of these without the records.
 
-A file is prepared before the erase is committed, because the ledger has its new size, and put into its place after. Text and Avro files are cut
-again then; of a Parquet file the engine has written a copy, which vacuum deletes if the erase is interrupted.
+A copy of a file without the records is written before the erase is committed, because the ledger has its size, and put into its place after. If the
+erase is interrupted, vacuum deletes the copy, and the records are found again.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compactor.core.erasure import raw_records
 from compactor.core.erasure.erased import Erased
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.files import FileInfo
-from compactor.core.model.inputs import Input
+from compactor.core.model.inputs import Input, other_events
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import ErasedRecords
 from compactor.core.results.phrases import counted
-from compactor.core.sources import increment
 from compactor.flows import ledger, logs
 from compactor.flows.publish import archive
 from compactor.flows.table import Table
@@ -29,15 +27,11 @@ class RawFile:
     """A file in the archive with records of erased keys."""
 
     info: FileInfo
-    """The file."""
     inputs: tuple[Input, ...]
     """The newest ledger entries of the inputs that it holds."""
     records: ErasedRecords
-    """The records."""
-    size: int | None = None
-    """Bytes without the records; None if it is not known yet, or if the file is deleted as a whole."""
-    copy: str | None = None
-    """The location of a copy without the records; None if the file is cut where it lies."""
+    copy: FileInfo | None = None
+    """A copy without the records; None if there is none yet, or if the file is deleted as a whole."""
 
 
 def find(table: Table, snapshot: Snapshot, erased: Erased) -> list[RawFile]:
@@ -48,50 +42,39 @@ def find(table: Table, snapshot: Snapshot, erased: Erased) -> list[RawFile]:
         for place in dict.fromkeys((layout.archived(item.path), layout.archived(item.path, item.etag))):
             owners.setdefault(place, []).append(item)
     there = {info.path: info for info in table.storage.list(layout.inside("archive"))}
-    unaccounted = [location for location in there if location not in owners]
-    if unaccounted:
+    if unaccounted := [location for location in there if location not in owners]:
         raise Refused(f"table {table.name}: no version ingested {unaccounted[0]}, so nobody knows what is in it. Nothing was erased. Move it.")
     chosen = []
     # an empty one stands for a file that was given up in quarantine, of any format
-    for group in _one_of_a_name({location: owners[location] for location, info in there.items() if info.size}):
-        inputs = [dataclasses.replace(item, rows=0, outcome="absorbed", quarantined=0, reason="") for _, item in group]
-        locations = {(item.path, item.etag): location for location, item in group}
+    for group in _one_of_a_name({location: owners[location][0] for location, info in there.items() if info.size}):
+        inputs = [dataclasses.replace(item, rows=0, outcome="absorbed", quarantined=0, reason="") for item in group.values()]
+        locations = {(item.path, item.etag): location for location, item in group.items()}
         with logs.phase(table, "searching") as phase:
-            records = table.engine().records_of(table.spec, snapshot, inputs, locations, erased)
+            results = table.engine().records_of(table.spec, snapshot, inputs, locations, erased)
             phase.did(f"searched {counted(len(group), 'raw file')}", files=len(group))
-        for location, item in group:
-            _check_events(table, there[location], owners[location], records[item.path])
-            if records[item.path].numbers:
-                mine = tuple(each for each in owners[location] if archive.place(table, each) == location)
-                chosen.append(RawFile(there[location], mine, records[item.path]))
+        for location, item in group.items():
+            info, records = there[location], results[item.path]
+            if problem := other_events(location, [each for each in owners[location] if each.size == info.size], records.events):
+                # nobody knows whose the other events are
+                raise Refused(f"table {table.name}: {problem}. Nothing was erased. Restore the file, or the settings with which it was read.")
+            if records.numbers:
+                chosen.append(RawFile(info, tuple(each for each in owners[location] if archive.place(table, each) == location), records))
     return chosen
 
 
-def _check_events(table: Table, info: FileInfo, owners: Sequence[Input], records: ErasedRecords) -> None:
-    """Raise Refused if another number of events was read than when the file was ingested: then nobody knows whose the others are."""
-    ingested = {item.rows for item in owners if item.outcome == "absorbed" and item.size == info.size}
-    if ingested and records.events not in ingested:
-        raise Refused(
-            f"table {table.name}: {info.path} had {', '.join(map(str, sorted(ingested)))} events when it was ingested, and {records.events} now. "
-            "Nothing was erased. Restore the file, or the settings with which it was read."
-        )
-
-
-def _one_of_a_name(owners: dict[str, list[Input]]) -> list[list[tuple[str, Input]]]:
-    """Return all (location, input) in groups without two inputs of one path: two contents may have had one name (H1)."""
-    groups: list[list[tuple[str, Input]]] = []
-    for location, inputs in owners.items():
-        item = inputs[0]
-        fitting = next((group for group in groups if item.path not in {each.path for _, each in group}), None)
+def _one_of_a_name(inputs: dict[str, Input]) -> list[dict[str, Input]]:
+    """Return location → input in groups without two inputs of one path: two contents may have had one name."""
+    groups: list[dict[str, Input]] = []
+    for location, item in inputs.items():
+        fitting = next((group for group in groups if item.path not in {each.path for each in group.values()}), None)
         if fitting is None:
-            groups.append([(location, item)])
-        else:
-            fitting.append((location, item))
+            groups.append(fitting := {})
+        fitting[location] = item
     return groups
 
 
 def prepared(table: Table, files: Sequence[RawFile], commit: str, delete_files: bool) -> list[RawFile]:
-    """Return the files with their sizes without the records. The engine writes copies of Parquet files under this commit id.
+    """Return the files with copies without the records, which the engine writes under this commit id.
 
     `delete_files`: a file that cannot be rewritten is deleted as a whole. Raises InputRefused for such a file otherwise.
     """
@@ -99,47 +82,24 @@ def prepared(table: Table, files: Sequence[RawFile], commit: str, delete_files: 
 
 
 def _prepared(table: Table, file: RawFile, staging: str, delete_files: bool) -> RawFile:
-    location = file.info.path
-    kind = _kind(table, location)
-    problem = raw_records.problem(location, kind)
-    if problem is None:
-        try:
-            if kind == "parquet":
-                copy = table.engine().write_without(location, file.records, staging)
-                # the engine writes all files with one key, and these records belong to the archive
-                table.storage.encrypt(copy.path)
-                return dataclasses.replace(file, size=copy.size, copy=copy.path)
-            return dataclasses.replace(file, size=len(_content(table, file)))
-        except InputRefused as error:
-            problem = str(error)
-    if not delete_files:
+    try:
+        copy = table.engine().write_without(table.spec, file.info.path, file.records, staging)
+    except InputRefused as error:
+        if delete_files:
+            return file
         raise InputRefused(
-            f"table {table.name}: {location} has {counted(len(file.records.numbers), 'record')} of erased keys, and {problem}. Nothing was erased. "
-            "With --delete-files such files are deleted as a whole; the table keeps the rows of all other keys, and cannot be rebuilt any more."
-        )
-    return file
+            f"table {table.name}: {file.info.path} has {counted(len(file.records.numbers), 'record')} of erased keys, and {error}. Nothing "
+            "was erased. With --delete-files such files are deleted as a whole; the table keeps the rows of all other keys, and cannot be rebuilt."
+        ) from None
+    # the engine writes all files with one key, and these records belong to the archive
+    table.storage.encrypt(copy.path)
+    return dataclasses.replace(file, copy=copy)
 
 
 def rewrite(table: Table, file: RawFile) -> None:
-    """Put the file without the records into its place, or delete it."""
-    if file.size is None:
+    """Put the copy without the records into the file's place, or delete the file."""
+    if file.copy is None:
         table.storage.delete([file.info.path])
         return
-    table.storage.write(file.info.path, _content(table, file))
-    if file.copy is not None:
-        directory = file.copy.rpartition("/")[0]
-        table.storage.delete([info.path for info in table.storage.list(directory)])
-
-
-def _content(table: Table, file: RawFile) -> bytes:
-    """Return the content of a raw file without the records."""
-    if file.copy is not None:
-        return table.storage.read(file.copy)
-    csv, location = table.spec.csv, file.info.path
-    header = csv.header if csv.header is not None else table.spec.source.csv_header and not csv.columns
-    data = table.storage.read(location)
-    return raw_records.without(location, str(_kind(table, location)), data, file.records, header, csv.delimiter, csv.quote)
-
-
-def _kind(table: Table, location: str) -> str | None:
-    return table.spec.format if table.spec.format != "auto" else increment.file_format(location)
+    table.storage.write(file.info.path, table.storage.read(file.copy.path))
+    table.storage.delete([info.path for info in table.storage.list(file.copy.path.rpartition("/")[0])])

@@ -20,7 +20,6 @@ from contextlib import ExitStack
 
 from compactor.core.catalog import daily_views, feed, views
 from compactor.core.catalog.ddl import PartitionDef
-from compactor.core.measures.record import DAYS_KEPT
 from compactor.core.model import times
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import Conflict, StateRefused
@@ -30,6 +29,7 @@ from compactor.core.model.layout import Layout, commit_id, relative
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import daily, retention
 from compactor.core.planning.retention import Unit, VacuumPlan
+from compactor.core.results.record import DAYS_KEPT
 from compactor.core.results.reports import Swept, VacuumReport
 from compactor.flows import logs, owner
 from compactor.flows.keep import discard

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from compactor.core.model.errors import Refused, RegistryRefused, SchemaRefused
@@ -14,9 +15,9 @@ from compactor.core.schema import avro
 from compactor.core.sources import increment, key_inference, path_inference, source_profile
 from compactor.core.sources.key_inference import ProposedKey
 from compactor.core.sources.path_inference import LandingFolder
-from compactor.core.sources.proposal import STANDARD, Proposal, TableProposal
+from compactor.core.sources.proposal import STANDARD, Proposal, Question, TableProposal
 from compactor.core.sources.source_profile import Profiles, SourceProfile
-from compactor.flows.land.sample import sample
+from compactor.flows.land.sample import Read, sample
 from compactor.ports import Registry, Storage
 
 SIGNAL = "has the columns of Debezium's signal table; add it if it is one of your tables"
@@ -62,26 +63,24 @@ def _topics(registry: Registry) -> tuple[Profiles, LeftOut]:
             if profile is None or profile.is_signal_table:
                 left_out.append((topic, SIGNAL if profile else "holds no rows: heartbeats, transactions or messages"))
                 continue
-            profile.topic, profile.key, profile.key_from = topic, *_registered_key(registry, topic, profile, subjects)
-            topics[topic] = profile
+            profile.topic, topics[topic] = topic, profile
+            _add_registered_key(registry, f"{topic}-key", profile, subjects)
         elif kind != "key":
             left_out.append((subject, "a subject that ends neither in -value nor in -key belongs to no topic"))
     return topics, left_out
 
 
-def _registered_key(registry: Registry, topic: str, profile: SourceProfile, subjects: list[str]) -> tuple[tuple[str, ...] | None, str]:
-    subject = f"{topic}-key"
-    if subject not in subjects:
+def _add_registered_key(registry: Registry, subject: str, profile: SourceProfile, subjects: list[str]) -> None:
+    profile.key_from = subject
+    if subject not in subjects and profile.source.from_connector:
         # Debezium registers no key for a table without one; other producers may just not register it
-        return ((), f"no subject {subject}") if profile.source.from_connector else (None, "")
-    try:
-        latest = registry.latest(subject)
-        return (avro.key_fields(latest.text), subject) if latest else (None, "")
-    except SchemaRefused:
-        return None, ""
+        profile.key, profile.key_from = (), f"no subject {subject}"
+    elif subject in subjects and (latest := registry.latest(subject)):
+        with contextlib.suppress(SchemaRefused):
+            profile.key = avro.key_fields(latest.text)
 
 
-def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | None = None) -> Proposal:
+def from_files(storage: Storage, read: Read, top: str, warehouse: str, registry: Registry | None = None) -> Proposal:
     """Propose a table for each landing root below `top`, or for each source table where several share one. `registry` supplies keys and schemas."""
     infos = {relative(info.path, top): info for info in storage.list(top) if not info.problem}
     folders = path_inference.landing_folders(infos)
@@ -91,16 +90,11 @@ def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | 
     empty: LeftOut = []
     landings: list[tuple[LandingFolder, SourceProfile, bool]] = []
     for folder in folders:
-        try:
-            unreadable: list[str] = []
-            profiles = [*sample(storage, folder.files, infos, unreadable).values()]
-        except SchemaRefused as error:
-            empty.append((folder.root or top, str(error)))
-            continue
+        unreadable: list[str] = []
+        profiles = [*sample(storage, read, folder.files, infos, unreadable).values()]
         rows = [profile for profile in profiles if not profile.is_signal_table]
         if len(rows) < len(profiles) or not rows:
-            why = SIGNAL if profiles else "; ".join(["no rows in the sampled files", *unreadable])
-            empty.append((folder.root or top, why))
+            empty.append((folder.root or top, SIGNAL if profiles else "; ".join(["no rows in the sampled files", *unreadable])))
         landings += [(folder, _with_topic(profile, folder, topics), len(rows) > 1) for profile in rows]
     if not landings:
         reasons = [reason if source == top else f"{source}: {reason}" for source, reason in empty[:5]]
@@ -109,7 +103,7 @@ def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | 
     names = path_inference.table_names([(profile.table or profile.topic) if shared else folder.name(base) for folder, profile, shared in landings])
     tables = []
     for name, (folder, profile, shared) in zip(names, landings):
-        landing = join(*(part for part in (top, folder.root, folder.pattern) if part))
+        landing, place = join(*(part for part in (top, folder.root, folder.pattern) if part)), folder.root or top
         settings = {
             "increments": landing if landing != join(warehouse, STANDARD.replace("{table}", name)) else "",
             "envelope": profile.envelope,
@@ -119,7 +113,7 @@ def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | 
             "source_table": profile.table if shared else "",
             "schema": {"subject": f"{profile.topic}-value"} if profile.topic in topics else "",
         }
-        source = f"{profile.table or profile.topic or 'records without a table'} in {folder.root or top}" if shared else folder.root or top
+        source = f"{profile.table or profile.topic or 'records without a table'} in {place}" if shared else place
         tables.append(_proposal(name, source, profile, settings, shared))
     return Proposal(tuple(tables), (*left_out, *empty))
 
@@ -144,75 +138,68 @@ def _with_topic(profile: SourceProfile, folder: LandingFolder, topics: Profiles)
 
 def _proposal(name: str, source: str, profile: SourceProfile, settings: Mapping[str, Any], shared: bool = False) -> TableProposal:
     """Assemble a table: known settings without those that are the default, and questions about the others."""
-    key = profile.key
+    key, key_from = profile.key, profile.key_from
+    unnamed, columns = "columns" in profile.csv, profile.row_columns or tuple(profile.csv.get("columns", ()))
     if (key == () and not profile.source.before_image) or ROW_ID in (key or ()):
         # an update of a flat row could not find its row; a key that names compactor's own column is none
         key = None
-    guess = key_inference.propose(profile.sample, _columns(profile), name) if key is None and not profile.opaque else None
-    if guess and guess.likely and "columns" not in profile.csv:
-        key, profile.key_from = guess.columns, f"inferred, verify it: {guess.reason}"
-    csv = {} if "columns" in profile.csv else {"csv": profile.csv, "types": _types(profile)}
-    given = {"increments": settings["increments"], **settings, **csv}
-    settings = {item: value for item, value in given.items() if value and (item, value) != ("container", "value")}
-    if key is not None:
-        settings = {"key": list(key), **settings}
-    key_from = "" if key is None else profile.key_from if key else f"no key: {profile.key_from}"
-    return TableProposal(name, source, settings, key_from, tuple(_questions(profile, name, key, guess, shared, "schema" in settings)))
-
-
-def _columns(profile: SourceProfile) -> tuple[str, ...]:
-    """Return the columns that may identify a row, or their placeholders."""
-    return profile.row_columns or tuple(profile.csv.get("columns", ()))
-
-
-def _types(profile: SourceProfile) -> dict[str, Any]:
-    """Return `types:` for CSV columns with dates and times, which are text unless they are declared."""
-    return {column: kind for column, kind in profile.csv_types.items() if kind and column in profile.columns}
-
-
-def _order_columns(profile: SourceProfile) -> tuple[list[str], list[str]]:
-    """Return the column that is likely to order changes by its name, and by its values. Both are empty if there is none."""
-    named = [column for column in _LIKELY_ORDER if column in profile.columns]
-    named += [column for column in profile.columns if _CHANGED.search(column)]
-    return named[:1], [column for column, kind in profile.csv_types.items() if kind == "timestamp" and column in profile.columns][:1]
-
-
-def _questions(
-    profile: SourceProfile, table: str, key: tuple[str, ...] | None, guess: ProposedKey | None, shared: bool, schema: bool
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if "columns" in profile.csv:
+    guess = key_inference.propose(profile.sample, columns, name) if key is None and not profile.opaque else None
+    if guess and guess.likely and not unnamed:
+        key, key_from = guess.columns, f"inferred, verify it: {guess.reason}"
+    questions: list[Question] = []
+    if unnamed:
         end = f", without {profile.source.operation_column}." if profile.source.unnamed_operation else "."
-        yield f"The files have no header; name their columns in order{end}", {"csv": profile.csv}
+        questions.append(Question(f"The files have no header; name their columns in order{end}", {"csv": profile.csv}))
     if key is None:
-        reason = "The records have no key; without one only inserts can be followed. " if profile.key == () else ""
-        named = next((column for column in _columns(profile) if key_inference.is_named_like_a_key(column, table)), None)
-        evidence = "The sampled rows do not show it."
-        if guess:
-            evidence = f"A guess: {', '.join(guess.columns)} ({guess.reason})."
-        elif profile.sample.rows < key_inference.ROWS_MIN:
-            # of Parquet and Avro files only the columns are read
-            evidence = "A guess by its name; too few rows were read." if named else "Too few rows were read."
-        columns = guess.columns if guess else (named,) if named else _columns(profile)[:1]
-        yield f"{reason}Which columns identify a row? {evidence} `key: []` if rows have none.", {"key": columns}
+        named = [column for column in columns if key_inference.is_named_like_a_key(column, name)]
+        questions.append(_key_question(profile, guess, named, columns))
+    questions += [*_order_questions(profile), *_value_questions(profile, key or (), "schema" in settings and bool(settings["schema"]))]
+    if profile.opaque:
+        questions.append(Question("The values of these Kafka records could not be read, as Avro bytes cannot. Check `envelope:` and set `key:`."))
+    if shared and not profile.table:
+        questions.append(Question("Several sources share this folder, and these records name no table: they cannot be separated."))
+    given = {"key": None if key is None else list(key), "increments": settings["increments"], **settings}
+    if not unnamed:
+        # dates and times in CSV are text unless they are declared
+        given |= {"csv": profile.csv, "types": profile.forms.dated}
+    kept = {item: value for item, value in given.items() if (value or value == []) and (item, value) != ("container", "value")}
+    return TableProposal(name, source, kept, f"no key: {key_from}" if key == () else key_from if key else "", tuple(questions))
+
+
+def _key_question(profile: SourceProfile, guess: ProposedKey | None, named: Sequence[str], columns: Sequence[str]) -> Question:
+    reason = "The records have no key; without one only inserts can be followed. " if profile.key == () else ""
+    evidence = "The sampled rows do not show it."
+    if guess:
+        evidence = f"A guess: {', '.join(guess.columns)} ({guess.reason})."
+    elif profile.sample.rows < key_inference.ROWS_MIN:
+        evidence = "A guess by its name; too few rows were read." if named else "Too few rows were read."
+    proposed = guess.columns if guess else (*named, *columns)[:1]
+    return Question(f"{reason}Which columns identify a row? {evidence} `key: []` if rows have none.", {"key": proposed})
+
+
+def _order_questions(profile: SourceProfile) -> Iterator[Question]:
     if profile.source.from_connector and profile.connector not in _CONNECTORS and not profile.has_offsets:
-        yield (
+        yield Question(
             f"The connector {profile.connector} has no default order; set the fields that order the changes of a row.",
             {"order_by": ["source.ts_ms"]},
         )
     if not profile.ordered:
-        by_name, typed = _order_columns(profile)
-        hint = "A guess by its name." if by_name else "A guess: its values are times." if typed else "No sampled column looks like it."
-        none = "" if by_name or typed else " If there is none and each folder has the whole table: `envelope: full-load`."
-        yield f"Which columns order the changes of a row, the most significant first? {hint}{none}", {"order_by": by_name or typed or ["changed_at"]}
+        named = [column for column in _LIKELY_ORDER if column in profile.columns]
+        named += [column for column in profile.columns if _CHANGED.search(column)]
+        typed = [column for column, kind in profile.forms.dated.items() if kind == "timestamp"]
+        hint = "A guess by its name." if named else "A guess: its values are times." if typed else "No sampled column looks like it."
+        none = "" if named or typed else " If there is none and each folder has the whole table: `envelope: full-load`."
+        order = (named or typed or ["changed_at"])[:1]
+        yield Question(f"Which columns order the changes of a row, the most significant first? {hint}{none}", {"order_by": order})
+
+
+def _value_questions(profile: SourceProfile, key: Sequence[str], schema: bool) -> Iterator[Question]:
     # a registry's schema shows what they are
-    if (encoded := {name: word for name, word in profile.encoded.types.items() if name not in (key or ())}) and not schema:
-        yield f"{profile.encoded.sentence(encoded)}. Without a schema the values do not say.", {"types": encoded}
+    if (encoded := {name: word for name, word in profile.forms.encoded.items() if name not in key}) and not schema:
+        yield Question(f"{profile.forms.sentence(encoded)}. Without a schema the values do not say.", {"types": encoded})
     deleted = next((column for column in profile.columns if _DELETED.fullmatch(column)), None)
     if deleted and profile.envelope == "flat":
-        yield f'A row with a value in {deleted} may be a deleted one: then add `delete_when: "{deleted} IS NOT NULL"`.', {}
-    for column, (form, example) in profile.csv_foreign.items():
-        yield f"{column} has {form} ({example}). It becomes text; convert it at the source, or in queries.", {}
-    if profile.opaque:
-        yield "The values of these Kafka records could not be read, as Avro bytes cannot. Check `envelope:` and set `key:`.", {}
-    if shared and not profile.table:
-        yield "Several sources share this folder, and these records name no table: they cannot be separated.", {}
+        yield Question(f'A row with a value in {deleted} may be a deleted one: then add `delete_when: "{deleted} IS NOT NULL"`.')
+    for column, form in profile.forms.foreign.items():
+        example = profile.forms.columns[column].example
+        yield Question(f"{column} has {form} ({example}). It becomes text; convert it at the source, or in queries.")

@@ -7,20 +7,25 @@ import dataclasses
 from compactor.core.model.errors import NoRowsYet
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import from_avro
+from compactor.flows.publish import archive
 from compactor.flows.publish.landing import sync_landing
 from compactor.flows.publish.publish import declare, refresh
 from compactor.flows.publish.shown import remember
 from compactor.flows.table import Table
 
 
-def sync_table(table: Table) -> str:
+def sync_table(table: Table, applied: bool = True) -> str:
     """Bring database, tables, partitions and views up to date; gives back what was done, in words. Commits nothing, reads no row.
 
     A table without Snapshot is shown empty when its schema is declared (a registry's subject, an .avsc file). Raises NoRowsYet when it is not.
+    `applied`: whether the catalog carries out what it is given.
     """
     snapshot = table.newest()
     if snapshot is not None:
         shown = refresh(table, snapshot)
+        if applied:
+            # of a version that was blocked nothing was archived
+            archive.archive(table, shown)
         folders, notes = sync_landing(table, shown)
         remember(table, shown, folders)
         return "; ".join((f"version {shown.version}", *notes))

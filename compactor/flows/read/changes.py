@@ -19,7 +19,7 @@ def changes(table: Table, start: int, to: int | None = None, wait: Wait | None =
     """The Snapshots after version `start` that changed rows, oldest first, up to `to` or the newest.
 
     With `wait` it does not end there: new ones are looked for, by their names, whenever `wait` has returned. Raises Refused when the feed does not
-    reach back to `start` - also later, when its reader was too slow for `feed_retention` - or has not come to `to`.
+    reach back to `start` - also later, when its reader was too slow for `keep` - or has not come to `to`.
     """
     done = start
     while True:

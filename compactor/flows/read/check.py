@@ -1,4 +1,4 @@
-"""Check: hold a table's configuration against the files that have landed, before the first run. Reads files only, starts no JVM.
+"""Check: compare a table's configuration with the files that have landed. A part of `plan`. Reads files only, starts no JVM.
 
 A mistyped folder looks like a source without changes, and a mistyped key like a row without value. Both are reported here by name.
 """
@@ -10,19 +10,21 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
-from compactor.core.model.errors import CompactorError
+from compactor.core.model.errors import Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import Layout, join, relative
 from compactor.core.model.policy import HASH, HASH_KEY
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.results.checks import Check
+from compactor.core.planning.landing import Landing
+from compactor.core.results.checks import UNCERTAIN, Check
 from compactor.core.results.phrases import counted
-from compactor.core.sources import csv_profile, encoded_values, increment, key_inference
+from compactor.core.sources import increment, key_inference, value_forms
 from compactor.core.sources.source_profile import SourceProfile, other_envelope
 from compactor.flows import owner
-from compactor.flows.land import discover
 from compactor.flows.land.sample import sample
 from compactor.flows.table import Table
 
@@ -36,9 +38,25 @@ _OF_TABLE = ("hint", "ledger", "shown", "snapshot")
 """Kinds of files (`Layout.kind`) that only the root of a table with versions has."""
 
 
-def check(table: Table, others: Sequence[TableSpec] = ()) -> list[Check]:
-    """Compare a table's configuration with the files in landing. `others`: all tables of the configuration, for folders that two tables read."""
-    return [Check(table.name, name, not problem, problem or detail) for name, problem, detail in _results(table, others)]
+@dataclass(frozen=True)
+class Looked:
+    """What a plan has found out about a table."""
+
+    snapshot: Snapshot | None
+    """The newest version."""
+    infos: Sequence[FileInfo]
+    """The files in landing."""
+    landing: Landing | Refused
+    """Which of them are new, or why they are refused."""
+    others: Sequence[TableSpec] = ()
+    """All tables of the configuration, for folders that two tables read."""
+    samples: bool = True
+    """Whether to read files of landing: a few small ones, and the owner's mark."""
+
+
+def check(table: Table, looked: Looked) -> list[Check]:
+    """Compare a table's configuration with the files in landing."""
+    return [Check(table.name, name, not problem, problem or detail) for name, problem, detail in _results(table, looked)]
 
 
 def missing(table: Table) -> str:
@@ -62,34 +80,31 @@ def missing(table: Table) -> str:
     return f"no file has ever landed below {table.spec.landing}; {hint}"
 
 
-def _results(table: Table, others: Sequence[TableSpec]) -> Iterator[tuple[str, str, str]]:
+def _results(table: Table, looked: Looked) -> Iterator[tuple[str, str, str]]:
     """Yield (check, problem or "", what was found)."""
-    spec = table.spec
+    spec, landing = table.spec, looked.landing
     if any(rule.kind == HASH for rule in spec.columns):
         there = spec.hash_secret or os.environ.get(HASH_KEY)
         problem = "" if there else f"`columns:` hashes a column, which needs a secret; set `hash_secret`, or the environment variable {HASH_KEY}"
         yield "secret of `columns`", problem, spec.hash_secret or HASH_KEY
-    yield "landing folder of its own", _shared(spec, others), f"no other table reads {spec.landing}"
-    yield "environment of its own", owner.foreign(table), f"database {spec.database}"
-    snapshot = table.newest()
-    if snapshot is None and (problem := missing(table)):
-        yield "files in landing", problem, ""
+    yield "landing folder of its own", _shared(spec, looked.others), f"no other table reads {spec.landing}"
+    if looked.samples:
+        yield "environment of its own", owner.foreign(table), f"database {spec.database}"
+    if looked.snapshot is None and not looked.infos:
+        yield "files in landing", missing(table), ""
         return
-    infos = {relative(info.path, spec.landing): info for info in table.storage.list(spec.landing)}
-    try:
-        landing = discover.landing(table, snapshot, infos.values())
-    except CompactorError as error:
-        yield "files in landing", str(error), ""
+    if isinstance(landing, Refused):
+        yield "files in landing", str(landing), ""
         return
     counts = f"{len(landing.new):,} new, {landing.absorbed:,} ingested before, {landing.waiting:,} may not be complete"
     yield "files in landing", "".join(landing.notes), counts
-    infos = {path: info for path, info in infos.items() if not info.problem}
+    infos = {relative(info.path, spec.landing): info for info in looked.infos if not info.problem}
     if problem := _formats(spec, infos):
         yield "formats", problem, ""
     files = [
         path for path in infos if not increment.ignored(path, spec.ignore) and increment.landed(spec.pattern, path, load_files=spec.source.load_files)
     ]
-    if files:
+    if files and looked.samples:
         yield from _contents(spec, table, files, infos)
 
 
@@ -104,14 +119,20 @@ def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
 
 def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mapping[str, FileInfo]) -> Iterator[tuple[str, str, str]]:
     unreadable: list[str] = []
-    profiles_by_source = sample(table.storage, files, infos, unreadable)
+    profiles_by_source = sample(table.storage, table.env.read_sample, files, infos, unreadable)
     profiles = [profile for profile in profiles_by_source.values() if profile.columns or profile.csv or profile.opaque]
     if unreadable or not profiles:
         yield "records", "; ".join(unreadable) or f"the sampled files of {spec.landing} have no rows", ""
     if not profiles:
         return
+    names = [profile.table for profile in profiles if profile.table]
+    if not spec.source_table and len(names) > 1:
+        problem = (
+            f"the sampled records are of several source tables: {', '.join(names[:10])}. Set `source_table:` to the one that {spec.name} is, or to "
+            "all of them, with commas or *, if they are its partitions"
+        )
+        yield "source table", problem, ""
     if spec.source_table:
-        names = [profile.table for profile in profiles if profile.table]
         profiles = [profile for profile in profiles if not profile.table or _is_source(spec.source_table, profile.table)]
         problem = "" if profiles else f"`source_table: {spec.source_table}` is none of the tables in the sampled files: {', '.join(names[:10])}"
         yield "source table", problem, spec.source_table
@@ -134,7 +155,6 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
         "key": spec.key,
         "cluster_by": spec.cluster_by,
         "track": spec.track,
-        "track_except": spec.track_except,
     }
     if spec.source.plain_rows and spec.container == "value":
         configured.update(order_by=tuple(name.split(".")[0] for name in spec.order_by), op=(spec.op,) if spec.op else ())
@@ -149,12 +169,12 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
         "types": next((problem for name, kind in spec.types for profile in profiles if (problem := _misfit(spec, profile, name, kind))), ""),
     }
     if not spec.subject and (encoded := {name: word for profile in profiles for name, word in _encoded(spec, profile).items()}):
-        looks = "; ".join(profile.encoded.sentence(own) for profile in profiles if (own := _encoded(spec, profile)))
+        looks = "; ".join(profile.forms.sentence(own) for profile in profiles if (own := _encoded(spec, profile)))
         written = ", ".join(f"{name}: {json.dumps(word) if '(' in word else word}" for name, word in encoded.items())
         hint = f"{looks}. Without a schema the values do not say; write `types: {{{written}}}`"
         # a number in hand-made rows may well be what it looks like
-        certain = encoded_values.DECIMAL in encoded.values() or spec.source.from_connector or any(name.startswith("__") for name in columns)
-        yield "values without a schema", hint if certain else "", hint
+        certain = value_forms.DECIMAL in encoded.values() or spec.source.from_connector or any(name.startswith("__") for name in columns)
+        yield UNCERTAIN, hint if certain else "", hint
     for setting, names in configured.items():
         absent = [name for name in names if name.lower() not in present]
         if names:
@@ -180,13 +200,14 @@ def _repeated(spec: TableSpec, profile: SourceProfile) -> str:
 def _encoded(spec: TableSpec, profile: SourceProfile) -> dict[str, str]:
     """Return column → word of `types:`, for columns that most likely need one and have none."""
     settled = {name for name, _ in spec.types} | {*spec.key}
-    return {name: word for name, word in profile.encoded.types.items() if name not in settled and not any(rule.covers(name) for rule in spec.columns)}
+    return {name: word for name, word in profile.forms.encoded.items() if name not in settled and not any(rule.covers(name) for rule in spec.columns)}
 
 
 def _misfit(spec: TableSpec, profile: SourceProfile, column: str, kind: str) -> str:
     """Return a sampled value that does not have its column's declared type, if most have not. A few go to quarantine."""
-    values = [value for name in profile.columns if name.lower() == column.lower() for value in profile.sample.values(name)]
-    unlike = [value for value in values if not csv_profile.has_type(str(value), kind)]
+    named = [name for name in profile.columns if name.lower() == column.lower()]
+    values = [value for name in named for rows in profile.sample.files for row in rows if (value := row.get(name)) is not None]
+    unlike = [value for value in values if not value_forms.has_type(str(value), kind)]
     # in JSON a decimal may be base64
     if 2 * len(unlike) <= len(values) or (not profile.csv_width and kind.startswith("decimal")):
         return ""

@@ -1,18 +1,20 @@
-"""Plan: what a run would do, without doing it and without a JVM."""
+"""Plan: what a run would do, and what is wrong with the configuration, without a run and without a JVM."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
+from compactor.core.planning.landing import Landing
 from compactor.core.results.phrases import counted
 from compactor.core.results.reports import TablePlan
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive
-from compactor.flows.read.check import check
+from compactor.flows.read.check import Looked, check
 from compactor.flows.table import Table
 from compactor.flows.write.compact import due
 from compactor.flows.write.daily import days_end
@@ -25,17 +27,31 @@ def compaction_step(table: Table, snapshot: Snapshot) -> str | None:
         return compaction.waits(spec, snapshot, table.env.clock())
     if spec.compact_budget is None:
         return "look for segments worth compacting"
-    share = f"the compactions of a run rewrite up to {spec.compact_budget:,} bytes, those of the largest Deltas first (`compaction.budget`)"
+    share = f"the compactions of a run rewrite up to {spec.compact_budget:,} bytes, those of the largest Deltas first (`compact_budget`)"
     return f"look for segments worth compacting; {share}; the Delta of this table has {compaction.debt(snapshot):,}"
 
 
-def plan(table: Table, others: Sequence[TableSpec] = ()) -> TablePlan:
-    """Return the steps of the next run as sentences. What depends on the data (a truncate, a type change) is given as a possibility.
+def plan(table: Table, others: Sequence[TableSpec] = (), samples: bool = True) -> TablePlan:
+    """Return the steps of the next run as sentences, and what the configuration has in common with the files (`flows/read/check`).
 
-    For a table that was never committed, the configuration is compared with the files (`flows/read/check`). `others`: all tables.
+    What depends on the data (a truncate, a type change) is given as a possibility. `others`: all tables; `samples`:
+    whether to read files of landing, which a role that may only list cannot do.
     """
     snapshot = table.newest()
-    landing = discover.landing(table, snapshot)
+    infos = [*table.storage.list(table.spec.landing)]
+    landing: Landing | Refused
+    try:
+        landing = discover.landing(table, snapshot, infos)
+    except Refused as error:
+        landing = error
+    checks = check(table, Looked(snapshot, infos, landing, others, samples))
+    version = snapshot.version if snapshot else None
+    if isinstance(landing, Refused):
+        return TablePlan(table.name, version, Landing(()), ("nothing, until the problem is solved",), tuple(checks))
+    return TablePlan(table.name, version, landing, tuple(_steps(table, snapshot, landing)) or ("nothing to do",), tuple(checks))
+
+
+def _steps(table: Table, snapshot: Snapshot | None, landing: Landing) -> list[str]:
     steps = []
     left = archive.unfinished(listed(table), snapshot.pending) if snapshot else ()
     if left:
@@ -56,6 +72,4 @@ def plan(table: Table, others: Sequence[TableSpec] = ()) -> TablePlan:
         steps.append(f"commit version {snapshot.version + 1}, because the days of {table.spec.view}_daily change")
     if landing.waiting:
         steps.append(f"leave {counted(landing.waiting, 'file')} that may not be complete yet for the next run")
-    steps += landing.notes
-    problems = tuple(item.detail for item in check(table, others) if not item.ok) if snapshot is None else ()
-    return TablePlan(table.name, snapshot.version if snapshot else None, landing, tuple(steps) or ("nothing to do",), problems)
+    return [*steps, *landing.notes]

@@ -99,7 +99,7 @@ def chosen(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Sequen
     """
     unknown = [path for path in paths if path not in {item.path for item in waiting_files}]
     if unknown:
-        raise InputRefused(f"table {table.name}: {unknown[0]} is not in quarantine; `compactor quarantine list {table.name}` lists what is")
+        raise InputRefused(f"table {table.name}: {unknown[0]} is not in quarantine; `compactor quarantine {table.name}` lists what is")
     taken = full_loads.together(table.spec, [item.path for item in waiting_files], paths or [item.path for item in waiting_files])
     selected = [item for item in waiting_files if item.path in taken]
     gone = [item.path for item in selected if item.location is None]
@@ -118,8 +118,8 @@ def give_up(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Seque
     partly = next((item for item in selected if item.records is not None), None)
     if partly is not None:
         raise InputRefused(
-            f"table {table.name}: the other records of {partly.path} are in the table. `compactor quarantine discard {table.name} {partly.path} "
-            "--records` gives its invalid records up"
+            f"table {table.name}: the other records of {partly.path} are in the table. `compactor quarantine {table.name} {partly.path} "
+            "--discard --records` gives its invalid records up"
         )
     for item in selected:
         table.storage.write(item.repaired, b"")

@@ -1,14 +1,14 @@
 """Reconcile: compare a table with its source while both change. docs/design/reconcile.md explains why its result can be trusted.
 
 1. Checksums of key ranges of one version of the lake and of the source as it is. Ranges that differ are divided until single keys are left.
-2. Each such key is looked at again: the source's row, then, when the lake has come to the source's position, the lake's row, then the source's row
-   once more. Only a row that the source did not change between its two looks is judged.
+2. Each such key is looked at: the lake's row, the source's row, then, when the lake has come to the source's position, both rows once more. Only a
+   row that neither side changed meanwhile is judged.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -31,7 +31,7 @@ _KEYS = 500
 """Keys that are looked up in one statement."""
 
 _CHANGING = 3
-"""Looks between which the source changed a row every time, after which the row is not judged."""
+"""Looks during which a row changed every time, after which it is not judged."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,11 @@ class Pinned:
     """One version of the lake."""
 
     version: int
-    """Its number."""
     rows: int
     """About how many rows it has."""
     reached: int | None
     """Up to where it has the source's log; None if that is unknown."""
     side: Side
-    """Its rows."""
 
 
 class LakeSide(Protocol):
@@ -64,7 +62,6 @@ class SourceSide(Protocol):
     side: Side
     """Its rows, as they are when they are read."""
     log: SourceLog
-    """How its positions are written."""
 
     def end(self) -> int | None:
         """Return the end of its log: everything that was visible in earlier reads lies before it. None if it has no such number."""
@@ -210,38 +207,42 @@ def _batch(parts: list[tuple[Part, int]]) -> list[Part]:
 
 
 def _judge(columns: Columns, source: SourceSide, lake: LakeSide, keys: list[Key], pause: Callable[[], bool], clock: Callable[[], float]) -> _Judged:
-    """Look at keys until each is equal, proven to differ, changed by the source in every look, or no time is left."""
-    judged, changes = _Judged(), Counter[Key]()
-    # a row without a mark, and a row that is not there, may have changed and changed back between the two reads. The lake's row has a mark: if
-    # it is the same in two looks, then it was there when the second look began, and the source must have had it too
-    looked: dict[Key, tuple[tuple[Row, ...], tuple[Row, ...]]] = {}
-    began = clock()
+    """Look at keys until each is equal, proven to differ, changed in every look, or no time is left."""
+    judged, changes, began = _Judged(), Counter[Key](), clock()
+    pinned = lake.pin()
+    ours = _rows(pinned.side, keys)
     while keys:
-        look = _look(source, lake, keys, pause)
+        # a standby may be behind the lake: then it would not show yet that a row has changed since
+        earlier, in_step = ours, _caught_up(source, pinned, pause)
+        before, target = _rows(source.side, keys), source.end()
+        in_time = _until(lake.reached, target, pause)
+        pinned = lake.pin()
+        ours = _rows(pinned.side, keys)
+        in_step = in_step and _caught_up(source, pinned, pause)
+        after = _rows(source.side, keys)
+        proof = ""
+        if in_step and target is not None and pinned.reached is not None and pinned.reached >= target:
+            proof = f"lake at {source.log.text(pinned.reached)}, source read at {source.log.text(target)}"
+        elif pinned.reached is None and not in_time:
+            proof = f"the source has not changed it for {clock() - began:.0f} s"
         left = []
         for key in keys:
-            there, shown = look.after.get(key, ()), look.lake.get(key, ())
-            if look.before.get(key, ()) == there and _values(there) == _values(shown):
+            there, shown = after.get(key, ()), ours.get(key, ())
+            settled = before.get(key, ()) == there
+            if settled and [row.values for row in there] == [row.values for row in shown]:
                 continue
-            marked = bool(there) and all(row.mark for row in there)
-            earlier = None if marked else looked.get(key)
-            looked[key] = (there, shown)
-            if look.before.get(key, ()) != there or earlier not in (None, looked[key]):
+            if not settled or earlier.get(key, ()) != shown:
                 changes[key] += 1
-                if changes[key] < _CHANGING and look.in_time:
+                if changes[key] < _CHANGING and in_time and in_step:
                     left.append(key)
                 else:
                     judged.changing += 1
                 continue
-            proof = look.proof if marked or earlier else ""
-            if not look.in_time and look.pinned.reached is None:
-                proof = f"the source has not changed it for {clock() - began:.0f} s"
-            if not proof and len(shown) > max(1, len(there)):
-                # a view has a key once, whatever the source did since
-                proof = f"version {look.pinned.version} has the key {len(shown)} times"
-            if proof:
-                judged.proven.append(difference(columns, key, there, shown, proof))
-            elif look.in_time:
+            # a view has a key once, whatever the source did since
+            repeated = f"version {pinned.version} has the key {len(shown)} times" if len(shown) > max(1, len(there)) else ""
+            if proof or repeated:
+                judged.proven.append(difference(columns, key, there, shown, proof or repeated))
+            elif in_time and in_step:
                 left.append(key)
             else:
                 judged.unproven.append(difference(columns, key, there, shown, ""))
@@ -249,61 +250,17 @@ def _judge(columns: Columns, source: SourceSide, lake: LakeSide, keys: list[Key]
     return judged
 
 
-@dataclass(frozen=True)
-class _Look:
-    """Keys as the source had them, as the lake has them, and as the source had them afterwards."""
-
-    before: dict[Key, tuple[Row, ...]]
-    lake: dict[Key, tuple[Row, ...]]
-    after: dict[Key, tuple[Row, ...]]
-    pinned: Pinned
-    in_time: bool
-    """Whether there is time for another look."""
-    proof: str
-    """The positions that show that the lake has what `before` had, and that `after` has what the lake had; "" if they do not."""
+def _caught_up(source: SourceSide, pinned: Pinned, pause: Callable[[], bool]) -> bool:
+    return pinned.reached is None or _until(source.end, pinned.reached, pause)
 
 
-def _look(source: SourceSide, lake: LakeSide, keys: Sequence[Key], pause: Callable[[], bool]) -> _Look:
-    before, target = _rows(source.side, keys), source.end()
-    in_time = _passed(lake, target, pause)
-    pinned = lake.pin()
-    ours = _rows(pinned.side, keys)
-    # a standby may be behind the lake: then it would not show yet that a row has changed since
-    caught_up = pinned.reached is None or target is None or pinned.reached <= target or _passed_by(source, pinned.reached, pause)
-    reached = target is not None and pinned.reached is not None and pinned.reached >= target and caught_up
-    proof = f"lake at {source.log.text(pinned.reached)}, source read at {source.log.text(target)}" if reached else ""
-    return _Look(before, ours, _rows(source.side, keys), pinned, in_time and caught_up, proof)
-
-
-def _passed(lake: LakeSide, target: int | None, pause: Callable[[], bool]) -> bool:
-    """Wait until the lake has come to `target`. Return False if the time is over first."""
-    while True:
-        reached = lake.reached()
-        if target is not None and reached is not None and reached >= target:
-            return True
-        if not pause():
-            return False
-
-
-def _passed_by(source: SourceSide, position: int, pause: Callable[[], bool]) -> bool:
-    """Wait until the source's log has come to `position`. Return False if the time is over first."""
-    while (end := source.end()) is None or end < position:
+def _until(position: Callable[[], int | None], target: int | None, pause: Callable[[], bool]) -> bool:
+    """Wait until a position has come to `target`. Return False if the time is over first."""
+    while target is None or (reached := position()) is None or reached < target:
         if not pause():
             return False
     return True
 
 
-def _values(rows: Sequence[Row]) -> list[tuple[str | None, ...]]:
-    return [row.values for row in rows]
-
-
 def _rows(side: Side, keys: Sequence[Key]) -> dict[Key, tuple[Row, ...]]:
-    rows: dict[Key, tuple[Row, ...]] = {}
-    for batch in _batches(keys):
-        rows.update(side.rows(batch))
-    return rows
-
-
-def _batches(keys: Sequence[Key]) -> Iterator[Sequence[Key]]:
-    for at in range(0, len(keys), _KEYS):
-        yield keys[at : at + _KEYS]
+    return {key: rows for at in range(0, len(keys), _KEYS) for key, rows in side.rows(keys[at : at + _KEYS]).items()}

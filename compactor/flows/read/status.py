@@ -36,7 +36,7 @@ def _compaction(table: Table, snapshot: Snapshot) -> str | None:
     if shown.not_worth(table) >= snapshot.version:
         return None
     budget = table.spec.compact_budget
-    return "compaction is due in the next run" + ("" if budget is None else f", within {budget:,} bytes for all its tables (`compaction.budget`)")
+    return "compaction is due in the next run" + ("" if budget is None else f", within {budget:,} bytes for all its tables (`compact_budget`)")
 
 
 def status(table: Table) -> TableStatus:

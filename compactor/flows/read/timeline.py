@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from compactor.core.measures.record import RunRecord
 from compactor.core.model import times
 from compactor.core.model.errors import CompactorError, StateRefused
 from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import FORMAT, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
+from compactor.core.results.record import RunRecord
 from compactor.core.results.timeline import Quarantined, Timeline, schema_changes, version_of
 from compactor.flows import ledger
 from compactor.flows.environment import Environment
@@ -42,7 +42,7 @@ def _timeline(table: Table, moment: str, count: int, idle: str | None) -> Timeli
         texts = _snapshots(table, moment, count)
         if not texts:
             return Timeline(table.name, view, runs=runs, idle=idle)
-        made = {int(each.split()[-1]): record for record in runs for each in record.made}
+        made = {int(each.split()[-1]): record for record in runs for each in record.operations}
         versions = tuple(version_of(raw, made.get(raw["version"])) for raw, _ in texts)
         newest = Snapshot.from_bytes(texts[-1][1], table.layout.snapshot(versions[-1].number))
         waiting = ledger.latest(ledger.everything(table, newest)).values() if not newest.expired else ()

@@ -163,7 +163,7 @@ def _live(table: Table, snapshot: Snapshot) -> list[Check]:
     folders = {folder: epoch for folder, epoch in folders.items() if f"'{landed.partition(table.spec, folder).values[0]}'" in text}
     if shown is None or text != live.live_view(table.spec, snapshot, files, folders).text:
         problem = "there is none" if shown is None else "it has another text than this version's"
-        return [Check(table.name, name, False, f"{problem}; `compactor sync {table.name}` makes it")]
+        return [Check(table.name, name, False, f"{problem}; `compactor publish {table.name}` makes it")]
     landing = discover.landing(table, snapshot)
     if landing.waiting:
         return [Check(table.name, name, True, f"cannot be compared: {landing.waiting} landed files may not be complete yet")]

@@ -204,7 +204,7 @@ def _report(
         notes.append(f"{rows} keep no position: every change that is ingested from now on is newer")
     if order_by and not absorbed:
         notes.append("deleted rows keep no position: an old change of one brings it back, unless its delete is in landing too")
-    notes.append(f"`compactor pin {table.name} 1` keeps the adopted rows for `rebuild` and `verify`: no landed file holds them")
+    notes.append(f"`compactor versions pin {table.name} 1` keeps the adopted rows for `rebuild` and `verify`: no landed file holds them")
     return AdoptReport(
         table.name,
         "would be adopted",

@@ -5,7 +5,6 @@ What a crash leaves: data directories and reason files that no Snapshot names, o
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -194,9 +193,7 @@ class _Ingestion:
         smallest = sorted((item for item in inputs if item.size), key=lambda item: item.size)[:_SAMPLED]
         places = {item.path: self.locations.get((item.path, item.etag)) or table.layout.landed(item.path) for item in smallest}
         infos = {item.path: FileInfo(places[item.path], item.size, item.etag, 0.0) for item in smallest}
-        with contextlib.suppress(SchemaRefused):
-            return other_envelope(table.spec, sample(table.storage, [*infos], infos).values()) if infos else None
-        return None
+        return other_envelope(table.spec, sample(table.storage, table.env.read_sample, [*infos], infos, []).values()) if infos else None
 
     def _unsteady(self, batch: Batch) -> list[str]:
         """Return the paths that were written while we read them (H1), or that a sink has not finished. What was read of them is worth nothing."""
@@ -256,7 +253,7 @@ def _holds_other_defaults(table: Table, parent: Snapshot | None, schema: Schema)
 
 
 def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bool) -> None:
-    """Raises CheckFailed when more of the table's rows would go than `checks: {max_gone: ..}` allows: a TRUNCATE or a DELETE nobody meant."""
+    """Raises CheckFailed when more of the table's rows would go than `max_gone` allows: a TRUNCATE or a DELETE nobody meant."""
     spec = table.spec
     if parent is None or spec.max_gone_in_run >= 1.0:
         return
@@ -269,5 +266,5 @@ def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bo
     if gone > spec.max_gone_in_run * max(before, 1):
         raise CheckFailed(
             f"table {table.name}: {gone:,} of {before:,} rows would be deleted in one run; the limit is {spec.max_gone_in_run:.0%} "
-            "(`checks.max_gone`). Nothing was committed; the increments stay in landing. If that is right, raise the limit for one run."
+            "(`max_gone`). Nothing was committed; the increments stay in landing. If that is right, raise the limit for one run."
         )

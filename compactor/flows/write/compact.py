@@ -46,7 +46,7 @@ class Spending:
             rest = targets[len(chosen) :]
             left = f"{counted(len(rest), 'segment')} ({sum(segment.size for segment in rest):,} bytes)"
             return chosen, f"compaction of {left} waits for the next run: this one rewrites {self._spent:,} of {spec.compact_budget:,} bytes " + (
-                "(`compaction.budget`)"
+                "(`compact_budget`)"
             )
 
 

@@ -42,7 +42,7 @@ from compactor.ports import Batch
 Locations = dict[tuple[str, str], str]
 
 FEWER = 0.5
-"""The share of the rows that `--accept-differences` alone lets go, unless `checks: {max_gone: ..}` is less."""
+"""The share of the rows that `--accept-differences` alone lets go, unless `max_gone` is less."""
 
 
 def rebuild(
@@ -68,7 +68,7 @@ def rebuild(
     publish.publish(table, made)
     landing.show_live(table, made)
     archive.archive(table, made)
-    note = f"`compactor restore {table.name} --version {work.report.version}` goes back"
+    note = f"`compactor versions restore {table.name} --as-of {work.report.version}` goes back"
     invalid = sum(each.quarantined for each in work.set_aside)
     return dataclasses.replace(work.report, outcome="published", version=made.version, rows=made.rows, invalid=invalid, notes=(note,))
 
@@ -347,8 +347,8 @@ def _check_origin(table: Table, head: Snapshot) -> None:
     lost = table.origin_lost(head)
     if lost:
         raise Refused(
-            f"table {table.name}: it was {lost} (`compactor pin {table.name} 1` would have kept it). To mend it go back to a version that is kept "
-            "(`compactor restore`), or adopt a base anew: docs/operations.md."
+            f"table {table.name}: it was {lost} (`compactor versions pin {table.name} 1` would have kept it). To mend it go back to a version that "
+            "is kept (`compactor versions restore`), or adopt a base anew: docs/operations.md."
         )
 
 

@@ -25,7 +25,8 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import Progress, TableReport, silent
+from compactor.core.results.record import TableReport
+from compactor.core.results.reports import Progress, silent
 from compactor.flows import ledger, logs
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
@@ -83,7 +84,7 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     archive.archive(table, made)
     undone = sum(item.outcome == "undone" for item in made.inputs)
     redone = len(made.inputs) - undone
-    notes = [f"the state of version {target.version}; `compactor restore {table.name} --version {head_version}` goes back"]
+    notes = [f"the state of version {target.version}; `compactor versions restore {table.name} --as-of {head_version}` goes back"]
     notes += [f"{counted(undone, 'file')} undone: left in place; `--reabsorb` takes them again"] if undone else []
     notes += [f"{redone} files that an earlier restore had undone are in the table again"] if redone else []
     return TableReport(table.name, "committed", made.version, (f"restore {made.version}",), len(made.inputs), rows=made.rows, notes=tuple(notes))

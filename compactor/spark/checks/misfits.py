@@ -9,7 +9,7 @@ from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.inputs import path_of
 from compactor.core.model.policy import TO_STRING
 from compactor.core.model.spec import TableSpec
-from compactor.core.schema.diff import Change
+from compactor.core.schema.change import Change
 from compactor.core.schema.policy import Decision
 from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, ROW
 from compactor.spark.decode import conversions

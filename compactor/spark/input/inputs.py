@@ -76,11 +76,11 @@ class Inputs:
             raws = [dataclasses.replace(raw, rows=raw.rows.coalesce(1)) for raw in raws]
         if kind == "parquet":
             return raws
+        raws = [dataclasses.replace(raw, rows=self.reads.materialize(raw.rows, self.materialize)) for raw in raws]
         if kind == "json":
             too_long = limits.too_long(TEXT, self.spec.limits)
             no_document = wire.value_problem(TEXT) if self.spec.container == "value" else "CAST(NULL AS STRING)"
             raws = [dataclasses.replace(raw, rows=json_text.documents(raw.rows, too_long, no_document)) for raw in raws]
-        raws = [dataclasses.replace(raw, rows=self.reads.materialize(raw.rows, self.materialize)) for raw in raws]
         self._raws[kind] = [csv_files.with_text(raw.rows, self.spec) if kind == "csv" else raw.rows for raw in raws]
         if kind != "csv":
             return raws

@@ -9,6 +9,8 @@ texts become equal. Here such records are UNREADABLE, and a line of several docu
 | documents one after the other (Firehose writes no line ends) | a row for each, in their order |
 | `[`, `{..},` or `]`: an array with an object a line (Aiven's sink) | the row of its document, or a blank one |
 | an array of several, part of a document, a document and other text | one row, UNREADABLE or refused by the decoder |
+
+Nearly all files have one document a line. One look at the lines shows it: rows that go through a generator cost more in each pass that decodes them.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from compactor.core.sources.quarantine import TEXT_MAX
+from compactor.spark import measured
 from compactor.spark.columns import BLOCK, FILE, ROW, TEXT, UNREADABLE
 from compactor.spark.decode.pg_text import STRING
 from compactor.spark.input.files import IN_PARTITION
-from compactor.spark.sql import literal, not_utf8
+from compactor.spark.sql import is_utf8, literal, not_utf8
 
 _ADJACENT = rf'(?s)\G((?:[^"}}]++|{STRING}|\}}(?!\s*+\{{))*+\}})\s*+(?=\{{)'
 """A text up to the next `}` that a `{` follows. Outside of strings that is the end of a document; what is inside one has a comma between."""
@@ -57,27 +60,39 @@ def problem(text: str) -> str:
 
 
 def documents(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
-    """Return lines (FILE, BLOCK, TEXT) as rows of one document each, with ROW and UNREADABLE.
+    """Return lines (FILE, BLOCK, ROW, TEXT) as rows of one document each, with UNREADABLE. Reads the lines once.
 
     `too_long`: SQL for why a line is longer than the limit. Such a line is cut, so that nobody parses it. `no_document`: SQL for why a line has no
     record, whatever JSON it is.
     """
+    plain = f"{too_long} IS NULL AND {is_utf8(TEXT)} AND ({_QUICK} OR coalesce({_SINGLE}, false) AND {no_document} IS NULL)"
+    if measured.compute(lines, {"plain": f"min({plain})"})["plain"] is not False:
+        return lines.selectExpr("*", f"CAST(NULL AS STRING) AS {UNREADABLE}")
+    return _divided(lines, too_long, no_document)
+
+
+_FLAT = f"octet_length(substring_index({TEXT}, '}}', 1)) + 1 = octet_length({TEXT})"
+
+_QUICK = f"startswith({TEXT}, '{{') AND ({_FLAT} OR (endswith({TEXT}, '}}') AND NOT {TEXT} RLIKE {literal(_MORE)}))"
+"""SQL: whether a line is one document at a quick look; false for some that are. To parse a line costs as much as its values."""
+
+_SINGLE = f"NOT startswith(ltrim({TEXT}), '[') AND ({_is_one(TEXT)} OR trim({TEXT}) = '')"
+"""SQL: whether a line is one document or blank; may be null if not."""
+
+
+def _divided(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
     bare = f"regexp_replace(regexp_replace({TEXT}, {literal(_BEGINS)}, ''), {literal(_ENDS)}, '')"
     pieces = f"split(regexp_replace({bare}, {literal(_ADJACENT)}, '$1\\n'), '\\n')"
     whole = f"forall(_p, _d -> _d = '' OR (json_object_keys(_d) IS NOT NULL AND coalesce({_is_one('_d')}, false)))"
     single = f"array(named_struct('text', {TEXT}, 'why', {{0}}))"
     each = "transform(_p, _d -> named_struct('text', _d, 'why', CAST(NULL AS STRING)))"
     divided = f"CASE WHEN {whole} THEN {each} ELSE {single.format(_why(TEXT))} END"
-    # a quick look comes first: to parse every line once more costs as much as its values
-    flat = f"octet_length(substring_index({TEXT}, '}}', 1)) + 1 = octet_length({TEXT})"
-    quick = f"startswith({TEXT}, '{{') AND ({flat} OR (endswith({TEXT}, '}}') AND NOT {TEXT} RLIKE {literal(_MORE)}))"
-    is_single = f"NOT startswith(ltrim({TEXT}), '[') AND ({_is_one(TEXT)} OR trim({TEXT}) = '')"
     rows_of_line = (
         f"CASE WHEN {too_long} IS NOT NULL THEN array(named_struct('text', substr({TEXT}, 1, {TEXT_MAX}), 'why', {too_long})) "
         f"WHEN {not_utf8(TEXT)} IS NOT NULL THEN {single.format(not_utf8(TEXT))} "
-        f"WHEN {quick} THEN {single.format('CAST(NULL AS STRING)')} "
+        f"WHEN {_QUICK} THEN {single.format('CAST(NULL AS STRING)')} "
         # `no_document` also names texts that are one JSON value and no record
-        f"WHEN {is_single} OR {no_document} IS NOT NULL THEN {single.format(no_document)} "
+        f"WHEN {_SINGLE} OR {no_document} IS NOT NULL THEN {single.format(no_document)} "
         f"ELSE get(transform(array({pieces}), _p -> {divided}), 0) END"
     )
     rows = lines.selectExpr(FILE, BLOCK, f"inline({rows_of_line}) AS ({TEXT}, {UNREADABLE})")

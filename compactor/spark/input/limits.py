@@ -48,7 +48,7 @@ def check_columns(number: int, limits: InputLimits, writer: str | None = None) -
 def too_wide(number: int, limits: InputLimits) -> Problem:
     """Return why a file with so many columns is not read."""
     return Problem(
-        f"has {number:,} columns and members of structs, and the limit is {limits.columns:,}: raise `limits: {{columns: ..}}` and the memory of "
+        f"has {number:,} columns and members of structs, and the limit is {limits.columns:,}: set `limits: false` and raise the memory of "
         "Spark's driver, or have the source write keys that are values as an array"
     )
 
@@ -73,7 +73,7 @@ def width(raw: RawFrame, plain_rows: bool) -> int:
 def too_long(text: str, limits: InputLimits) -> str:
     """SQL: why a record of text is beyond the limit, or null."""
     size, most = f"octet_length({text})", limits.record_bytes
-    advice = literal(f" bytes, and the limit is {most:,}: raise `limits: {{record_bytes: ..}}`")
+    advice = literal(f" bytes, and the limit is {most:,}: set `limits: false`")
     return f"CASE WHEN {size} > {most} THEN concat('has ', format_number({size}, 0), {advice}) END"
 
 
@@ -82,7 +82,7 @@ def bombs(spark: SparkSession, sizes: Mapping[str, int], limits: InputLimits) ->
     suspects = [path for path, size in sizes.items() if _may_hold(path, size, limits.record_bytes)]
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         long = pool.map(lambda path: _begins_long(spark, path, limits.record_bytes), suspects)
-        problem = Problem(f"begins with a line of more than {limits.record_bytes:,} bytes: raise `limits: {{record_bytes: ..}}` and Spark's memory")
+        problem = Problem(f"begins with a line of more than {limits.record_bytes:,} bytes: set `limits: false` and raise Spark's memory")
         return {path: problem for path, is_long in zip(suspects, long) if is_long}
 
 

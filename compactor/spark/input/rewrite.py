@@ -1,6 +1,7 @@
-"""Write a landed Parquet file again without some of its records.
+"""Write a raw file again without some of its records.
 
-The other records keep their order, their values and the types that Spark reads. Everything else in the file is Spark's own.
+JSON lines, CSV and Avro are cut as bytes (`raw_records`). Of a Parquet file the other records keep their order, their values and the types that
+Spark reads; everything else in the file is Spark's own.
 """
 
 from __future__ import annotations
@@ -11,17 +12,34 @@ from pyspark.sql import SparkSession
 
 from compactor.core.model.errors import CheckFailed, InputRefused
 from compactor.core.model.files import FileInfo
+from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import ErasedRecords
+from compactor.core.sources import increment
 from compactor.ports import Storage
 from compactor.spark import measured
 from compactor.spark.columns import VALUE
 from compactor.spark.consistency import ConsistentReads
-from compactor.spark.input import files, parquet_files
+from compactor.spark.input import files, parquet_files, raw_records
 from compactor.spark.sql import quoted
 from compactor.spark.tables import footers
 
 _NUMBER = "_compactor_number"
 """Column with the number of a record, from 1. It is not written."""
+
+
+def without(spark: SparkSession, storage: Storage, spec: TableSpec, location: str, records: ErasedRecords, staging: str) -> FileInfo:
+    """Write the file into the new directory `staging` without these records, and return the one file there.
+
+    Raises InputRefused if it has another number of records or cannot be rewritten record by record.
+    """
+    kind = spec.format if spec.format != "auto" else increment.file_format(location)
+    if kind == "parquet":
+        return parquet_without(spark, storage, location, records, staging)
+    header = spec.csv.header if spec.csv.header is not None else spec.source.csv_header and not spec.csv.columns
+    data = raw_records.without(location, kind, storage.read(location), records, header, spec.csv.delimiter, spec.csv.quote)
+    storage.write(f"{staging}/{location.rpartition('/')[2]}", data)
+    (info,) = storage.list(staging)
+    return info
 
 
 def parquet_without(spark: SparkSession, storage: Storage, location: str, records: ErasedRecords, staging: str) -> FileInfo:

@@ -31,10 +31,10 @@ _NO_ID = "A" * 22
 class KafkaTopics:
     """A Kafka cluster. `properties` are client settings (`security.protocol`, ...). They may hold secrets and are never logged."""
 
-    def __init__(self, spark: SparkSession, storage: Storage, servers: str, properties: Mapping[str, str]) -> None:
+    def __init__(self, spark: SparkSession, storage: Storage, properties: Mapping[str, str]) -> None:
         self._spark, self._storage = spark, storage
-        self._servers = servers
-        self._properties = {"bootstrap.servers": servers, "request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, **properties}
+        self._servers = properties["bootstrap.servers"]
+        self._properties = {"request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, **properties}
 
     def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], Bounds]:
         """Return (topic, partition) → what Kafka has of it."""

@@ -47,9 +47,7 @@ def unpack(spark: SparkSession, path: str, copy: str, most: int) -> str:
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if ConsistentReads.again_if_empty(lambda: _copy_unpacked(spark, path, target, most)) > most:
         os.remove(target)
-        raise InputRefused(
-            f"{path}: unpacks to more than {most:,} bytes: raise `limits: {{unpacked_bytes: ..}}` where the driver's disk has the space"
-        )
+        raise InputRefused(f"{path}: unpacks to more than {most:,} bytes: set `limits: false` where the driver's disk has the space")
     return target
 
 

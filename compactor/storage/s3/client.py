@@ -159,7 +159,7 @@ class S3Client:
         owner = {"ExpectedBucketOwner": settings.bucket_owner} if settings.bucket_owner else {}
         if owner and operation in ("copy_object", "upload_part_copy"):
             owner["ExpectedSourceBucketOwner"] = settings.bucket_owner
-        return {**owner, **({"RequestPayer": "requester"} if settings.requester_pays else {})}
+        return owner
 
     def _explain(self, where: Place) -> None:
         """Raise the reason for a failed HEAD. Its response has no body, so repeat the request as a listing."""

@@ -15,11 +15,11 @@ _FINAL = (
     (
         _DENIED,
         "not allowed to {action}: grant this identity what docs/s3.md lists, the key of an encrypted bucket included. Also check that the bucket"
-        " belongs to the account of s3.bucket_owner, and s3.requester_pays",
+        " belongs to the account of s3.bucket_owner",
     ),
     (
         {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "IncorrectEndpoint"},
-        "the bucket is in another region{region}: set AWS_REGION (or s3.region) to the bucket's region, or use the right endpoint (now: {host})",
+        "the bucket is in another region{region}: set AWS_REGION (or `region`) to the bucket's region, or use the right endpoint (now: {host})",
     ),
     ({"RequestTimeTooSkewed"}, "this machine's clock and the store's differ too much: set this machine's clock"),
     ({"InvalidObjectState"}, "the object was moved to an archive class: restore it first"),

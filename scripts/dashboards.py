@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compactor.core.measures.measures import BYTES, COUNT, MAXIMUM, MEASURES, PERCENT, SECONDS, TIME, Measure
+from compactor.core.results.measures import BYTES, COUNT, MAXIMUM, MEASURES, PERCENT, SECONDS, TIME, Measure
 
 _COLUMNS, _WIDTH, _HEIGHT = 3, 8, 6
 _GRAFANA_UNITS = {COUNT: "short", SECONDS: "s", BYTES: "bytes", PERCENT: "percent", TIME: "dateTimeFromNow"}

@@ -1,6 +1,7 @@
-"""RunRecord: what one run did with one table, stored as `_compactor/runs/<time>-<id>.json`. `docs/run-record.schema.json` is its JSON Schema.
+"""TableReport: what one run did for one table. RunRecord: the same with when and how the run went, stored as `_compactor/runs/<time>-<id>.json`.
 
-The newest record is also at `_compactor/last_run.json`, if `shows_state`; that of the last comparison at `_compactor/last_comparison.json`.
+`docs/run-record.schema.json` is its JSON Schema, made from the fields and texts here. The newest record is also at `_compactor/last_run.json`, if
+`shows_state`; that of the last comparison at `_compactor/last_comparison.json`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compactor.core.measures.price import JobUsage
 from compactor.core.model.errors import StateRefused
 
 FORMAT = 1
@@ -32,8 +32,6 @@ class Phase:
     """`discover`, `read`, `resolve`, `check`, `publish`, `archive` or `compact`."""
     seconds: float
     """Its duration."""
-    cpu_seconds: float | None = None
-    """CPU time of the process and its JVM; null if the system does not report it. Tables that run at the same time share it equally."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class Comparison:
     cells: Mapping[str, int]
     """Number of changed rows by the column in which they differ."""
     changing: int
-    """Keys that the source changed in every look; they were not judged."""
+    """Keys that changed in every look; they were not judged."""
     skipped: tuple[str, ...]
     """Columns that were not compared."""
 
@@ -68,44 +66,46 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class RunRecord:
-    """What one run did with one table. Idle runs have no record."""
+class JobUsage:
+    """What an EMR job used: a table's share of it, by the seconds of its run."""
 
     id: str
-    """Random id of the record."""
+    """The id of the job."""
+    vcpu_hours: float
+    """vCPU-hours, as billed."""
+    memory_gb_hours: float
+    """Memory-hours in GB, as billed."""
+
+    def share(self, part: float) -> JobUsage:
+        """Return a part (0 to 1) of it."""
+        return JobUsage(self.id, round(self.vcpu_hours * part, 6), round(self.memory_gb_hours * part, 6))
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What one run did for one table."""
+
     table: str
     """The table's name."""
-    operation: str
-    """The verb: `run`, `replay`, `discard`, `reabsorb`, `restore`, `rebuild`, `adopt` or `reconcile`."""
     outcome: str
     """`committed`, `resumed` (it only finished an earlier run), `blocked` (committed, and not shown because a rule of `checks:` does not hold),
-    `failed`, `later` (try again), or `stopped` (by Ctrl-C). Of a comparison: `equal`, `different`, `unproven` or `too many`."""
-    started: str
-    """When the run began, ISO 8601, UTC."""
-    ended: str
-    """When the run ended, ISO 8601, UTC."""
-    seconds: float
-    """Duration of the run."""
-    label: str = ""
-    """The scheduler's name of the run."""
-    program: str = ""
-    """The version of compactor."""
-    cpu_seconds: float | None = None
-    """CPU time of the process and its JVM, as in the phases; null if unknown."""
-    phases: tuple[Phase, ...] = ()
-    """The phases, in order."""
-    before: int | None = None
-    """The newest version before the run; null without one."""
+    `idle`, `failed`, `later` (try again), or `stopped` (by Ctrl-C). Of a comparison: `equal`, `different`, `unproven` or `too many`."""
     version: int | None = None
     """The newest version after the run; null without one."""
-    made: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
     """The Snapshots that the run made, such as `commit 3` and `compact 4`."""
     files: int = 0
     """Landed files taken."""
-    events: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
     """Number of events by outcome. `read` is the sum of the others: `applied`, `superseded`, `duplicate`, `late`, `ignored`, .."""
     rows: int = 0
     """Live rows after the run, at most."""
+    ties: int = 0
+    """Events with the same key and the same order columns as another event."""
+    unresolved: int = 0
+    """Values of visible rows that no event contained."""
+    before: int | None = None
+    """The newest version before the run; null without one."""
     bytes_read: int = 0
     """Bytes of the landed files taken."""
     bytes_written: int = 0
@@ -120,43 +120,69 @@ class RunRecord:
     """Bytes of the Delta after the run."""
     source_time: str | None = None
     """The newest source time in the table, ISO 8601; null if unknown."""
-    source_lag_seconds: float | None = None
-    """Time from that source time to the end of the run; null if unknown."""
     newest_folder: str | None = None
     """The hour of the newest ingested folder; null if folders name none."""
-    landing_lag_seconds: float | None = None
-    """Time from the beginning of that hour to the end of the run; null if folders name none."""
     files_quarantined: int = 0
     """Files of this run that went to quarantine, whole or with some records."""
+    archived: int = 0
+    """Raw files moved to the archive."""
+    seconds: float = 0.0
+    """Duration of the run, without waiting for other tables."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the operator."""
     error: str | None = None
     """Message of the error; null unless `failed`, `blocked`, `later` or `stopped`."""
     error_class: str | None = None
     """Class of the error; null without one."""
     error_id: str | None = None
     """Id of the error, a heading of docs/errors.md; null without one."""
+    exit_code: int = 0
+    """Exit code that the error asks for."""
     ended_on: str | None = None
     """A digest of the new files on which Spark's JVM ended; null unless it did."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class RunRecord(TableReport):
+    """What one run did with one table, when and how. Idle runs have no record."""
+
+    id: str = ""
+    """Random id of the record."""
+    verb: str = "run"
+    """`run`, `replay`, `discard`, `reabsorb`, `restore`, `rebuild`, `adopt` or `reconcile`."""
+    started: str = ""
+    """When the run began, ISO 8601, UTC."""
+    ended: str = ""
+    """When the run ended, ISO 8601, UTC."""
+    label: str = ""
+    """The scheduler's name of the run."""
+    program: str = ""
+    """The version of compactor."""
+    phases: tuple[Phase, ...] = ()
+    """The phases, in order."""
+    source_lag_seconds: float | None = None
+    """Time from the newest source time to the end of the run; null if unknown."""
+    landing_lag_seconds: float | None = None
+    """Time from the beginning of the hour of the newest folder to the end of the run; null if folders name none."""
     failures: int = 0
     """How often runs have failed one after another, this one included; 0 if it did not fail."""
     failing_since: str | None = None
     """When the first of these runs ended, ISO 8601; null if it did not fail."""
-    notes: tuple[str, ...] = ()
-    """Sentences for the operator."""
     job: JobUsage | None = None
-    """What the EMR job used and cost, as this table's share; null for any other run, and until the job's bill is known."""
+    """What the EMR job used, as this table's share; null for any other run, and until the job's bill is known."""
     comparison: Comparison | None = None
-    """What was found, if the operation is `reconcile`; null for any other."""
+    """What was found, if the verb is `reconcile`; null for any other."""
     format: int = FORMAT
     """The version of this JSON format."""
 
     @property
     def shows_state(self) -> bool:
         """Return whether the run shows the state of the table. A command that an operator's mistake or Ctrl-C ended does not, nor a comparison."""
-        return self.comparison is None and self.outcome != "stopped" and (self.operation == "run" or self.outcome not in FAILED)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return dataclasses.asdict(self)
+        return self.comparison is None and self.outcome != "stopped" and (self.verb == "run" or self.outcome not in FAILED)
 
     def to_bytes(self) -> bytes:
         """Return the JSON text that is stored."""
@@ -170,9 +196,9 @@ class RunRecord:
                 raise StateRefused(f"run record {place}: expected format {FORMAT}, found {raw['format']!r}")
             phases = tuple(Phase(**each) for each in raw["phases"])
             job = JobUsage(**raw["job"]) if raw["job"] else None
-            compared = raw.get("comparison")
+            compared = raw["comparison"]
             comparison = Comparison(**{**compared, "skipped": tuple(compared["skipped"])}) if compared else None
-            lists = {name: tuple(raw[name]) for name in ("made", "notes")}
+            lists = {name: tuple(raw[name]) for name in ("operations", "notes")}
             return cls(**{**raw, **lists, "phases": phases, "job": job, "comparison": comparison})
         except (TypeError, KeyError, ValueError) as error:
             raise StateRefused(f"run record {place} cannot be read: {error}. Delete the file; the table does not need it.") from error

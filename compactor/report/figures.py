@@ -1,46 +1,8 @@
-"""Small pieces of HTML, and figures as people read them."""
+"""Figures as people read them."""
 
 from __future__ import annotations
 
-import re
-from html import escape
-from typing import Any
-
 from compactor.core.results.attention import duration
-
-_SPECIAL = re.compile("[&<>\"']").search
-
-
-class Html(str):
-    """Text that is HTML already. Anything else is escaped before it goes into the page."""
-
-
-def safe(value: Any) -> str:
-    """Return a value as HTML.
-
-    >>> safe("a < b"), safe(Html("<b>"))
-    ('a &lt; b', '<b>')
-    """
-    if isinstance(value, Html):
-        return value
-    text = str(value)
-    return escape(text) if _SPECIAL(text) else text
-
-
-def tag(name: str, *children: Any, **attributes: Any) -> Html:
-    """Return an element. An attribute that is None is left out; a final underscore of its name too.
-
-    >>> tag("a", "x < y", href="#1", class_=None)
-    '<a href="#1">x &lt; y</a>'
-    """
-    pairs = [(name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items() if value is not None]
-    inside = "".join(f' {key}="{escape(str(value))}"' for key, value in pairs)
-    return Html(f"<{name}{inside}>{''.join(safe(child) for child in children)}</{name}>")
-
-
-def join(*parts: Any) -> Html:
-    """Return the parts one after the other."""
-    return Html("".join(safe(part) for part in parts))
 
 
 def size(count: float | None) -> str:

@@ -1,0 +1,264 @@
+"""The canonical forms in SQL: one table of expressions for each system.
+
+In an expression `{v}` is the column; `{t}` is a canonical text as a literal, `{raw}` the text itself, `{type}` the type of the column. A key of the
+tables is a form, or (form, variant) where the expression depends on more than the form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from compactor.core.catalog.ddl import text_literal
+from compactor.core.reconcile.canonical import (
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    MOMENT,
+    NUMBER,
+    PADDED,
+    SINGLE,
+    TEXT,
+    TIME,
+    UUID,
+    Pair,
+    base,
+)
+
+_INDIRECT = frozenset({DOUBLE, SINGLE, BOOLEAN})
+"""The forms whose text SQL cannot turn into a value of the column's type again: the text of a double is its bits."""
+
+_CHARSET = re.compile(r" character set (\w+)$")
+_FRACTION = re.compile(r"\((?:\d+,)?[1-9]\d*\)")
+
+Expressions = Mapping["str | tuple[str, str]", str]
+
+
+def literal(text: str) -> str:
+    """Return a text literal of standard SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one system writes what a comparison needs."""
+
+    mark: str
+    """The character around names."""
+    texts: Expressions
+    """The canonical text of a column's value; null for null."""
+    values: Expressions
+    """The value that has a canonical text, so that an index or file statistics find a key."""
+    variant: Callable[[Pair], str]
+    characters: str
+    """The number of characters of a text, as text."""
+    digest: str
+    """The 32 hexadecimal digits of the MD5 of a text's UTF-8 bytes."""
+    number: str
+    """The number that 15 hexadecimal digits stand for, so that a sum of many does not overflow."""
+    piece: str
+    """The number of the key range of `width` keys that an integer lies in; the first range begins at `origin`."""
+    lake: bool = False
+    literal: Callable[[str], str] = literal
+
+    def quoted(self, name: str) -> str:
+        """Return an identifier."""
+        return self.mark + name.replace(self.mark, self.mark * 2) + self.mark
+
+    def name(self, pair: Pair) -> str:
+        """Return a column, quoted."""
+        return self.quoted(pair.name if self.lake else pair.source)
+
+    def text(self, pair: Pair) -> str:
+        """Return an expression for the canonical text of a column's value."""
+        return self._expression(self.texts, pair).format(v=self.name(pair))
+
+    def operand(self, pair: Pair) -> str:
+        """Return what is compared with `value` to look a key up: the column, or its text where its value cannot be made of the text."""
+        return self.name(pair) if self._direct(pair) else self.text(pair)
+
+    def value(self, pair: Pair, text: str) -> str:
+        """Return an expression for the value that has this canonical text."""
+        given = self.literal(text)
+        charset = _CHARSET.search(pair.source_type)
+        if charset and not self.lake and not text.isascii():
+            # MySQL refuses to compare a column with a character that its character set does not have
+            given = f"convert({given} using {charset[1]})"
+        kind = pair.type if self.lake else pair.source_type
+        return self._expression(self.values, pair).format(t=given, raw=text, type=kind) if self._direct(pair) else given
+
+    def _direct(self, pair: Pair) -> bool:
+        # a string in the lake may have other text than the canonical one
+        return pair.form not in _INDIRECT and not (self.lake and base(pair.type) == "string" and pair.form != TEXT)
+
+    def _expression(self, expressions: Expressions, pair: Pair) -> str:
+        return expressions.get((pair.form, self.variant(pair))) or expressions.get(pair.form) or expressions[""]
+
+
+# What no type of the lake holds (infinity, a number that is none) is null, as it is there. The session's time zone is UTC.
+_PG_DOUBLE = "(('x' || encode(float8send({v}::%sdouble precision + 0), 'hex'))::bit(64)::bigint::text)"
+POSTGRES = Dialect(
+    mark='"',
+    texts={
+        NUMBER: "(case when {v}::text not in ('NaN', 'Infinity', '-Infinity') then trim_scale({v})::text end)",
+        # adding zero makes 0 of -0; a real is widened, which is exact
+        DOUBLE: _PG_DOUBLE % "",
+        SINGLE: _PG_DOUBLE % "real::",
+        BOOLEAN: "({v}::int <> 0)::text",
+        DATE: "(case when isfinite({v}) then ({v} - date '1970-01-01')::text end)",
+        MOMENT: "(case when isfinite({v}) then round(extract(epoch from {v}) * 1000000)::bigint::text end)",
+        BYTES: "encode({v}, 'hex')",
+        PADDED: "rtrim({v}::text, ' ')",
+        # as PostgreSQL prints an address: the cast to text adds /32 to a host
+        (TEXT, "inet"): "abbrev({v})",
+        "": "{v}::text",
+    },
+    values={
+        INTEGER: "{t}::bigint",
+        DATE: "(date '1970-01-01' + {t}::int)",
+        (MOMENT, "with time zone"): "(timestamptz '1970-01-01 00:00:00' + {t}::bigint * interval '1 microsecond')",
+        MOMENT: "(timestamp '1970-01-01 00:00:00' + {t}::bigint * interval '1 microsecond')",
+        BYTES: "decode({t}, 'hex')",
+        "": "{t}::{type}",
+    },
+    variant=lambda pair: "with time zone" if pair.source_type.endswith("with time zone") else pair.source_type,
+    characters="cast(length({}) as varchar(10))",
+    # whatever the encoding of the database is
+    digest="md5(convert_to({}, 'UTF8'))",
+    # PostgreSQL sums bigints as numeric
+    number="('x' || {})::bit(60)::bigint",
+    piece="div({value}::numeric - ({origin}), {width})",
+)
+
+# The session has the SQL modes PIPES_AS_CONCAT and NO_BACKSLASH_ESCAPES, and the time zone UTC. A date with a zero month or day is null, as it is
+# in the lake. A collation may find other keys too; the caller asks for keys by their text.
+_MYSQL_TRIMMED = "trim(trailing '.' from trim(trailing '0' from cast({v} %sas char)))"
+# no function returns the bits of a double, but those of a point end with them, the last byte first; adding zero makes 0 of -0
+_MYSQL_DOUBLE = "conv(hex(reverse(substr(st_asbinary(point({v} + 0e0, 0)), 6, 8))), 16, -10)"
+MYSQL = Dialect(
+    mark="`",
+    texts={
+        # adding zero removes the zeros of ZEROFILL
+        **dict.fromkeys((INTEGER, NUMBER), "cast({v} + 0 as char)"),
+        (NUMBER, "fraction"): _MYSQL_TRIMMED % "+ 0 ",
+        **dict.fromkeys((DOUBLE, SINGLE), _MYSQL_DOUBLE),
+        BOOLEAN: "(case {v} + 0 <> 0 when 1 then 'true' when 0 then 'false' end)",
+        DATE: "cast(datediff({v}, '1970-01-01') as char)",
+        MOMENT: "cast(timestampdiff(microsecond, '1970-01-01', {v}) as char)",
+        TIME: "cast({v} as char)",
+        (TIME, "fraction"): _MYSQL_TRIMMED % "",
+        BYTES: "lower(hex({v}))",
+        PADDED: "rtrim(convert({v} using utf8mb4))",
+        "": "convert({v} using utf8mb4)",
+    },
+    values={
+        **dict.fromkeys((INTEGER, NUMBER), "{raw}"),
+        DATE: "(date '1970-01-01' + interval {raw} day)",
+        MOMENT: "(timestamp '1970-01-01 00:00:00' + interval {raw} microsecond)",
+        BYTES: "x'{raw}'",
+        "": "{t}",
+    },
+    variant=lambda pair: "fraction" if _FRACTION.search(pair.source_type) else "",
+    characters="cast(char_length({}) as char)",
+    digest="md5({})",
+    number="cast(conv({}, 16, 10) as unsigned)",
+    # the difference of two unsigned numbers would not be negative, that of decimals is
+    piece="((cast({value} as decimal(40, 0)) - ({origin})) div {width})",
+)
+
+_SPARK_TRIMMED = "regexp_replace(regexp_replace({v}, '([.][0-9]*?)0+$', '$1'), '[.]$', '')"
+# Spark has no function for the bits of a double; adding zero makes 0 of -0
+_SPARK_DOUBLE = "(CASE WHEN {v} IS NOT NULL THEN reflect('java.lang.Double', 'doubleToLongBits', {v} + 0D) END)"
+SPARK = Dialect(
+    mark="`",
+    texts={
+        **dict.fromkeys(((INTEGER, "decimal"), (NUMBER, "decimal")), f"format_number({{v}}, '0.{'#' * 38}')"),
+        **dict.fromkeys(((INTEGER, "string"), (NUMBER, "string")), f"(CASE WHEN {{v}} RLIKE '^-?[0-9]+([.][0-9]+)?$' THEN {_SPARK_TRIMMED} END)"),
+        **dict.fromkeys((INTEGER, NUMBER), "cast({v} AS string)"),
+        DOUBLE: _SPARK_DOUBLE.replace("{v}", "try_cast({v} AS double)"),
+        SINGLE: _SPARK_DOUBLE.replace("{v}", "try_cast(try_cast({v} AS float) AS double)"),
+        BOOLEAN: "lower(cast({v} AS string))",
+        DATE: "cast(datediff(try_cast({v} AS date), DATE'1970-01-01') AS string)",
+        MOMENT: "cast(unix_micros(try_cast({v} AS timestamp)) AS string)",
+        TIME: _SPARK_TRIMMED,
+        BYTES: "lower(hex({v}))",
+        UUID: "lower({v})",
+        PADDED: "rtrim(' ', {v})",
+        "": "{v}",
+    },
+    values={
+        DATE: "date_add(DATE'1970-01-01', cast({t} AS int))",
+        MOMENT: "timestamp_micros(cast({t} AS bigint))",
+        BYTES: "unhex({t})",
+        TEXT: "{t}",
+        "": "try_cast({t} AS {type})",
+    },
+    variant=lambda pair: base(pair.type),
+    characters="cast(length({}) as varchar(10))",
+    digest="md5({})",
+    number="cast(conv({}, 16, 10) AS decimal(20, 0))",
+    piece="((cast({value} AS decimal(38, 0)) - cast('{origin}' AS decimal(38, 0))) div cast('{width}' AS decimal(38, 0)))",
+    lake=True,
+    literal=text_literal,
+)
+
+
+def _kinds(**types: str) -> dict[str, str]:
+    return {kind.strip(): form for form, kinds in types.items() for kind in kinds.split(",")}
+
+
+_POSTGRES_FORMS = _kinds(
+    integer="smallint, integer, bigint, oid",
+    number="numeric",
+    double="double precision",
+    single="real",
+    boolean="boolean",
+    date="date",
+    moment="timestamp, timestamp without time zone, timestamp with time zone",
+    time="time, time without time zone",
+    bytes="bytea",
+    uuid="uuid",
+    padded="character, bpchar",
+    text="text, character varying, json, jsonb, xml, citext, inet, cidr, macaddr, name",
+)
+_MYSQL_FORMS = _kinds(
+    integer="tinyint, smallint, mediumint, int, bigint, year",
+    number="decimal",
+    double="double",
+    single="float",
+    boolean="bit",
+    date="date",
+    moment="datetime, timestamp",
+    time="time",
+    bytes="binary, varbinary, tinyblob, blob, mediumblob, longblob",
+    padded="char",
+    text="varchar, tinytext, text, mediumtext, longtext, enum, set",
+)
+
+
+def postgres_form(type_text: str, is_enum: bool = False) -> str | None:
+    """Return the form of a type as `format_type()` prints it, or None: arrays, intervals, time with time zone, money, ranges, composite types.
+
+    >>> postgres_form("numeric(12,2)"), postgres_form("timestamp(3) with time zone"), postgres_form("integer[]")
+    ('number', 'moment', None)
+    """
+    if is_enum:
+        return TEXT
+    if type_text.endswith("]") or (base(type_text) == "time" and type_text.endswith("with time zone")):
+        return None
+    return _POSTGRES_FORMS.get(base(type_text))
+
+
+def mysql_form(type_text: str) -> str | None:
+    """Return the form of a type, or None. `type_text`: `column_type` in information_schema, and ` character set X` behind it for text.
+
+    None: several bits, geometries, and MySQL's `json`, whose text is another one in the binlog. (MariaDB's JSON is a longtext.)
+
+    >>> mysql_form("decimal(12,2) unsigned"), mysql_form("bit(8)"), mysql_form("json")
+    ('number', None, None)
+    """
+    kind = type_text.split("(")[0].split(" ")[0]
+    return None if kind == "bit" and type_text != "bit(1)" else _MYSQL_FORMS.get(kind)

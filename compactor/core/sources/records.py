@@ -1,0 +1,157 @@
+"""Distinguish the documents that sources send: Kafka records, envelopes and plain rows. Yield the changes of rows that they hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+LEAF = ""
+"""The example value of a column in an example document that a schema gives."""
+
+INTERNAL = ("io.debezium.connector.common.Heartbeat", "io.debezium.connector.common.TransactionMetadata", "io.debezium.connector.schema.Change")
+"""Schema names of Debezium's own records begin so. These records hold no rows."""
+
+_ROUTING = ("__dbz__physicalTableIdentifier",)
+_INSERTS = ("c", "i", "r", "read", "snapshot", "insert", "create")
+
+
+class Row(NamedTuple):
+    """One change of a row, as its envelope shows it."""
+
+    table: str
+    op: str
+    """c, r (read by a snapshot), u or d."""
+    columns: dict[str, Any]
+    old: Mapping[str, Any]
+    """What the record says about a row that it deletes; else empty."""
+    key: tuple[str, ...] | None = None
+    """None when the envelope does not name it."""
+    key_from: str = ""
+    connector: str = ""
+
+
+class Record(NamedTuple):
+    """A Kafka record around a value."""
+
+    topic: str
+    has_offset: bool
+    key: tuple[str, ...] | None
+    """The key's columns; () when the record has none, None when it cannot be read."""
+    has_value: bool
+    """Whether it is no tombstone."""
+
+
+def parsed(value: Any) -> Any:
+    """Return a text's JSON value, None if it has none. Return any other value as it is."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return None
+
+
+def without_schema(document: Any) -> tuple[str, Any]:
+    """Return (name of the schema, payload) of a value in Kafka Connect's JSON wrapper, ("", document) of any other."""
+    if isinstance(document, dict) and document.keys() == {"schema", "payload"}:
+        schema = document["schema"]
+        return str(schema.get("name") or "") if isinstance(schema, dict) else "", document["payload"]
+    return "", document
+
+
+def unwrapped(document: Any) -> tuple[Record | None, str, Any, bool]:
+    """Return (Kafka record or None, name of the value's schema, value, whether no schema gives the value its meaning).
+
+    The value is None where it is no JSON object, such as Avro's bytes, and where the record is a tombstone.
+    """
+    name, value = without_schema(document)
+    if not isinstance(value, dict) or not ("value" in value or "payload" in value) or not {"offset", "partition", "topic", "headers"} & value.keys():
+        return None, name, value, value is document
+    _, key = without_schema(parsed(value.get("key")))
+    names = tuple(name for name in key if name not in _ROUTING) if isinstance(key, dict) else ()
+    sent = value.get("value", value.get("payload"))
+    own_key = names if value.get("key", LEAF) != LEAF else None
+    record = Record(str(value.get("topic") or ""), value.get("offset") is not None, own_key, sent is not None)
+    inner = parsed(sent)
+    name, content = without_schema(inner)
+    return record, name, None if not isinstance(content, dict) or content.keys() == {"b64"} else content, content is inner
+
+
+def rows(value: Mapping[str, Any]) -> tuple[str, Iterable[Row]]:
+    """Return a value's envelope ("" for records that hold no rows) and the changes in it."""
+    envelope, _, rows_of = next(entry for entry in _ENVELOPES if entry[1](value))
+    return envelope, rows_of(value)
+
+
+def _debezium(value: Mapping[str, Any]) -> Iterator[Row]:
+    source = value["source"] if isinstance(value.get("source"), dict) else {}
+    # MySQL has databases instead of schemas, MongoDB collections instead of tables
+    above = source.get("schema") or source.get("db")
+    table = ".".join(str(part) for part in (above, source["table"]) if part) if source.get("table") else str(source.get("collection") or "")
+    row = value.get("after") or value.get("before")
+    if isinstance(row, dict):
+        yield Row(table, value["op"], row, row if value["op"] == "d" else {}, connector=str(source.get("connector") or ""))
+
+
+def _wal2json_1(value: Mapping[str, Any]) -> Iterator[Row]:
+    for change in value["change"]:
+        if isinstance(change, dict) and change.get("kind") in ("insert", "update", "delete"):
+            row = dict(zip(change.get("columnnames") or (), change.get("columnvalues") or ()))
+            keys = change.get("oldkeys") or {}
+            old = dict(zip(keys.get("keynames") or (), keys.get("keyvalues") or ()))
+            yield _wal2json(change, change["kind"][0], row, old, (change.get("pk") or {}).get("pknames"))
+
+
+def _wal2json_2(value: Mapping[str, Any]) -> Iterator[Row]:
+    row, old = ({column["name"]: column.get("value") for column in value.get(part) or ()} for part in ("columns", "identity"))
+    if value["action"] != "T":
+        yield _wal2json(value, value["action"].lower(), row, old, [column["name"] for column in value.get("pk") or ()])
+
+
+def _wal2json(change: Mapping[str, Any], kind: str, row: dict[str, Any], old: Mapping[str, Any], primary: Sequence[str] | None) -> Row:
+    # REPLICA IDENTITY FULL names all columns; a delete alone does not show whether its old key is all of them
+    key = primary or (old if len(old) < len(row) else ())
+    op = {"i": "c"}.get(kind, kind)
+    return Row(
+        f"{change.get('schema')}.{change.get('table')}",
+        op,
+        row,
+        old if op == "d" else {},
+        tuple(key) or None,
+        "wal2json's primary key" if primary else "wal2json's old keys",
+    )
+
+
+def _change_event(value: Mapping[str, Any]) -> Iterator[Row]:
+    row = dict(zip(value.get("columnNames") or (), value.get("columnValues") or ()))
+    old = dict(zip(value.get("oldKeyNames") or (), value.get("oldKeyValues") or ()))
+    kind = str(value["changeType"]).lower()[:1]
+    table = ".".join(str(value[part]) for part in ("schema", "table") if value.get(part))
+    yield Row(table, {"i": "c"}.get(kind, kind), row, old if kind == "d" else {}, tuple(value.get("oldKeyNames") or ()) or None, "oldKeyNames")
+
+
+def flat(value: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield the change that a plain row describes."""
+    code = str(value.get("__op") or value.get("op") or value.get("Op") or "c").strip().lower()
+    deleted = str(value.get("__deleted")).lower() == "true" or code in ("d", "delete")
+    op = "d" if deleted else "r" if code in ("r", "read", "snapshot") else "c" if code in _INSERTS else "u"
+    yield Row(str(value.get("__table") or ""), op, dict(value), value if deleted else {})
+
+
+def _none(_: Mapping[str, Any]) -> Iterator[Row]:
+    return iter(())
+
+
+_WAL2JSON_MARKER = frozenset({"action", "xid", "timestamp", "lsn", "nextlsn", "schema", "table", "transactional", "prefix", "content", "origin"})
+
+_ENVELOPES: tuple[tuple[str, Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any]], Iterator[Row]]], ...] = (
+    ("debezium", lambda v: v.get("op") in ("c", "u", "d", "r", LEAF) and v.get("after", v.get("before", LEAF)) != LEAF, _debezium),
+    ("wal2json", lambda v: isinstance(v.get("change"), list), _wal2json_1),
+    ("wal2json", lambda v: v.get("action") in ("I", "U", "D", "T") and ("columns" in v or "identity" in v), _wal2json_2),
+    ("change-event", lambda v: "changeType" in v and ("columnNames" in v or "oldKeyNames" in v), _change_event),
+    # wal2json's transactions, Debezium's messages, heartbeats and transactions
+    ("", lambda v: v.get("action") in ("B", "C", "M", "T") and v.keys() <= _WAL2JSON_MARKER, _none),
+    ("", lambda v: v.get("op") in ("m", "t", LEAF) and "source" in v, _none),
+    ("", lambda v: v.keys() <= {"ts_ms", "ts_us", "ts_ns"} or v.keys() >= {"status", "id", "event_count"}, _none),
+    ("flat", lambda v: True, flat),
+)
+"""Each envelope as (name, predicate, its rows). The first entry whose predicate holds applies; "" names records without rows."""

@@ -1,0 +1,113 @@
+"""Read the first records of a landed file as JSON-like documents: Parquet and CSV with DuckDB, Avro with fastavro, JSON by lines."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.sources import increment, records, source_profile
+from compactor.core.sources.source_profile import FileSample
+
+_TEXT_BYTES = 1 << 26
+"""Bytes of a JSON file, unpacked, that are looked at."""
+_CSV_BYTES, _CSV_ROWS = 1 << 16, 300
+_DMS_OPERATIONS = ("I", "U", "D")
+
+
+def read(path: str, data: bytes, rows_max: int) -> FileSample:
+    """Return at most `rows_max` records of a file. Raises ValueError, OSError, EOFError or zlib.error when it cannot be read."""
+    kind = increment.file_format(path) or "json"
+    try:
+        if kind == "avro":
+            return FileSample(_avro(data, rows_max))
+        if kind == "parquet":
+            return FileSample([json.loads(text) for (text,) in _query("SELECT to_json(r) FROM read_parquet(?) AS r LIMIT ?", data, rows_max)])
+        if kind == "csv":
+            return _csv(_text(path, data, _CSV_BYTES), increment.is_dms(path))
+    except csv.Error as error:
+        raise ValueError(str(error)) from None
+    except ImportError as error:
+        raise ValueError(f"it needs the package {error.name}") from None
+    # not `splitlines`: a value may hold U+2028. An invalid line is for the run to report.
+    lines = _text(path, data, _TEXT_BYTES).split("\n")[:rows_max]
+    return FileSample([document for line in lines if (document := records.parsed(line)) is not None], typed=False)
+
+
+def _text(path: str, data: bytes, size: int) -> str:
+    """Return the first `size` bytes of a text file, unpacked. Raises ValueError for a compression that only Spark reads."""
+    if path.lower().endswith((".zst", ".snappy")):
+        raise ValueError("only Spark reads this compression")
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(size)
+    elif path.lower().endswith(".bz2"):
+        data = bz2.BZ2Decompressor().decompress(data, size)
+    return data[:size].decode("utf-8", "replace").lstrip("\ufeff")
+
+
+def _avro(data: bytes, rows_max: int) -> list[Any]:
+    import fastavro
+
+    try:
+        reader = fastavro.reader(io.BytesIO(data))
+        header = source_profile.example(reader.metadata["avro.schema"])
+        try:
+            return [{"schema": header["schema"], "payload": record} for record in islice(reader, rows_max)]
+        except ValueError:
+            # a compression whose package is not installed, such as Snappy: the header still shows the columns
+            return [header]
+    except (LookupError, TypeError, AttributeError, SchemaRefused, fastavro.schema.SchemaParseException) as error:
+        raise ValueError(f"no Avro file of records ({type(error).__name__})") from None
+
+
+def _query(sql: str, data: bytes, *parameters: Any) -> list[tuple[Any, ...]]:
+    """Run a query over a file with this content, whose path is the first parameter."""
+    import duckdb
+
+    handle, path = tempfile.mkstemp(prefix="compactor-sample-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        return duckdb.connect(":memory:").execute(sql, [path, *parameters]).fetchall()
+    except duckdb.Error as error:
+        raise ValueError(str(error).replace(path, "it").splitlines()[0]) from None
+    finally:
+        os.remove(path)
+
+
+def _csv(text: str, dms: bool) -> FileSample:
+    """Return the head of a CSV file: its dialect and its rows by column."""
+    head = (text if len(text) < _CSV_BYTES else text.rpartition("\n")[0]).replace("\r\n", "\n").replace("\r", "\n")
+    try:
+        delimiter, header = _query("SELECT Delimiter, HasHeader FROM sniff_csv(?, null_padding = true, ignore_errors = true)", head.encode())[0]
+    except ValueError:
+        # rows of different forms: the first one decides
+        first_line = head.partition("\n")[0]
+        delimiter, header = max(",;\t|", key=first_line.count), not re.search(r"(^|[^\w])\d", first_line)
+    parsed = islice(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), _CSV_ROWS)
+    rows = [[cell or None for cell in row] for row in parsed if row]
+    first = [str(name) for name in rows[0]] if rows else []
+    if rows and header and _is_header(rows, dms):
+        return FileSample([dict(zip(first, row)) for row in rows[1:]], delimiter=delimiter, columns=first, header=True)
+    # DMS writes the operation first; its full load may leave it out
+    coded = bool(rows) and dms and all(row[0] in _DMS_OPERATIONS for row in rows)
+    columns = tuple(f"column_{at + 1}" for at in range(max(len(first) - coded, 1)))
+    inserted = [dict(zip(columns, row[coded:])) for row in rows if not coded or row[0] == "I"]
+    return FileSample(inserted, delimiter=delimiter, columns=columns)
+
+
+def _is_header(rows: Sequence[Sequence[Any]], dms: bool) -> bool:
+    """Return whether the first row holds names. DMS writes them only when asked: then the second row differs from words by a digit."""
+    first = rows[0]
+    if None in first or len({*first}) < len(first):
+        return False
+    return not dms or "Op" in first or any(char.isdigit() for cell in (rows[1:2] or [()])[0] for char in cell or "")
