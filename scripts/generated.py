@@ -1,4 +1,4 @@
-"""Write the documents that are made from the code: the schema of the run record, the dashboards, the errors. `make docs` calls it."""
+"""Write what is made from the code: the schema of the run record, dashboards, pages of errors and command line. `make docs` calls it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from compactor.core.measures import dashboards
 from compactor.core.measures.price import JobUsage
 from compactor.core.measures.record import FORMAT, Comparison, Phase, RunRecord
-from scripts import errors_page
+from scripts import cli_page, errors_page
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,6 +48,7 @@ FILES: dict[str, Callable[[], Any]] = {
     "docs/dashboards/grafana.json": dashboards.grafana,
     "terraform/dashboard.json.tftpl": dashboards.cloudwatch,
     **errors_page.FILES,
+    **cli_page.FILES,
 }
 """File → function that returns its content: a text, or what JSON writes."""
 
