@@ -183,9 +183,9 @@ class Table(Section):
     )
     feed_retention: Duration = setting(7 * 86400.0, "How long `vacuum` keeps the changes of a version.", written="7d")
     daily: Daily | None = setting(
-        None, "Also create <view>_daily: the rows as they were at the end of each day (docs/history.md#frozen-days); `daily: {}` has the defaults."
+        None, "Also create <view>_daily: the rows as they were at the end of each day (docs/readers.md#frozen-days); `daily: {}` has the defaults."
     )
-    history: Flag = setting(False, "Also create <view>_history: every version of every row with its begin and end time (docs/history.md).")
+    history: Flag = setting(False, "Also create <view>_history: every version of every row with its begin and end time (docs/readers.md#history).")
     track: Names = setting(
         (), "(history) Columns whose changes begin a new version, as the source spells them. Other columns are updated in the version. Default: all."
     )

@@ -176,7 +176,7 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
     return f"unknown key{above or _INSTEAD.get(name) or alike(name, _key_names(model))}"
 
 
-_INSTEAD = {"partition_by": "; set `cluster_by: [..]`, so that filters on these columns skip data (docs/design/partitions.md)"}
+_INSTEAD = {"partition_by": "; set `cluster_by: [..]`, so that filters on these columns skip data (docs/design/view.md)"}
 """Keys that other tools have, and what to write here."""
 
 

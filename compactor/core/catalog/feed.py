@@ -1,4 +1,4 @@
-"""The change feed: which versions it covers, how long its parts stay, and the catalog tables over it (docs/design/feed.md).
+"""The change feed: which versions it covers, how long its parts stay, and the catalog tables over it (docs/design/history.md#the-change-feed).
 
 Each Snapshot names only the part with its own changes, so that Snapshots do not grow with the feed. Readers of the versions (V, W] read the Snapshots
 V+1 to W, whose names are predictable. The stub of an expired Snapshot still names its part.

@@ -152,7 +152,7 @@ def published(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
 
 
 def as_of_text(spec: TableSpec, columns: Sequence[str], moment: int, dialect: Dialect = HIVE) -> str:
-    """Return the query for the rows at a source time (microseconds since 1970). `columns`: those of the view. `docs/history.md` explains it."""
+    """Return the query for the rows at a source time (microseconds since 1970). `columns`: those of the view. docs/readers.md explains it."""
     q, at = dialect.name, dialect.whole(moment)
     # under `delete: soft` the main view has deleted rows too; the history has only rows that existed
     chosen = ", ".join(f"false AS {q(column)}" if spec.soft and column == views.DELETED else q(column) for column in columns)

@@ -1,4 +1,4 @@
-"""Snapshot: the complete, immutable state of a table at a version, stored as JSON with a format number (docs/protocol.md)."""
+"""Snapshot: the complete, immutable state of a table at a version, stored as JSON with a format number (docs/design/protocol.md)."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def _edit(table: Table, inspection: _Inspection) -> Edit | None:
 
 
 def _write_over(table: Table, stored: FileInfo, stub: Snapshot) -> None:
-    """Write a stub over a Snapshot. It is replaced only as it was read: a bucket policy may deny all other puts (docs/terraform.md)."""
+    """Write a stub over a Snapshot. It is replaced only as it was read: a bucket policy may deny all other puts (docs/aws.md)."""
     if not table.storage.replace(stored, stub.to_bytes()) and not table.committed(stub.version).expired:
         raise Conflict(f"table {table.name}: {stored.path} changed since it was listed. Vacuum again.")
 
