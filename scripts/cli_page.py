@@ -32,7 +32,7 @@ def page() -> str:
     head = _COMMAND.sub(lambda found: f"* [`{found[1]}`](#compactor-{found[1]}): {summaries[found[1]]}\n", head)
     uses = collections.Counter(found[0] for section in sections for found in _OPTION.finditer(section))
     common = {line for line, count in uses.items() if count >= COMMON}
-    shared = "".join(sorted(common, key=lambda line: _OPTION.sub(r"\1", line)))
+    shared = "".join(sorted(common, key=lambda line: (_OPTION.sub(r"\1", line), line)))
     explained = f"## Options of many commands\n\nAfter *Also*, a command names those that it has. All have `--help`.\n\n{shared}\n"
     return head + explained + "".join(_shortened(section, common) for section in sections)
 
