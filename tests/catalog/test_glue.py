@@ -95,7 +95,7 @@ def test_the_server_heeds_versions_batches_and_pages(plain: Any, server: Server,
             call()
 
 
-# Two publishers (H23)
+# Two publishers
 
 
 @pytest.mark.parametrize("there_before", [0, 1], ids=["first view", "replaced view"])

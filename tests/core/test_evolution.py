@@ -148,7 +148,7 @@ def test_the_view_shows_one_column_of_a_name() -> None:
 
 @pytest.mark.parametrize("kind", ["float", "double", "array<int>", "map<string,int>", "struct<a:int>"])
 def test_a_key_that_engines_compare_differently_is_refused(kind: str) -> None:
-    """H27."""
+    """Their equality differs between engines, so a row could be two rows in one of them."""
     with pytest.raises(SchemaRefused, match="another key"):
         evolve(None, [writer(0, 9, k=kind)], ["k"], 1, "t")
 
@@ -161,7 +161,7 @@ def test_a_key_that_is_not_in_the_data_is_refused() -> None:
 
 
 def test_a_keyless_table_has_a_hidden_key_of_its_own() -> None:
-    """`_row_id` is stored and not shown (H13)."""
+    """`_row_id` is stored and not shown."""
     schema = evolve(None, [writer(0, 9, a="int")], [], 1, "t").schema
     assert schema.key == ("_row_id",)
     assert "_row_id" not in [field.name for field in schema.payload]

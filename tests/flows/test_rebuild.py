@@ -1,4 +1,4 @@
-"""Rebuild: the table again out of its raw files, compared, published at once, beside whatever else goes on (invariant 7, H20)."""
+"""Rebuild: the table again out of its raw files, compared, published at once, beside whatever else goes on (invariant 7)."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def given_up(spec: TableSpec, newest: Snapshot, modified: Mapping[int, float], n
 
 
 def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
-    """Return the table `<table>_changes` with this Snapshot's columns. A type change begins a table of a new generation (H14)."""
+    """Return the table `<table>_changes` with this Snapshot's columns. A type change begins a table of a new generation."""
     own = (
         Column("_change_type", "string", "insert, update_preimage, update_postimage or delete"),
         Column("_commit_version", "bigint", "the version that made this change"),

@@ -14,7 +14,7 @@ ALWAYS, NEVER = (0, 24 * 60), (0, 0)
 """Daily windows as minutes of the day, UTC: (first minute, minute after the last one). A window that begins after its end spans midnight."""
 
 ROW_ID = "_row_id"
-"""The key column of a table without key (H13): a non-null string that identifies the event that inserted the row."""
+"""The key column of a table without key: a non-null string that identifies the event that inserted the row."""
 
 OPERATIONS = {
     "c": "c",
@@ -176,7 +176,7 @@ class TableSpec:
     first_folder: str | None = None
     """The first folder to take; None for all."""
     epoch: int = 0
-    """The first member of new Positions. A higher one makes all later events newer than everything stored (H6)."""
+    """The first member of new Positions. A higher one makes all later events newer than everything stored."""
     epoch_from: str | None = None
     """The first folder that belongs to `epoch`."""
     epoch_replaces: bool = False

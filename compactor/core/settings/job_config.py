@@ -1,7 +1,7 @@
 """JobConfig: the complete configuration that is sent to a job on a cluster. The job needs no other file, environment variable or registry.
 
 It has the tables' specs, how to reach storage and catalog, and the schemas that Kafka records refer to by id. It never lists landed files: the job
-itself lists and plans (H30). The file stays in S3, so it has no secret, and no address that may contain one: whoever sent the job sends to these.
+itself lists and plans. The file stays in S3, so it has no secret, and no address that may contain one: whoever sent the job sends to these.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _check_events(table: Table, info: FileInfo, owners: Sequence[Input], records
 
 
 def _one_of_a_name(owners: dict[str, list[Input]]) -> list[list[tuple[str, Input]]]:
-    """Return all (location, input) in groups without two inputs of one path: two contents may have had one name (H1)."""
+    """Return all (location, input) in groups without two inputs of one path: two contents may have had one name."""
     groups: list[list[tuple[str, Input]]] = []
     for location, inputs in owners.items():
         item = inputs[0]
