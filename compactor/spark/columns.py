@@ -124,7 +124,7 @@ MISTYPED = "_mistyped"
 """string: the first stored column whose value is not of the column's type, else null."""
 
 ORIGIN = "_origin"
-"""int: where a state comes from: `resolve.EVENT`, MADE, DELTA or BASE."""
+"""int: where a state comes from: `precedence.EVENT`, MADE, DELTA or BASE."""
 
 CHANGE = (OP, POSITION, MISSING, FROM, TO, LINK, MISTYPED, ORIGIN, FILE, PARTITION)
 """The internal columns of Changes. With `history: true` they also have TIME."""

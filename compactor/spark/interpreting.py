@@ -1,7 +1,7 @@
 """A second session for small batches, in which Spark interprets expressions instead of compiling them.
 
 For each query Spark generates Java code, which is compiled twice: by Janino, then by the JVM. The code of a commit holds numbers of this commit, so
-that it is new each time. For some thousand rows all of that takes longer than to interpret the expressions (docs/design/few-jobs.md).
+that it is new each time. For some thousand rows all of that takes longer than to interpret the expressions (docs/design/spark.md#few-jobs).
 """
 
 from __future__ import annotations
