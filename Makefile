@@ -110,7 +110,6 @@ format: $(venv)/.installed-dev ## let ruff order imports and lay out the code
 	@$(bin)/ruff format .
 
 docs: $(venv)/.installed-dev ## write the generated documents again
-	@$(python) -m typer compactor.cli.main utils docs --name compactor --output docs/cli.md
 	@$(python) -m tests.terraform.readme
 	@$(python) -c 'import json; from compactor.config.reference import json_schema; print(json.dumps(json_schema(), indent=2))' \
 	    > docs/compactor.schema.json

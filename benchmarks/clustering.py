@@ -1,7 +1,7 @@
 """`python -m benchmarks.clustering`: what a filtered aggregate reads from files sorted by key, by `cluster_by:`, and from one folder a value.
 
 Three tables with the same rows; the columns of the filters have nothing to do with the key. `folders` is what `partition_by:` would write
-(docs/design/partitions.md): each Segment of the first table has a folder for each value of `region`, registered as a partition.
+(docs/design/view.md): each Segment of the first table has a folder for each value of `region`, registered as a partition.
 The sources take turns, so that a busy machine slows all of them alike. Bytes are those of the read calls, without what opening a view reads.
 """
 

@@ -189,8 +189,8 @@ class Resolution(Protocol):
 class Engine(Protocol):
     """Computes the rows of tables. It writes only below the directories of the given `commit` id, and never a Snapshot.
 
-    It reads back and checks everything that it has written: the number of rows, one row per key, no null key. Raises InputRefused naming the file,
-    SchemaRefused, OrderRefused and CheckFailed.
+    It checks everything that it has written: the number of rows in the files that the store lists, and that no key is null. One row per key holds by
+    construction (docs/design/spark.md#few-jobs). Raises InputRefused naming the file, SchemaRefused, OrderRefused and CheckFailed.
     """
 
     def read(

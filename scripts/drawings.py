@@ -1,4 +1,4 @@
-"""Draw what lies on disk after each step of a table's life, for docs/files.md: docs/images/files-<step>.svg.
+"""Draw what lies on disk after each step of a table's life, for docs/start.md#what-lies-on-disk: docs/images/files-<step>.svg.
 
     python scripts/drawings.py [DIRECTORY]
 

@@ -54,14 +54,7 @@ def page() -> str:
         # the DAGs need Airflow, which has an environment of its own; __main__ is the program
         if not module.name.startswith(("compactor.airflow", "compactor.__main__")):
             importlib.import_module(module.name)
-    every = list(classes())
-    table = "".join(f"| [`{kind.id}`](#{kind.id}) | {kind.exit_code} | {_first(kind)} |\n" for kind in every[1:])
-    rows = f"\n| id | exit code | what happened |\n|---|---|---|\n{table}| [`{UNEXPECTED}`](#{UNEXPECTED}) | 1 | Anything else. |\n"
-    return HEAD + rows + "".join(map(_section, every[1:])) + TAIL
-
-
-def _first(kind: type[CompactorError]) -> str:
-    return inspect.cleandoc(str(kind.__doc__)).partition("\n\n")[0].replace("\n", " ")
+    return HEAD + "".join(map(_section, list(classes())[1:])) + TAIL
 
 
 def _section(kind: type[CompactorError]) -> str:

@@ -1,4 +1,4 @@
-"""Write the documents that are made from the code: the schema of the run record, the dashboards, the errors. `make docs` calls it."""
+"""Write what is made from the code: the schema of the run record, dashboards, pages of errors and command line. `make docs` calls it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from compactor.core.results.record import FORMAT, Comparison, JobUsage, Phase, RunRecord
-from scripts import configuration_page, dashboards, errors_page
+from scripts import cli_page, configuration_page, dashboards, errors_page
 
 ROOT = Path(__file__).parents[1]
 
@@ -47,6 +47,7 @@ FILES: dict[str, Callable[[], Any]] = {
     "docs/dashboards/grafana.json": dashboards.grafana,
     "terraform/dashboard.json.tftpl": dashboards.cloudwatch,
     **errors_page.FILES,
+    **cli_page.FILES,
     **configuration_page.FILES,
 }
 """File → function that returns its content: a text, or what JSON writes."""

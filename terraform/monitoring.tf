@@ -1,4 +1,4 @@
-# Log groups, the topic and its messages: failed jobs by EMR's own event, everything else by alarms on the metrics in docs/terraform.md.
+# Log groups, the topic and its messages: failed jobs by EMR's own event, everything else by alarms on the metrics in docs/aws.md.
 
 locals {
   topic_arn = var.notifications.topic == null ? one(aws_sns_topic.this[*].arn) : var.notifications.topic.arn

@@ -422,7 +422,7 @@ variable "notifications" {
 }
 
 variable "dashboard" {
-  description = "Create a CloudWatch dashboard of all metrics in docs/terraform.md, in the namespace of `alarms`, else `Compactor`."
+  description = "Create a CloudWatch dashboard of all metrics in docs/aws.md, in the namespace of `alarms`, else `Compactor`."
   type        = bool
   default     = false
   nullable    = false
@@ -430,7 +430,7 @@ variable "dashboard" {
 
 variable "alarms" {
   description = <<-EOT
-    Alarms on the metrics in docs/terraform.md; null: none. Each limit is the largest value without an alarm. `tables`: tables with their own alarm
+    Alarms on the metrics in docs/aws.md; null: none. Each limit is the largest value without an alarm. `tables`: tables with their own alarm
     (name → largest age in minutes of the newest ingested change). Without it, fresh tables hide a stale one that is no longer measured.
   EOT
   type = object({

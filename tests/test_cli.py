@@ -472,7 +472,7 @@ def test_csv_is_what_a_csv_reader_reads(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("arguments", tiered(NO_JVM, fast=[("status",), ("run",), ("versions", "pin", "student")]), ids=" ".join)
 def test_files_alone_need_no_spark(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """Not even PySpark is imported (H31)."""
+    """Not even PySpark is imported."""
     (tmp_path / "compactor.yaml").write_text("tables: {student: {key: [id], envelope: debezium}}")
     code = "import sys; from compactor.cli.main import app; app(standalone_mode=False); assert 'pyspark' not in sys.modules"
     found = program(tmp_path, *arguments, "--output", "json", code=code)

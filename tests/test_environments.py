@@ -1,4 +1,4 @@
-"""Commands that docs/howto.md prints: a test environment beside production, and an adopted base. Rows are computed without Spark."""
+"""Commands that docs/operations.md prints: a test environment beside production, and an adopted base. Rows are computed without Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ tables:
 
 def printed(section: str) -> list[list[str]]:
     """The words of each command of a section."""
-    page = (Path(__file__).parents[1] / "docs" / "howto.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "operations.md").read_text(encoding="utf-8")
     (block, *_) = re.findall(r"^```\n(.*?)^```", page.partition(f"## {section}")[2].partition("\n## ")[0], re.MULTILINE | re.DOTALL)
     return [shlex.split(text, comments=True) for text in block.splitlines()]
 

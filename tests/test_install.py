@@ -45,14 +45,14 @@ def test_nothing_tells_a_user_to_install_a_name_from_an_index() -> None:
 
 def test_the_page_for_airflow_names_what_a_worker_without_spark_needs() -> None:
     """The same as the wheel for MWAA requires."""
-    page = " ".join((ROOT / "docs/install/airflow.md").read_text(encoding="utf-8").split())
+    page = " ".join((ROOT / "docs/airflow.md").read_text(encoding="utf-8").split())
     (words,) = re.findall(r"and `pip install ([^`]*)`", page)
     assert {word.strip("'") for word in words.split()} == set(REQUIREMENTS)
 
 
 def test_the_objects_on_the_page_for_kubernetes_are_whole() -> None:
     """A CronJob that repeats what may help and nothing else, and a pod in which Airflow finds its container."""
-    page = (ROOT / "docs/install/kubernetes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/airflow.md").read_text(encoding="utf-8")
     cron, pod = (yaml.safe_load(block) for block in re.findall(r"```yml\n(.*?)```", page, re.DOTALL))
     job = cron["spec"]["jobTemplate"]["spec"]
     (rule,) = job["podFailurePolicy"]["rules"]

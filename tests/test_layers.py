@@ -1,4 +1,4 @@
-"""The direction of imports (design.md section 10), read from the source: `cli → app → flows → ports → core`, adapters beside each other."""
+"""The direction of imports (docs/design/architecture.md), read from the source: `cli → app → flows → ports → core`, adapters beside each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "compactor"
 ADAPTERS = ("storage", "catalog", "registry", "spark", "duckdb", "runners", "notify", "telemetry", "reconcile")
 CLUSTER = ("core", "flows", "aws", "storage", "catalog", "spark", "ports", "runtime", "job", "notify")
-"""What travels to a cluster and must run on EMR's Python 3.9 with the standard library, PySpark and boto3 (H30)."""
+"""What travels to a cluster and must run on EMR's Python 3.9 with the standard library, PySpark and boto3."""
 
 MAY_IMPORT = {
     "core": {"core"},
@@ -164,7 +164,7 @@ def test_a_package_from_outside_is_named_only_where_it_belongs(path: Path) -> No
     ],
 )
 def test_what_needs_no_jvm_imports_no_spark_when_it_is_loaded(name: str) -> None:
-    """`status`, `log` and `plan` start in a moment because PySpark is imported inside functions (H31)."""
+    """`status`, `log` and `plan` start in a moment because PySpark is imported inside functions."""
     path = PACKAGE / name
     tops = {found.split(".")[0] for found, _ in imports(path, whole=False)}
     layers = {layer(found) for found, _ in imports(path, whole=False) if found.startswith("compactor")}

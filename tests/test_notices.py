@@ -268,7 +268,7 @@ def test_apprise_shows_no_address(hook: tuple[str, type[Hook]], caplog: pytest.L
 
 def test_apprise_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
-    with pytest.raises(Refused, match=r"pip install 'cdc-compactor\[apprise\]'"):
+    with pytest.raises(Refused, match=r"need Apprise, which the extra `apprise` installs"):
         app_notify.notify(("apprise", "json://host/secret"), NOTICE)
 
 
@@ -297,7 +297,7 @@ def test_a_recovery_resolves_the_incident_of_its_table(monkeypatch: pytest.Monke
     ],
 )
 def test_the_addresses_of_the_page_are_what_apprise_knows(address: str, service: str) -> None:
-    """docs/notices.md, with values in place of the dots."""
+    """docs/operations.md, with values in place of the dots."""
     kind = type(apprise.Apprise.instantiate(address)).__name__
     assert service in kind
 

@@ -235,11 +235,12 @@ def text(results: Results) -> str:
         tables += [f"### {rows:,} rows, {hours} hours of {changes:,} changes", "", *systems_table(same), ""]
     dates, loads = sorted({each["date"] for each in results}), [each["machine"]["load"] for each in results]
     machine = results[0]["machine"]
-    head, with_law = (Path(__file__).parent / "page.md").read_text(encoding="utf-8").split("<!-- law -->\n")
+    head, rest = (Path(__file__).parent / "page.md").read_text(encoding="utf-8").split("<!-- law -->\n")
+    with_law, more = rest.split("<!-- more -->\n")
     measured = {each["system"] for each in results}
     missing = {**NOT_MEASURED, **{name: "not yet" for name in SYSTEMS if name not in measured}}
     law = fitted(results)
-    return head.format(
+    page = head.format(
         targets="\n".join(targets_table(results)),
         tables="\n".join(tables).rstrip(),
         machine=f"{machine['cores']} cores, load average {min(loads):.0f} to {max(loads):.0f}, Python {machine['python']}, {dates[0]} to {dates[-1]}",
@@ -258,6 +259,7 @@ def text(results: Results) -> str:
         if law
         else "Not measured yet: commits of two sizes, and one of the naive recipe.",
     )
+    return page + more
 
 
 def write() -> None:

@@ -1,6 +1,6 @@
 """Operators of a group's DAG: wait for the hour, find the tables with work, run them in one job, and show the result of each table.
 
-Why it is built like this: docs/design/airflow-groups.md.
+Why it is built like this: docs/design/airflow.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Retry policy for AWS calls: which errors are retried, for how long, and how they are reported. docs/s3.md and docs/glue.md describe it.
+"""Retry policy for AWS calls: which errors are retried, for how long, and how they are reported. docs/aws.md describes it.
 
 Retryable: no response (connection refused, reset, timed out, cut off, damaged), any 5xx except 501, 429, and the codes of `_PASSING`.
 All operations are idempotent, so they are repeated until their deadline; then they raise Unavailable.

@@ -42,7 +42,7 @@ class Table(TableKeys):
     )
     """Targets of notices about a changed schema before its first use, and of Airflow's alerts about failed and late tables; one or a list: log,
     {command: [program, argument]} (JSON on its standard input), {webhook: https://..}, {sns: topic ARN}, {apprise: [slack://..]} (all that
-    Apprise knows); or, with the addresses in the named variable, {webhook_env: NAME}, {apprise_env: NAME} (docs/notices.md)."""
+    Apprise knows); or, with the addresses in the named variable, {webhook_env: NAME}, {apprise_env: NAME} (docs/operations.md#messages)."""
     group: Text = "hourly"
     """The Airflow DAG that runs the table, `compact_<group>`. Define groups other than hourly below `airflow.groups`."""
     runner: RunnerName = "local"
@@ -70,7 +70,7 @@ class Catalog(Section):
     """Hive metastore, thrift://host:9083; several, separated by commas, for failover. Without it an embedded metastore is used, in
     <warehouse>/metastore; if the warehouse is in S3, in metastore beside this file."""
     type: Literal["hive", "glue"] = "hive"
-    """Kind of catalog: a Hive metastore, or AWS Glue. With Glue there is also <view>_athena in Athena's dialect (docs/glue.md)."""
+    """Kind of catalog: a Hive metastore, or AWS Glue. With Glue there is also <view>_athena in Athena's dialect (docs/aws.md)."""
     catalog_id: Annotated[str, matching(r"\d{12}", "an AWS account id (12 digits, in quotes)")] | None = None
     """(glue) Account (12 digits, in quotes) of the catalog; default the caller's account."""
 
@@ -82,7 +82,7 @@ class Registry(Section):
     url: Annotated[tuple[Text, ...], Form("an address such as http://registry:8081, or a list", source=str | list[Text], convert=values.urls)] = ()
     """Address of a registry with Confluent's API; several addresses of the same registry are tried in turn. Or a folder of .avsc files, relative to
     this file. Credentials are in the variable SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO (user:password), the proxy in HTTPS_PROXY,
-    trusted authorities in REQUESTS_CA_BUNDLE (docs/registry.md)."""
+    trusted authorities in REQUESTS_CA_BUNDLE (docs/sources.md#schema-registries)."""
     context: Text | None = None
     """Schema context of a Confluent server."""
     token_env: Text | None = None
@@ -179,15 +179,15 @@ class Keys(Section):
     """Schema registry, for tables whose `schema` names a subject."""
     kafka: Text | None = None
     """The Kafka cluster for `compactor ingest`: host:9092, several separated by commas; or a file of client settings, one name=value a line, with
-    bootstrap.servers, security.protocol and the like, relative to this file. Keep such a file out of git (docs/ingest.md)."""
+    bootstrap.servers, security.protocol and the like, relative to this file. Keep such a file out of git (docs/sources.md#kafka-without-a-sink)."""
     s3: S3 = field(default_factory=S3)
-    """Access to S3 (docs/s3.md)."""
+    """Access to S3 (docs/aws.md)."""
     airflow: Airflow = Airflow()
     """How Airflow runs the tables (docs/airflow.md)."""
     emr: Emr = Emr()
     """Where EMR jobs are sent (docs/airflow.md#on-emr)."""
     metrics: Metrics = Metrics()
-    """Where the measures and records of runs are sent (docs/metrics.md)."""
+    """Where the measures and records of runs are sent (docs/operations.md#run-records-and-measures)."""
     defaults: Table = Table()
     """Keys of every table that does not set them itself; mappings are merged."""
     tables: dict[str, Table] = field(default_factory=dict)

@@ -28,7 +28,7 @@ FORMER = {
     "publish_window": "it is ten minutes",
     "target_file_bytes": "it is 256 MB",
     "small_batch": "it is 64 MB",
-    "partition_by": "set `cluster_by: [..]`, so that filters on these columns skip data (docs/design/partitions.md)",
+    "partition_by": "set `cluster_by: [..]`, so that filters on these columns skip data (docs/design/view.md#files-sorted-by-other-columns)",
     "owner": "the tasks belong to compactor",
     "priority": "set `pool`",
     "retry_delay": "set `default_task_retry_delay` of Airflow's `[core]`",

@@ -104,6 +104,9 @@ def _merged(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, set[str]]
             inherited[name] = set(defaults) - set(own)
             both = {key: {**defaults[key], **own[key]} for key in own if isinstance(own[key], dict) and isinstance(defaults.get(key), dict)}
             own = {**defaults, **own, **both}
+            if isinstance(own.get("csv"), dict) and "types" in own["csv"] and "types" not in own:
+                # people look for the types of CSV columns beside their names
+                own = {**own, "types": own["csv"]["types"], "csv": {key: value for key, value in own["csv"].items() if key != "types"}}
         merged[name] = own
     return {**values, "tables": merged}, inherited
 

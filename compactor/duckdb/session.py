@@ -33,7 +33,7 @@ class UnknownTable(Refused):
 class StatementRefused(Refused):
     """DuckDB cannot parse or compute a statement. If `--engine auto` asked Spark too, Spark's error is the second one in the message."""
 
-    advice = "Correct the statement. DuckDB has its own dialect; `--engine spark` runs Hive's ([where they differ](python.md#sql))."
+    advice = "Correct the statement. DuckDB has its own dialect; `--engine spark` runs Hive's ([where they differ](readers.md#sql))."
 
 
 class Session:

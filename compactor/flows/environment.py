@@ -39,7 +39,7 @@ def _no_share(name: str) -> None:
 
 @dataclass(frozen=True)
 class Environment:
-    """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM (H31)."""
+    """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM."""
 
     storage: Storage
     """The object store."""
@@ -50,7 +50,7 @@ class Environment:
     clock: Callable[[], float] = time.time
     """Returns the time in epoch seconds."""
     nonce: Callable[[], str] = _nonce
-    """Returns 8 random hex digits: the id of an attempt (H2)."""
+    """Returns 8 random hex digits: the id of an attempt."""
     notify: Callable[[Target, Message], None] = _nobody
     """Sends a message to one target. Raises a CompactorError if it cannot."""
     files_only: bool = False

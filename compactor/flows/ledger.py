@@ -1,4 +1,4 @@
-"""The ledger: which input went into which Snapshot. A Snapshot holds its own inputs and names immutable files with those of its ancestors (H3)."""
+"""The ledger: which input went into which Snapshot. A Snapshot holds its own inputs and names immutable files with those of its ancestors."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Table:
         return self.env.storage
 
     def engine(self) -> Engine:
-        """Return the engine. Starts Spark at the first call (H31)."""
+        """Return the engine. Starts Spark at the first call."""
         return self.env.engine()
 
     def catalog(self) -> Catalog:
@@ -173,7 +173,7 @@ class Table:
     def files_exist(self, newest: Snapshot, files: Sequence[tuple[str, DataFile]]) -> bool:
         """Return whether files (directory below the root, file) are all there and not pending deletion.
 
-        Vacuum takes the files of a writer that slept longer than `grace` for orphans (H21). An entry leaves `pending_deletions` when its files are
+        Vacuum takes the files of a writer that slept longer than `grace` for orphans. An entry leaves `pending_deletions` when its files are
         deleted.
         """
         pending_deletions = {item.path for item in newest.pending_deletions}

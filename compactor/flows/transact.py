@@ -1,7 +1,7 @@
 """transact: the only way to change a table. It commits the Edit that a verb plans, and plans again after a lost race.
 
 What a crash leaves: before the put, data directories and a ledger file that no Snapshot names (garbage for vacuum); after it, a commit that
-stands. Publishing and archiving work from the stored Snapshot alone (H2).
+stands. Publishing and archiving work from the stored Snapshot alone.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def to_services(addresses: Sequence[str], message: Message) -> None:
     try:
         import apprise
     except ImportError:
-        raise Refused("notify: messages to services need Apprise: pip install 'cdc-compactor[apprise]'") from None
+        raise Refused("notify: messages to services need Apprise, which the extra `apprise` installs") from None
     # its lines may show addresses
     logging.getLogger("apprise").disabled = True
     fields = message.to_json()

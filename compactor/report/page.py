@@ -66,7 +66,7 @@ def _template(name: str) -> jinja2.Template:
     try:
         import jinja2
     except ImportError:
-        raise Refused("the report needs Jinja2: pip install 'cdc-compactor[report]'") from None
+        raise Refused("the report needs Jinja2, which the extra `report` installs") from None
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -238,7 +238,7 @@ def refusal(error: Exception, what: str, operation: str, host: str) -> Refused:
         return Refused(f"{what}: {problem}")
     message = f"{host} refused {action}"
     if code_of(error) in ("AccessDeniedException", "AccessDenied", "403"):
-        message = f"not allowed to {action}: grant what docs/terraform.md lists for a caller"
+        message = f"not allowed to {action}: grant what docs/aws.md lists for a caller"
     elif code_of(error) in ("ResourceNotFoundException", "InvalidRequestException", "ValidationException"):
         message = f"{host} does not know it, or cannot accept it in its state: correct `emr:` in compactor.yaml"
     return Refused(f"{what}: {message} ({words(error)})")

@@ -1,7 +1,7 @@
 """Checks of Spark's view of the store against ours: S3A reads a truncated response as an empty file and reports no error.
 
 S3A takes a HEAD without Content-Length for an object of 0 bytes, and such a GET for the end of the object (hadoop-aws 3.3 with AWS SDK 1, whose HTTP
-client takes the end of a connection for the end of the headers). Rows are missing then. docs/design/cut-answers.md has what each format does.
+client takes the end of a connection for the end of the headers). Rows are missing then. docs/design/spark.md has what each format does.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ _RULES: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
     (
         re.compile(rf"AccessDeniedException|AccessControlException|\(Permission denied\)|{_SERVICE}40[13]"),
         Refused,
-        "Spark was not allowed to ({}): grant it; docs/s3.md lists the permissions",
+        "Spark was not allowed to ({}): grant it; docs/aws.md lists the permissions",
     ),
     (
         # before the store: an executor that is gone refuses connections, too

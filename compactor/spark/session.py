@@ -32,7 +32,7 @@ _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 
 _COMPILE_LATER = ("-XX:Tier4InvocationThreshold=50000", "-XX:Tier4MinInvocationThreshold=6000", "-XX:Tier4CompileThreshold=150000")
 """Ten times the defaults. The JVM then does not compile Spark's planner a second time, which costs a small commit more than its data does. What runs
-for each row is called so often that it is compiled as before (docs/design/few-jobs.md)."""
+for each row is called so often that it is compiled as before (docs/design/spark.md#few-jobs)."""
 
 _LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives")
 """Settings that spark-submit itself must see. All others stay off the command line, because `ps` shows it to everyone."""

@@ -1,4 +1,4 @@
-"""One laptop (H31): who holds the embedded metastore, which Java, and what a session leaves behind and says."""
+"""One laptop: who holds the embedded metastore, which Java, and what a session leaves behind and says."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_the_server_heeds_versions_batches_and_pages(plain: Any, server: Server,
             call()
 
 
-# Two publishers (H23)
+# Two publishers
 
 
 @pytest.mark.parametrize("there_before", [0, 1], ids=["first view", "replaced view"])
@@ -262,7 +262,7 @@ def test_a_catalog_that_stays_away_is_unavailable(server: Server, proxy: Proxy, 
     [
         (
             "AccessDeniedException",
-            r"not allowed to glue:GetTable: grant this identity what docs/glue\.md lists .*Lake Formation.*AccessDeniedException",
+            r"not allowed to glue:GetTable: grant this identity what docs/aws\.md lists .*Lake Formation.*AccessDeniedException",
         ),
         ("GlueEncryptionException", r"grant kms:Decrypt"),
         ("ResourceNumberLimitExceededException", r"a quota of Glue is used up"),

@@ -113,7 +113,7 @@ def test_the_threshold_is_a_share(changes: int, rows: int) -> None:
     ],
 )
 def test_tiling(segments: tuple[Segment, ...], problem: str | None) -> None:
-    """Half-open ranges from -∞ to +∞ without holes and overlaps (H17)."""
+    """Half-open ranges from -∞ to +∞ without holes and overlaps."""
     if problem is None:
         assert compaction.tiling_problem(segments) is None
     else:

@@ -11,9 +11,10 @@ import pytest
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.policy import Policy
-from compactor.core.model.schema import Field, Schema
+from compactor.core.model.schema import RESERVED, Field, Schema
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.spark import columns
 
 
 def writer(first: int | None, last: int | None, undecided: tuple[str, ...] = (), **columns: object) -> WriterSchema:
@@ -88,6 +89,12 @@ def test_a_rule(batches: list[list[WriterSchema]], expected: list[tuple[str, str
     assert schema.generation == generation
 
 
+def test_every_column_that_lies_beside_the_payload_is_reserved() -> None:
+    """In Changes, in states, and in states that are ranked: a source column of that name is stored under another one."""
+    ranked = (columns.BEHIND, columns.HEAD, columns.OUTCOME, columns.TIE, columns.SEGMENT)
+    assert {*columns.CHANGE, columns.TIME, *columns.STATE, *ranked} - set(RESERVED) == set()
+
+
 @pytest.mark.parametrize(
     ("stored", "result"),
     [("struct<a:int>", "array<int>"), ("array<int>", "string"), ("binary", "int"), ("struct<a:int>", "struct<a:string>"), ("map<string,int>", "int")],
@@ -99,7 +106,7 @@ def test_what_no_type_holds_is_refused(stored: str, result: str) -> None:
 
 
 def test_an_added_column_remembers_its_default_and_its_beginning() -> None:
-    """The version that brought it, the Position of its first Change, and the default it came with (H15)."""
+    """The version that brought it, the Position of its first Change, and the default it came with."""
     schema = runs([writer(0, 9)], [writer(10, 19, a=("int", 7))], [writer(20, 29, a=("int", 8))])
     field = schema.field("a")
     assert (field.since, field.default, field.first, field.last) == (2, 7, (0, 10, "f", 0, 0), (0, 29, "f", 0, 0))
@@ -141,7 +148,7 @@ def test_the_view_shows_one_column_of_a_name() -> None:
 
 @pytest.mark.parametrize("kind", ["float", "double", "array<int>", "map<string,int>", "struct<a:int>"])
 def test_a_key_that_engines_compare_differently_is_refused(kind: str) -> None:
-    """H27."""
+    """Their equality differs between engines, so a row could be two rows in one of them."""
     with pytest.raises(SchemaRefused, match="another key"):
         evolve(None, [writer(0, 9, k=kind)], ["k"], 1, "t")
 
@@ -154,7 +161,7 @@ def test_a_key_that_is_not_in_the_data_is_refused() -> None:
 
 
 def test_a_keyless_table_has_a_hidden_key_of_its_own() -> None:
-    """`_row_id` is stored and not shown (H13)."""
+    """`_row_id` is stored and not shown."""
     schema = evolve(None, [writer(0, 9, a="int")], [], 1, "t").schema
     assert schema.key == ("_row_id",)
     assert "_row_id" not in [field.name for field in schema.payload]

@@ -272,8 +272,8 @@ def test_the_place_of_an_hour_is_where_its_files_are_found(moment: datetime, pat
 
 
 def test_connects_s3_sink_as_the_page_sets_it_up_writes_folders_that_fit() -> None:
-    """`path.format` (Joda's letters) and `increments:` on docs/ingest.md are the same folders, and the file there has the hour of its folder."""
-    page = (Path(__file__).parents[2] / "docs/ingest.md").read_text(encoding="utf-8")
+    """`path.format` (Joda's letters) and `increments:` on docs/sources.md are the same folders, and the file there has the hour of its folder."""
+    page = (Path(__file__).parents[2] / "docs/sources.md").read_text(encoding="utf-8")
     section = page[page.index("## Connect's S3 sink") :]
     settings = dict(line.split("=", 1) for line in re.findall(r"```properties\n(.*?)```", section, re.DOTALL)[0].splitlines())
     (written,) = re.findall(r"`(topics/\S+\.json)`", section)

@@ -61,7 +61,7 @@ def one() -> Snapshot:
 @sized(150)
 @given(snapshot=SNAPSHOTS)
 def test_a_snapshot_reads_back_equal(snapshot: Snapshot) -> None:
-    """Every value, tuples as tuples, and the same bytes again: a writer recognises its own (H2)."""
+    """Every value, tuples as tuples, and the same bytes again: a writer recognises its own."""
     data = snapshot.to_bytes()
     again = Snapshot.from_bytes(data)
     assert again == snapshot

@@ -252,7 +252,7 @@ def test_a_value_in_a_rule_cannot_break_out_of_its_text() -> None:
 def test_rules_come_from_the_configuration_and_travel_to_a_cluster(tmp_path: Any) -> None:
     """And a wrong one is named with its line."""
     text = (
-        "warehouse: w\ntables:\n  t:\n    key: [id]\n    checks:\n      max_gone: 10%\n      row_change: 200%\n      unique: [email, [a, b]]\n"
+        "warehouse: w\ntables:\n  t:\n    key: [id]\n    max_gone: 10%\n    checks:\n      row_change: 200%\n      unique: [email, [a, b]]\n"
         "      null_share: {email: 5%}\n      accepted: {status: [1, x, true]}\n      fresh: 6h\n      sql: {orphans: 'select * from t where x is null;'}\n"
     )
     (tmp_path / "compactor.yaml").write_text(text)

@@ -235,7 +235,7 @@ def test_a_second_writer_at_any_call_loses_or_wins_and_harms_nothing(run: int) -
 def test_a_second_writer_with_more_data_at_any_call_harms_nothing(run: int) -> None:
     """The next delivery lands and is committed by another process while this one is at call n.
 
-    The view goes back only if the other published between our comparing and our replacement, and then only until we look again (H23).
+    The view goes back only if the other published between our comparing and our replacement, and then only until we look again.
     """
     for at in itertools.count(1):
         lake = stages()[run].copy()
@@ -312,7 +312,7 @@ def test_what_another_committed_and_did_not_archive_is_archived_by_whoever_commi
 
 @pytest.mark.parametrize("run", tiered(range(len(DELIVERIES)), fast=[1]))
 def test_a_truncate_that_overtakes_a_run_at_any_call_takes_its_rows(run: int) -> None:
-    """A fold or commit made on what the truncate has ended is not used (H16)."""
+    """A fold or commit made on what the truncate has ended is not used."""
     for at in itertools.count(1):
         lake = stages()[run].copy()
         watch = watched(lake, run)
@@ -334,7 +334,7 @@ def test_a_truncate_that_overtakes_a_run_at_any_call_takes_its_rows(run: int) ->
 
 @pytest.mark.parametrize("run", tiered(range(len(DELIVERIES)), fast=[1]))
 def test_a_file_that_changes_at_any_call_is_absorbed_as_it_was_or_as_it_is(run: int) -> None:
-    """The sink rewrites a file while a run is at call n: the ledger says which content was taken, and nothing of it is lost (H1)."""
+    """The sink rewrites a file while a run is at call n: the ledger says which content was taken, and nothing of it is lost."""
     for at in itertools.count(1):
         lake = stages()[run].copy()
         watch = watched(lake, run)

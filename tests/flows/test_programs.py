@@ -536,7 +536,7 @@ def test_archive_keep_leaves_the_files_and_absorbs_them_once() -> None:
 
 
 def test_a_commit_whose_answer_was_lost_is_recognised_as_its_own() -> None:
-    """A store's client that tries again is told "exists": the Snapshot there holds this attempt's own id (H2)."""
+    """A store's client that tries again is told "exists": the Snapshot there holds this attempt's own id."""
 
     class Forgetful(MemoryStorage):
         def put_if_absent(self, path: str, data: bytes) -> bool:

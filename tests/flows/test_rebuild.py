@@ -1,4 +1,4 @@
-"""Rebuild: the table again out of its raw files, compared, published at once, beside whatever else goes on (invariant 7, H20)."""
+"""Rebuild: the table again out of its raw files, compared, published at once, beside whatever else goes on (invariant 7)."""
 
 from __future__ import annotations
 
@@ -398,7 +398,7 @@ def test_too_many_of_them_stop_a_rebuild_as_they_stop_a_run() -> None:
     """Whatever is accepted: the limits are those of `quarantine:`."""
     for records, settings, limit in (
         (10, {}, r"10 of 12 records .* limit is 50 % \(`quarantine`\)"),
-        (3, {"quarantine_rows": 2}, "max_rows"),
+        (3, {"quarantine_rows": 2}, r"3 records or files are unusable; the limit is 2 \(`quarantine`\)"),
     ):
         lake = invalid_now(records, **settings)
         with pytest.raises(InputRefused, match=f"{limit}.*record 1.*Nothing was published. Correct the table's settings, such as `types:`"):

@@ -155,7 +155,7 @@ def test_a_version_that_is_not_there_is_refused_with_those_that_are() -> None:
 
 
 def test_somebody_else_committing_meanwhile_makes_it_a_conflict() -> None:
-    """Exit code 75 and not a new plan: what was asked for may no longer be meant (H19)."""
+    """Exit code 75 and not a new plan: what was asked for may no longer be meant."""
     conflicts = 0
     for at in itertools.count(1):
         lake = stages()[-1].copy()

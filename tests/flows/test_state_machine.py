@@ -156,7 +156,7 @@ class Use(RuleBasedStateMachine):
 
     @rule(at=CALLS)
     def rewrite_while_running(self, at: int) -> None:
-        """The sink rewrites a file of landing while a run is at some call (H1)."""
+        """The sink rewrites a file of landing while a run is at some call."""
 
         def other() -> None:
             for path, etag in sorted(self.lake.landing())[:1]:

@@ -129,8 +129,8 @@ def test_both_dashboards_show_every_measure() -> None:
 
 
 def test_the_page_explains_every_measure() -> None:
-    """docs/metrics.md, in both spellings."""
-    page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    """docs/operations.md, in both spellings."""
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
     assert [each.name for each in MEASURES if f"| `{each.name}` | `{each.prometheus}` | {each.unit if each.unit != 'None' else ''}" not in page] == []
 
 

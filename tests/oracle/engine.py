@@ -537,7 +537,7 @@ class ListEngine:
     # what is stored -----------------------------------------------------------------------------------------------
 
     def _delta(self, spec: TableSpec, snapshot: Snapshot, schema: Schema) -> dict[Key, State]:
-        """The Delta's rows that no compaction has put into the base (H16)."""
+        """The Delta's rows that no compaction has put into the base."""
         if snapshot.delta is None:
             return {}
         rows = self._files(spec, snapshot.delta, schema)
@@ -804,7 +804,7 @@ def _behind(parent: Snapshot | None, event: Change) -> bool:
 
 
 def _beyond(spec: TableSpec, parent: Snapshot | None, events: Sequence[Change], stored: dict[Key, State]) -> set[Key]:
-    """H12: the keys of changes older than purged tombstones, without a row: they may be ones that a purged delete had ended."""
+    """The keys of changes older than purged tombstones, without a row: they may be ones that a purged delete had ended."""
     newest: dict[Key, Change] = {}
     for event in sorted(events, key=lambda each: sort_key(each.position)):
         newest[event.key] = event

@@ -1,4 +1,4 @@
-"""Watch: the invariants that hold at every instant, whatever runs, dies or races (design.md section 9). `Intrusion`: somebody else in between."""
+"""Watch: the invariants that hold at every instant, whatever runs, dies or races (docs/design/protocol.md). `Intrusion`: somebody else in between."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ def test_the_plot_of_bytes_is_a_file_of_its_own(school: Path) -> None:
 def test_the_page_is_an_extra(school: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it the command names what to install."""
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with App.open(school) as app, pytest.raises(Refused, match=r"pip install 'cdc-compactor\[report\]'"):
+    with App.open(school) as app, pytest.raises(Refused, match=r"needs Jinja2, which the extra `report` installs"):
         app.report()
 
 

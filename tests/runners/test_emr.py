@@ -338,7 +338,7 @@ def test_every_state_and_only_what_goes_on_is_cancelled(aws: None, kind: Any, st
 @pytest.mark.parametrize(
     ("code", "status", "kind", "said"),
     [
-        ("AccessDeniedException", 403, Refused, "not allowed to StartJobRun: grant what docs/terraform.md lists for a caller"),
+        ("AccessDeniedException", 403, Refused, "not allowed to StartJobRun: grant what docs/aws.md lists for a caller"),
         ("ResourceNotFoundException", 404, Refused, "does not know it, or cannot accept it in its state: correct `emr:`"),
         ("ServiceQuotaExceededException", 402, Refused, "refused StartJobRun"),
         ("InternalServerException", 500, Unavailable, "could not submit it to EMR Serverless in 1 s"),

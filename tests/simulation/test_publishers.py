@@ -43,7 +43,7 @@ def test_a_run_publishes_at_any_call_of_a_sync(strict: bool) -> None:
 def test_a_sync_that_sleeps_longer_than_publish_window_shows_no_older_version() -> None:
     """It sleeps at any call, runs publish a newer version and remove its mark, and it dies after its next replacement of the view: nobody would notice.
 
-    Asleep between its last look and the replacement it cannot know: docs/protocol.md names this limit of catalogs without a compare-and-set.
+    Asleep between its last look and the replacement it cannot know: docs/design/protocol.md names this limit of catalogs without a compare-and-set.
     """
     plan = Plan(
         verbs.options("merge-on-read", 1e9, 1500, publish_window=10.0),

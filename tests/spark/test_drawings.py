@@ -1,4 +1,4 @@
-"""The drawings of docs/files.md are those of the files that runs write."""
+"""The drawings of docs/start.md are those of the files that runs write."""
 
 from __future__ import annotations
 

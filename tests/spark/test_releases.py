@@ -86,7 +86,7 @@ def test_every_version_in_the_changelog_has_its_warehouse() -> None:
 
 
 def test_the_page_of_versions_is_true() -> None:
-    """The first row of docs/compatibility.md is this version, with the formats that the code has."""
-    page = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    """The first row of docs/operations.md is this version, with the formats that the code has."""
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     first = next(line for line in page.splitlines() if re.match(r"\| \d", line))
     assert [cell.strip() for cell in first.strip("|").split("|")][:4] == [__version__, str(FORMAT), str(FORMAT), str(job_config.FORMAT)]

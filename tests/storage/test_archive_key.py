@@ -205,7 +205,7 @@ def test_other_errors_of_keys_and_rights(server: Server, proxy: Proxy) -> None:
     with pytest.raises(Refused, match=rf"archive/x: the KMS key {KEY} cannot be used to write .*: enable it"):
         here.storage.write(here.path("archive/x"), b"1")
     proxy.plan(Fault("403 AccessDenied"))
-    with pytest.raises(Refused, match=r"base/x: not allowed to write \(s3:PutObject\): grant this identity what docs/s3\.md lists") as found:
+    with pytest.raises(Refused, match=r"base/x: not allowed to write \(s3:PutObject\): grant this identity what docs/aws\.md lists") as found:
         here.storage.write(here.path("base/x"), b"1")
     assert "KMS key" not in str(found.value)
 

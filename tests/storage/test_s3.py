@@ -182,7 +182,7 @@ def test_a_store_without_conditional_puts_is_refused(server: Server, proxy: Prox
 @pytest.mark.parametrize("how", ["strip", "refuse"])
 @pytest.mark.parametrize("size", [10, 3000])
 def test_a_store_without_conditional_copies_and_deletes_moves_all_the_same(proxy: Proxy, how: str, size: int) -> None:
-    """Less safely (docs/s3.md), after looking once more."""
+    """Less safely (docs/aws.md), after looking once more."""
     here = world(proxy.url, copy_bytes_max=1000, copy_part_bytes=1000)
     source = here.put("x", b"1" * size)
     getattr(proxy, how).update({"if-match", "if-none-match"})
@@ -249,7 +249,7 @@ def test_many_objects_are_deleted_in_batches(server: Server, proxy: Proxy) -> No
 
 
 REFUSALS = [
-    ("403 AccessDenied", r"not allowed to .*\(s3:.*docs/s3\.md.*AccessDenied"),
+    ("403 AccessDenied", r"not allowed to .*\(s3:.*docs/aws\.md.*AccessDenied"),
     ("403 InvalidAccessKeyId", "credentials are not valid"),
     ("403 SignatureDoesNotMatch", "credentials are not valid"),
     ("400 ExpiredToken", "credentials have expired: renew them"),
@@ -473,7 +473,7 @@ def test_a_copy_in_parts_that_fails_leaves_no_upload(server: Server, proxy: Prox
 
 
 def test_the_actions_that_requests_need_are_documented() -> None:
-    """docs/s3.md lists them, no more and no fewer."""
-    text = (Path(__file__).parents[2] / "docs" / "s3.md").read_text(encoding="utf-8")
+    """docs/aws.md lists them, no more and no fewer."""
+    text = (Path(__file__).parents[2] / "docs" / "aws.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `(s3:\w+)`", text, re.MULTILINE))
     assert listed == set(re.findall(r"s3:\w+", " ".join(s3_client._ACTIONS.values())))

@@ -276,7 +276,7 @@ def test_what_a_stale_store_shows_misleads_nobody(server: Server, proxy: Proxy) 
 
 @pytest.mark.parametrize("when", range(1, 12))
 def test_a_sink_that_writes_the_name_again_loses_nothing(server: Server, proxy: Proxy, when: int) -> None:
-    """Just before any request of a move: the new content stays, and the move says whether the old one arrived (H1)."""
+    """Just before any request of a move: the new content stays, and the move says whether the old one arrived."""
     storage, world = connected(proxy.url, 20.0), Seen(server, {"x": SMALL})
     act = ACTS["move"]
     proxy.plan()

@@ -1,4 +1,4 @@
-"""The catalog in AWS Glue, called directly: no Spark, no JVM. docs/glue.md describes its readers and the permissions it needs.
+"""The catalog in AWS Glue, called directly: no Spark, no JVM. docs/aws.md describes its readers and the permissions it needs.
 
 Every change of a table or view is a compare-and-set: UpdateTable with the `VersionId` that was read. If another process changed the object
 first, the object is read again. So a view never goes back to an older version, even if its publisher was suspended.

@@ -1,6 +1,6 @@
 """Requests to Glue, its settings, and the error messages for responses that no retry can change.
 
-Retryable errors: `aws/retry.py`. docs/glue.md describes both for users.
+Retryable errors: `aws/retry.py`. docs/aws.md describes both for users.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from compactor.core.model.errors import CatalogRefused
 _FINAL = (
     (
         {"AccessDeniedException", "AccessDenied", "403"},
-        "not allowed to {action}: grant this identity what docs/glue.md lists for the database, its tables and the catalog; where Lake Formation"
+        "not allowed to {action}: grant this identity what docs/aws.md lists for the database, its tables and the catalog; where Lake Formation"
         " manages permissions, also there (DESCRIBE, ALTER, CREATE_TABLE on the database)",
     ),
     ({"EntityNotFoundException"}, "the database or table does not exist: create the database, or correct catalog.database and tables_in"),

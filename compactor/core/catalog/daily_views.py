@@ -1,4 +1,4 @@
-"""`<view>_daily`: the frozen days of a table, and the tables below the view (docs/design/daily.md).
+"""`<view>_daily`: the frozen days of a table, and the tables below the view (docs/design/history.md#frozen-days).
 
 A partition of `<t>_daily_rows` is a Segment or the Delta of a day's version. It points at the directory that the version wrote, and days share
 directories. The view selects the days by their first and last one, so that a day is shown as a whole or not at all.

@@ -1,4 +1,4 @@
-"""SQL of views for the default that rows from before a column read (H15).
+"""SQL of views for the default that rows from before a column read.
 
 A row's own Position decides. Hive cannot compare structs, so their members are compared one by one, nulls first as everywhere.
 """

@@ -1,4 +1,4 @@
-"""The change feed: which versions it covers, how long its parts stay, and the catalog tables over it (docs/design/feed.md).
+"""The change feed: which versions it covers, how long its parts stay, and the catalog tables over it (docs/design/history.md#the-change-feed).
 
 Each Snapshot names only the part with its own changes, so that Snapshots do not grow with the feed. Readers of the versions (V, W] read the Snapshots
 V+1 to W, whose names are predictable. The stub of an expired Snapshot still names its part.
@@ -98,7 +98,7 @@ def given_up(spec: TableSpec, newest: Snapshot, modified: Mapping[int, float], n
 
 
 def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
-    """Return the table `<table>_changes` with this Snapshot's columns. A type change begins a table of a new generation (H14)."""
+    """Return the table `<table>_changes` with this Snapshot's columns. A type change begins a table of a new generation."""
     own = (
         Column("_change_type", "string", "insert, update_preimage, update_postimage or delete"),
         Column("_commit_version", "bigint", "the version that made this change"),

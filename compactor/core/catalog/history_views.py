@@ -27,7 +27,7 @@ def state_types(position: str) -> tuple[tuple[str, str], ...]:
     |---|---|
     | `_op` | u, d, or t (a truncate, one row for each key) |
     | `_version` | the version that took the event |
-    | `__time_us` | the source's time; `__begun_us`: the greatest time of this event and all before it (H26) |
+    | `__time_us` | the source's time; `__begun_us`: the greatest time of this event and all before it |
     | `__missing` | columns without a value in the event |
     | `_from`, `_moved_to`, `__link` | as in `spark/rows/conform.py` |
     | `__shown` | whether it is the last event of a version, so that readers see it |
@@ -91,7 +91,7 @@ def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
 
 
 def partitions(spec: TableSpec, history: History) -> list[PartitionDef]:
-    """Return the partitions that the view reads, with statistics (E2)."""
+    """Return the partitions that the view reads, with statistics, by which planners see that the open Delta is small."""
     layout = Layout(spec.root, spec.landing)
     return [PartitionDef(value, layout.inside(part.path), part.rows, part.size, len(part.files)) for value, part in values(history)]
 
@@ -147,7 +147,7 @@ def published(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
 
 
 def as_of_text(spec: TableSpec, columns: Sequence[str], moment: int, dialect: Dialect = HIVE) -> str:
-    """Return the query for the rows at a source time (microseconds since 1970). `columns`: those of the view. `docs/history.md` explains it."""
+    """Return the query for the rows at a source time (microseconds since 1970). `columns`: those of the view. docs/readers.md explains it."""
     q, at = dialect.name, dialect.whole(moment)
     # under `delete: soft` the main view has deleted rows too; the history has only rows that existed
     chosen = ", ".join(f"false AS {q(column)}" if spec.soft and column == views.DELETED else q(column) for column in columns)

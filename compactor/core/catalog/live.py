@@ -296,7 +296,7 @@ def _landed_value(files: TableDef, field: Field) -> str:
 
 
 def _or_default(value: str, position: Sequence[str], field: Field, snapshot: Snapshot) -> str:
-    """Return SQL for a landed value, or for the default of its column where the event is older than the column (H15)."""
+    """Return SQL for a landed value, or for the default of its column where the event is older than the column."""
     reads = snapshot.schema.defaults.get(field.name)
     if reads is None:
         return value

@@ -37,7 +37,7 @@ ATHENA = "athena"
 
 
 def table_name(spec: TableSpec, part: str, generation: int) -> str:
-    """Return the name of a catalog table, such as `student_base`. A type change begins a new generation: `student_delta_g2` (H14)."""
+    """Return the name of a catalog table, such as `student_base`. A type change begins a new generation: `student_delta_g2`."""
     return f"{spec.name}_{part}" + (f"_g{generation}" if generation > 1 else "")
 
 
@@ -91,7 +91,7 @@ def registered(schema: Schema) -> dict[str, str]:
 
 
 def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef], list[PartitionDef]]:
-    """Return the base and Delta partitions that this Snapshot's view reads, with statistics (E2)."""
+    """Return the base and Delta partitions that this Snapshot's view reads, with statistics, by which planners see that the Delta is small."""
     layout = Layout(spec.root, spec.landing)
     base = [
         PartitionDef((snapshot.base_id, segment.id), layout.inside(segment.path), segment.rows, segment.size, len(segment.files))
@@ -110,7 +110,7 @@ def value(alias: str, field: Field, snapshot: Snapshot, dialect: Dialect, readab
     reads = snapshot.schema.defaults.get(field.name)
     if reads is None:
         return column
-    # rows from before the column show the default, as in the source (H15)
+    # rows from before the column show the default, as in the source
     older = defaults.below(f"{alias}.{dialect.name(at)}", reads[0], snapshot.order, dialect)
     return f"CASE WHEN {older} AND {column} IS NULL{readable} THEN {dialect.constant(field.default, field.type)} ELSE {column} END"
 

@@ -135,7 +135,7 @@ class Stamp:
     table: str
     """The table's name."""
     uuid: str
-    """The uuid of a table that has no Snapshot yet (H24)."""
+    """The uuid of a table that has no Snapshot yet."""
     run: str
     """The scheduler's label of the run."""
     time: str

@@ -121,7 +121,7 @@ class SchemaRefused(Refused):
 
     advice = """Look at the change with `compactor schema`, and at the record that the message names. If single values are wrong, declare the
         column's type with [`types:`](sources.md#declared-types): their records go to quarantine, and the table goes on. Otherwise repair the
-        producer, rename the column, or allow the change with [`on_schema_change`](registry.md#when-a-schema-changes). After a change of `key:`:
+        producer, rename the column, or allow the change with [`on_schema_change`](sources.md#when-a-schema-changes). After a change of `key:`:
         [rebuild](operations.md#building-a-table-again)."""
 
     def __init__(self, message: str, decisions: tuple[object, ...] = ()) -> None:
@@ -163,15 +163,15 @@ class CatalogRefused(Refused):
 class RegistryRefused(Refused):
     """The schema registry refused the request, or the address is no schema registry. The message names address, subject and status."""
 
-    advice = "Correct credentials, rights, the version, or the address with its path ([schema registries](registry.md))."
+    advice = "Correct credentials, rights, the version, or the address with its path ([schema registries](sources.md#schema-registries))."
 
 
 class StateRefused(Refused):
     """The table's own state cannot be read: a Snapshot is damaged, has another format, or is gone."""
 
-    advice = """Another format: install the version that wrote it, or a newer one ([versions](compatibility.md)). Damaged or gone: restore the
-        object that the message names from a backup or from the bucket's object versions; the next run goes on as if nothing had happened. A newest
-        Snapshot that nobody has any more: [lost Snapshots](operations.md#lost-snapshots). Do not edit these files."""
+    advice = """Another format: install the version that wrote it, or a newer one ([versions](operations.md#versions-and-upgrades)). Damaged or gone:
+        restore the object that the message names from a backup or from the bucket's object versions; the next run goes on as if nothing had
+        happened. A newest Snapshot that nobody has any more: [lost Snapshots](operations.md#lost-snapshots). Do not edit these files."""
 
 
 class TryLater(CompactorError):
@@ -238,7 +238,8 @@ class EngineEnded(Unavailable):
 class InconsistentRead(Unavailable):
     """Spark's view of the store contradicts ours.
 
-    A landed file, or a directory of the table, is not what we listed or wrote ([why this is checked](design/cut-answers.md)).
+    A landed file, or a directory of the table, is not what we listed or wrote
+    ([why this is checked](design/spark.md#truncated-responses-between-spark-and-s3)).
     """
 
     advice = "Run again. If it persists, `compactor verify TABLE` shows whether files of the table are missing."

@@ -200,7 +200,7 @@ class Layout:
         return join(self.landing, path)
 
     def archived(self, path: str, etag: str = "") -> str:
-        """Return the location of an input in the archive. With `etag` the name contains it, for a name that other content uses already (H1)."""
+        """Return the location of an input in the archive. With `etag` the name contains it, for a name that other content uses already."""
         return join(self.root, "archive", _other_name(path, etag) if etag else path)
 
     def without_etag(self, path: str) -> str:

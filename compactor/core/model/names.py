@@ -1,4 +1,4 @@
-"""Names of columns: from the source's spelling to a name that every reader of a Hive table accepts (E7).
+"""Names of columns: from the source's spelling to a name that every reader of a Hive table accepts.
 
 Rules, in this order:
 

@@ -147,7 +147,7 @@ Partitions = tuple[tuple[int, int], ...]
 
 
 def offsets_problem(absorbed: Partitions, batch: Partitions, truncate: bool, newer: Partitions) -> str | None:
-    """Return why a table whose first order column is the Kafka offset cannot take a batch (H6), or None if it can.
+    """Return why a table whose first order column is the Kafka offset cannot take a batch, or None if it can.
 
     `absorbed`, `batch`: greatest offsets of the table and of the batch. `truncate`: whether the batch has a truncate. `newer`: the least offset of
     changes whose source time is later than the table's. Offsets of different partitions cannot be compared. That is harmless while a key stays in its

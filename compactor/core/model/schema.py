@@ -53,7 +53,7 @@ class Field:
     last: Position | None = None
     """The Position of the newest event whose writer had the column."""
     default: Any = None
-    """What the source shows for rows older than `first`, as a JSON scalar (H15). `Schema.defaults` are those that a row can read."""
+    """What the source shows for rows older than `first`, as a JSON scalar. `Schema.defaults` are those that a row can read."""
     visible: bool = True
     """False if a newer column of another type has the same source name, or if the policy hides removed columns."""
     comment: str = ""
@@ -91,7 +91,7 @@ class Schema:
     key: tuple[str, ...]
     """Stored names of the key columns."""
     generation: int = 1
-    """Number of the set of catalog tables. A changed column type begins a new one (H14)."""
+    """Number of the set of catalog tables. A changed column type begins a new one."""
     registered: tuple[str, int, int | None] | None = None
     """The newest schema in the registry when the Snapshot was made: (subject, version, id or None). None without a registry."""
 
@@ -121,7 +121,7 @@ class Schema:
     def defaults(self) -> dict[str, tuple[Position, Any]]:
         """Return the columns with a default that older rows read, those that came after another one: stored name → (`first`, default).
 
-        A row from below `first` reads the default, and a row from above it that lacks the column reads null, whenever either arrived (H15).
+        A row from below `first` reads the default, and a row from above it that lacks the column reads null, whenever either arrived.
         """
         # the identity of rows without a key is no column of the source
         firsts = [field.first for field in self.fields if field.name != "_row_id"]

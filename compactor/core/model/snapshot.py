@@ -1,4 +1,4 @@
-"""Snapshot: the complete, immutable state of a table at a version, stored as JSON with a format number (docs/protocol.md)."""
+"""Snapshot: the complete, immutable state of a table at a version, stored as JSON with a format number (docs/design/protocol.md)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Segment(_Directory):
     position_max: Position | None
     """The greatest Position of its rows."""
     compacted_through: int
-    """The Segment contains all changes of its key range up to this version: Delta rows with `_version` at or below it are already there (H16)."""
+    """The Segment contains all changes of its key range up to this version: Delta rows with `_version` at or below it are already there."""
     unavailable_columns: tuple[str, ...] = ()
     """Columns whose value comes from an older event in some row, or is unknown there (`_own`)."""
 
@@ -143,7 +143,7 @@ class Feed:
 
 @dataclass(frozen=True)
 class PendingDeletion:
-    """A directory of data, a ledger file or an expired Snapshot that vacuum will delete. No later Snapshot may name it (H21)."""
+    """A directory of data, a ledger file or an expired Snapshot that vacuum will delete. No later Snapshot may name it."""
 
     path: str
     """Path below the table's root."""
@@ -172,13 +172,13 @@ class Commit:
     table: str
     """The table's name in the configuration."""
     uuid: str
-    """A random id from the first commit. It distinguishes two tables that had the same name one after the other (H24)."""
+    """A random id from the first commit. It distinguishes two tables that had the same name one after the other."""
     version: int
     """1 for the first Snapshot."""
     parent: int | None
     """The version that this one was made from; None for the first."""
     writer: str
-    """The random id of the attempt. After a put with an unclear result it shows whether the stored Snapshot is ours (H2)."""
+    """The random id of the attempt. After a put with an unclear result it shows whether the stored Snapshot is ours."""
     run: str
     """The scheduler's label of the run; empty without one."""
     time: str
@@ -211,13 +211,13 @@ class State:
     source_time: str | None = None
     """The newest source time ingested, ISO 8601."""
     truncated_to: Position | None = None
-    """The truncate barrier: rows at or below it are gone (H11)."""
+    """The truncate barrier: rows at or below it are gone."""
     purged_to: Position | None = None
-    """The greatest Position of a purged tombstone (H12). Where Kafka offsets order the table: everything before the epoch in `purged_offsets`."""
+    """The greatest Position of a purged tombstone. Where Kafka offsets order the table: everything before the epoch in `purged_offsets`."""
     purged_offsets: Partitions = ()
-    """Where Kafka offsets order the table: per partition, an offset that no purged tombstone of the epoch lies above (H12)."""
+    """Where Kafka offsets order the table: per partition, an offset that no purged tombstone of the epoch lies above."""
     epoch: int = 0
-    """The first member of every new Position (H6)."""
+    """The first member of every new Position; an operator raises it when the source's positions start again."""
     compacted_at: str | None = None
     """When the base was last written, ISO 8601."""
     base_source_time: str | None = None
@@ -229,7 +229,7 @@ class State:
     raw: tuple[tuple[str, str], ...] = ()
     """The columns of the landed files (name, Hive type), for `<table>_incremental`."""
     offsets: Partitions = ()
-    """The greatest Kafka offset per partition, where offsets come first in the order (H6)."""
+    """The greatest Kafka offset per partition, where offsets come first in the order."""
     history: History | None = None
     """The parts that hold row versions; None without `history:`."""
     watermark: Watermark = NOTHING_KNOWN
@@ -262,7 +262,7 @@ class Snapshot(State, Commit):
     unresolved: int = 0
     """Values of visible rows that no event contained."""
     pending_deletions: tuple[PendingDeletion, ...] = ()
-    """What vacuum has given up and will delete. No later version may name it (H21)."""
+    """What vacuum has given up and will delete. No later version may name it."""
     pins: tuple[Pin, ...] = ()
     """Versions that vacuum keeps."""
     restored: int | None = None
@@ -295,7 +295,7 @@ class Snapshot(State, Commit):
         return frozenset([*(segment.path for segment in self.segments), *delta, *history, *(file.path for file in self.ledger)])
 
     def stub(self) -> Snapshot:
-        """Return what replaces this Snapshot after it expired, so that its version number is never used again (H21).
+        """Return what replaces this Snapshot after it expired, so that its version number is never used again.
 
         The stub keeps the schema, for the history of the columns, the offsets, for the purge of tombstones, and its feed part, which has a retention
         of its own.
@@ -340,7 +340,7 @@ class Snapshot(State, Commit):
 
     @property
     def position_max(self) -> Position | None:
-        """Return the greatest Position of any stored row or barrier. Events above it are newer than everything stored (H8)."""
+        """Return the greatest Position of any stored row or barrier. Events above it are newer than everything stored."""
         return latest([*(part.position_max for part in self._parts), self.truncated_to, self.purged_to])
 
     def to_bytes(self) -> bytes:

@@ -138,7 +138,7 @@ class TableKeys(Section):
     container: Literal["value", "kafka"] | None = None
     """What the files contain: record values, or whole Kafka records. Default: value; with `topic` kafka."""
     topic: Text | None = None
-    """Kafka topic that `compactor ingest` writes into `increments`, for sources without a sink (docs/ingest.md)."""
+    """Kafka topic that `compactor ingest` writes into `increments`, for sources without a sink (docs/sources.md#kafka-without-a-sink)."""
     partitions: Count | None = None
     """Number of Kafka partitions (or other ordered streams) that the changes come from. An hour is whole after each of them has brought a later
     change (docs/semantics.md#whole-hours). Default: those that have brought changes; 1 for dms."""
@@ -196,7 +196,7 @@ class TableKeys(Section):
         | None
     ) = None
     """(S3) ARN of a KMS key for ingested files in the archive and for files in quarantine. Then only identities that may use this key can read them
-    (docs/design/columns.md#raw-files). Files that were archived before: `compactor reencrypt`. Default: the key of all other files."""
+    (docs/design/privacy.md). Files that were archived before: `compactor reencrypt`. Default: the key of all other files."""
     tombstone_retention: Duration = 7 * 86400.0
     """How long a tombstone is kept. While it is kept, an older event that arrives late cannot restore the row
     (docs/semantics.md#deletes-and-tombstones)."""
@@ -224,7 +224,7 @@ class TableKeys(Section):
     columns: Annotated[
         tuple[Protection, ...], Form(source=dict[str, str | None], convert=policies.protections, mapping="{ssn: exclude, card: mask(4)}")
     ] = ()
-    """Column: what happens to its values before anything is written (docs/design/columns.md). exclude: no such column; hash: HMAC-SHA256 with the
+    """Column: what happens to its values before anything is written (docs/design/privacy.md). exclude: no such column; hash: HMAC-SHA256 with the
     secret in `hash_secret`; mask(4): all but the last 4 characters are *; null. Needs `archive_kms_key` or an explicit `archive`, as raw files hold
     the values."""
     hash_secret: (
@@ -244,7 +244,7 @@ class TableKeys(Section):
     """Maximum share of the table's rows that one run may delete, by deletes or a TRUNCATE. With more, the table stops before the commit. Default:
     no limit; for full loads 30%."""
     rules: Annotated[tuple[Rule, ...], Form(source=Checks, convert=lambda checks: checks.rules)] = ()
-    """What must hold for a version before readers see it (docs/design/checks.md). A version that breaks a rule is committed and not shown."""
+    """What must hold for a version before readers see it (docs/design/proofs.md). A version that breaks a rule is committed and not shown."""
     truncate: Literal["apply", "ignore", "fail"] = "apply"
     """What a TRUNCATE does: remove all rows, nothing, or stop the run."""
     epoch: Number = 0
@@ -283,7 +283,7 @@ class TableKeys(Section):
             json={"anyOf": [{"enum": [*policies.POLICIES]}, {"type": "object"}]},
         ),
     ] = EVOLVE
-    """What a changed schema does (docs/registry.md#when-a-schema-changes): evolve (change the columns if no value is lost), freeze (keep the
+    """What a changed schema does (docs/sources.md#when-a-schema-changes): evolve (change the columns if no value is lost), freeze (keep the
     columns), fail (stop the table); or a mapping of `default` and the kinds added, removed, renamed, replaced, widened, date_to_timestamp,
     string_to_bytes and to_string to these, and `drop: hide` for removed columns. The last three kinds are followed only if they are set to evolve."""
     view: Text | None = None
@@ -291,16 +291,16 @@ class TableKeys(Section):
     tables_in: Text | None = None
     """Database of <table>_base and <table>_delta; default: the view's."""
     feed: Annotated[str, Form("true or false", bool, lambda on: "net" if on else "off", text=lambda feed: str(feed != "off").lower())] = "off"
-    """Also create <table>_changes with the changes of every version, one for each row that differs (docs/feed.md)."""
+    """Also create <table>_changes with the changes of every version, one for each row that differs (docs/readers.md#the-change-feed)."""
     live_view: Flag = False
     """(flat; parquet or avro) Also create <view>_live: the rows as the next run will leave them (docs/semantics.md#live-view)."""
     read_optimized: Flag = False
     """Also create <view>_ro: the rows as of the last compaction, at the cost of a bare scan (docs/readers.md#the-base-alone). Then a compaction
     rewrites every Segment with changes, not only those for which it pays off."""
     daily: Daily | None = None
-    """Also create <view>_daily: the rows as they were at the end of each day (docs/history.md#frozen-days). `daily: {}` has the defaults."""
+    """Also create <view>_daily: the rows as they were at the end of each day (docs/readers.md#frozen-days). `daily: {}` has the defaults."""
     history: Flag = False
-    """Also create <view>_history: every version of every row with its begin and end time (docs/history.md)."""
+    """Also create <view>_history: every version of every row with its begin and end time (docs/readers.md#history)."""
     track: Names = ()
     """(history) Columns whose changes begin a new version, as the source spells them. Other columns are updated in the version. Default: all."""
 

@@ -1,6 +1,6 @@
 """Audit rules: what must hold for the rows of a version before readers see it (`checks:`), as SQL and as verdicts.
 
-The model is write-audit-publish: a version is committed, audited, and shown only if it passes. docs/design/checks.md has the reasons.
+The model is write-audit-publish: a version is committed, audited, and shown only if it passes. docs/design/proofs.md has the reasons.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compaction: when a commit writes a new base, and which Segments are worth merging with the Delta.
 
-Terms and cost model: design.md section 8. Waiting makes every reader and every commit pay for a larger Delta; compacting rewrites Segments.
+Cost model: docs/performance.md#the-law. Waiting makes every reader and every commit pay for a larger Delta; compacting rewrites Segments.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.settings.forms import NEVER
 
 DELTA_LIMIT = 8 << 20
-"""Bytes of `delta_estimate` up to which readers get a broadcast join. Spark's threshold is 10 MB (E2)."""
+"""Bytes of `delta_estimate` up to which readers get a broadcast join. Spark's threshold is 10 MB."""
 
 _MAX_SEGMENTS = 1000
-"""The greatest number of Segments of a table. They are registered in bulk and every query lists them (H17)."""
+"""The greatest number of Segments of a table. They are registered in bulk and every query lists them."""
 
 _SORTED_FILES_MAX = 8
 """Files of a Segment up to which a compaction adds a file. With more, its rows are sorted as a whole."""
@@ -46,7 +46,7 @@ def estimated_bytes(schema: Schema, rows: int) -> int:
 
 
 def delta_estimate(snapshot: Snapshot) -> int:
-    """Return the bytes that Spark expects for the keys of the Delta when it chooses a join: file bytes × key width / row width (E2)."""
+    """Return the bytes that Spark expects for the keys of the Delta when it chooses a join: file bytes × key width / row width."""
     if snapshot.delta is None:
         return 0
     schema = snapshot.schema
@@ -56,7 +56,7 @@ def delta_estimate(snapshot: Snapshot) -> int:
 def whole_base(spec: TableSpec, parent: Snapshot | None, changes: int, rewritten: bool, truncated: bool) -> bool:
     """Return whether a commit writes a new base instead of a Delta.
 
-    It does so for the first load, if the stored rows must be rewritten (a changed column type, H14; a changed default, H15), for a truncate (the
+    It does so for the first load, if the stored rows must be rewritten (a changed column type; a changed default), for a truncate (the
     barrier may cut through Segments), for `write_mode: copy-on-write`, and when the changes are at least half as many as the rows. The Delta of such
     a commit would be compacted by the next run anyway.
     """
@@ -69,7 +69,7 @@ def whole_base(spec: TableSpec, parent: Snapshot | None, changes: int, rewritten
 
 
 def keeps_tombstones(spec: TableSpec, order: Order, offsets: Partitions) -> bool:
-    """Return whether tombstones stay stored after their retention, without the values of the rows they hide (H12).
+    """Return whether tombstones stay stored after their retention, without the values of the rows they hide.
 
     After a purge, a change without a stored row is judged by its Position. That needs an order of more than one key's changes: one of the table, or
     one of each Kafka partition (`offsets`, known only if the files name partitions). `beyond_retention: apply` and `delete: hard` judge nothing.
@@ -198,7 +198,7 @@ def targets(snapshot: Snapshot, shares: dict[str, int], changes: int, every: boo
 
 
 def tiling_problem(segments: Sequence[Segment]) -> str | None:
-    """Return why the key ranges of these Segments do not cover the key space without gap or overlap (H17), or None if they do."""
+    """Return why the key ranges of these Segments do not cover the key space without gap or overlap, or None if they do."""
     if not segments:
         return None
     if segments[0].low is not None or segments[-1].high is not None:

@@ -1,4 +1,4 @@
-"""Frozen days: which version a table had at the end of each day (docs/design/daily.md).
+"""Frozen days: which version a table had at the end of each day (docs/design/history.md#frozen-days).
 
 A day is a fact of the Snapshot, like a pin. When a version is made after a midnight, its parent was the newest version before it. So each version
 adds the days that ended between its parent's time and its own, whatever the verb; no older Snapshot is looked at.

@@ -1,9 +1,9 @@
 """Retention: which Snapshots vacuum keeps, and which files it may delete.
 
 A *unit* is deleted as a whole: the directory of a Segment or a Delta, a ledger file, or what a dead engine left beside them. A unit that a kept
-Snapshot names stays. A unit that only expired Snapshots name becomes pending for deletion; its files are deleted one grace period later (H22). An
+Snapshot names stays. A unit that only expired Snapshots name becomes pending for deletion; its files are deleted one grace period later. An
 orphan, which no Snapshot ever named, becomes pending once everything that its writer wrote is older than the grace period; its files are deleted at
-once. The pending deletions are part of a committed Snapshot, so that no later Snapshot can name the unit (H21).
+once. The pending deletions are part of a committed Snapshot, so that no later Snapshot can name the unit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Canonical: which columns of the lake and of the source are compared, and as what.
 
 Two systems print the same value differently (`1.50` and `1.5`, `1E10` and `10000000000`). So each compared pair of columns has a form, and both
-sides turn a value into the text that the form defines. docs/design/reconcile.md has the table of forms.
+sides turn a value into the text that the form defines. docs/design/proofs.md lists the forms.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class TableStatus:
     delta_tombstones: int
     """Tombstones in the Delta."""
     delta_estimate: int
-    """Bytes that Spark's planner expects for the Delta (design.md section 8, E2)."""
+    """Bytes that Spark's planner expects for the Delta when it chooses a join (docs/design/view.md)."""
     delta_limit: int
     """Bytes of `delta_estimate` up to which readers get a broadcast join."""
     read_strategy: str

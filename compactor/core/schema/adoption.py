@@ -1,4 +1,4 @@
-"""Adoption: how the columns of a foreign base become those of a table, by the columns of the table's changes (H28). Pure.
+"""Adoption: how the columns of a foreign base become those of a table, by the columns of the table's changes. Pure.
 
 | base | changes | result |
 |---|---|---|
@@ -28,7 +28,7 @@ from compactor.core.schema.policy import Decision
 from compactor.core.sources.flat_rows import PLAIN_OPERATION
 
 EPOCH = -1
-"""The epoch of rows without a Position: whatever is ingested later is newer (H6)."""
+"""The epoch of rows without a Position: whatever is ingested later is newer."""
 
 OPERATION = "adopt"
 """The operation of the Snapshot. It is always version 1."""
@@ -95,7 +95,7 @@ def adoption(spec: TableSpec, columns: Mapping[str, types.Type], base: ForeignBa
             if field.name in changes.key:
                 raise SchemaRefused(f"table {spec.name}: {path} has no column {field.source!r}, a part of the key; it has {_names(columns)}")
             if decided(_added(field), field.name) != "leave out":
-                # the base's rows are from before it, and read its default (H15)
+                # the base's rows are from before it, and read its default
                 fields.append(dataclasses.replace(field, since=FIRST + 1))
             continue
         kind = _joined(spec, field, columns[column])

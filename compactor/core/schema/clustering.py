@@ -1,7 +1,7 @@
 """Clustering: by which columns the rows of a Segment's files are sorted, and how large the row groups are (`cluster_by:`).
 
 A Parquet file has the least and the greatest value of each column for each row group and each page. In rows that are sorted by a column these
-ranges are narrow, and a filter on that column skips most of them (docs/design/partitions.md).
+ranges are narrow, and a filter on that column skips most of them (docs/design/view.md#files-sorted-by-other-columns).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import TableSpec
 
 ROW_GROUP_BYTES = 32 << 20
-"""Size of the row groups of clustered files, in memory before compression. Measured in docs/design/partitions.md."""
+"""Size of the row groups of clustered files, in memory before compression. Measured in docs/design/view.md#files-sorted-by-other-columns."""
 
 _UNSORTABLE = ("array", "map", "struct", "binary")
 """Types for which no engine skips data."""

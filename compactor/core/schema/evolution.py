@@ -4,9 +4,9 @@ The first rule that fits a writer's column and the stored column with the same s
 
 | writer's column | stored column | result |
 |---|---|---|
-| a new name | - | added; rows of older writers read its default at that time (H15) |
+| a new name | - | added; rows of older writers read its default at that time |
 | the same type, or one that fits into it | unchanged | unchanged |
-| a wider type (int → bigint, decimal digits up, float → double) | widened: a new generation (H14) |
+| a wider type (int → bigint, decimal digits up, float → double) | widened: a new generation |
 | a timestamp for dates, or the reverse | refused; with `date_to_timestamp: evolve` dates become midnights: a new generation |
 | bytes for text, or the reverse | refused; with `string_to_bytes: evolve` text becomes UTF-8 bytes: a new generation |
 | a struct with more, fewer or wider members | each member follows as a column does (`core/schema/nested_types.py`): a new generation |

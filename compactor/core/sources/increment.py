@@ -94,7 +94,7 @@ def landed(pattern: str, relative: str, zone: str = "UTC", load_files: bool = Fa
     """Return the increment of a file, or None if its folder does not fit the pattern or names no date.
 
     `relative`: path below the landing root. `zone`: time zone of the folder's hour; `Landed.hour` is UTC. Hours name folders, they never order
-    events (H5). `load_files`: files of a full load lie beside the dated folders (AWS DMS) and belong to the folder "".
+    events. `load_files`: files of a full load lie beside the dated folders (AWS DMS) and belong to the folder "".
     """
     match = folder_regex(pattern).match(relative)
     if match is None:

@@ -1,4 +1,4 @@
-"""Whole hours: up to when all changes of a table's source have been ingested (docs/design/whole-hours.md).
+"""Whole hours: up to when all changes of a table's source have been ingested (docs/design/input.md#whole-hours).
 
 A stream brings its changes in the order of their source times: a Kafka partition, a task of AWS DMS. When it has brought a change of 15:02, it has
 brought everything before 15:00. An hour is whole when that is true of every stream that the table has seen.

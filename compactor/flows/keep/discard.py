@@ -46,7 +46,7 @@ def due(table: Table, newest: Snapshot, now: float) -> Discards:
     for path, inputs in by_path.items():
         if path in kept:
             continue
-        # inputs of one name may have each other's places (H1): they go together or not at all
+        # inputs of one name may have each other's places: they go together or not at all
         files_of_name = _files(table, inputs, there)
         if (
             files_of_name

@@ -1,4 +1,4 @@
-"""Erase: remove everything that belongs to some keys from a table for good. docs/design/erase.md has the reasons.
+"""Erase: remove everything that belongs to some keys from a table for good. docs/design/privacy.md has the reasons.
 
 | step | a crash after it leaves |
 |---|---|

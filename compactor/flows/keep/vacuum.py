@@ -3,10 +3,10 @@
 | step | a crash after it leaves |
 |---|---|
 | 1. look: Snapshots, pins, what the catalog shows, all objects below the root; anything unknown ends it | nothing |
-| 2. commit a Snapshot that names pending deletions and raw files to go; publish it | units that no later Snapshot names; older plans conflict (H21) |
+| 2. commit a Snapshot that names pending deletions and raw files to go; publish it | units that no later Snapshot names; older plans conflict |
 | 3. unregister the partitions that only expired Snapshots' views read, and orphan partitions | the next vacuum names and unregisters them again |
 | 4. write stubs over the expired Snapshots: a number is never free again | the same for those not yet written |
-| 5. delete orphans, pending deletions older than one grace period (H22), raw files and records past their age | the rest, still pending |
+| 5. delete orphans, pending deletions older than one grace period, raw files and records past their age | the rest, still pending |
 
 Nothing is deleted before step 2 stands, nor before the expired Snapshots that named it are stubs.
 """
@@ -214,7 +214,7 @@ def _edit(table: Table, inspection: _Inspection) -> Edit | None:
 
 
 def _write_over(table: Table, stored: FileInfo, stub: Snapshot) -> None:
-    """Write a stub over a Snapshot. It is replaced only as it was read: a bucket policy may deny all other puts (docs/terraform.md)."""
+    """Write a stub over a Snapshot. It is replaced only as it was read: a bucket policy may deny all other puts (docs/aws.md)."""
     if not table.storage.replace(stored, stub.to_bytes()) and not table.committed(stub.version).expired:
         raise Conflict(f"table {table.name}: {stored.path} changed since it was listed. Vacuum again.")
 

@@ -30,7 +30,7 @@ def landing(table: Table, snapshot: Snapshot | None, listed: Iterable[FileInfo] 
 
 
 def _check_full_load(table: Table, snapshot: Snapshot, landed: Landing, ledgered: set[str]) -> None:
-    """DMS's second full load of a table takes the names of the first; its rows would lie below all changes since. Raises OrderRefused (H6)."""
+    """DMS's second full load of a table takes the names of the first; its rows would lie below all changes since. Raises OrderRefused."""
     again = {item.path for item in landed.new if item.path in ledgered and increment.is_full_load(item.path)}
     if not again:
         return

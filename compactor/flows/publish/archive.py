@@ -55,7 +55,7 @@ def place(table: Table, item: Input) -> str | None:
 def repaired(table: Table, item: Input) -> tuple[str, str] | None:
     """The original of an input and its repaired copy in the archive, where both lie there.
 
-    Under the name with the etag may also lie an original, whose plain name another input has (H1): that one has the size that was read first.
+    Under the name with the etag may also lie an original, whose plain name another input has: that one has the size that was read first.
     """
     layout = table.layout
     both = (layout.archived(item.path), layout.archived(item.path, item.etag))
@@ -64,7 +64,7 @@ def repaired(table: Table, item: Input) -> tuple[str, str] | None:
 
 
 def content(table: Table, item: Input, there: str | None, again: bool) -> str | None:
-    """Where the very content of an input lies, None when it is gone; `there` is where a file of its name does, which may hold another's (H1).
+    """Where the very content of an input lies, None when it is gone; `there` is where a file of its name does, which may hold another's.
 
     An input that was ingested `again` from quarantine may have been repaired and may have any size.
     """
@@ -138,7 +138,7 @@ def _archived(table: Table, item: Input) -> bool:
     try:
         with contextlib.suppress(FileExistsError):
             return table.storage.move(source, goes_to(item.path))
-        # another input of this name was archived before (H1)
+        # another input of this name was archived before: a sink writes a name again with other content
         return table.storage.move(source, goes_to(item.path, item.etag))
     except Refused as error:
         raise Refused(
@@ -183,7 +183,7 @@ def _taken_again(table: Table, item: Input) -> FileInfo | None:
 def _replaced(table: Table, item: Input, source: FileInfo) -> FileInfo | None:
     """Return the unreadable file in quarantine in whose place `source`, its repaired copy, was read.
 
-    Under the plain name may also lie another input of the same name (H1), which has reasons of its own.
+    Under the plain name may also lie another input of the same name, which has reasons of its own.
     """
     plain = table.layout.quarantined(item.path)
     info = table.storage.stat(plain) if item.outcome == "replayed" and source.path != plain else None

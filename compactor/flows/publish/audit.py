@@ -21,7 +21,8 @@ class Blocked(CheckFailed):
     """A committed version that readers do not see, because a rule of `checks:` does not hold for it. They see the version before."""
 
     advice = """Look at the rows that the message counts. If the source was wrong, let it send the repaired rows and run again: the next version is
-        audited anew. If the rows are right, `compactor publish TABLE --accept` shows them; correct the rule. [How checks work](design/checks.md)."""
+        audited anew. If the rows are right, `compactor publish TABLE --accept` shows them; correct the rule.
+        [How checks work](operations.md#keep-wrong-rows-from-readers)."""
 
 
 def check(table: Table, snapshot: Snapshot) -> None:

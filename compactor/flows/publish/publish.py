@@ -79,7 +79,7 @@ def publish(table: Table, snapshot: Snapshot) -> Snapshot:
     """Show `snapshot`, or what has become newer meanwhile; gives back what is shown.
 
     Raises audit.Blocked if a rule of `checks:` does not hold for it; the views stay as they are. Raises TryLater when the process slept longer than
-    `publish_window` between reading the Snapshot and the replacement (H23).
+    `publish_window` between reading the Snapshot and the replacement.
     """
     with ExitStack() as marked:
         while True:
@@ -121,7 +121,7 @@ def _replace(table: Table, snapshot: Snapshot, began: float) -> None:
 
 
 def _check_window(table: Table, snapshot: Snapshot, began: float) -> None:
-    """Raise TryLater if the process slept: what it has read may be old, and the mark of its publication removed (H23)."""
+    """Raise TryLater if the process slept: what it has read may be old, and the mark of its publication removed."""
     if table.env.clock() - began > table.spec.publish_window:
         raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
 

@@ -3,7 +3,7 @@
 _compactor/shown.json         the version that was published, and a digest of its views and the catalog; written after they were published
 _compactor/publishing/<id>    one file for each publication that has begun; removed when the publication ends
 
-A publisher that is overtaken may replace a view with an older one before it shows the newest again (H23). If it dies in between, its file stays,
+A publisher that is overtaken may replace a view with an older one before it shows the newest again. If it dies in between, its file stays,
 and the digest counts for nothing until a run has asked the catalog again.
 
 What a crash leaves: such a file. The next run publishes what is missing and removes it.

@@ -1,4 +1,4 @@
-"""Reconcile: compare a table with its source while both change. docs/design/reconcile.md explains why its result can be trusted.
+"""Reconcile: compare a table with its source while both change. docs/design/proofs.md explains why to trust it.
 
 1. Checksums of key ranges of one version of the lake and of the source as it is. Ranges that differ are divided until single keys are left.
 2. Each such key is looked at: the lake's row, the source's row, then, when the lake has come to the source's position, both rows once more. Only a

@@ -1,4 +1,4 @@
-"""Adopt: take over a base that others built, plain Parquet files in one folder, as the first Snapshot of a table (H28).
+"""Adopt: take over a base that others built, plain Parquet files in one folder, as the first Snapshot of a table.
 
 Its files are read as the inputs of a first load, in the columns and the order of the table's changes, and written as a base of the table: they lack
 what a run needs (Positions, operation, key ranges, checksums). The folder itself is only read. Files that landed up to a given folder enter the

@@ -196,7 +196,7 @@ class _Ingestion:
         return other_envelope(table.spec, sample(table.storage, table.env.read_sample, [*infos], infos, []).values()) if infos else None
 
     def _unsteady(self, batch: Batch) -> list[str]:
-        """Return the paths that were written while we read them (H1), or that a sink has not finished. What was read of them is worth nothing."""
+        """Return the paths that were written while we read them, or that a sink has not finished. What was read of them is worth nothing."""
         summary = batch.summary
         young = {path for path in summary.unfinished if self._young(path)}
         landed = [item for item in summary.inputs if (item.path, item.etag) not in self.locations]
@@ -246,7 +246,7 @@ class _Ingestion:
 
 
 def _holds_other_defaults(table: Table, parent: Snapshot | None, schema: Schema) -> bool:
-    """Return whether stored files may hold defaults that a late event has changed. Other rows read them, and hold none (H15)."""
+    """Return whether stored files may hold defaults that a late event has changed. Other rows read them, and hold none."""
     if parent is None or not (table.spec.soft or parent.unavailable_columns):
         return False
     return schema.defaults_moved(parent.schema, parent.position_max)

@@ -1,4 +1,4 @@
-"""Compact: rewrite the Segments whose share of the Delta is worth it, while commits go on (H16).
+"""Compact: rewrite the Segments whose share of the Delta is worth it, while commits go on.
 
 A compaction that loses the race to commits is applied to the newest version, because the Delta wins over the base. One that loses it to a
 restore, a rebuild, a truncate or another compaction of the same Segments is thrown away (garbage for vacuum).

@@ -1,4 +1,4 @@
-"""Rebuild: a new base from everything the ledger names, read again from archive and landing, in place of base and Delta (H20).
+"""Rebuild: a new base from everything the ledger names, read again from archive and landing, in place of base and Delta.
 
 Schema, order and rows come from the files and from the present settings, which makes it the way to another key or order. The result is compared
 with what it replaces before it is committed. What others ingest meanwhile is found in the ledger and read too.
@@ -218,7 +218,7 @@ class _Rebuild:
         return dataclasses.replace(difference, columns=schema_differences(against.schema, made.schema))
 
     def _caught_up(self, head: Snapshot, built: Snapshot, parent: Snapshot) -> Edit:
-        """Return the result on top of `parent`: what was ingested since `head` is read from the raw files (H20)."""
+        """Return the result on top of `parent`: what was ingested since `head` is read from the raw files."""
         table = self.table
         requires: Requirement = NewestIs(head.version) if self.target else NotReplaced(head.version)
         problem = unmet((requires,), parent)
@@ -336,7 +336,7 @@ def _sources(table: Table, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[
 
 
 def _steady(table: Table, inputs: Iterable[Input], places: dict[tuple[str, str], str]) -> bool:
-    """Whether those that were read in landing are still what the ledger names (H1)."""
+    """Whether those that were read in landing are still what the ledger names."""
     layout = table.layout
     landed = [item for item in inputs if places[item.path, item.etag] == layout.landed(item.path)]
     return all(archive.still_landed(table, item) for item in landed)
@@ -391,7 +391,7 @@ def _check_read(table: Table, summary: BatchSummary, inputs: Sequence[Input], pl
 
 
 def _placed(parent: Snapshot, built: State) -> Schema:
-    """Return the new columns, those that the table has in its order; in a new generation when the columns or the form of the rows differ (H14)."""
+    """Return the new columns, those that the table has in its order; in a new generation when the columns or the form of the rows differ."""
     order = {field.name: at for at, field in enumerate(parent.schema.fields)}
     fields = tuple(sorted(built.schema.fields, key=lambda field: order.get(field.name, len(order))))
     same = [(field.name, field.type) for field in fields] == [(field.name, field.type) for field in parent.schema.fields]

@@ -1,4 +1,4 @@
-"""Restore: bring back the state of an older, kept version as a new Snapshot (H19). Undoable: the version before is a version like others.
+"""Restore: bring back the state of an older, kept version as a new Snapshot. Undoable: the version before is a version like others.
 
 State and barriers come from the old Snapshot, the ledger from the newest: what was absorbed between is marked `undone`, so that no run takes
 it again by itself, and later increments go on top. `reabsorb` takes it again from where it lies. Going back to a version before an
@@ -220,7 +220,7 @@ def changed(target: Iterable[Input], head: Iterable[Input]) -> tuple[Input, ...]
 
 
 def _schema(head: Schema, target: Schema) -> Schema:
-    """The old columns; in tables of a new generation where the present tables have others, because tables only ever gain columns (H14)."""
+    """The old columns; in tables of a new generation where the present tables have others, because tables only ever gain columns."""
     same = [(field.name, field.type) for field in head.fields] == [(field.name, field.type) for field in target.fields]
     return dataclasses.replace(target, generation=head.generation if same else head.generation + 1)
 

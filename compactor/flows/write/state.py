@@ -97,7 +97,7 @@ def after(table: Table, parent: State | None, summary: BatchSummary, staged: Sta
 
 
 def with_purge(table: Table, made: State, parent: State | None, staged: Staged, through: int) -> State:
-    """Return `made` with the memory of the tombstones of versions ≤ `through` that were purged, if any were (H12).
+    """Return `made` with the memory of the tombstones of versions ≤ `through` that were purged, if any were.
 
     Offsets of different partitions cannot be compared. A purged tombstone lies at or below the offset that its partition had at version `through`.
     """
@@ -130,7 +130,7 @@ def newest_hour(inputs: Iterable[Input]) -> str | None:
 
 
 def purge_through(table: Table, parent: Snapshot | None) -> int:
-    """Return the newest version whose tombstones are past their retention; 0 for none. Age counts from the commit that ingested them (H12)."""
+    """Return the newest version whose tombstones are past their retention; 0 for none. Age counts from the commit that ingested them."""
     if parent is None or table.spec.soft or not parent.tombstones:
         return 0
     limit = table.env.clock() - table.spec.tombstone_retention

@@ -1,4 +1,4 @@
-"""Whole hours: the watermark of a new version (docs/design/whole-hours.md)."""
+"""Whole hours: the watermark of a new version (docs/design/input.md#whole-hours)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _FINAL = (
     ({"NoSuchBucket"}, "the bucket does not exist: create it, or correct the location (and the endpoint: {host})"),
     (
         _DENIED,
-        "not allowed to {action}: grant this identity what docs/s3.md lists, the key of an encrypted bucket included. Also check that the bucket"
+        "not allowed to {action}: grant this identity what docs/aws.md lists, the key of an encrypted bucket included. Also check that the bucket"
         " belongs to the account of s3.bucket_owner",
     ),
     (
@@ -23,7 +23,7 @@ _FINAL = (
     ),
     ({"RequestTimeTooSkewed"}, "this machine's clock and the store's differ too much: set this machine's clock"),
     ({"InvalidObjectState"}, "the object was moved to an archive class: restore it first"),
-    ({"NotImplemented", "501"}, "{host} cannot {action}: this store does not support what docs/s3.md requires"),
+    ({"NotImplemented", "501"}, "{host} cannot {action}: this store does not support what docs/aws.md requires"),
 )
 
 

@@ -1,7 +1,7 @@
 """Storage in S3 and compatible stores. An object appears whole or not at all. `If-None-Match: *` ensures that a name is taken only once.
 
 A response may be lost after the store acted, so every operation can be repeated. `put_if_absent` marks its object with a random id. If the
-name is taken, the id shows whether an earlier attempt of the same call took it. docs/s3.md lists the remaining races.
+name is taken, the id shows whether an earlier attempt of the same call took it. docs/aws.md lists the remaining races.
 
 A store that ignores the condition is refused: two writers could both create the same Snapshot, and one commit would be lost.
 """
@@ -163,7 +163,7 @@ class S3Storage:
         if not supported:
             raise Refused(
                 f"{where}: {self._client.settings.host} ignores If-None-Match on PutObject, so two writers could overwrite each other's commit."
-                " Use a store with conditional writes (docs/s3.md)."
+                " Use a store with conditional writes (docs/aws.md)."
             )
 
     def _probed(self, where: Place) -> bool:

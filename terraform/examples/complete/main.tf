@@ -1,5 +1,5 @@
 # All parts: landing in a separate bucket, archives that move to colder storage, an EMR cluster beside EMR Serverless, Airflow, alarms.
-# It costs money while it exists; docs/terraform.md lists the costs. In this folder:
+# It costs money while it exists; docs/aws.md lists the costs. In this folder:
 #
 #   compactor package --mwaa mwaa          # what MWAA installs; the module uploads it
 #   terraform init && terraform apply
