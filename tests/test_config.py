@@ -353,7 +353,7 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("quarantine: -1", "quarantine", "expected a number of records or a share"),
     ("quarantine: {max_rows: 1}", "quarantine", "expected a number of records or a share, such as 100 or 10%, found {'max_rows': '1'}"),
     ("limits: {columns: 9000}", "limits", "expected true or false, found {'columns': '9000'}; there are limits or none"),
-    ("types: {a: date}, csv: {types: {a: date}}", "csv.types", "unknown key; set `types` of the table"),
+    ("types: {a: date}, csv: {types: {a: date}}", "csv.types", "unknown key"),
     ("checks: {max_gone: 0.3}", "checks.max_gone", "unknown key; set `max_gone` of the table"),
     ("checks: [rows]", "checks", "expected a mapping"),
     ("max_gone: all", "max_gone", "expected a share"),

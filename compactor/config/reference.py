@@ -16,7 +16,6 @@ from compactor.core.settings.forms import ALIASES, Form, Section
 FORMER = {
     "compaction": "set `compact_every`, `compact_window` and `compact_budget`",
     "comment": "it is a standard text now",
-    "csv.types": "set `types` of the table",
     "checks.max_gone": "set `max_gone` of the table",
     "engines": "with `catalog: {type: glue}` there is a view for Athena",
     "feed_retention": "set `keep`, which is for the change feed too",

@@ -326,7 +326,9 @@ def _with_delta(base: DataFrame, delta: DataFrame, snapshot: Snapshot, spec: Tab
     schema, partial = snapshot.schema, snapshot.unavailable_columns
     key, changed = list(schema.key), delta.select(*map(quoted, schema.key))
     lacking = delta if partial else delta.where("_op = 'd'")
-    frames = [base.join(lacking.select(*map(quoted, schema.key)), key, "left_semi")] if partial or snapshot.delta_tombstones else []
+    frames = (
+        [base.join(lacking.select(*map(quoted, schema.key)), key, "left_semi")] if partial or (snapshot.delta and snapshot.delta.tombstones) else []
+    )
     of_keys = union([*frames, delta])
     if snapshot.size <= spec.small_batch:
         of_keys = of_keys.coalesce(1)

@@ -1,9 +1,9 @@
 """Sessions beside the main one: they have the same catalog, cache and settings, and a few settings of their own.
 
 **Interpreting**, for small batches: Spark interprets expressions instead of compiling them. For each query Spark generates Java code, which is
-compiled twice: by Janino, then by the JVM. For some thousand rows that takes longer than to interpret the expressions (docs/design/spark.md#few-jobs).
+compiled twice: by Janino, then by the JVM. For some thousand rows that takes longer than to interpret (docs/design/spark.md#few-jobs).
 
-**By file**, for compaction: each file that is read is one task, whose rows keep their order, and are written into directories without another sort.
+**By file**, for compaction: each file that is read is one task, whose rows keep their order, and are written into directories without a sort.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from compactor.core.model.schema import RESERVED, Field, Schema
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark import columns
+from compactor.spark.rows.reduce import COUNTED
 
 
 def writer(first: int | None, last: int | None, undecided: tuple[str, ...] = (), **columns: object) -> WriterSchema:
@@ -90,9 +91,9 @@ def test_a_rule(batches: list[list[WriterSchema]], expected: list[tuple[str, str
 
 
 def test_every_column_that_lies_beside_the_payload_is_reserved() -> None:
-    """In Changes, in states, and in states that are ranked: a source column of that name is stored under another one."""
-    ranked = (columns.BEHIND, columns.HEAD, columns.OUTCOME, columns.TIE, columns.SEGMENT)
-    assert {*columns.CHANGE, columns.TIME, *columns.STATE, *ranked} - set(RESERVED) == set()
+    """In Changes, in states, and in reduced rows: a source column of that name is stored under another one."""
+    reduced = (columns.BEHIND, columns.UNCHANGED, columns.SEGMENT, *COUNTED)
+    assert {*columns.CHANGE, columns.TIME, *columns.STATE, *reduced} - set(RESERVED) == set()
 
 
 @pytest.mark.parametrize(

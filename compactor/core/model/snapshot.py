@@ -324,11 +324,6 @@ class Snapshot(State, Commit):
         return sum(part.tombstones for part in self._parts)
 
     @property
-    def delta_tombstones(self) -> int:
-        """Return the number of tombstones in the Delta."""
-        return self.delta.tombstones if self.delta else 0
-
-    @property
     def size(self) -> int:
         """Return the bytes of base and Delta."""
         return sum(part.size for part in self._parts)

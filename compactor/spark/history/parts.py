@@ -28,9 +28,9 @@ from compactor.spark.history import versions as history
 from compactor.spark.history.versions import Versions
 from compactor.spark.keys import least_key, range_index
 from compactor.spark.measured import Numbers
-from compactor.spark.rows import defaults, position
+from compactor.spark.rows import position
 from compactor.spark.sql import named, quoted
-from compactor.spark.tables import footers, table_writer
+from compactor.spark.tables import defaults, footers, table_writer
 
 _PART = "regexp_extract(_metadata.file_path, '(history_part=[a-z0-9-]+)/[^/]+$', 1)"
 

@@ -54,9 +54,9 @@ def _text(reducer: Reducer) -> str:
     for at, name in enumerate(reducer.partial):
         entry = f"try_element_at(s._own, {literal(name)})"
         clock = f"CASE WHEN {entry} IS NOT NULL THEN {entry}.at ELSE s._at END"
-        known = f"coalesce({entry}.known, true)"
-        value = f"struct(s.{quoted(name)} AS v, {clock} AS at, {known} AS known)"
-        newest = f"CASE WHEN {clock} < m._p THEN struct({clock} AS at, {known} AS known, s._origin AS o) END"
+        has_known = f"coalesce({entry}.known, true)"
+        value = f"struct(s.{quoted(name)} AS v, {clock} AS at, {has_known} AS known)"
+        newest = f"CASE WHEN {clock} < m._p THEN struct({clock} AS at, {has_known} AS known, s._origin AS o) END"
         registers.append(f"max_by({value}, {newest}) AS _r{at}")
         has = f"coalesce(_r{at}.known AND (_floor IS NULL OR _r{at}.at >= _floor){after.format(f'_r{at}.at')}, false)"
         values.append(f"CASE WHEN {has} THEN _r{at}.v END AS {quoted(name)}")

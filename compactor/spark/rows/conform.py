@@ -39,9 +39,10 @@ from compactor.spark.decode.frame import Frame, ddl
 from compactor.spark.decode.named import can_be_absent
 from compactor.spark.decode.order import NULL_WHILE, expression
 from compactor.spark.keys import key_text, key_types, row_key
-from compactor.spark.rows import defaults, position
+from compactor.spark.rows import position
 from compactor.spark.rows.comparable import exactly
 from compactor.spark.sql import as_column, coalesce, from_json, literal, member, named, null, quoted
+from compactor.spark.tables import defaults
 
 EVENTS_MAX = 1 << 30
 """The greatest number of events in one record. Together with the 33 bits of a row's number it fills a bigint."""

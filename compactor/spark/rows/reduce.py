@@ -49,7 +49,7 @@ COUNTED = ("_applied", "_duplicate", "_late", "_superseded", "_ties")
 """Columns of a reduced row: how many of the batch's events of its key became what."""
 
 OUTCOMES = {name[1:]: f"coalesce(sum({name}), 0)" for name in COUNTED}
-"""Aggregates of reduced rows: the number of events by outcome, and of keys whose newest events cannot be told apart by order."""
+"""Aggregates of reduced rows: the number of events by outcome, and of keys whose newest events share a place in the order."""
 
 
 @dataclass(frozen=True)
@@ -181,18 +181,18 @@ class Reducer:
         clocks = [f"struct({row}) AS _row", f"{at} AS _at", "_gone", f"{NEWEST} AS _newest", "_moved", "_version", "_origin"]
         content = f"CASE WHEN _gone IS NULL THEN {self._content(self._shared, '')} ELSE 0L END"
         sent = [f"CASE WHEN try_element_at(_own, {literal(name)}) IS NULL THEN {self._hashed(name, quoted(name))} END" for name in self.partial]
-        told = f"CASE WHEN _gone IS NULL THEN xxhash64({', '.join([content, *sent])}) ELSE 0L END"
-        for sql, name in ((content, "_content"), (told, "_told")):
+        everything = f"CASE WHEN _gone IS NULL THEN xxhash64({', '.join([content, *sent])}) ELSE 0L END"
+        for sql, name in ((content, "_content"), (everything, "_sent")):
             clocks += [f"CASE WHEN {NEWEST} IS NOT NULL THEN {sql} END AS {name}"]
         clocks += [f"_at IS NOT NULL AND NOT (_at > {self._bound}) AS _ended"] if self.barrier else []
         for name in self.partial:
             entry = f"try_element_at(_own, {literal(name)})"
             clock = f"CASE WHEN {entry} IS NOT NULL THEN {entry}.at ELSE {at} END"
-            known = f"coalesce({entry}.known, true)"
+            has_known = f"coalesce({entry}.known, true)"
             # of one event: what this run carried along counts most if it knows all of the old key, else least
             rank = f"CASE _origin WHEN {MADE} THEN 2 WHEN {MADE_OF_BATCH} THEN 0 ELSE 1 END"
-            newest = f"struct({self._event(f'({clock})')} AS e, {known} AS known, {rank} AS r, {clock} AS at)"
-            clocks += [f"struct({quoted(name)} AS v, {clock} AS at, {known} AS known, {entry} IS NOT NULL AS own) AS {_register(name)}"]
+            newest = f"struct({self._event(f'({clock})')} AS e, {has_known} AS known, {rank} AS r, {clock} AS at)"
+            clocks += [f"struct({quoted(name)} AS v, {clock} AS at, {has_known} AS known, {entry} IS NOT NULL AS own) AS {_register(name)}"]
             clocks += [f"CASE WHEN ({clock}) IS NOT NULL THEN {newest} END AS {_clock(name)}"]
         return clocks
 
@@ -201,16 +201,16 @@ class Reducer:
         place = self._event("_newest")
         moved = f"struct({place}, NOT startswith(coalesce(_moved, '{LINK_MARK}'), '{LINK_MARK}'), _moved IS NOT NULL)"
         by = f"CASE WHEN _newest IS NOT NULL THEN struct({place}, _origin <> {MADE}, _newest) END"
-        told = "_origin" if self.keyless else f"CASE WHEN _newest IS NOT NULL THEN {moved} END"
+        latest = "_origin" if self.keyless else f"CASE WHEN _newest IS NOT NULL THEN {moved} END"
         made = [
             f"max_by(_row, {'_newest' if self.keyless else '_at'}) AS _row",
             "max(_at) AS _at",
             "max(_gone) AS _gone" if self.tombstones else "any_value(_gone) AS _gone",
-            f"max_by(_moved, {told}) AS _moved" if self.tombstones or self.partial else "any_value(_moved) AS _moved",
+            f"max_by(_moved, {latest}) AS _moved" if self.tombstones or self.partial else "any_value(_moved) AS _moved",
             f"count_if(_origin = {EVENT}) AS _events",
             f"max_by(_origin, {by}) AS _by" if self.tombstones else f"{EVENT} AS _by",
             # whether all that happened at the newest place of the order says the same
-            f"max(struct({place} AS e, _told AS h)).h <> ~max(struct({place} AS e, ~_told AS h)).h AS _tied",
+            f"max(struct({place} AS e, _sent AS h)).h <> ~max(struct({place} AS e, ~_sent AS h)).h AS _tied",
         ]
         for name in self.partial:
             made.append(f"max_by({_register(name)}, {_clock(name)}) AS {_register(name)}")
@@ -229,7 +229,7 @@ class Reducer:
         ]
         made += ["max(_ended) AS _ended"] if self.barrier else []
         if self.partial:
-            made += [f"max_by(_moved, {told}) {was} AS _was_moved"]
+            made += [f"max_by(_moved, {latest}) {was} AS _was_moved"]
             made += [f"max_by({_register(name)}, {_clock(name)}) {was} AS {_was(name)}" for name in self.partial]
         return made
 

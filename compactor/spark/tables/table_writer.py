@@ -29,10 +29,10 @@ from compactor.spark.columns import AT, GONE, OP, OWN, SEGMENT, STATE, state_typ
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.decode import conversions
 from compactor.spark.measured import Pass
-from compactor.spark.rows import defaults, position
+from compactor.spark.rows import position
 from compactor.spark.rows.reduce import NEWEST
 from compactor.spark.sql import BY_HASH, literal, named, quoted
-from compactor.spark.tables import footers
+from compactor.spark.tables import defaults, footers
 
 
 def stored_types(schema: Schema, order: position.Order) -> list[tuple[str, str]]:
