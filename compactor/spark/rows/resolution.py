@@ -202,6 +202,7 @@ def _with_stored(batch: SparkBatch, whole: bool, events: DataFrame, stored: Tabl
     """Return the states of the batch and of the stored rows that it may change."""
     if stored is None:
         return events
+    base: DataFrame | None
     if whole:
         base = stored.base(batch.summary.truncate)
     elif batch.spec.keyless:
