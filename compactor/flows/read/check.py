@@ -110,8 +110,14 @@ def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mappin
         yield "records", "; ".join(unreadable) or f"the sampled files of {spec.landing} have no rows", ""
     if not profiles:
         return
+    names = [profile.table for profile in profiles if profile.table]
+    if not spec.source_table and len(names) > 1:
+        problem = (
+            f"the sampled records are of several source tables: {', '.join(names[:10])}. Set `source_table:` to the one that {spec.name} is, or to "
+            "all of them, with commas or *, if they are its partitions"
+        )
+        yield "source table", problem, ""
     if spec.source_table:
-        names = [profile.table for profile in profiles if profile.table]
         profiles = [profile for profile in profiles if not profile.table or _is_source(spec.source_table, profile.table)]
         problem = "" if profiles else f"`source_table: {spec.source_table}` is none of the tables in the sampled files: {', '.join(names[:10])}"
         yield "source table", problem, spec.source_table
