@@ -27,6 +27,7 @@ from compactor.core.settings.s3 import S3Settings
 from compactor.storage.s3.storage import S3Storage
 from tests.capture import config, landing, truth
 from tests.oracle.sizes import FULL
+from tests.parts import any_text
 from tests.parts.odd_names import ODD, random_names
 from tests.parts.s3 import CREDENTIALS, s3_server
 
@@ -145,36 +146,21 @@ def deliver(store: S3Storage, folder: Path, hours: list[int], tables: Sequence[s
             store.write(f"s3://lake/w/{path.relative_to(folder).as_posix()}", path.read_bytes())
 
 
-def test_any_name_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Objects with glob signs, colons, quotes, blanks and letters of every language are read once, archived under their names, and verified; an object
-    whose name no file system takes stays in landing and is named."""
+def test_any_name_and_any_text_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects with glob signs, colons, quotes, blanks and letters of every language go all the way; one whose name no file system takes stays in
+    landing and is named."""
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    seed = random.randrange(1 << 30)
+    chance = random.Random(seed := random.randrange(1 << 30))
     print("seed", seed)
-    names = [f"{name}.json" for name in ODD] + random_names(random.Random(seed), 10, ".json")
+    names = [*(f"{name}.json" for name in ODD), *random_names(chance, 200 if FULL else 10, ".json"), *random_names(chance, 5, ".json.gz")]
     # XML 1.0 has no control characters, and no list of S3 without `encoding-type` either
     names = sorted({name for name in names if not any(unicodedata.category(char) in ("Cc", "Cn") for char in name)})
     with s3_server(tmp_path / "s3.log") as server:
         server.bucket("lake")
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
         store = S3Storage("s3://lake/w", S3Settings(path_style=True).within(os.environ))
-        for key, name in enumerate(names):
-            store.write(f"s3://lake/w/in/2026112014/{name}", json.dumps({"id": key, "seq": 1}).encode() + b"\n")
-        boto3.client("s3", endpoint_url=server.url).put_object(Bucket="lake", Key="w/in/2026112014//a.json", Body=b"{}\n")
-        file = tmp_path / "compactor.yaml"
-        file.write_text(
-            'tables: {t: {key: [id], order_by: [seq], increments: "in/%Y%m%d%H", archive: move}}\ns3: {path_style: true}\n', encoding="utf-8"
-        )
-
-        compactor = functools.partial(called, file)
-
-        (report,) = json.loads(compactor("run", "--output", "json"))
-        assert (report["outcome"], report["files"]) == ("committed", len(names))
+        boto3.client("s3", endpoint_url=server.url).put_object(Bucket="lake", Key=f"w/in/{any_text.FOLDER}//a.json", Body=b"{}\n")
+        (report,) = any_text.travel(store, "s3://lake/w", tmp_path, chance, names, more="s3: {path_style: true}\n")
         assert any("2026112014//a.json has a name that Spark cannot open" in note for note in report["notes"])
-        rows = json.loads(compactor("sql", "select id from t order by id", "--output", "json"))
-        assert [row["id"] for row in rows] == list(range(len(names)))
-        archived = [info.path.removeprefix("s3://lake/w/t/archive/2026112014/") for info in store.list("s3://lake/w/t/archive")]
-        assert sorted(archived) == names
-        compactor("verify")

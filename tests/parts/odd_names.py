@@ -39,3 +39,16 @@ def random_names(chance: random.Random, number: int, suffix: str) -> list[str]:
         if name and not name.startswith((".", "_")):
             out.add(name + suffix)
     return sorted(out)
+
+
+def random_texts(chance: random.Random, number: int) -> list[str]:
+    """Return different texts: those of ODD first, then random ones that may be a single quote or hold what programs substitute. None has a NUL."""
+    categories, out = _by_category(), dict.fromkeys(ODD[:number])
+    signs = ("[", "{", "*", "'", '"', "`", "\\", "\\n", "${env:PLANTED}", "${PLANTED}", "%s", "<planted>", "&lt;", "--", "/*", ",", "null", " ")
+    while len(out) < number:
+        parts = [
+            chance.choice(categories[chance.choice([*categories])]) if chance.random() < 0.5 else chance.choice(signs)
+            for _ in range(chance.choice((1, 2, 8, 40)))
+        ]
+        out["".join(parts)] = None
+    return [*out]

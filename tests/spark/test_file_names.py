@@ -22,6 +22,8 @@ from compactor.flows.table import Table
 from compactor.spark import consistency
 from compactor.spark.consistency import ConsistentReads
 from compactor.storage.local import LocalStorage
+from tests.oracle.sizes import FULL
+from tests.parts import any_text
 from tests.parts.odd_names import ODD, random_names
 from tests.spark.lake import Lake
 
@@ -75,6 +77,15 @@ def test_parquet_files_with_glob_signs(lake: Lake) -> None:
     land(lake, spec, names)
     lake.run(spec)
     check_all(lake, spec, names)
+
+
+@pytest.mark.slow
+def test_any_name_and_any_text_all_the_way(tmp_path: Path) -> None:
+    """On a local disk; `tests/engines/test_s3_warehouse.py` has the same on S3."""
+    chance = random.Random(seed := random.randrange(1 << 30))
+    print("seed", seed)
+    names = [*(f"{name}.json" for name in ODD), *random_names(chance, 400 if FULL else 10, ".json"), *random_names(chance, 5, ".json.gz")]
+    any_text.travel(LocalStorage(), str(tmp_path / "w"), tmp_path, chance, sorted(names))
 
 
 def test_two_files_of_one_size_of_which_one_is_a_pattern_for_the_other(lake: Lake) -> None:
