@@ -23,7 +23,7 @@ from compactor.core.results.reports import Tasks
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.sources.source_profile import FileSample
 from compactor.flows import logs
-from compactor.flows.environment import Environment
+from compactor.flows.environment import Environment, no_sample
 from compactor.flows.stop import Stop
 from compactor.flows.table import Table
 from compactor.ports import Catalog, Engine, Storage
@@ -41,16 +41,21 @@ Schemas = Callable[[int], str]
 Notify = Callable[[Target, Message], None]
 """Send a message to a target."""
 
+Sampled = Callable[[str, bytes, int], FileSample]
+"""Read the first rows of a file. A cluster has no DuckDB for it."""
+
 
 class Runtime:
     """The ports of one process. `close` ends the JVM that it started; later use starts another one."""
 
-    def __init__(self, config: JobConfig, open_session: Callable[[], SparkSession], schemas: Schemas | None, notify: Notify) -> None:
+    def __init__(
+        self, config: JobConfig, open_session: Callable[[], SparkSession], schemas: Schemas | None, notify: Notify, sampled: Sampled = no_sample
+    ) -> None:
         self.config = config
         self.tables: tuple[TableSpec, ...] = ()
         """Every configured table, where the configuration is known whole."""
         self.storage = RoutedStorage(LocalStorage(), self._s3)
-        self._open_session, self._schemas, self._notify = open_session, schemas, notify
+        self._open_session, self._schemas, self._notify, self._sampled = open_session, schemas, notify, sampled
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
         self._stop = Stop(self._cancel)
@@ -68,7 +73,7 @@ class Runtime:
             stop=self._stop,
             tasks=self._tasks,
             share=self._share,
-            read_sample=_read_sample,
+            read_sample=self._sampled,
             tables=self.tables,
         )
 
@@ -184,12 +189,6 @@ class Runtime:
         home = self.config.warehouse if self.config.warehouse.startswith("s3://") else location
         keys = {spec.root: spec.archive_kms_key for spec in self.config.specs if spec.archive_kms_key}
         return S3Storage(home, self.config.s3.within(os.environ), keys)
-
-
-def _read_sample(path: str, data: bytes, rows_max: int) -> FileSample:
-    from compactor.duckdb import sample
-
-    return sample.read(path, data, rows_max)
 
 
 def _program() -> str:

@@ -15,6 +15,7 @@ from compactor.app.spark import open_session
 from compactor.config.settings import Settings, load
 from compactor.core.model.spec import TableSpec
 from compactor.core.settings.job_config import JobConfig
+from compactor.core.sources.source_profile import FileSample
 from compactor.flows.table import Table
 from compactor.ports import Registry
 from compactor.runtime import Runtime
@@ -50,7 +51,7 @@ class AppBase:
         self._packages: frozenset[str] = frozenset()
         self._brief = False
         self._opened_registry: ConfluentRegistry | FileRegistry | None = None
-        self.runtime = Runtime(self.job_config(), self._open_session, self._schemas(), notify)
+        self.runtime = Runtime(self.job_config(), self._open_session, self._schemas(), notify, _read_sample)
         self.runtime.tables = self.runtime.config.specs
 
     @classmethod
@@ -154,3 +155,9 @@ class AppBase:
         self._packages |= frozenset(s3_packages(self.settings))
         with self.starting():
             return open_session(self.settings, self._packages, self._verbose, self._wait, self._conf, self._brief)
+
+
+def _read_sample(path: str, data: bytes, rows_max: int) -> FileSample:
+    from compactor.duckdb import sample
+
+    return sample.read(path, data, rows_max)

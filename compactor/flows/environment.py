@@ -24,7 +24,7 @@ def _nobody(target: Target, message: Message) -> None:
     """Notify nobody."""
 
 
-def _no_sample(path: str, data: bytes, rows_max: int) -> FileSample:
+def no_sample(path: str, data: bytes, rows_max: int) -> FileSample:
     """Read nothing."""
     return FileSample(())
 
@@ -66,7 +66,7 @@ class Environment:
     share: Callable[[str], None] = _no_share
     """Gives what the calling thread computes a fair share of the engine, under this name."""
 
-    read_sample: Callable[[str, bytes, int], FileSample] = _no_sample
+    read_sample: Callable[[str, bytes, int], FileSample] = no_sample
     """Returns the first records of a file (path, content, number of records). Raises ValueError or OSError when it cannot be read."""
 
     tables: Sequence[TableSpec] = ()

@@ -144,7 +144,7 @@ def test_what_stops_a_whole_group_is_one_message(company: Company, told: Path, m
     """A connection that does not exist, found by the first task; with the names of all tables. Another connection sends the message."""
     said = json.loads(company.config.read_text(encoding="utf-8"))
     said["tables"] |= {name: {**said["tables"]["student"]} for name in ("a", "b", "c")}
-    said["airflow"] |= {"conn_ids": {"CHAT_HOOK": "nowhere"}}
+    said["airflow"] |= {"conn_ids": {"SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO": "nowhere"}}
     said["registry"] = {"url": "https://registry.example"}
     company.config.write_text(json.dumps(said), encoding="utf-8")
     moment = AT - timedelta(minutes=1)

@@ -102,8 +102,9 @@ def _daemon(name: str, *options: object) -> list[object]:
 
 
 def _alive(pages: int) -> int:
-    """How many workers the master knows of."""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", pages, timeout=10)) as connection:
+    """How many workers the master knows of; 0 if it does not answer, which takes it long where others work too."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", pages, timeout=10)) as connection, contextlib.suppress(OSError):
         connection.request("GET", "/json/")
         answer = connection.getresponse()
         return int(json.load(answer)["aliveworkers"]) if answer.status == 200 else 0
+    return 0

@@ -16,7 +16,7 @@ from compactor import __version__
 from compactor.app.packaging.job_zip import add, opened
 from compactor.core.model.layout import join
 
-REQUIREMENTS = ("boto3", "duckdb>=1.5", "fastavro", "fsspec", "pydantic>=2", "pyyaml", "requests>=2.32", "rich", "typer", "urllib3>=2.2")
+REQUIREMENTS = ("boto3", "duckdb>=1.5", "fastavro", "fsspec", "pydantic>=2.7", "pyyaml", "requests>=2.32", "rich", "typer", "urllib3>=2.2")
 """What the package needs on a worker: the dependencies in pyproject.toml without PySpark."""
 
 PLUGINS = "/usr/local/airflow/plugins"
