@@ -29,7 +29,7 @@ warehouse: .
 catalog: {database: released}
 defaults: {quarantine: 50%}
 tables:
-  student: {key: [id], envelope: debezium, change_feed: net}
+  student: {key: [id], envelope: debezium, change_feed: true}
   enrollment: {key: [course_code, student_id, term], envelope: debezium, history: true}
   trunc_solo: {key: [id], envelope: debezium, write_mode: merge-on-read}
   audit_log: {key: [], envelope: debezium}

@@ -19,6 +19,7 @@ from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.record import TableReport
+from compactor.duckdb import sample
 from compactor.flows.environment import Environment
 from compactor.flows.read import quarantine
 from compactor.flows.read.verify import verify
@@ -42,7 +43,7 @@ class Lake:
         self.spark, self.root = spark, root
         self.now = 1_700_000_000.0
         storage, engine, catalog = LocalStorage(), SparkEngine(spark, LocalStorage(), schemas), HiveCatalog(spark)
-        self.env = Environment(storage, lambda: engine, lambda: catalog, clock=lambda: self.now)
+        self.env = Environment(storage, lambda: engine, lambda: catalog, clock=lambda: self.now, read_sample=sample.read)
         self.database = re.sub(r"\W", "_", root.name).lower()
 
     def spec(self, name: str = "t", **settings: Any) -> TableSpec:

@@ -26,7 +26,7 @@ class FromMemory(KafkaTopics):
     """A cluster that holds these offsets of each partition."""
 
     def __init__(self, spark: SparkSession, held: dict[tuple[str, int], list[int]]) -> None:
-        super().__init__(spark, LocalStorage(), "nowhere:9092", {})
+        super().__init__(spark, LocalStorage(), {"bootstrap.servers": "nowhere:9092"})
         self._held = held
 
     def _read(self, wanted: Sequence[Offsets]) -> Any:

@@ -72,6 +72,8 @@ class Segment(_Directory):
     """The Segment contains all changes of its key range up to this version: Delta rows with `_version` at or below it are already there."""
     unavailable_columns: tuple[str, ...] = ()
     """Columns whose value comes from an older event in some row, or is unknown there (`_own`)."""
+    sorted_by: tuple[str, ...] = ()
+    """The columns that each file is sorted by; () if that is not known."""
 
 
 @dataclass(frozen=True)
@@ -368,7 +370,7 @@ def _files(raw: list[dict[str, Any]]) -> tuple[DataFile, ...]:
 
 def _part_values(raw: dict[str, Any]) -> dict[str, Any]:
     bounds: dict[str, Any] = {name: _position(raw[name]) for name in ("position_min", "position_max", "low", "high") if name in raw}
-    texts: dict[str, Any] = {name: tuple(raw[name]) for name in ("unavailable_columns", "untouched") if name in raw}
+    texts: dict[str, Any] = {name: tuple(raw[name]) for name in ("unavailable_columns", "untouched", "sorted_by") if name in raw}
     return {**raw, **bounds, **texts, "files": _files(raw["files"])}
 
 

@@ -82,11 +82,11 @@ def keeps_tombstones(spec: TableSpec, order: Order, offsets: Partitions) -> bool
 def keeps_files(spec: TableSpec, snapshot: Snapshot, targets: Sequence[Segment]) -> bool:
     """Return whether a compaction of these Segments may write their rows in the order that they have, file by file, and the Delta's beside them.
 
-    The Delta's keys must be few enough for a broadcast. Files of another order than today's (`cluster_by`) are written anew, and so are those of a
-    Segment that has many.
+    The Delta's keys must be few enough for a broadcast. Files in another order than by key are written anew, and so are those of a Segment that has
+    many.
     """
-    alike = not spec.keyless and not spec.cluster_by
-    return alike and delta_estimate(snapshot) <= DELTA_LIMIT and all(len(segment.files) < _SORTED_FILES_MAX for segment in targets)
+    alike = all(segment.sorted_by == snapshot.schema.key and len(segment.files) < _SORTED_FILES_MAX for segment in targets)
+    return alike and not spec.keyless and not spec.cluster_by and delta_estimate(snapshot) <= DELTA_LIMIT
 
 
 def segment_count(size: int, table_size: int, spec: TableSpec) -> int:

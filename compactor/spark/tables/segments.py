@@ -162,7 +162,7 @@ def write(
     else:
         several, done = table_writer.write_several(storage, rows, schema, order, directory, spec.name, partial, files, in_order)
         made = {each.name: each for each in several}
-    return [_segment(commit, made[name], low, high, through) for name, (low, high) in _without_empty(names, placed, made).items()], done
+    return [_segment(commit, made[name], low, high, through, files) for name, (low, high) in _without_empty(names, placed, made).items()], done
 
 
 def _without_empty(names: Sequence[str], placed: Placement, made: dict[str, table_writer.Written]) -> dict[str, tuple[Bound, Bound]]:
@@ -180,7 +180,7 @@ def _without_empty(names: Sequence[str], placed: Placement, made: dict[str, tabl
     return out
 
 
-def _segment(commit: str, made: table_writer.Written, low: Bound, high: Bound, through: int) -> Segment:
+def _segment(commit: str, made: table_writer.Written, low: Bound, high: Bound, through: int, files: FileOrder) -> Segment:
     return Segment(
         id=f"{commit}.{made.name.partition('=')[2]}",
         path=join("base", commit, made.name),
@@ -193,6 +193,7 @@ def _segment(commit: str, made: table_writer.Written, low: Bound, high: Bound, t
         position_max=made.position_max,
         compacted_through=through,
         unavailable_columns=made.unavailable_columns,
+        sorted_by=files.columns,
     )
 
 
