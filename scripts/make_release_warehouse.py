@@ -97,6 +97,8 @@ def play(folder: Path) -> None:
     shutil.copytree(folder, folder.with_name("continued"), ignore=shutil.ignore_patterns("metastore"))
     land(folder.with_name("continued"), range(3, 9))
     with App.open(folder.with_name("continued") / "compactor.yaml", conf=SPARK) as app:
+        # its metastore is a new one
+        app.publish()
         require({report.table: report.outcome for report in app.run()}, OUTCOMES)
         after = rows(app)
     land(folder / "later", range(3, 9))
