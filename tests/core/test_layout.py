@@ -25,6 +25,7 @@ GOOD = [
     (LAYOUT.archived("increment_2026010100/a.json"), "/lake/t/archive/increment_2026010100/a.json", "archive"),
     (LAYOUT.archived("f/a.json", '"ab-1/2"'), "/lake/t/archive/f/ab12~a.json", "archive"),
     (LAYOUT.archived("a.json", "12-34"), "/lake/t/archive/1234~a.json", "archive"),
+    (LAYOUT.archived("f/a\nb.json"), "/lake/t/archive/f/a\nb.json", "archive"),
     (LAYOUT.inside("quarantine/f/a.json"), "/lake/t/quarantine/f/a.json", "quarantine"),
 ]
 

@@ -22,7 +22,7 @@ from compactor.ports import Storage
 from tests.parts.odd_names import random_texts
 
 SUBSTITUTED = "the value of PLANTED"
-FOLDER = "2026112014"
+FOLDER, LATER = "2026112014", "2026112015"
 CONFIG = """tables:
   t: {key: [id], order_by: [seq], increments: "in/%Y%m%d%H", archive: move, quarantine: 100%}
 """
@@ -40,9 +40,9 @@ class _Tags(HTMLParser):
 
 
 def travel(store: Storage, warehouse: str, folder: Path, chance: random.Random, names: Sequence[str], more: str = "") -> list[dict[str, Any]]:
-    """Land a file for each of `names`, and check all of its way. Returns the reports of the run. `more`: more lines of configuration.
+    """Land a file for each of `names`, erase a row, then land files that cannot be used whole, and check all of their way.
 
-    Every third file has an invalid record, and two further files are no gzip.
+    Returns the reports of the first run. `more`: more lines of configuration.
     """
     config = folder / "compactor.yaml"
     config.write_text(f"warehouse: {json.dumps(warehouse)}\n{CONFIG}{more}", encoding="utf-8")
@@ -56,26 +56,45 @@ def travel(store: Storage, warehouse: str, folder: Path, chance: random.Random, 
         assert SUBSTITUTED not in out + log
         return out, log
 
-    rows, invalid, unreadable = _land(store, f"{warehouse}/in/{FOLDER}", chance, names)
-    out, log = compactor("run", "--output", "json", "--log-format", "json")
-    reports: list[dict[str, Any]] = json.loads(out)
-    assert [("committed", len(names) + len(unreadable))] == [(report["outcome"], report["files"]) for report in reports]
-    assert all("message" in json.loads(line) for line in log.split("\n") if line)
+    def run(files: int) -> list[dict[str, Any]]:
+        out, log = compactor("run", "--output", "json", "--log-format", "json")
+        reports: list[dict[str, Any]] = json.loads(out)
+        assert [("committed", files)] == [(report["outcome"], report["files"]) for report in reports]
+        assert all("message" in json.loads(line) for line in log.split("\n") if line)
+        return reports
+
+    texts = random_texts(chance, 2 * len(names))
+    rows = dict(zip(texts[::2], (f"marker{number:04} {text}" for number, text in enumerate(texts[1::2]))))
+    for name, (key, value) in zip(names, rows.items()):
+        _land(store, FOLDER, warehouse, name, json.dumps({"id": key, "seq": 1, "name": value}, ensure_ascii=chance.random() < 0.5))
+    reports = run(len(names))
     _check_rows(compactor, rows)
     assert sorted(names) == _below(store, f"{warehouse}/t/archive/{FOLDER}")
-    shown = {item["path"].partition("/")[2]: item for item in json.loads(compactor("quarantine", "show", "t", "--output", "json")[0])}
-    assert sorted([*invalid, *unreadable]) == sorted(shown)
-    assert [[(2, text)] for text in invalid.values()] == [[(item["record"], item["text"]) for item in shown[name]["unusable"]] for name in invalid]
-    for words in (("quarantine", "list"), ("quarantine", "show", "t"), ("status",), ("log", "t", "--inputs"), ("verify",), ("plan",)):
-        for text in compactor(*words):
-            assert visible(text, "\n\t") == text, words
     key = chance.choice([*rows])
     for text in compactor("erase", "t", "--now", "--key", json.dumps({"id": key})):
         assert visible(text, "\n\t") == text
     marker = rows.pop(key).partition(" ")[0]
     _check_rows(compactor, rows)
     compactor("verify")
-    compactor("report")
+    assert sorted(names) == _below(store, f"{warehouse}/t/archive/{FOLDER}")
+
+    # a line ends with the characters of one; others are those of the text
+    invalid = {name: f"no JSON {text}".translate({10: " ", 13: " "}).strip() for name, text in zip(names[::3], texts)}
+    for name, line in invalid.items():
+        _land(store, LATER, warehouse, name, line)
+    unreadable = [f"{end}{names[0][:20]}.json.gz" for end in ("{", "'")]
+    for name in unreadable:
+        store.write(f"{warehouse}/in/{LATER}/{name}", b"no gzip at all")
+    rows["fine"] = "marker9999"
+    _land(store, LATER, warehouse, "fine.json", json.dumps({"id": "fine", "seq": 1, "name": rows["fine"]}))
+    run(len(invalid) + len(unreadable) + 1)
+    _check_rows(compactor, rows)
+    shown = {item["path"].partition("/")[2]: item for item in json.loads(compactor("quarantine", "t", "--output", "json")[0])}
+    assert sorted([*invalid, *unreadable]) == sorted(shown)
+    assert [[(1, text)] for text in invalid.values()] == [[(item["record"], item["text"]) for item in shown[name]["unusable"]] for name in invalid]
+    for words in (("quarantine",), ("quarantine", "t"), ("status",), ("log", "t", "--inputs"), ("verify",), ("plan",), ("report",)):
+        for text in compactor(*words):
+            assert visible(text, "\n\t") == text, words
     tags = _Tags()
     page = (folder / "report.html").read_bytes()
     tags.feed(page.decode())
@@ -83,28 +102,12 @@ def travel(store: Storage, warehouse: str, folder: Path, chance: random.Random, 
     for content in (page, *(store.read(info.path) for info in store.list(warehouse))):
         assert SUBSTITUTED.encode() not in content
         assert f"{marker} ".encode() not in content
-    assert sorted(names) == _below(store, f"{warehouse}/t/archive/{FOLDER}")
     return reports
 
 
-def _land(store: Storage, folder: str, chance: random.Random, names: Sequence[str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """Return the rows (key → value), the invalid records (file → text), and the names of the unreadable files."""
-    keys = random_texts(chance, len(names))
-    values = chance.sample(keys, len(keys))
-    rows = {key: f"marker{number:04} {value}" for number, (key, value) in enumerate(zip(keys, values))}
-    invalid = {}
-    for number, (name, key) in enumerate(zip(names, keys)):
-        text = json.dumps({"id": key, "seq": 1, "name": rows[key]}, ensure_ascii=chance.random() < 0.5) + "\n"
-        if number % 3 == 0:
-            # a line ends with the characters of one; others are those of the text
-            invalid[name] = f"no JSON {values[number]}".translate({10: " ", 13: " "}).strip()
-            text += invalid[name] + "\n"
-        data = text.encode()
-        store.write(f"{folder}/{name}", gzip.compress(data) if name.endswith(".gz") else data)
-    unreadable = [f"{end}{names[0][:20]}.json.gz" for end in ("{", "'")]
-    for name in unreadable:
-        store.write(f"{folder}/{name}", b"no gzip at all")
-    return rows, invalid, unreadable
+def _land(store: Storage, folder: str, warehouse: str, name: str, line: str) -> None:
+    data = f"{line}\n".encode()
+    store.write(f"{warehouse}/in/{folder}/{name}", gzip.compress(data) if name.endswith(".gz") else data)
 
 
 def _check_rows(compactor: Callable[..., tuple[str, str]], rows: dict[str, str]) -> None:

@@ -47,8 +47,9 @@ _KINDS = (
     ("copy", re.compile(r"_compactor/rewriting/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>\d+)/(?P<file>[^/]+)")),
     ("owner", re.compile(r"_compactor/owner\.json")),
     ("publishing", re.compile(r"_compactor/publishing/(?P<id>[^/]+)")),
-    ("archive", re.compile(r"archive/(?P<part>.+)")),
-    ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
+    # a name may hold a line break
+    ("archive", re.compile(r"archive/(?P<part>.+)", re.DOTALL)),
+    ("quarantine", re.compile(r"quarantine/(?P<part>.+)", re.DOTALL)),
 )
 _UNIT = re.compile(
     r"(?P<base_unit>base/(?P<base>[a-z]\d{8}-[0-9a-f]{8})/[^/]+)(/.+)?"

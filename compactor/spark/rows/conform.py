@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from compactor.core.model import types
+from compactor.core.model.errors import OrderRefused
 from compactor.core.model.position import NULLABLE, Position
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import ROW_ID, TableSpec
@@ -54,7 +55,7 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP.
     """
     assert frame.images is not None
-    parts = [expression(name, frame.images, spec.name, frame.order_names, frame.writers, frame.members) for name, _ in order]
+    parts = [_order_part(frame, frame.images, spec, name, types.parse(kind)) for name, kind in order]
     typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
     required = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(typed, order) if name not in NULLABLE]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
@@ -66,6 +67,17 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     place = f"_row * {EVENTS_MAX}L + coalesce(_event, 0)" if EVENT in frame.rows.columns else ROW
     rows = frame.rows.selectExpr(*keep, f"{position.built(epoch, typed, order, place)} AS _position", f"{why} AS _invalid", OP)
     return dataclasses.replace(frame, rows=rows.withColumn(OP, as_column("CASE WHEN _invalid IS NULL THEN _op END")))
+
+
+def _order_part(frame: Frame, images: types.Type, spec: TableSpec, name: str, kind: types.Type) -> tuple[str, types.Type]:
+    """Return SQL for an order column of a frame's rows, and its type. Raises OrderRefused."""
+    try:
+        return expression(name, images, spec.name, frame.order_names, frame.writers, frame.members)
+    except OrderRefused:
+        if images[1]:
+            raise
+        # no record of these files has a column: all are invalid
+        return null(kind), kind
 
 
 def missing_columns(frame: Frame) -> list[tuple[str, str]]:
