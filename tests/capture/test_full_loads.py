@@ -34,7 +34,7 @@ def in_order(rows: list[dict[str, Any]], columns: list[str]) -> list[dict[str, A
 
 def test_every_hour_is_postgresqls_dump(tmp_path: Path) -> None:
     """Rows that are gone go, a TRUNCATE too; columns come and go; hours that were absorbed in one run are all there in the history."""
-    said = {"envelope": "full-load", "format": "json", "complete": "_SUCCESS", "history": True, "checks": {"max_gone": 1}}
+    said = {"envelope": "full-load", "format": "json", "complete": "_SUCCESS", "history": True, "max_gone": 1}
     tables = {name: {**said, "key": [*config.keys()[name]], "increments": f"{name}/incremental/hour_%Y%m%d%H"} for name in TABLES}
     text = json.dumps({"warehouse": ".", "catalog": {"database": "school"}, "tables": tables})
     (tmp_path / "compactor.yaml").write_text(text, encoding="utf-8")

@@ -18,6 +18,7 @@ import yaml
 
 from compactor.app import App
 from compactor.core.results.record import TableReport
+from compactor.flows.read import quarantine
 from tests.parts.one_spark import app_on_one_spark
 
 __all__ = ["app_on_one_spark"]
@@ -71,8 +72,8 @@ def same(found: Any, want: Any) -> bool:
 def refused(app: App, reports: Sequence[TableReport]) -> list[str]:
     """The reasons that people are told: errors of runs, and reasons in quarantine."""
     reasons = [str(report.error) for report in reports if report.error]
-    for file, detail in app.quarantine_reasons("t"):
-        reasons += [f"{file.path}: {each['reason']}" for each in detail["unusable"]]
+    for file in app.quarantined():
+        reasons += [f"{file.path}: {each['reason']}" for each in quarantine.reasons(app.table("t"), file)["unusable"]]
     return reasons
 
 
