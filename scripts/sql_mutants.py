@@ -19,7 +19,7 @@ MUTANTS = [
     (REDUCE, "WHERE NOT coalesce(_newest <= {self._bound}, false)", "WHERE NOT coalesce(_newest < {self._bound}, false)", "flat cases wal2json"),
     # what a state adds to the row that is stored
     (REDUCE, "(_stored AND ({newest} = {was} OR ({again})))", "(_stored AND ({newest} = {was}))", "positions flat cases"),
-    (REDUCE, "ELSE 0L END) = _was_content", "ELSE 0L END) <> _was_content", "positions flat"),
+    (REDUCE, "({content}) = _was_content", "({content}) <> _was_content", "positions flat"),
     (REDUCE, 'f"NOT {live} AND NOT ({self._event', 'f"{live} AND NOT ({self._event', "settings registers"),
     (REDUCE, "WHEN {MADE} THEN 2 WHEN {MADE_OF_BATCH} THEN 0 ELSE 1", "WHEN {MADE} THEN 2 ELSE 1", "registers"),
     (REDUCE, "WHEN {MADE} THEN 2 WHEN {MADE_OF_BATCH} THEN 0 ELSE 1", "WHEN {MADE_OF_BATCH} THEN 0 ELSE 1", "debezium registers"),

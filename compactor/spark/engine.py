@@ -28,7 +28,6 @@ from compactor.core.planning import compaction
 from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
-from compactor.core.schema import clustering
 from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema.clustering import by_key
 from compactor.core.sources.quarantine import not_usable_now
@@ -139,23 +138,21 @@ class SparkEngine:
         in_place = compaction.keeps_files(spec, snapshot, targets) and [count for _, _, count in ranges] == [1] * len(targets)
         spark = self._sessions.by_file if in_place else self._spark
         stored = TableReader(spark, Layout(spec.root, spec.landing), snapshot, schema)
-        rows, delta, made = stored.rows(targets), stored.delta(), None
+        base, delta = stored.rows(targets), stored.delta()
+        states, frames = [base], [base]
         if delta is not None:
             delta = delta.where(f"{segment_index(snapshot.segments, schema)} IN ({', '.join(str(number) for number in at)})")
-            rows, made = _with_delta(rows, delta, snapshot, spec)
-        about = sum(snapshot.segments[number].rows for number in at)
-        keys = [frame for frame in (stored.rows(targets), delta) if frame is not None]
-        placed = segments.placement(union(keys), schema, ranges, about)
-        both = [rows, *([made] if made is not None else [])]
+            states, frames = [base, delta], [*_with_delta(base, delta, snapshot, spec)]
+        placed = segments.placement(union(states), schema, ranges, sum(segment.rows for segment in targets))
         if in_place:
-            files = clustering.of_segments(spec, schema)
-            placed_rows = union([placed.named(rows, schema), *(placed.sorted(frame, schema, files) for frame in both[1:])])
+            kept_order, *others = frames
+            rows = union([placed.named(kept_order, schema), *(placed.sorted(frame, schema) for frame in others)])
         else:
-            placed_rows = placed.place(union(both), schema)
+            rows = placed.place(union(frames), schema)
         keep = compaction.keeps_tombstones(spec, order, snapshot.offsets)
-        kept, partial = _purged(placed_rows, purge_through, schema, keep), snapshot.unavailable_columns
-        written, done = segments.write(self._storage, kept, schema, order, spec, commit, placed, snapshot.version, partial, in_place)
-        return Staged(None, tuple(written), {}, purged_to=_purged_to(placed_rows, purge_through, keep, order, done))
+        kept, partial = _purged(rows, purge_through, schema, keep), snapshot.unavailable_columns
+        made, done = segments.write(self._storage, kept, schema, order, spec, commit, placed, snapshot.version, partial, in_place)
+        return Staged(None, tuple(made), {}, purged_to=_purged_to(rows, purge_through, keep, order, done))
 
     def erased_with(self, spec: TableSpec, snapshot: Snapshot, keys: Sequence[Sequence[str]]) -> Erased:
         """Return the erased keys of a version and these, each with a text for each key column."""
@@ -325,11 +322,10 @@ def _with_delta(base: DataFrame, delta: DataFrame, snapshot: Snapshot, spec: Tab
     """
     schema, partial = snapshot.schema, snapshot.unavailable_columns
     key, changed = list(schema.key), delta.select(*map(quoted, schema.key))
-    lacking = delta if partial else delta.where("_op = 'd'")
-    frames = (
-        [base.join(lacking.select(*map(quoted, schema.key)), key, "left_semi")] if partial or (snapshot.delta and snapshot.delta.tombstones) else []
-    )
-    of_keys = union([*frames, delta])
+    of_keys = delta
+    if partial or (snapshot.delta and snapshot.delta.tombstones):
+        lacking = delta if partial else delta.where("_op = 'd'")
+        of_keys = union([base.join(lacking.select(*map(quoted, schema.key)), key, "left_semi"), delta])
     if snapshot.size <= spec.small_batch:
         of_keys = of_keys.coalesce(1)
     reducer = Reducer(schema, snapshot.order, snapshot.version, spec.keyless, partial=() if spec.keyless else partial)

@@ -32,14 +32,12 @@ from compactor.spark.history.plan import Plan
 from compactor.spark.history.versions import CLOSED, MOVED, MOVED_TO, OPEN, Versions
 from compactor.spark.keys import key_columns, key_types
 from compactor.spark.rows import position
+from compactor.spark.rows.carry import MAX_ROUNDS
 from compactor.spark.rows.reduce import NEWEST, union
 from compactor.spark.rows.resolution import Resolution
 from compactor.spark.sql import DIGEST, literal, named, quoted
 from compactor.spark.tables import table_writer
 from compactor.spark.tables.table_reader import TableReader
-
-_MAX_ROUNDS = 16
-"""The number of key changes of one row that are followed within one run, as in `rows/resolution.py`."""
 
 
 def write(spark: SparkSession, storage: Storage, batch: Resolution, commit: str, repeated: bool) -> History:
@@ -267,7 +265,7 @@ class _Work:
         went = [f"{value} AS {quoted(name)}" for name, value in zip(versions.schema.key, key_columns(MOVED_TO, key_types(versions.schema)))]
         columns = [MOVED_TO, f"{versions.event()} AS __e"]
         fresh = events.where(MOVED).selectExpr(*columns)
-        for _ in range(_MAX_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             # materialize before filtering: Spark's optimizer loses members of structs that it moves through joins
             old = self._materialize(loaded.where(MOVED).selectExpr(*columns, "__first")).where("__e >= __first").drop("__first")
             more = fresh.unionByName(old).selectExpr(*went, "__e AS __first")
@@ -288,7 +286,7 @@ class _Work:
         if not (partial and moves):
             return versions.fill(rows, partial)
         rows, digest = self._materialize(versions.with_stored_carried(rows, partial)), None
-        for _ in range(_MAX_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             filled = versions.fill(rows, partial)
             rows = self._materialize(versions.carry(rows, filled, partial))
             before, digest = digest, rows.agg(named(DIGEST, "s")).collect()[0].s

@@ -14,11 +14,11 @@ from compactor.core.model import types
 from compactor.spark import measured
 from compactor.spark.keys import key_columns, key_types
 from compactor.spark.rows import position
-from compactor.spark.rows.reduce import HAS_NEW_KEY, MADE, MADE_OF_BATCH, Reducer, union
+from compactor.spark.rows.reduce import HAS_NEW_KEY, MADE, MADE_OF_BATCH, Reducer, register, union
 from compactor.spark.sql import DIGEST, literal, named, null, query, quoted
 from compactor.spark.tables.table_reader import TableReader
 
-_MAX_ROUNDS = 16
+MAX_ROUNDS = 16
 """The number of key changes of one row that are followed within one run. Values behind a longer chain stay unavailable and are counted."""
 
 
@@ -27,7 +27,7 @@ def with_carried(reducer: Reducer, states: DataFrame, stored: TableReader | None
     if states.where(HAS_NEW_KEY).isEmpty():
         return states
     result, digest = states, None
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         carried = measured.materialize(query(_text(reducer), states=result))
         before, digest = digest, carried.agg(named(DIGEST, "s")).collect()[0].s
         if digest == before:
@@ -52,9 +52,7 @@ def _text(reducer: Reducer) -> str:
     after = f" AND {{}} > {position.fixed(reducer.barrier, order)}" if reducer.barrier else ""
     registers, values, entries = [], [], []
     for at, name in enumerate(reducer.partial):
-        entry = f"try_element_at(s._own, {literal(name)})"
-        clock = f"CASE WHEN {entry} IS NOT NULL THEN {entry}.at ELSE s._at END"
-        has_known = f"coalesce({entry}.known, true)"
+        _, clock, has_known = register(name, "s.", "s._at")
         value = f"struct(s.{quoted(name)} AS v, {clock} AS at, {has_known} AS known)"
         newest = f"CASE WHEN {clock} < m._p THEN struct({clock} AS at, {has_known} AS known, s._origin AS o) END"
         registers.append(f"max_by({value}, {newest}) AS _r{at}")

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
@@ -179,20 +180,18 @@ class Reducer:
         own = [] if self.partial else ["_own AS _own"]
         row = _list([*map(quoted, self._shared), *own]) or "1"
         clocks = [f"struct({row}) AS _row", f"{at} AS _at", "_gone", f"{NEWEST} AS _newest", "_moved", "_version", "_origin"]
-        content = f"CASE WHEN _gone IS NULL THEN {self._content(self._shared, '')} ELSE 0L END"
-        sent = [f"CASE WHEN try_element_at(_own, {literal(name)}) IS NULL THEN {self._hashed(name, quoted(name))} END" for name in self.partial]
-        everything = f"CASE WHEN _gone IS NULL THEN xxhash64({', '.join([content, *sent])}) ELSE 0L END"
-        for sql, name in ((content, "_content"), (everything, "_sent")):
-            clocks += [f"CASE WHEN {NEWEST} IS NOT NULL THEN {sql} END AS {name}"]
+        content = self._content(self._shared, "")
+        clocks += [f"CASE WHEN _gone IS NULL THEN {content} ELSE 0L END AS _content"]
+        if self.partial:
+            sent = [f"CASE WHEN {register(name).entry} IS NULL THEN {self._hashed(name, quoted(name))} END" for name in self.partial]
+            clocks += [f"CASE WHEN _gone IS NULL THEN xxhash64({', '.join([content, *sent])}) ELSE 0L END AS _sent"]
         clocks += [f"_at IS NOT NULL AND NOT (_at > {self._bound}) AS _ended"] if self.barrier else []
         for name in self.partial:
-            entry = f"try_element_at(_own, {literal(name)})"
-            clock = f"CASE WHEN {entry} IS NOT NULL THEN {entry}.at ELSE {at} END"
-            has_known = f"coalesce({entry}.known, true)"
+            own_entry, clock, has_known = register(name, at=at)
             # of one event: what this run carried along counts most if it knows all of the old key, else least
             rank = f"CASE _origin WHEN {MADE} THEN 2 WHEN {MADE_OF_BATCH} THEN 0 ELSE 1 END"
             newest = f"struct({self._event(f'({clock})')} AS e, {has_known} AS known, {rank} AS r, {clock} AS at)"
-            clocks += [f"struct({quoted(name)} AS v, {clock} AS at, {has_known} AS known, {entry} IS NOT NULL AS own) AS {_register(name)}"]
+            clocks += [f"struct({quoted(name)} AS v, {clock} AS at, {has_known} AS known, {own_entry} IS NOT NULL AS own) AS {_register(name)}"]
             clocks += [f"CASE WHEN ({clock}) IS NOT NULL THEN {newest} END AS {_clock(name)}"]
         return clocks
 
@@ -201,6 +200,7 @@ class Reducer:
         place = self._event("_newest")
         moved = f"struct({place}, NOT startswith(coalesce(_moved, '{LINK_MARK}'), '{LINK_MARK}'), _moved IS NOT NULL)"
         by = f"CASE WHEN _newest IS NOT NULL THEN struct({place}, _origin <> {MADE}, _newest) END"
+        said = f"CASE WHEN _newest IS NOT NULL THEN struct({place} AS e, {{}}{'_sent' if self.partial else '_content'} AS h) END"
         latest = "_origin" if self.keyless else f"CASE WHEN _newest IS NOT NULL THEN {moved} END"
         made = [
             f"max_by(_row, {'_newest' if self.keyless else '_at'}) AS _row",
@@ -210,7 +210,7 @@ class Reducer:
             f"count_if(_origin = {EVENT}) AS _events",
             f"max_by(_origin, {by}) AS _by" if self.tombstones else f"{EVENT} AS _by",
             # whether all that happened at the newest place of the order says the same
-            f"max(struct({place} AS e, _sent AS h)).h <> ~max(struct({place} AS e, ~_sent AS h)).h AS _tied",
+            f"max({said.format('')}).h <> ~max({said.format('~')}).h AS _tied",
         ]
         for name in self.partial:
             made.append(f"max_by({_register(name)}, {_clock(name)}) AS {_register(name)}")
@@ -250,15 +250,14 @@ class Reducer:
     def _compared(self) -> list[str]:
         """SQL: whether the row is live, whether the newest event is the one that is stored, and whether nothing changed."""
         live = "_gone IS NULL" if self.keyless else "(_gone IS NULL OR coalesce(_at > _gone, false))"
-        if not self.stored:
-            return [f"{live} AS _live", "false AS _same", "false AS _unchanged"]
+        if not self.stored or self.keyless:
+            stored = "_stored" if self.stored else "false"
+            return [f"{live} AS _live", f"{stored} AS _same", f"{stored} AS _unchanged"]
         newest, was = "greatest(_at, _gone)", "greatest(_was_at, _was_gone)"
         # the same event may lie in a file of a later name; of two that differ at one place of the order the later file wins
         content = f"CASE WHEN {live} THEN {self._content(self._shared, '_row.')} ELSE 0L END"
         again = f"{self._event(newest)} = {self._event(was)} AND ({content}) = _was_content"
-        same = "_stored" if self.keyless else f"(_stored AND ({newest} = {was} OR ({again})))"
-        if self.keyless:
-            return [f"{live} AS _live", f"{same} AS _same", "_stored AS _unchanged"]
+        same = f"(_stored AND ({newest} = {was} OR ({again})))"
         # late events change what a tombstone hides, and single columns
         changes = [f"NOT {live} AND NOT ({self._event('_at')} <=> {self._event('_was_at')})"]
         changes += ["_ended"] if self.barrier else []
@@ -331,6 +330,23 @@ class Reducer:
 
 REMOVAL = "x"
 """The operation of a removal (`rows/keyless.py`), and its `_moved` while it waits for its row."""
+
+
+class Register(NamedTuple):
+    """SQL for the clock that a state has for one column."""
+
+    entry: str
+    """Its entry in `_own`; null if the column shares the clock of the row."""
+    at: str
+    """The Position of the value; null without one."""
+    known: str
+    """Whether the value is known at that Position."""
+
+
+def register(name: str, state: str = "", at: str = "_at") -> Register:
+    """Return the clock of a column. `state`: prefix of the state's columns; `at`: SQL for its `_at`."""
+    entry = f"try_element_at({state}_own, {literal(name)})"
+    return Register(entry, f"CASE WHEN {entry} IS NOT NULL THEN {entry}.at ELSE {at} END", f"coalesce({entry}.known, true)")
 
 
 def _list(parts: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ from compactor.spark.reading import SparkBatch
 from compactor.spark.rows import carry, keyless, position, survey
 from compactor.spark.rows.invalid import record_place
 from compactor.spark.rows.reduce import EVENT, OUTCOMES, Reducer, union
-from compactor.spark.sql import literal
+from compactor.spark.sql import literal, quoted
 from compactor.spark.tables.segments import Placement, placement
 from compactor.spark.tables.table_reader import TableReader
 
@@ -130,8 +130,9 @@ class Resolution:
     def _by_outcome(self, numbers: Numbers) -> dict[str, int]:
         counts = {name: numbers.get(name, 0) for name in COUNTS}
         # truncates themselves are applied; they supersede all states at or below the barrier
-        if at_or_below(self.summary.first, self.reducer.barrier) and self.reducer.barrier is not None:
-            bound = position.fixed(self.reducer.barrier, self.order)
+        barrier = self.reducer.barrier
+        if barrier is not None and at_or_below(self.summary.first, barrier):
+            bound = position.fixed(barrier, self.order)
             counts["superseded"] += self.changes.where(f"_op <> 't' AND _origin = {EVENT} AND _position <= {bound}").count()
         counts["applied"] += self.summary.truncates
         counts["duplicate"] += self.summary.unchanged
@@ -182,15 +183,16 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
         if len(placed.ranges) > 1 and not spec.keyless:
             states, reducer = placed.place(states, reducer.schema), dataclasses.replace(reducer, placed=True)
     rows, numbers = reducer.rows(states), None
-    if behind:
-        rows = measured.materialize(rows)
-        own.append(rows)
-        batch, rows = _within_retention(batch, rows)
-    if several_passes or behind:
+    if behind or several_passes:
         rows, numbers = measured.materialize_and_measure(rows, OUTCOMES)
         own.append(rows)
     else:
         rows = measured.observe(rows, "events", OUTCOMES)
+    beyond = _beyond_retention(batch, rows) if behind else None
+    if beyond is not None:
+        rows = rows.where(f"NOT {_BEYOND}")
+        batch, numbers = _without(batch, beyond), measured.compute(rows, OUTCOMES)
+        own.append(batch.changes)
     if spec.keyless:
         rows = keyless.match_removals(rows, reducer.schema, batch.version)
     if placed is not None and not reducer.placed:
@@ -271,23 +273,23 @@ def _behind(batch: SparkBatch) -> str | None:
     return position.behind(parent.purged_to, parent.purged_offsets, summary.order) if within or at_or_below(summary.first, parent.purged_to) else None
 
 
-def _within_retention(batch: SparkBatch, rows: DataFrame) -> tuple[SparkBatch, DataFrame]:
-    """Return the batch and the rows without changes that are older than purged tombstones and have no stored row.
+_BEYOND = f"(_origin = {EVENT} AND {BEHIND})"
+"""SQL: whether a reduced row is that of changes which are older than purged tombstones, without a stored row. A purged delete may have ended it."""
 
-    A purged delete may have ended such a row. They go to quarantine. Raises InputRefused under `beyond_retention: refuse`.
-    """
-    beyond = f"(_origin = {EVENT} AND {BEHIND})"
-    keys = rows.where(beyond).select(*batch.summary.evolved.schema.key)
+
+def _beyond_retention(batch: SparkBatch, rows: DataFrame) -> DataFrame | None:
+    """Return the keys of rows that are `_BEYOND`, or None if there are none. Raises InputRefused under `beyond_retention: refuse`."""
+    keys = rows.where(_BEYOND).select(*map(quoted, batch.summary.evolved.schema.key))
     count = keys.count()
     if not count:
-        return batch, rows
+        return None
     if batch.spec.beyond_retention == "refuse":
         raise InputRefused(
             f"table {batch.spec.name}: the changes of {count} keys are older than tombstones that were purged (`tombstone_retention`), so the "
             "table cannot know whether the rows were deleted since. The changes stay in landing. Set `beyond_retention: apply` to insert them, or "
             "remove the files."
         )
-    return _without(batch, keys), rows.where(f"NOT {beyond}")
+    return keys
 
 
 def _check_limits(spec: TableSpec, summary: BatchSummary) -> None:

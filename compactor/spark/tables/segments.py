@@ -69,10 +69,10 @@ class Placement:
         texts = ", ".join(map(literal, self.names))
         return rows.selectExpr("*", f"get(array({texts}), {range_index([high for _, high in self.ranges], schema)}) AS {SEGMENT}")
 
-    def sorted(self, rows: DataFrame, schema: Schema, files: FileOrder) -> DataFrame:
-        """Return the rows as `place` does, sorted as files are."""
-        placed = self.place(rows, schema)
-        return placed.sortWithinPartitions(*([SEGMENT] if len(self.ranges) > 1 else []), *[quoted(name) for name in files.columns])
+    def sorted(self, rows: DataFrame, schema: Schema) -> DataFrame:
+        """Return the rows as `place` does, sorted by key in each Segment."""
+        segment = [SEGMENT] if len(self.ranges) > 1 else []
+        return self.place(rows, schema).sortWithinPartitions(*segment, *map(quoted, schema.key))
 
 
 def one() -> Placement:
