@@ -86,7 +86,7 @@ def read(spark: SparkSession, table: Table, repeat: int) -> dict[str, dict[str, 
     """Median seconds of each query through each way to read."""
     snapshot = table.snapshot()
     sources = {
-        "bare base": f"(SELECT * FROM {DATABASE}.{views.table_name(table.spec, 'base', 1)} WHERE base_version = '{snapshot.base_id}')",
+        "bare base": f"(SELECT * FROM {DATABASE}.{views.table_name(table.spec, 'base', 1)} WHERE base_version = '{snapshot.base_id}' AND row_state = 'live')",
         "view": f"{DATABASE}.{table.spec.view}",
         "row_number view": f"({views.reference_text(table.spec, snapshot)})",
     }

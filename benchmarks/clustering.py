@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     usual, clustering.ROW_GROUP_BYTES = clustering.ROW_GROUP_BYTES, given.row_group
     with tempfile.TemporaryDirectory(prefix="compactor-clustering-", dir=given.dir) as directory:
         root = Path(directory)
-        spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), timestamps="TIMESTAMP_MICROS"))
+        spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), parquet="standard"))
         try:
             found = report(spark, root, given)
         finally:
@@ -84,12 +84,12 @@ def folders(spark: SparkSession, root: Path, table: Table) -> str:
     """Write the Segments of a table with a folder for each region. Return a query of them, in which `part` is the folder."""
     name, place = f"{DATABASE}.folders", root / "folders"
     base = f"{DATABASE}.{views.table_name(table.spec, 'base', 1)}"
-    rows = spark.sql(f"SELECT *, CAST(region AS STRING) AS part FROM {base}").drop("base_version")
+    rows = spark.sql(f"SELECT *, CAST(region AS STRING) AS part FROM {base}").drop("base_version", "row_state")
     rows.repartition("segment").sortWithinPartitions("segment", "part", "id").write.partitionBy("segment", "part").parquet(str(place))
     columns = ", ".join(f"{field} {kind}" for field, kind in rows.drop("segment", "part").dtypes)
     spark.sql(f"CREATE EXTERNAL TABLE {name} ({columns}) PARTITIONED BY (segment STRING, part STRING) STORED AS PARQUET LOCATION '{place}'")
     spark.sql(f"MSCK REPAIR TABLE {name}")
-    return f"SELECT * FROM {name} WHERE _op <> 'd'"
+    return f"SELECT * FROM {name} WHERE row_state = 'live'"
 
 
 def _spark_reads(spark: SparkSession, texts: dict[str, str], condition: str) -> dict[str, Callable[[], object]]:

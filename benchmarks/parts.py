@@ -97,7 +97,7 @@ def sources(table: Table, snapshot: Snapshot) -> dict[str, str]:
     whole = dataclasses.replace(snapshot, delta=dataclasses.replace(delta, untouched=()))
     return {
         "bare base": bare,
-        "base without tombstones": f"{bare} AND b._op <> 'd'",
+        "base without tombstones": f"{bare} AND b.row_state = 'live'",
         "view, all compared": views.view_text(spec, whole),
         "view": views.view_text(spec, snapshot),
     }

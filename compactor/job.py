@@ -92,10 +92,10 @@ def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
         from compactor.spark.session import SessionSettings, open_session
 
         conf = metastore_conf(config.catalog, config.catalog_id, config.metastore_uri)
-        kinds = {spec.timestamps for spec in config.specs}
-        timestamps = {"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[kinds.pop()]
         encrypted = not all(spec.quotes_records for spec in config.specs)
-        settings = SessionSettings(config.metastore_uri, None, config.warehouse, verbose=verbose, conf=tuple(conf.items()), timestamps=timestamps)
+        settings = SessionSettings(
+            config.metastore_uri, None, config.warehouse, verbose=verbose, conf=tuple(conf.items()), parquet=config.specs[0].parquet
+        )
         return open_session(dataclasses.replace(settings, encrypted=encrypted))
 
     return Runtime(config, session, schema if config.schemas else None, notify)

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.erasure.erased import Erased
-from compactor.core.model.files import FileInfo
+from compactor.core.model.files import FeedPart, FileInfo, Segment
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
 from compactor.core.model.policy import Rule
-from compactor.core.model.snapshot import FeedPart, Segment, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import BatchSummary, ErasedRecords, InputLocations, Staged

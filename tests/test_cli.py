@@ -26,9 +26,10 @@ from compactor.app.spark import local_jars
 from compactor.cli import grid, options, sql
 from compactor.cli import main as cli
 from compactor.core.model.errors import Busy, CheckFailed, ConfigError, InputRefused, Refused
+from compactor.core.model.files import FeedPart
 from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
-from compactor.core.model.snapshot import Feed, FeedPart, Pin, Snapshot
+from compactor.core.model.snapshot import Feed, Pin, Snapshot
 from compactor.core.planning.landing import Landing
 from compactor.core.reconcile.report import Cell, ReconcileReport, RowDifference
 from compactor.core.results.checks import Check, Difference

@@ -82,7 +82,7 @@ tables:
     archive: keep
     view: students
     tables_in: raw
-    timestamps: int64
+    parquet: standard
     cluster_by: [region, born]
     change_feed: true
     history: true
@@ -118,7 +118,7 @@ tables:
         "first_folder": "year=2026/month=11/day=20/hour=14",
         "epoch": 2,
         "archive": "keep",
-        "timestamps": "int64",
+        "parquet": "standard",
         "cluster_by": ("region", "born"),
         "keep": 604800.0,
         "grace": 43200.0,
@@ -490,7 +490,7 @@ BAD_FILES: list[tuple[str, str]] = [
     ("tables: {a: {key: [x], daily: {}}, b: {key: [x], view: a_daily_rows_g2}}", "default.a_daily_rows_g2 is also a name of table a"),
     ("tables: {a: {key: [x], read_optimized: on}, a_ro: {key: [x]}}", "table a_ro, key view: default.a_ro is also a name of table a"),
     ("tables: {a: {key: [x], live_view: on}, a_live: {key: [x]}}", "table a_live, key view: default.a_live is also a name of table a"),
-    ("tables: {a: {key: [x]}, b: {key: [x], timestamps: int64}}", "table b, key timestamps: table a has int96"),
+    ("tables: {a: {key: [x]}, b: {key: [x], parquet: standard}}", "table b, key parquet: table a has hive"),
     ("tables: {a: {key: [x], increments: b/base}, b: {key: [x]}}", "table a, key increments: "),
     (
         "tables: {a: {key: [x], increments: all}, b: {key: [x], increments: all, archive: move}}",

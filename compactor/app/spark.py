@@ -33,7 +33,6 @@ def open_session(settings: Settings, packages: frozenset[str], verbose: bool, wa
     catalog = metastore_conf(settings.catalog.type, settings.catalog.catalog_id, settings.catalog.uri)
     conf = {**catalog, **s3a, **{key: value for key, value in more.items() if value}, **conf}
     specs = [settings.spec(name) for name in settings.names]
-    timestamps = {spec.timestamps for spec in specs}
     try:
         return session.open_session(
             session.SessionSettings(
@@ -44,7 +43,7 @@ def open_session(settings: Settings, packages: frozenset[str], verbose: bool, wa
                 conf=tuple(conf.items()),
                 wait_seconds=wait,
                 brief=brief,
-                timestamps={"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[timestamps.pop()],
+                parquet=specs[0].parquet,
                 encrypted=not all(spec.quotes_records for spec in specs),
             )
         )

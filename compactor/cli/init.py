@@ -39,7 +39,7 @@ def init(
     warehouse: Annotated[str | None, typer.Option(metavar="PATH", help="Folder for the tables.", show_default=False)] = None,
     database: Annotated[str, typer.Option(metavar="NAME", help="Database of the views.")] = "default",
     increments: Template = proposal.STANDARD,
-    hive: Annotated[bool, typer.Option("--hive", help="Write timestamps as int96, for Hive 2 and 3.")] = False,
+    hive: Annotated[bool, typer.Option("--hive", help="Write Parquet files that Hive 2 and 3 can read.")] = False,
 ) -> None:
     """Write a first compactor.yaml.
 

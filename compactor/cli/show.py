@@ -86,8 +86,8 @@ def log(
 
     By default its Snapshots, newest first. Times are UTC. With --inputs: the whole ledger, with each file's number of rows and outcome; this may
     be CSV. With --files: the Parquet files which, and no others, are the version. A row of the delta replaces the row of the base with its
-    key, and rows whose `_op` is `d` are deleted. Tools that read only the base miss what came since. The files stay for `grace` after a
-    newer version has replaced theirs; `compactor versions pin` keeps them. Reads files only, starts no Spark.
+    key, and files in a folder `row_state=deleted` have keys of deleted rows. Tools that read only the base miss what came since. The files
+    stay for `grace` after a newer version has replaced theirs; `compactor versions pin` keeps them. Reads files only, starts no Spark.
 
     \b
     Example:

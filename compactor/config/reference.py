@@ -23,6 +23,7 @@ FORMER = {
     "history_zero_length": "versions that end when they begin are kept",
     "track_except": "set `track` to the other columns",
     "unresolved": "values that the source never sent are null, and counted in the run's report",
+    "timestamps": "set `parquet`: hive for int96, standard for int64",
     "keep_versions": "the two newest versions are always kept",
     "publish_window": "it is ten minutes",
     "target_file_bytes": "it is 256 MB",

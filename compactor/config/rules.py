@@ -72,11 +72,11 @@ def _top_problems(keys: Settings) -> Iterator[Problem]:
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
             yield ("airflow", "groups", name), f"expected a name of letters, digits, _, . and -, found {shown(name)}"
     yield from _connection_problems(keys)
-    kinds = {table.timestamps: name for name, table in keys.tables.items()}
+    kinds = {table.parquet: name for name, table in keys.tables.items()}
     if len(kinds) > 1:
         yield (
-            ("tables", kinds["int64"], "timestamps"),
-            f"table {kinds['int96']} has int96; all tables of one file need the same type",
+            ("tables", kinds["standard"], "parquet"),
+            f"table {kinds['hive']} has hive; all tables of one file need the same form",
         )
 
 

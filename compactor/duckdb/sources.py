@@ -18,9 +18,10 @@ from compactor.core.catalog import daily_views, feed, history_views, views
 from compactor.core.catalog.ddl import TableDef
 from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model import types
+from compactor.core.model.files import Delta, Folder, Segment
 from compactor.core.model.history import values
 from compactor.core.model.layout import Layout
-from compactor.core.model.snapshot import Delta, Segment, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 
 PROTOCOL = "compactor"
@@ -57,17 +58,21 @@ def of_rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str, s
     base, delta = views.tables(spec, snapshot)
     text = DUCKDB.text
 
-    def part(stored: Segment | Delta, fixed: Mapping[str, str]) -> Part:
-        return Part(tuple(address(layout.inside(f"{stored.path}/{file.name}"), file.size) for file in stored.files), fixed)
+    def parts(stored: Segment | Delta, fixed: Mapping[str, str]) -> list[Part]:
+        return [Part(_addresses(layout, folder), {**fixed, views.STATE: text(folder.state)}) for folder in stored.folders]
 
     # only the Segments that the view names have an id here: each is a query of its own
     named, version = views.compared(snapshot), {"base_version": text(snapshot.base_id)}
     ids = [{"segment": text(segment.id if segment.id in named else "")} if named else {} for segment in snapshot.segments]
-    segments = [part(segment, {**version, **id_}) for segment, id_ in zip(snapshot.segments, ids)]
+    segments = [part for segment, id_ in zip(snapshot.segments, ids) for part in parts(segment, {**version, **id_})]
     sources = {base.name: _query(connection, base, _merged(segments))}
     if snapshot.delta is not None:
-        sources[delta.name] = _query(connection, delta, [part(snapshot.delta, {"delta_version": text(snapshot.delta.id)})])
+        sources[delta.name] = _query(connection, delta, parts(snapshot.delta, {"delta_version": text(snapshot.delta.id)}))
     return sources
+
+
+def _addresses(layout: Layout, folder: Folder) -> tuple[str, ...]:
+    return tuple(address(layout.inside(f"{folder.path}/{file.name}"), file.size) for file in folder.files)
 
 
 def of_history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str, str]:
@@ -98,9 +103,10 @@ def of_days(connection: Any, spec: TableSpec, tables: Iterable[TableDef], days: 
     for day, version in days:
         directories: list[Segment | Delta] = [*version.segments, *([version.delta] if version.delta else [])]
         for stored in directories:
-            files = tuple(address(layout.inside(f"{stored.path}/{file.name}"), file.size) for file in stored.files)
-            fixed = {daily_views.DAY_COLUMN: DUCKDB.text(day), daily_views.PART_COLUMN: DUCKDB.text("delta" if stored is version.delta else "base")}
-            parts.setdefault(daily_views.table(spec, version), []).append(Part(files, fixed))
+            part = DUCKDB.text("delta" if stored is version.delta else "base")
+            for folder in stored.folders:
+                fixed = {daily_views.DAY_COLUMN: DUCKDB.text(day), daily_views.PART_COLUMN: part, views.STATE: DUCKDB.text(folder.state)}
+                parts.setdefault(daily_views.table(spec, version), []).append(Part(_addresses(layout, folder), fixed))
     return {table.name: _query(connection, table, _merged(parts.get(table.name, []))) for table in tables}
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from compactor.core.model.errors import NoRowsYet, StateRefused
+from compactor.core.model.files import DataFile
 from compactor.core.model.layout import Layout
-from compactor.core.model.snapshot import DataFile, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.retention import is_pending_deletion, possibly_kept
 from compactor.core.schema.adoption import OPERATION

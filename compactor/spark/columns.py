@@ -64,7 +64,7 @@ KEY_WIRE = "_key_wire"
 OP = "_op"
 """string: c (create), u (update), d (delete), r (read by a snapshot), t (truncate), null for a record without a row of this table.
 
-Tables without key also have x (removal of one equal row). Stored rows have only u (a row) and d (a tombstone).
+Tables without key also have x (removal of one equal row). Stored rows have no operation: a tombstone has GONE.
 """
 
 DELETES = "_deletes"
@@ -145,8 +145,11 @@ MOVED = "_moved"
 while that is not known. Of tables without key: `keyless.REMOVAL` or `keyless.MATCHED`. Null in nearly all rows.
 """
 
-STATE = (OP, VERSION, AT, GONE, OWN, MOVED)
+STATE = (VERSION, AT, GONE, OWN, MOVED)
 """The internal columns that base and Delta files store, after the table's columns."""
+
+ROW_STATE = "row_state"
+"""string: `live` or `deleted`, of rows that are written: the folder of a row inside its Segment or Delta."""
 
 BEHIND = "_behind"
 """boolean: of an event: whether its key may have had a tombstone that was purged (`rows/position.py`)."""

@@ -7,7 +7,7 @@ modules only build SQL.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,14 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.erasure.erased import Erased
 from compactor.core.model.errors import CompactorError, Refused
-from compactor.core.model.files import FileInfo
+from compactor.core.model.files import LIVE, Delta, FeedPart, FileInfo, Segment
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input, other_events
 from compactor.core.model.layout import Layout, relative
 from compactor.core.model.policy import Rule
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Delta, FeedPart, Segment, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.planning.audit import Measured
@@ -85,7 +85,7 @@ class SparkEngine:
 
     def write(self, resolution: Resolution, commit: str, purge_through: int) -> Staged:
         """Write the resolved rows as a new base or a new Delta, and check what was written."""
-        if resolution.whole:
+        if resolution.plan.whole:
             return self._write_base(resolution, commit, purge_through)
         return self._write_delta(resolution, commit)
 
@@ -104,7 +104,7 @@ class SparkEngine:
         untouched = keys.not_owning(base, made.numbers)
         path, columns = relative(directory, work.spec.root), made.unavailable_columns
         delta = Delta(commit, path, made.rows, made.tombstones, made.files, made.position_min, made.position_max, columns, untouched)
-        return Staged(delta, (), counts, ties, self._unresolved(work, {directory: delta.size}) if columns else 0, note=note)
+        return Staged(delta, (), counts, ties, self._unresolved(work, [delta]) if columns else 0, note=note)
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
         keep = compaction.keeps_tombstones(work.spec, work.order, work.parent.offsets if work.parent else ())
@@ -112,7 +112,7 @@ class SparkEngine:
         placed = work.placed or segments.one()
         made, done = segments.write(self._storage, rows, work.schema, work.order, work.spec, commit, placed, work.version, work.partial)
         counts, ties = work.counts(done)
-        unknown = sum(self._unresolved(work, {work.layout.inside(segment.path): segment.size}) for segment in made if segment.unavailable_columns)
+        unknown = self._unresolved(work, [segment for segment in made if segment.unavailable_columns])
         purged_to = _purged_to(work.rows, purge_through, keep, work.order, done)
         return Staged(None, tuple(made), counts, ties, unknown, purged_to, repeated_keys.note(work.batch, counts))
 
@@ -121,7 +121,7 @@ class SparkEngine:
         delta = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, snapshot.schema).delta()
         if delta is None or not snapshot.segments:
             return {}
-        delta = delta.coalesce(1) if snapshot.delta is not None and snapshot.delta.size <= spec.small_batch else delta
+        delta = delta.coalesce(1) if snapshot.delta is not None and spec.in_one_task(snapshot.delta.size) else delta
         rows = delta.groupBy(named(segment_index(snapshot.segments, snapshot.schema), "i")).count().collect()
         return {snapshot.segments[row.i].id: row["count"] for row in rows}
 
@@ -200,7 +200,7 @@ class SparkEngine:
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Resolution | None) -> FeedPart | None:
         """Write the change feed of `made`: the rows that it changed, before and after. Returns None if it changed none."""
         spark = resolution.session if resolution is not None else self._spark
-        return feed.write(spark, self._storage, spec, parent, made, resolution is not None and resolution.one_task)
+        return feed.write(spark, self._storage, spec, parent, made, resolution is not None and resolution.plan.small)
 
     def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
         """Yield the changes of one Snapshot as JSON objects."""
@@ -286,11 +286,14 @@ class SparkEngine:
         repeated = staged.counts["applied"] < resolution.summary.changes
         return history_commit.write(resolution.session, self._storage, resolution, commit, repeated)
 
-    def _unresolved(self, work: Resolution, directories: Mapping[str, int]) -> int:
+    def _unresolved(self, work: Resolution, parts: Sequence[Segment | Delta]) -> int:
         """Count the values of visible rows that no event has carried."""
-        rows = table_writer.read(work.session, work.summary.evolved.schema, work.summary.order, directories)
+        folders = {work.layout.inside(folder.path): folder.size for part in parts for folder in part.folders if folder.state == LIVE}
+        if not folders:
+            return 0
+        rows = table_writer.read(work.session, work.summary.evolved.schema, work.summary.order, folders)
         unknown = named("sum(size(filter(map_values(_own), _e -> NOT _e.known)))", "n")
-        return int(rows.where("_op <> 'd' AND _own IS NOT NULL").agg(unknown).collect()[0].n or 0)
+        return int(rows.where("_own IS NOT NULL").agg(unknown).collect()[0].n or 0)
 
 
 def _changed_files(ingested: Sequence[Input], read: Sequence[Input]) -> str | None:
@@ -324,9 +327,9 @@ def _with_delta(base: DataFrame, delta: DataFrame, snapshot: Snapshot, spec: Tab
     key, changed = list(schema.key), delta.select(*map(quoted, schema.key))
     of_keys = delta
     if partial or (snapshot.delta and snapshot.delta.tombstones):
-        lacking = delta if partial else delta.where("_op = 'd'")
+        lacking = delta if partial else delta.where("_gone IS NOT NULL")
         of_keys = union([base.join(lacking.select(*map(quoted, schema.key)), key, "left_semi"), delta])
-    if snapshot.size <= spec.small_batch:
+    if spec.in_one_task(snapshot.size):
         of_keys = of_keys.coalesce(1)
     reducer = Reducer(schema, snapshot.order, snapshot.version, spec.keyless, partial=() if spec.keyless else partial)
     return base.join(changed, key, "left_anti"), reducer.rows(of_keys).select(*base.columns)
@@ -343,4 +346,4 @@ def _purged_to(rows: DataFrame, purge_through: int, keep: bool, order: position.
 
 
 def _old_tombstone(purge_through: int) -> str:
-    return f"(_op = 'd' AND _version <= {purge_through})"
+    return f"(_gone IS NOT NULL AND _version <= {purge_through})"

@@ -27,9 +27,6 @@ _BY_FILE = {
     # above the size of any file: none is divided, and no two share a task
     "spark.sql.files.maxPartitionBytes": str(1 << 50),
     "spark.sql.files.openCostInBytes": str(1 << 50),
-    # else Spark sorts by the directory before it writes
-    "spark.sql.optimizer.plannedWrite.enabled": "false",
-    "spark.sql.maxConcurrentOutputFileWriters": "100",
 }
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compactor.core.model import types
+from compactor.core.model.files import Segment
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Segment
 from compactor.spark.sql import cast, literal, quoted, struct
 
 

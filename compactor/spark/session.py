@@ -45,6 +45,17 @@ _OPEN_S3 = ("spark.hadoop.fs.s3a.attempts.", "spark.hadoop.fs.s3a.connection.tim
 """Settings that the user's spark-defaults.conf may override. Only run time depends on them."""
 
 
+PARQUET = {
+    form: {
+        "spark.sql.parquet.outputTimestampType": timestamps,
+        "spark.sql.parquet.writeLegacyFormat": legacy,
+        "spark.sql.parquet.compression.codec": codec,
+    }
+    for form, timestamps, legacy, codec in (("hive", "INT96", "true", "snappy"), ("standard", "TIMESTAMP_MICROS", "false", "zstd"))
+}
+"""The settings of each form of files (`parquet:`)."""
+
+
 @dataclass(frozen=True)
 class SessionSettings:
     """The settings that differ between sessions. With neither metastore, the session has an in-memory catalog without Hive."""
@@ -76,8 +87,8 @@ class SessionSettings:
     brief: bool = False
     """Whether the JVM will have little to do. It compiles quickly then, and never a second time for speed."""
 
-    timestamps: str = "INT96"
-    """The Parquet type of timestamps. Hive 2 and 3 read INT96 only."""
+    parquet: str = "hive"
+    """The form of the files to write, as the key `parquet` has it."""
 
     encrypted: bool = False
     """Whether Spark encrypts what it writes to local disks: cached rows, shuffle files and spills."""
@@ -156,9 +167,7 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.constraintPropagation.enabled": "false",
         # A commit with history and feed uses more than the 100 generated classes that Spark keeps: each commit compiled all of them again.
         "spark.sql.codegen.cache.maxEntries": "1000",
-        # Hive 2 and 3 read only this form of decimals and timestamps.
-        "spark.sql.parquet.writeLegacyFormat": "true",
-        "spark.sql.parquet.outputTimestampType": settings.timestamps,
+        **PARQUET[settings.parquet],
         # Dates before 1582 and timestamps before 1900 stay as the source sends them, in the calendar that every other engine uses.
         "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
         "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
@@ -169,6 +178,9 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.parquet.inferTimestampNTZ.enabled": "false",
         # nanoseconds of landed files are read as numbers (input/parquet_files.py); Spark reads them in no other way
         "spark.sql.legacy.parquet.nanosAsLong": "true",
+        # Tombstones go into folders of their own. Rows are sorted by key, and Spark would sort them by folder first: it keeps a file open for each.
+        "spark.sql.optimizer.plannedWrite.enabled": "false",
+        "spark.sql.maxConcurrentOutputFileWriters": "100",
         # A marker file would be the only object in a table's folder that no Snapshot lists.
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.ui.showConsoleProgress": str(settings.verbose).lower(),

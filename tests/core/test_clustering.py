@@ -25,8 +25,8 @@ SCHEMA = Schema(
 )
 
 
-def spec(*columns: str, timestamps: str = "int96") -> TableSpec:
-    return TableSpec("t", "/t", "/t/in", "", "d", "t", "d", ("Id",), cluster_by=columns, timestamps=timestamps)
+def spec(*columns: str, parquet: str = "hive") -> TableSpec:
+    return TableSpec("t", "/t", "/t/in", "", "d", "t", "d", ("Id",), cluster_by=columns, parquet=parquet)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_delta_is_sorted_by_its_key() -> None:
 @pytest.mark.parametrize(
     ("column", "problem"),
     [
-        ("at", "at, a timestamp. Timestamps are stored as INT96, which has no statistics.* Set `timestamps: int64`"),
+        ("at", "at, a timestamp. Timestamps are stored as INT96, which has no statistics.* Set `parquet: standard`"),
         ("tags", "tags, which is array<string>: no reader skips data"),
         ("image", "image, which is binary: no reader skips data"),
     ],
@@ -72,7 +72,7 @@ def test_a_column_that_helps_no_reader_is_refused(column: str, problem: str) -> 
 
 def test_a_timestamp_of_64_bits_is_accepted() -> None:
     """It has statistics."""
-    assert clustering.of_segments(spec("at", timestamps="int64"), SCHEMA).columns == ("at", "id")
+    assert clustering.of_segments(spec("at", parquet="standard"), SCHEMA).columns == ("at", "id")
 
 
 def test_absent_columns_are_named() -> None:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.core.model import times
+from compactor.core.model.files import DataFile, Delta, Segment
 from compactor.core.model.schema import Field, Schema
-from compactor.core.model.snapshot import DataFile, Delta, Segment, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.settings.forms import NEVER

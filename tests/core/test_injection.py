@@ -16,7 +16,8 @@ from sqlglot.tokens import TokenType
 from compactor.core.catalog import landed, live, views
 from compactor.core.catalog.ddl import quoted
 from compactor.core.model import names, types
-from compactor.core.model.snapshot import Delta, Snapshot
+from compactor.core.model.files import Delta
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import WriterField, WriterSchema

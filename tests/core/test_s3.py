@@ -56,7 +56,7 @@ def test_the_layout_builds_and_parses_s3_locations() -> None:
     layout = Layout("s3://lake/cdc/student/", "s3://landing/student/incremental")
     assert layout.snapshot(3) == "s3://lake/cdc/student/_compactor/snapshots/00000000000000000003.json"
     assert layout.version_of(layout.snapshot(3)) == 3
-    assert layout.kind(join(layout.delta("v00000003-0123abcd"), "part.parquet")) == "delta"
+    assert layout.kind(join(layout.delta("v00000003-0123abcd"), "row_state=live/part.parquet")) == "delta"
     assert layout.landed("h/x.json") == "s3://landing/student/incremental/h/x.json"
     assert relative("s3://lake/cdc/student/archive/x", layout.root) == "archive/x"
     assert join("s3://lake", "cdc") == "s3://lake/cdc"

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.core.model.errors import StateRefused
+from compactor.core.model.files import DataFile, Delta, FeedPart, Segment
 from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.schema import Field, Schema
-from compactor.core.model.snapshot import COUNTS, FORMAT, DataFile, Delta, Feed, FeedPart, PendingDeletion, Pin, Segment, Snapshot
+from compactor.core.model.snapshot import COUNTS, FORMAT, Feed, PendingDeletion, Pin, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.settings.job_config import plain, restored
 from compactor.core.sources.watermark import Watermark

@@ -46,9 +46,9 @@ def test_the_text_names_the_segments_that_are_compared() -> None:
     """Three branches; without names it is the plain text."""
     made = table(3, 0, 2)
     bare, joined, changed = views.view_text(SPEC, made).split(" UNION ALL ")
-    assert bare.endswith("`__b`.`_op` <> 'd' AND `__b`.`segment` <> 's1'")
+    assert bare.endswith("`__b`.`row_state` = 'live' AND `__b`.`segment` <> 's1'")
     assert "NOT EXISTS" not in bare
-    assert "`__b`.`_op` <> 'd' AND (`__b`.`segment` = 's1') AND NOT EXISTS (SELECT 1" in joined
+    assert "`__b`.`row_state` = 'live' AND (`__b`.`segment` = 's1') AND NOT EXISTS (SELECT 1" in joined
     assert "delta_version" in changed
     assert views.view_text(SPEC, table(3)).count("UNION ALL") == 1
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import Conflict, InconsistentRead, InputRefused, NoRowsYet, TryLater, Unavailable
+from compactor.core.model.files import Delta
 from compactor.core.model.policy import Policy
-from compactor.core.model.snapshot import COUNTS, Delta
+from compactor.core.model.snapshot import COUNTS
 from compactor.core.sources.quarantine import SHARE_MIN
 from compactor.flows.environment import Environment
 from compactor.flows.keep.pin import pin

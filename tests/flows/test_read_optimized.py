@@ -57,7 +57,7 @@ def change(lake: Lake, seq: int, *keys: int, op: str = "u") -> None:
 
 def begun(**settings: Any) -> Lake:
     """A table of several Segments, without compactions."""
-    lake = Lake(table(**{"read_optimized": True, "compact_window": NEVER, **settings}))
+    lake = Lake(table(**{"read_optimized": True, "target_file_bytes": 1100, "compact_window": NEVER, **settings}))
     change(lake, 1, *range(KEYS), op="c")
     assert len(lake.newest().segments) > 3  # type: ignore[union-attr]
     return lake

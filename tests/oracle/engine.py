@@ -4,7 +4,7 @@ Every stored row carries the events of its key (`_events`), so resolving is play
 lookups, no cheap rules. Where it keeps less than all events is where the protocol says so: truncate barriers and purged tombstones.
 What it gives the flows is what Spark gives them: Segments that tile the keys, one row per key in a Delta, sizes, Positions, counts.
 
-    part-*.json    [{"id": 1, "a": 5, "_op": "u", "_version": 3, "_at": [..], "_events": [..]}, ...] sorted by key
+    row_state=*/part-*.json    [{"id": 1, "a": 5, "_version": 3, "_at": [..], "_events": [..]}, ...] sorted by key
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from compactor.core.erasure.erased import Erased
 from compactor.core.erasure.keys import with_keys
 from compactor.core.model import checksum, types
 from compactor.core.model.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
-from compactor.core.model.files import FileInfo
+from compactor.core.model.files import LIVE, DataFile, Delta, FeedPart, FileInfo, Segment
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout, relative
 from compactor.core.model.position import Position, at_or_below, earliest, event_part, latest, sort_key
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import COUNTS, DataFile, Delta, FeedPart, Segment, Snapshot
+from compactor.core.model.snapshot import COUNTS, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.audit import Measured, Rule, query
 from compactor.core.results.batch import BatchSummary, ErasedRecords, InputLocations, Staged
@@ -565,9 +565,11 @@ class ListEngine:
 
     def _write(self, directory: str, schema: Schema, states: Sequence[State]) -> tuple[DataFile, ...]:
         ranked = sorted(states, key=lambda state: state.key)
-        for number, start in enumerate(range(0, len(ranked), _ROWS_PER_FILE) if ranked else ()):
-            rows = [_stored(state, schema) for state in ranked[start : start + _ROWS_PER_FILE]]
-            self._storage.write(f"{directory}/part-{number:05d}.json", json.dumps(rows).encode())
+        for name, op in ((LIVE, "u"), ("deleted", "d")):
+            alike = [_stored(state, schema) for state in ranked if state.op == op]
+            for start in range(0, len(alike), _ROWS_PER_FILE):
+                data = json.dumps(alike[start : start + _ROWS_PER_FILE]).encode()
+                self._storage.write(f"{directory}/row_state={name}/part-{start // _ROWS_PER_FILE:05d}.json", data)
         listed = [info.path for info in self._storage.list(directory)]
         found = {path: self._storage.read(path) for path in listed}
         written = tuple(DataFile(relative(path, directory), len(data), checksum.of(data)) for path, data in found.items())
@@ -862,7 +864,7 @@ def _stored(state: State, schema: Schema) -> dict[str, Any]:
     events = [[e.op, e.key, e.values, e.position, sorted(e.missing), e.left, e.inherited, e.defaults] for e in state.events]
     unknown = [name for name, value in state.values.items() if value == UNKNOWN]
     gone = state.position if state.op == "d" else None
-    hidden = {"_op": state.op, "_version": state.version, "_at": at, "_gone": gone, "_unknown": unknown, "_events": events}
+    hidden = {"_version": state.version, "_at": at, "_gone": gone, "_unknown": unknown, "_events": events}
     return {**columns, **hidden}
 
 
@@ -880,7 +882,7 @@ def _revived(raw: dict[str, Any], schema: Schema) -> State:
         Change(op, tuple(key), told, tuple(at), frozenset(missing), tuple(left) if left is not None else None, inherited, _pairs(defaults))
         for op, key, told, at, missing, left, inherited, defaults in raw["_events"]
     ]
-    return State(key, raw["_op"], raw["_version"], position, values, tuple(_recast(events, schema)))
+    return State(key, "d" if raw["_gone"] else "u", raw["_version"], position, values, tuple(_recast(events, schema)))
 
 
 def _pairs(listed: list[list[Any]]) -> tuple[tuple[str, Any], ...]:

@@ -18,7 +18,7 @@ from compactor.app.packages import coordinates
 from compactor.config.settings import Settings
 from compactor.demo import SPARK
 from compactor.spark import session as session_module
-from compactor.spark.session import SessionSettings, close_session, open_session
+from compactor.spark.session import PARQUET, SessionSettings, close_session, open_session
 
 FAST = tuple(SPARK.items())
 """For jobs of a few rows: what compiling would gain is never earned back. The command-line test runs with code generation."""
@@ -67,14 +67,17 @@ def app_on_one_spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             drop()
             home[:] = [settings.warehouse]
             before.update(database.name for database in session.catalog.listDatabases())
-        timestamps = {settings.spec(name).timestamps for name in settings.names}
-        kind = {"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[timestamps.pop()]
-        session.conf.set("spark.sql.parquet.outputTimestampType", kind)
+        (kind,) = {settings.spec(name).parquet for name in settings.names}
+        write_as(session, kind)
         return session
 
     def closed(session: SparkSession) -> None:
         session.sql("USE default")
-        session.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+        write_as(session, "hive")
+
+    def write_as(session: SparkSession, form: str) -> None:
+        for name, value in PARQUET[form].items():
+            session.conf.set(name, value)
 
     def drop() -> None:
         if home and _open:

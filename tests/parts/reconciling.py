@@ -94,7 +94,7 @@ def double(app: App, key: int) -> None:
     directories = [*([snapshot.delta.path] if snapshot.delta else []), *(segment.path for segment in snapshot.segments)]
     for directory in directories:
         place = Path(table.layout.inside(directory))
-        rows = spark.read.parquet(str(place)).where(f"id = {key} and _op <> 'd'")
+        rows = spark.read.parquet(str(place)).where(f"id = {key} and _gone is null")
         if rows.count():
             scratch = place.parent.parent / "scratch"
             rows.coalesce(1).write.parquet(str(scratch))

@@ -106,11 +106,10 @@ def _parquet(stored: list[dict[str, Any]], path: str, snapshot: Snapshot) -> byt
     fields = [field for field in snapshot.schema.fields if field.since <= int(found[1])]
     names = [name for name, _ in members(snapshot.order)]
     position = pyarrow.struct([(name, _arrow(kind)) for name, kind in members(snapshot.order)])
-    own = [("_op", pyarrow.string()), ("_version", pyarrow.int64()), ("_at", position), ("_gone", position)]
+    own = [("_version", pyarrow.int64()), ("_at", position), ("_gone", position)]
     rows = [
         {
             **{field.name: row.get(field.name) for field in fields},
-            "_op": row["_op"],
             "_version": row["_version"],
             **{clock: row[clock] and dict(zip(names, row[clock], strict=True)) for clock in ("_at", "_gone")},
         }

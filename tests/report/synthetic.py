@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from compactor.core.model import times
+from compactor.core.model.files import DataFile, Delta, Segment
 from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
-from compactor.core.model.snapshot import DataFile, Delta, Segment, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.record import JobUsage, Phase, RunRecord
 
 END = times.to_seconds("2026-11-20T12:00:00Z")

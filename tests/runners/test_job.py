@@ -173,7 +173,7 @@ def test_a_job_without_schemas_decodes_by_none() -> None:
 def test_spark_ends_with_the_job(job_config: Path, monkeypatch: pytest.MonkeyPatch, started: bool) -> None:
     """The session is opened once, for this job's tables, and closed when the command ends; a command that needs none opens none."""
     calls: list[str] = []
-    monkeypatch.setattr("compactor.spark.session.open_session", lambda settings: calls.append(f"open {settings.timestamps}") or object())
+    monkeypatch.setattr("compactor.spark.session.open_session", lambda settings: calls.append(f"open {settings.parquet}") or object())
     monkeypatch.setattr("compactor.spark.session.close_session", lambda session: calls.append("close"))
 
     def answer(here: Runtime, arguments: Any) -> tuple[Any, int]:

@@ -153,7 +153,7 @@ def test_timestamps_without_statistics_are_refused(lake: Lake) -> None:
     with pytest.raises(Refused, match="`cluster_by` names at, a timestamp"):
         lake.run(spec)
     assert lake.landed(spec) != []
-    lake.run(lake.with_settings(spec, timestamps="int64"))
+    lake.run(lake.with_settings(spec, parquet="standard"))
     assert len(lake.rows(spec)) == 10
 
 
@@ -166,7 +166,7 @@ def test_the_command_line_runs_and_reads_a_clustered_table(tmp_path: Path) -> No
         folder.mkdir(parents=True)
         (folder / "a.json").write_text("".join(json.dumps(row(at, seq + at)) + "\n" for at in range(0, 500, 1 + 9 * hour)))
     config = tmp_path / "compactor.yaml"
-    text = "tables:\n  t: {key: [id], order_by: [seq], op: op, timestamps: int64, cluster_by: [region, n]}\n"
+    text = "tables:\n  t: {key: [id], order_by: [seq], op: op, parquet: standard, cluster_by: [region, n]}\n"
     config.write_text(text.replace("region, n", "regoin"))
 
     def compactor(*words: str, code: int = 0) -> str:

@@ -261,9 +261,9 @@ def test_fewer_rows_than_were_written_are_not_committed(lake: Lake) -> None:
     (segment,) = snapshot.segments
     directory = str(Path(spec.root) / segment.path)
     with pytest.raises(CheckFailed, match=r"2 rows are there, expected the 3 that were written"):
-        table_writer.inspect(lake.spark, lake.env.storage, snapshot.schema, snapshot.order, directory, "t", 3, ())
+        table_writer.inspect(lake.spark, lake.env.storage, snapshot.schema, snapshot.order, directory, "t", 3, (), by_segment=False)
     with pytest.raises(CheckFailed, match=r"0 rows are there, expected the 2 that were written"):
-        table_writer.inspect(lake.spark, lake.env.storage, snapshot.schema, snapshot.order, directory + "/nothing", "t", 2, ())
+        table_writer.inspect(lake.spark, lake.env.storage, snapshot.schema, snapshot.order, directory + "/nothing", "t", 2, (), by_segment=False)
 
 
 class HidesDelta(LocalStorage):

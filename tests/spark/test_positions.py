@@ -39,7 +39,7 @@ def values(lake: Lake, spec: TableSpec) -> dict[int, Any]:
 def tombstones(lake: Lake, spec: TableSpec) -> Sequence[Any]:
     """The deleted rows of the base."""
     paths = [f"{spec.root}/{segment.path}" for segment in lake.snapshot(spec).segments]
-    return lake.spark.read.parquet(*paths).where("_op = 'd'").collect()
+    return lake.spark.read.parquet(*paths).where("_gone IS NOT NULL").collect()
 
 
 @pytest.mark.slow

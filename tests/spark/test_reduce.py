@@ -54,7 +54,7 @@ def states(spark: SparkSession, reducer: Reducer, changes: list[Change]) -> Data
 def stored(rows: DataFrame) -> DataFrame:
     """Reduced rows as the Delta of a later batch."""
     names = (*SCHEMA.names, "_version", "_at", "_gone", "_own", "_moved")
-    return rows.selectExpr(*names, "_op", f"{DELTA} AS _origin").localCheckpoint()
+    return rows.selectExpr(*names, f"{DELTA} AS _origin").localCheckpoint()
 
 
 def told(rows: DataFrame, barrier: Position | None) -> dict[int, Any]:
@@ -64,7 +64,15 @@ def told(rows: DataFrame, barrier: Position | None) -> dict[int, Any]:
         own = {name: (entry.at and entry.at.o1, entry.known) for name, entry in (row["_own"] or {}).items()}
         if row["_gone"] is not None and barrier is not None and row["_gone"].o1 <= barrier[1]:
             continue
-        found[row["id"]] = (row["_op"], row["a"], row["b"], row["c"], row["_at"] and row["_at"].o1, row["_gone"] and row["_gone"].o1, own)
+        found[row["id"]] = (
+            "d" if row["_gone"] else "u",
+            row["a"],
+            row["b"],
+            row["c"],
+            row["_at"] and row["_at"].o1,
+            row["_gone"] and row["_gone"].o1,
+            own,
+        )
     return found
 
 

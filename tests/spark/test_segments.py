@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.core.model.files import DataFile, Segment
 from compactor.core.model.schema import Field, Schema
-from compactor.core.model.snapshot import DataFile, Segment, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.spark.columns import SEGMENT

@@ -15,6 +15,7 @@ from compactor.core.catalog.dialect import PRESTO, Dialect
 from compactor.core.model.errors import CheckFailed, SchemaRefused
 from compactor.flows.publish.landing import sync_landing
 from compactor.flows.table import Table
+from compactor.spark import session
 from tests.spark.added_defaults import DEFAULTS, OLDER, TEXT_ALLOWED, columns, land, record
 from tests.spark.lake import Lake
 
@@ -127,20 +128,27 @@ def test_numbers_stay_numbers_until_text_is_asked_for_and_then_are_as_the_source
         lake.run(spec)
 
 
-@pytest.mark.slow
-def test_timestamps_of_both_kinds_are_one_table(lake: Lake) -> None:
-    """`timestamps: int96`, then int64: base and Delta have another form each, and every read is right."""
+def test_files_of_both_forms_are_one_table(lake: Lake) -> None:
+    """`parquet: hive`, then standard, then hive: base and Delta have another form each, and every read is right. DuckDB reads the same."""
     spec = lake.spec(write_mode="merge-on-read", compact_every=1e9)
-    ddl = "id bigint, seq bigint, at timestamp"
+    ddl = "id bigint, seq bigint, at timestamp, n decimal(9,2), tags array<string>, counts map<string,int>"
+    forms = [session.PARQUET[form] for form in ("hive", "standard", "hive")]
     moments = [datetime(2024, 3, 5, 10, 0, 0, at) for at in (1, 2, 3)]
     try:
-        for hour, (kind, at) in enumerate(zip(("INT96", "TIMESTAMP_MICROS", "INT96"), moments), 1):
-            lake.spark.conf.set("spark.sql.parquet.outputTimestampType", kind)
-            lake.land_parquet(spec, hour, [{"id": 1, "seq": hour, "at": at}, {"id": 1 + hour, "seq": hour, "at": at}], ddl)
+        for hour, (form, at) in enumerate(zip(forms, moments), 1):
+            for name, value in form.items():
+                lake.spark.conf.set(name, value)
+            row = {"seq": hour, "at": at, "n": Decimal(f"{hour}.25"), "tags": ["a", None, "b"], "counts": {"x": hour}}
+            lake.land_parquet(spec, hour, [{"id": 1, **row}, {"id": 1 + hour, **row}], ddl)
             lake.run(spec)
-            assert [row["at"] for row in lake.rows(spec)] == [f"{each.isoformat()}Z" for each in (at, *moments[:hour])]
+            rows = lake.rows(spec)
+            assert [row["at"] for row in rows] == [f"{each.isoformat()}Z" for each in (at, *moments[:hour])]
+            assert [row["tags"] for row in rows] == [["a", None, "b"]] * (hour + 1)
+            assert [(row["n"], row["counts"]["x"]) for row in rows] == [(each + Decimal("0.25"), each) for each in (hour, *range(1, hour + 1))]
         assert lake.problems(spec) == []
         lake.run(lake.with_settings(spec, compact_every=0.0))
         assert [row["at"] for row in lake.rows(spec)] == [f"{each.isoformat()}Z" for each in (moments[2], *moments)]
+        assert lake.problems(spec) == []
     finally:
-        lake.spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+        for name, value in forms[0].items():
+            lake.spark.conf.set(name, value)

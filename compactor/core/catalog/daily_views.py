@@ -20,6 +20,7 @@ from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
 from compactor.core.catalog.dialect import HIVE, HIVE_NAME, PORTABLE, PRESTO, Dialect
 from compactor.core.model import types
+from compactor.core.model.files import DELETED as TOMBSTONES
 from compactor.core.model.layout import Layout
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Snapshot
@@ -99,7 +100,7 @@ def tables(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form]) -> list[T
             spec.tables_in,
             table(spec, each),
             (*views.tables(spec, each)[0].columns, *absent[generation].values()),
-            (Column(DAY_COLUMN, "string"), Column(PART_COLUMN, "string")),
+            (Column(DAY_COLUMN, "string"), Column(PART_COLUMN, "string"), Column(views.STATE, "string")),
             layout.inside("base"),
             {views.UUID: snapshot.uuid},
             comment=f"compactor: days of {spec.database}.{called(spec)}; read the view",
@@ -120,8 +121,8 @@ def extended(definition: TableDef, registered: TableDef | None) -> TableDef:
 def partitions(spec: TableSpec, day: str, version: Snapshot) -> list[PartitionDef]:
     """Return the partitions of a day. `version`: its Snapshot."""
     base, delta = views.partitions(spec, version)
-    parts = [(part.values[1], part) for part in base] + [(_DELTA, part) for part in delta]
-    return [PartitionDef((day, value), part.location, part.rows, part.size, part.files) for value, part in parts]
+    parts = [(part.values[1:], part) for part in base] + [((_DELTA, part.values[1]), part) for part in delta]
+    return [PartitionDef((day, *values), part.location, part.rows, part.size, part.files) for values, part in parts]
 
 
 def _versions(snapshot: Snapshot, forms: Sequence[Form]) -> list[Snapshot]:
@@ -185,7 +186,7 @@ def _values(alias: str, spec: TableSpec, form: Snapshot, columns: Sequence[_Show
                 value = f"CAST({value} AS {'varchar(65535)' if text else dialect.type(types.text(column.type))})"
         yield f"{value} AS {q(column.name)}"
     if spec.soft:
-        yield f"({alias}.{q('_op')} = 'd') AS {q(views.DELETED)}"
+        yield f"({alias}.{q(views.STATE)} = '{TOMBSTONES}') AS {q(views.DELETED)}"
     yield f"{alias}.{q(DAY_COLUMN)} AS {q(DAY)}"
 
 
@@ -204,10 +205,10 @@ def view_text(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form], dialec
     for form in forms or [Form(snapshot, "none", "none")]:
         rows = dialect.table(spec.tables_in, table(spec, form.snapshot))
         select = {alias: f"SELECT {', '.join(_values(alias, spec, form.snapshot, columns, dialect))} FROM {rows} {alias}" for alias in (b, d)}
-        live = {alias: "" if spec.soft else f" AND {alias}.{q('_op')} <> 'd'" for alias in (b, d)}
+        live = {alias: views.live_only(alias, spec, dialect) for alias in (b, d)}
         same = " AND ".join(f"{d}.{q(column)} = {b}.{q(column)}" for column in (DAY_COLUMN, *form.snapshot.schema.key))
         replaced = f"LEFT JOIN {rows} {d} ON {of_days(d, form)} = '{_DELTA}' AND {same}"
-        out.append(f"{select[b]} {replaced} WHERE {of_days(b, form)} <> '{_DELTA}'{live[b]} AND {d}.{q('_op')} IS NULL")
+        out.append(f"{select[b]} {replaced} WHERE {of_days(b, form)} <> '{_DELTA}'{live[b]} AND {d}.{q('_version')} IS NULL")
         out.append(f"{select[d]} WHERE {of_days(d, form)} = '{_DELTA}'{live[d]}")
     return " UNION ALL ".join(out)
 

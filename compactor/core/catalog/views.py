@@ -11,6 +11,8 @@ from compactor.core.catalog import defaults
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef, quoted
 from compactor.core.catalog.dialect import HIVE, PRESTO, Dialect
 from compactor.core.model import names, types
+from compactor.core.model.files import DELETED as TOMBSTONES
+from compactor.core.model.files import LIVE, Delta, Segment
 from compactor.core.model.layout import Layout
 from compactor.core.model.position import state_columns
 from compactor.core.model.schema import Field, Schema
@@ -22,6 +24,9 @@ DELETED = "_deleted"
 
 ROW_VERSION = "__row_version"
 """The version that stored a row, where a query shows it. No view does."""
+
+STATE = "row_state"
+"""The partition column of base and Delta tables: rows that are shown (`live`), or tombstones (`deleted`)."""
 
 UUID, VERSION, ROOT = "compactor.uuid", "compactor.version", "compactor.root"
 WHOLE_TO, UNKNOWN = "compactor.whole_to", "not known"
@@ -64,7 +69,7 @@ def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
         spec.tables_in,
         table_name(spec, "base", generation),
         stored,
-        (Column("base_version", "string"), Column("segment", "string")),
+        (Column("base_version", "string"), Column("segment", "string"), Column(STATE, "string")),
         layout.inside("base"),
         properties,
         comment=f"compactor: base of {spec.database}.{spec.view}; read the view",
@@ -73,7 +78,7 @@ def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
         spec.tables_in,
         table_name(spec, "delta", generation),
         stored,
-        (Column("delta_version", "string"),),
+        (Column("delta_version", "string"), Column(STATE, "string")),
         layout.inside("delta"),
         properties,
         comment=f"compactor: delta of {spec.database}.{spec.view}; read the view",
@@ -93,12 +98,14 @@ def registered(schema: Schema) -> dict[str, str]:
 def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef], list[PartitionDef]]:
     """Return the base and Delta partitions that this Snapshot's view reads, with statistics, by which planners see that the Delta is small."""
     layout = Layout(spec.root, spec.landing)
-    base = [
-        PartitionDef((snapshot.base_id, segment.id), layout.inside(segment.path), segment.rows, segment.size, len(segment.files))
-        for segment in snapshot.segments
-    ]
-    delta = snapshot.delta
-    return base, [PartitionDef((delta.id,), layout.inside(delta.path), delta.rows, delta.size, len(delta.files))] if delta else []
+
+    def of(part: Segment | Delta, *values: str) -> list[PartitionDef]:
+        return [
+            PartitionDef((*values, folder.state), layout.inside(folder.path), folder.rows, folder.size, len(folder.files)) for folder in part.folders
+        ]
+
+    base = [each for segment in snapshot.segments for each in of(segment, snapshot.base_id, segment.id)]
+    return base, of(snapshot.delta, snapshot.delta.id) if snapshot.delta else []
 
 
 def value(alias: str, field: Field, snapshot: Snapshot, dialect: Dialect, readable: str = "", at: str = "_at") -> str:
@@ -122,7 +129,7 @@ def exists(alias: str, spec: TableSpec, dialect: Dialect) -> str:
 
 def _select(alias: str, snapshot: Snapshot, spec: TableSpec, dialect: Dialect = HIVE, versions: bool = False) -> str:
     schema = snapshot.schema
-    deleted = [f"({alias}.{dialect.name('_op')} = 'd') AS {dialect.name(DELETED)}"] if spec.soft else []
+    deleted = [f"({alias}.{dialect.name(STATE)} = '{TOMBSTONES}') AS {dialect.name(DELETED)}"] if spec.soft else []
     shown = (
         f"{value(alias, field, snapshot, dialect, exists(alias, spec, dialect))} AS {dialect.name(schema.view_name(field))}"
         for field in schema.payload
@@ -131,9 +138,9 @@ def _select(alias: str, snapshot: Snapshot, spec: TableSpec, dialect: Dialect = 
     return ", ".join([*shown, *deleted, *version])
 
 
-def _shown(op: str, spec: TableSpec) -> str:
-    """Return the condition that hides tombstones, to append to another condition."""
-    return "" if spec.soft else f" AND {op} <> 'd'"
+def live_only(alias: str, spec: TableSpec, dialect: Dialect = HIVE) -> str:
+    """Return the condition that hides tombstones, to append to another condition. It selects partitions."""
+    return "" if spec.soft else f" AND {alias}.{dialect.name(STATE)} = '{LIVE}'"
 
 
 def compared(snapshot: Snapshot) -> tuple[str, ...] | None:
@@ -154,15 +161,15 @@ def view_text(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE, vers
     """
     schema, generation, q = snapshot.schema, snapshot.schema.generation, dialect.name
     base, delta = (dialect.table(spec.tables_in, table_name(spec, part, generation)) for part in ("base", "delta"))
-    b, d, op = q("__b"), q("__d"), q("_op")
-    live = f"{b}.{q('base_version')} = '{snapshot.base_id}'{_shown(f'{b}.{op}', spec)}"
+    b, d = q("__b"), q("__d")
+    live = f"{b}.{q('base_version')} = '{snapshot.base_id}'{live_only(b, spec, dialect)}"
     rows = f"SELECT {_select(b, snapshot, spec, dialect, versions)} FROM {base} {b} WHERE {live}"
     if snapshot.delta is None:
         return rows
     pinned = f"{d}.{q('delta_version')} = '{snapshot.delta.id}'"
     same = " AND ".join(f"{d}.{q(name)} = {b}.{q(name)}" for name in schema.key)
     replaced = f"SELECT 1 FROM {delta} {d} WHERE {pinned} AND {same}"
-    changed = f"SELECT {_select(d, snapshot, spec, dialect, versions)} FROM {delta} {d} WHERE {pinned}{_shown(f'{d}.{op}', spec)}"
+    changed = f"SELECT {_select(d, snapshot, spec, dialect, versions)} FROM {delta} {d} WHERE {pinned}{live_only(d, spec, dialect)}"
     segments, segment = compared(snapshot), f"{b}.{q('segment')}"
     if not segments:
         return f"{rows} AND NOT EXISTS ({replaced}) UNION ALL {changed}"
@@ -186,12 +193,12 @@ def reference_text(spec: TableSpec, snapshot: Snapshot) -> str:
     shown = ", ".join(f"`__row`.{quoted(name)}" for name in names)
     newest = f"row_number() OVER (PARTITION BY {keys} ORDER BY `_from_delta` DESC) AS `_rank`"
     ranked = f"SELECT `__u`.*, {newest} FROM ({' UNION ALL '.join(parts)}) `__u`"
-    return f"SELECT {shown} FROM ({ranked}) `__r` WHERE `_rank` = 1{_shown('`_op`', spec)}"
+    return f"SELECT {shown} FROM ({ranked}) `__r` WHERE `_rank` = 1{live_only('`__r`', spec)}"
 
 
 def _rank(alias: str, schema: Schema, from_delta: int) -> str:
     keys = ", ".join(f"{alias}.{quoted(name)} AS `_k{at}`" for at, name in enumerate(schema.key))
-    return f"{keys}, {alias}.`_op` AS `_op`, {from_delta} AS `_from_delta`"
+    return f"{keys}, {alias}.`{STATE}` AS `{STATE}`, {from_delta} AS `_from_delta`"
 
 
 def view(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> ViewDef:

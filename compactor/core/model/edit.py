@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from compactor.core.erasure.erased import Erased
+from compactor.core.model.files import DataFile
 from compactor.core.model.inputs import Input, LedgerFile
-from compactor.core.model.snapshot import DataFile, Feed, PendingDeletion, Pin, Snapshot, State
+from compactor.core.model.snapshot import Feed, PendingDeletion, Pin, Snapshot, State
 from compactor.core.planning.daily import Days
 
 

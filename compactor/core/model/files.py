@@ -1,8 +1,12 @@
-"""FileInfo: a stored object, as every Storage describes it."""
+"""Files: stored objects as a Storage lists them, and the directories of Parquet files that a Snapshot names."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
+
+from compactor.core.model.position import Position
 
 
 @dataclass(frozen=True)
@@ -19,3 +23,134 @@ class FileInfo:
     """When it was written, in epoch seconds of the store's clock."""
     problem: str = ""
     """Why nobody may read it under this path, as `is a symbolic link`; "" for all others. Only listings show such objects."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file of a Segment, a Delta or a feed part."""
+
+    name: str
+    """Path inside its directory. Segments and Deltas have a folder for each state of rows: `row_state=live/part-0.parquet`."""
+    size: int
+    """Bytes."""
+    checksum: str = ""
+    """Checksum of the content, as in `core/model/checksum.py`; "" if none was taken."""
+
+
+LIVE, DELETED = "live", "deleted"
+"""Values of the partition column `row_state`: rows that are shown, and tombstones."""
+
+
+class _Directory:
+    """A directory with files."""
+
+    path: str
+    files: tuple[DataFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the files."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True)
+class Folder(_Directory):
+    """The folder of a Segment or Delta with the rows in one state."""
+
+    state: str
+    """LIVE or DELETED."""
+    path: str
+    """Directory below the table's root."""
+    rows: int
+    """Stored rows."""
+    files: tuple[DataFile, ...]
+    """The Parquet files, with their names in the folder."""
+
+
+class _Rows(_Directory):
+    """A directory with a folder for each state of rows."""
+
+    rows: int
+    tombstones: int
+
+    @property
+    def folders(self) -> tuple[Folder, ...]:
+        """Return the folders that have files, that of the rows that are shown first."""
+        made = []
+        for state, rows in ((LIVE, self.rows - self.tombstones), (DELETED, self.tombstones)):
+            start = f"row_state={state}/"
+            files = tuple(dataclasses.replace(file, name=file.name[len(start) :]) for file in self.files if file.name.startswith(start))
+            made += [Folder(state, f"{self.path}/{start[:-1]}", rows, files)] if files else []
+        return tuple(made)
+
+
+@dataclass(frozen=True)
+class Segment(_Rows):
+    """One directory of the base: rows with keys in `[low, high)`, sorted by key, or by `cluster_by:` and key."""
+
+    id: str
+    """The value of the partition column `segment`."""
+    path: str
+    """Directory below the table's root."""
+    rows: int
+    """Stored rows, tombstones included."""
+    tombstones: int
+    """Rows that mark a deleted key."""
+    files: tuple[DataFile, ...]
+    """The Parquet files in the directory."""
+    low: tuple[Any, ...] | None
+    """The least key of the range; None for an open beginning."""
+    high: tuple[Any, ...] | None
+    """The first key after the range; None for an open end."""
+    position_min: Position | None
+    """The least Position of its rows."""
+    position_max: Position | None
+    """The greatest Position of its rows."""
+    compacted_through: int
+    """The Segment contains all changes of its key range up to this version: Delta rows with `_version` at or below it are already there."""
+    unavailable_columns: tuple[str, ...] = ()
+    """Columns whose value comes from an older event in some row, or is unknown there (`_own`)."""
+    sorted_by: tuple[str, ...] = ()
+    """The columns that each file is sorted by; () if that is not known."""
+
+
+@dataclass(frozen=True)
+class Delta(_Rows):
+    """One directory with one row for each key that changed since the base was written."""
+
+    id: str
+    """The value of the partition column `delta_version`."""
+    path: str
+    """Directory below the table's root."""
+    rows: int
+    """Stored rows, tombstones included."""
+    tombstones: int
+    """Rows that mark a deleted key."""
+    files: tuple[DataFile, ...]
+    """The Parquet files in the directory."""
+    position_min: Position | None
+    """The least Position of its rows."""
+    position_max: Position | None
+    """The greatest Position of its rows."""
+    unavailable_columns: tuple[str, ...] = ()
+    """Columns whose value comes from an older event in some row, or is unknown there (`_own`)."""
+    untouched: tuple[str, ...] = ()
+    """Ids of Segments that own none of its rows: readers need not compare them. A Segment that is not listed may own some."""
+
+
+@dataclass(frozen=True)
+class FeedPart(_Directory):
+    """One directory with the changes of one version, for the change feed."""
+
+    path: str
+    """Directory below the table's root."""
+    rows: int
+    """Rows in the files. An update has two: the row before and the row after."""
+    files: tuple[DataFile, ...]
+    """The Parquet files in the directory."""
+    inserts: int
+    """Number of inserted rows."""
+    updates: int
+    """Number of updated rows."""
+    deletes: int
+    """Number of deleted rows."""

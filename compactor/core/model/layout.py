@@ -1,7 +1,7 @@
 """Layout: every path below a table's root, and what a path is. No other module joins path strings.
 
-base/<commit id>/segment=<n>/*.parquet      a Segment: one directory, one key range
-delta/<commit id>/*.parquet                 a Delta
+base/<commit id>/segment=<n>/row_state=<s>/*.parquet   a Segment: one key range; rows that are shown (live) and tombstones (deleted) apart
+delta/<commit id>/row_state=<s>/*.parquet   a Delta
 feed/<commit id>/*.parquet                  the changes of a version
 history/<commit id>/history_part=<name>/*.parquet   a part of the history: a day (d2026-11-20), the open Delta (delta), an open key range (open-<n>)
 archive/<folder>/<file>                     raw files whose rows are in the table
@@ -30,8 +30,8 @@ from dataclasses import dataclass
 
 _SNAPSHOT = re.compile(r"_compactor/snapshots/(\d{20})\.json")
 _KINDS = (
-    ("segment", re.compile(r"base/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>segment=[0-9-]+)/(?P<file>[^/]+)")),
-    ("delta", re.compile(r"delta/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>)(?P<file>[^/]+)")),
+    ("segment", re.compile(r"base/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>segment=[0-9-]+/row_state=(?:live|deleted))/(?P<file>[^/]+)")),
+    ("delta", re.compile(r"delta/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>row_state=(?:live|deleted))/(?P<file>[^/]+)")),
     ("feed", re.compile(r"feed/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>)(?P<file>[^/]+)")),
     ("history", re.compile(r"history/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>history_part=[a-z0-9-]+)/(?P<file>[^/]+)")),
     ("snapshot", _SNAPSHOT),
@@ -177,7 +177,7 @@ class Layout:
         return join(self.root, "_compactor/rewriting", commit, str(number))
 
     def delta(self, commit: str) -> str:
-        """Return the directory of a Delta."""
+        """Return the directory of a Delta, whose children `row_state=<s>` hold the files."""
         return join(self.root, "delta", commit)
 
     def base(self, commit: str) -> str:

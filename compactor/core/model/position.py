@@ -53,7 +53,7 @@ def own_ddl(order: Order) -> str:
 def state_columns(order: Order) -> tuple[tuple[str, str], ...]:
     """Return (name, Hive type) of the columns that base and Delta files have beside the table's own (`spark/rows/reduce.py`)."""
     clocks = (("_at", ddl(order)), ("_gone", ddl(order)), ("_own", own_ddl(order)))
-    return (("_op", "string"), ("_version", "bigint"), *clocks, ("_moved", "string"))
+    return (("_version", "bigint"), *clocks, ("_moved", "string"))
 
 
 def sort_key(position: Sequence[Any]) -> tuple[tuple[bool, Any], ...]:

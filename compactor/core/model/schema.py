@@ -14,9 +14,9 @@ FEED = ("_change_type", "_commit_version", "_commit_timestamp", "_deleted", "fee
 """Columns of the change feed beside the payload."""
 
 RESERVED = (
-    *("_op", "_version", "_at", "_gone", "_own", "_moved", "_row_id", "base_version", "delta_version", "segment", *FEED),
-    *("_position", "_missing", "_from", "_to", "_link", "_source", "_file", "_time", "_metadata", "_origin", "_behind", "_mistyped", "_partition"),
-    *("_applied", "_duplicate", "_late", "_superseded", "_ties", "_unchanged"),
+    *("_version", "_at", "_gone", "_own", "_moved", "_row_id", "base_version", "delta_version", "segment", "row_state", *FEED),
+    *("_op", "_position", "_missing", "_from", "_to", "_link", "_source", "_file", "_time", "_metadata", "_origin", "_behind", "_mistyped"),
+    *("_partition", "_applied", "_duplicate", "_late", "_superseded", "_ties", "_unchanged"),
     *("__start_time", "__end_time", "__is_current", "__is_deleted", "__start_position", "__end_position", "__previous_key"),
     *(
         "__start_us",

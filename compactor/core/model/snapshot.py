@@ -9,6 +9,7 @@ from typing import Any
 
 from compactor.core.erasure.erased import Erased
 from compactor.core.model.errors import StateRefused
+from compactor.core.model.files import DataFile, Delta, FeedPart, Segment
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.position import Partitions, Position, latest
@@ -21,101 +22,6 @@ FORMAT = 3
 
 COUNTS = ("applied", "superseded", "duplicate", "late", "ignored", "beyond_retention", "quarantined")
 """What can become of an event. `read` is the sum of these."""
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """A Parquet file of a Segment, a Delta or a feed part."""
-
-    name: str
-    """Name inside its directory."""
-    size: int
-    """Bytes."""
-    checksum: str = ""
-    """Checksum of the content, as in `core/model/checksum.py`; "" if none was taken."""
-
-
-class _Directory:
-    """A directory with files."""
-
-    files: tuple[DataFile, ...]
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of the files."""
-        return sum(file.size for file in self.files)
-
-
-@dataclass(frozen=True)
-class Segment(_Directory):
-    """One directory of the base: rows with keys in `[low, high)`, sorted by key, or by `cluster_by:` and key."""
-
-    id: str
-    """The value of the partition column `segment`."""
-    path: str
-    """Directory below the table's root."""
-    rows: int
-    """Stored rows, tombstones included."""
-    tombstones: int
-    """Rows that mark a deleted key."""
-    files: tuple[DataFile, ...]
-    """The Parquet files in the directory."""
-    low: tuple[Any, ...] | None
-    """The least key of the range; None for an open beginning."""
-    high: tuple[Any, ...] | None
-    """The first key after the range; None for an open end."""
-    position_min: Position | None
-    """The least Position of its rows."""
-    position_max: Position | None
-    """The greatest Position of its rows."""
-    compacted_through: int
-    """The Segment contains all changes of its key range up to this version: Delta rows with `_version` at or below it are already there."""
-    unavailable_columns: tuple[str, ...] = ()
-    """Columns whose value comes from an older event in some row, or is unknown there (`_own`)."""
-    sorted_by: tuple[str, ...] = ()
-    """The columns that each file is sorted by; () if that is not known."""
-
-
-@dataclass(frozen=True)
-class Delta(_Directory):
-    """One directory with one row for each key that changed since the base was written."""
-
-    id: str
-    """The value of the partition column `delta_version`."""
-    path: str
-    """Directory below the table's root."""
-    rows: int
-    """Stored rows, tombstones included."""
-    tombstones: int
-    """Rows that mark a deleted key."""
-    files: tuple[DataFile, ...]
-    """The Parquet files in the directory."""
-    position_min: Position | None
-    """The least Position of its rows."""
-    position_max: Position | None
-    """The greatest Position of its rows."""
-    unavailable_columns: tuple[str, ...] = ()
-    """Columns whose value comes from an older event in some row, or is unknown there (`_own`)."""
-    untouched: tuple[str, ...] = ()
-    """Ids of Segments that own none of its rows: readers need not compare them. A Segment that is not listed may own some."""
-
-
-@dataclass(frozen=True)
-class FeedPart(_Directory):
-    """One directory with the changes of one version, for the change feed."""
-
-    path: str
-    """Directory below the table's root."""
-    rows: int
-    """Rows in the files. An update has two: the row before and the row after."""
-    files: tuple[DataFile, ...]
-    """The Parquet files in the directory."""
-    inserts: int
-    """Number of inserted rows."""
-    updates: int
-    """Number of updated rows."""
-    deletes: int
-    """Number of deleted rows."""
 
 
 @dataclass(frozen=True)

@@ -267,8 +267,9 @@ class TableKeys(Section):
     cluster_by: Names = ()
     """Columns that readers filter by, as the source spells them, most significant first. The files of a Segment are sorted by them, then by the key,
     so such filters skip data (docs/readers.md#filters-on-other-columns-than-the-key)."""
-    timestamps: Literal["int96", "int64"] = "int96"
-    """Parquet type of timestamps. Hive 2 and 3 read int96 only; filters on int64 skip data. All tables of a file have the same."""
+    parquet: Literal["hive", "standard"] = "hive"
+    """Form of new Parquet files. hive: what Hive 2 and 3 can read (timestamps as INT96, lists, maps and decimals in Hive's layout, snappy). standard:
+    the format's own types, by which filters on timestamps skip data, and zstd, which needs half of the bytes. All tables of a file have the same."""
     keep: Duration = 7 * 86400.0
     """How long `vacuum` keeps a Snapshot after a newer one was published, and the changes of a version in the change feed. The two newest Snapshots
     are kept at any age (docs/operations.md#versions-and-vacuum)."""
@@ -348,6 +349,10 @@ class TableSpec(TableKeys, TableLocation):
     """Seconds after which a publish that is not finished is left to the next run."""
     track_except: tuple[str, ...] = ()
     history_zero_length: str = "keep"
+
+    def in_one_task(self, *sizes: int) -> bool:
+        """Return whether one task computes what is read from files of these bytes. The one meaning of "small"."""
+        return all(size <= self.small_batch for size in sizes)
 
     @property
     def source(self) -> Envelope:

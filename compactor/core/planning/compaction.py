@@ -9,9 +9,10 @@ import math
 from collections.abc import Sequence
 
 from compactor.core.model import times
+from compactor.core.model.files import Segment
 from compactor.core.model.position import PARTITION, TABLE, Order, Partitions, scope
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Segment, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.settings.forms import NEVER
 
@@ -85,8 +86,12 @@ def keeps_files(spec: TableSpec, snapshot: Snapshot, targets: Sequence[Segment])
     The Delta's keys must be few enough for a broadcast. Files in another order than by key are written anew, and so are those of a Segment that has
     many.
     """
-    alike = all(segment.sorted_by == snapshot.schema.key and len(segment.files) < _SORTED_FILES_MAX for segment in targets)
+    alike = all(segment.sorted_by == snapshot.schema.key and _most_files(segment) < _SORTED_FILES_MAX for segment in targets)
     return alike and not spec.keyless and not spec.cluster_by and delta_estimate(snapshot) <= DELTA_LIMIT
+
+
+def _most_files(segment: Segment) -> int:
+    return max((len(folder.files) for folder in segment.folders), default=0)
 
 
 def segment_count(size: int, table_size: int, spec: TableSpec) -> int:

@@ -188,6 +188,7 @@ def unregistered(expired: Iterable[Snapshot], remaining: Iterable[Snapshot]) -> 
 
 def _values(snapshot: Snapshot) -> list[tuple[str, int, tuple[str, ...]]]:
     generation = snapshot.schema.generation
-    base = [("base", generation, (snapshot.base_id, segment.id)) for segment in snapshot.segments]
+    base = [("base", generation, (snapshot.base_id, segment.id, folder.state)) for segment in snapshot.segments for folder in segment.folders]
+    delta = [("delta", generation, (snapshot.delta.id, folder.state)) for folder in snapshot.delta.folders] if snapshot.delta else []
     versions = [(history.ROWS, generation, value) for value, _ in history.values(snapshot.history)] if snapshot.history else []
-    return [*base, *versions, *([("delta", generation, (snapshot.delta.id,))] if snapshot.delta else [])]
+    return [*base, *versions, *delta]

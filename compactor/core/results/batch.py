@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from compactor.core.model.files import Delta, Segment
 from compactor.core.model.inputs import Input
 from compactor.core.model.position import Partitions, Position
-from compactor.core.model.snapshot import Delta, Segment
 from compactor.core.schema.adoption import Adoption
 from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable

@@ -24,7 +24,8 @@ class TableFile:
 def table_files(spec: TableSpec, snapshot: Snapshot) -> list[TableFile]:
     """Return the files that a version reads.
 
-    A Delta row replaces the base row with its key, and rows with `_op` = 'd' are deleted. So the base alone is the table only if there is no Delta.
+    A Delta row replaces the base row with its key, and the keys in files below `row_state=deleted` are deleted. So the base alone is the table only
+    if there is no Delta.
     """
     layout = Layout(spec.root, spec.landing)
     listed = [("base", segment.path, file.name, file.size) for segment in snapshot.segments for file in segment.files]

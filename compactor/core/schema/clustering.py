@@ -61,8 +61,8 @@ def _check(spec: TableSpec, column: Field) -> None:
     kind, start = types.parse(column.type), f"table {spec.name}: `cluster_by` names {column.source}"
     if kind[0] in _UNSORTABLE:
         raise Refused(f"{start}, which is {types.text(kind)}: no reader skips data by such a column. Remove it there. Nothing was committed.")
-    if kind[0] == "timestamp" and spec.timestamps == "int96":
+    if kind[0] == "timestamp" and spec.parquet == "hive":
         raise Refused(
             f"{start}, a timestamp. Timestamps are stored as INT96, which has no statistics, so no reader could skip data by it. Set "
-            "`timestamps: int64` for all tables of the file (Hive 2 and 3 do not read it), or remove the column there. Nothing was committed."
+            "`parquet: standard` for all tables of the file (Hive 2 and 3 do not read it), or remove the column there. Nothing was committed."
         )

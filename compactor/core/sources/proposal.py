@@ -85,7 +85,7 @@ def text(proposal: Proposal, command: str, warehouse: str, database: str, regist
         *(["registry:", *_settings(registry, "  ")] if registry else []),
         "",
         "defaults:",
-        _noted(f"  timestamps: {'int96' if hive else 'int64'}", "Hive 2 and 3 read int96 only; with int64 filters on time skip data"),
+        _noted(f"  parquet: {'hive' if hive else 'standard'}", "Hive 2 and 3 read the form `hive` only; standard files are half as large"),
         *_settings(shared, "  "),
         "",
         "tables:",

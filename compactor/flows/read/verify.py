@@ -17,9 +17,10 @@ from compactor.core.catalog import feed as feeds
 from compactor.core.catalog import landed, live
 from compactor.core.model import checksum
 from compactor.core.model.errors import Conflict, InconsistentRead, Refused, StateRefused
+from compactor.core.model.files import DataFile
 from compactor.core.model.inputs import AGAIN, LATER, Input
 from compactor.core.model.layout import commit_id, join, relative
-from compactor.core.model.snapshot import COUNTS, DataFile, Snapshot
+from compactor.core.model.snapshot import COUNTS, Snapshot
 from compactor.core.planning import compaction, retention
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted

@@ -14,8 +14,9 @@ from contextlib import ExitStack
 
 from compactor.core.model.edit import ContinuesState, Edit, HasSegments
 from compactor.core.model.errors import Conflict
+from compactor.core.model.files import Segment
 from compactor.core.model.layout import commit_id
-from compactor.core.model.snapshot import Segment, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.results.batch import Staged

@@ -27,7 +27,7 @@ def audit(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, measured: Se
     for name in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions", "spark.sql.ansi.enabled"):
         session.conf.set(name, str(spark.conf.get(name)))
     schema = snapshot.schema
-    deleted = [f"_op = 'd' AS {quoted(views.DELETED)}"] if spec.soft else []
+    deleted = [f"_gone IS NOT NULL AS {quoted(views.DELETED)}"] if spec.soft else []
     shown = [f"{quoted(field.name)} AS {quoted(schema.view_name(field))}" for field in schema.payload]
     rows = TableReader(session, Layout(spec.root, spec.landing), snapshot, schema).live(spec.soft).selectExpr(*shown, *deleted)
     rows.createOrReplaceTempView(quoted(spec.view))

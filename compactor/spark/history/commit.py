@@ -137,7 +137,7 @@ class _Work:
             # a broadcast is one job, and all look-ups share it
             keys = keys.hint("broadcast") if self.plan.small else keys
             last = self.parts().last(stored, keys)
-            if self.plan.small and sum(part.size for part in stored.open) > self.batch.spec.small_batch:
+            if self.plan.small and not self.batch.spec.in_one_task(sum(part.size for part in stored.open)):
                 # the look-up stays on all cores
                 last[0] = last[0].repartition(1)
         rows = versions.together(versions.deduplicate(events) if repeated else events, last)

@@ -39,8 +39,8 @@ class Plan:
     @property
     def small(self) -> bool:
         """Whether one task computes what is written, because all of it is small."""
-        delta, limit = self.stored.delta if self.stored else None, self.batch.spec.small_batch
-        return work(self.batch.summary.inputs) <= limit and (delta.size if delta else 0) <= limit
+        delta = self.stored.delta if self.stored else None
+        return self.batch.spec.in_one_task(work(self.batch.summary.inputs), delta.size if delta else 0)
 
     @property
     def follows(self) -> bool:

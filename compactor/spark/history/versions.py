@@ -136,7 +136,7 @@ class Versions:
         return self._rows(
             states,
             MADE,
-            {OP: OP, VERSION: VERSION, POSITION: POSITION, "__time_us": time},
+            {OP: "CASE WHEN _gone IS NULL THEN 'u' ELSE 'd' END", VERSION: VERSION, POSITION: POSITION, "__time_us": time},
             {name: quoted(name) for name in self.schema.names},
         )
 

@@ -95,7 +95,7 @@ class Inputs:
     @property
     def small(self) -> bool:
         """Return whether one task reads all files, so that their rows are never exchanged (`small_batch`)."""
-        return work(self.inputs) <= self.spec.small_batch
+        return self.spec.in_one_task(work(self.inputs))
 
     @property
     def raws(self) -> tuple[DataFrame, ...]:

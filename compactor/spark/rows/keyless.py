@@ -64,13 +64,13 @@ def content_digest(schema: Schema) -> str:
 
 def is_waiting() -> str:
     """SQL: whether a state is a removal that still waits for its row."""
-    return f"coalesce(_op = 'd' AND _moved = '{REMOVAL}', false)"
+    return f"coalesce(_gone IS NOT NULL AND _moved = '{REMOVAL}', false)"
 
 
 def match_removals(heads: DataFrame, schema: Schema, version: int) -> DataFrame:
     """Return states (one for each identity) in which removals and rows of equal content have taken each other."""
     ranked = heads.selectExpr(
-        "*", f"{content_digest(schema)} AS _content", f"CASE WHEN {is_waiting()} THEN 'w' WHEN _op = 'u' THEN 'l' ELSE 'n' END AS _kind"
+        "*", f"{content_digest(schema)} AS _content", f"CASE WHEN {is_waiting()} THEN 'w' WHEN _gone IS NULL THEN 'l' ELSE 'n' END AS _kind"
     )
     counted = ranked.selectExpr(
         "*",
@@ -81,11 +81,10 @@ def match_removals(heads: DataFrame, schema: Schema, version: int) -> DataFrame:
     )
     gone, took = "(_kind = 'l' AND _n <= _removals)", "(_kind = 'w' AND _n <= _rows)"
     columns = [quoted(name) for name in schema.names]
-    rest = [name for name in heads.columns if name not in (*schema.names, OP, VERSION, GONE, MOVED, UNCHANGED)]
+    rest = [name for name in heads.columns if name not in (*schema.names, VERSION, GONE, MOVED, UNCHANGED)]
     return counted.selectExpr(
         *columns,
         *rest,
-        f"CASE WHEN {gone} THEN 'd' ELSE _op END AS _op",
         f"CASE WHEN {gone} OR {took} THEN CAST({version} AS BIGINT) ELSE _version END AS _version",
         f"CASE WHEN {gone} THEN greatest(_at, _removed_at) ELSE _gone END AS _gone",
         f"CASE WHEN {gone} OR {took} THEN '{MATCHED}' ELSE _moved END AS _moved",

@@ -200,7 +200,7 @@ class Reducer:
         place = self._event("_newest")
         moved = f"struct({place}, NOT startswith(coalesce(_moved, '{LINK_MARK}'), '{LINK_MARK}'), _moved IS NOT NULL)"
         by = f"CASE WHEN _newest IS NOT NULL THEN struct({place}, _origin <> {MADE}, _newest) END"
-        said = f"CASE WHEN _newest IS NOT NULL THEN struct({place} AS e, {{}}{'_sent' if self.partial else '_content'} AS h) END"
+        content = f"CASE WHEN _newest IS NOT NULL THEN struct({place} AS e, {{}}{'_sent' if self.partial else '_content'} AS h) END"
         latest = "_origin" if self.keyless else f"CASE WHEN _newest IS NOT NULL THEN {moved} END"
         made = [
             f"max_by(_row, {'_newest' if self.keyless else '_at'}) AS _row",
@@ -210,7 +210,7 @@ class Reducer:
             f"count_if(_origin = {EVENT}) AS _events",
             f"max_by(_origin, {by}) AS _by" if self.tombstones else f"{EVENT} AS _by",
             # whether all that happened at the newest place of the order says the same
-            f"max({said.format('')}).h <> ~max({said.format('~')}).h AS _tied",
+            f"max({content.format('')}).h <> ~max({content.format('~')}).h AS _tied",
         ]
         for name in self.partial:
             made.append(f"max_by({_register(name)}, {_clock(name)}) AS {_register(name)}")
@@ -294,7 +294,6 @@ class Reducer:
             # out of an array, which is no constant in the code that Spark generates: else the code of every commit is new, and compiled anew
             version = f"coalesce(CASE WHEN _unchanged THEN _version END, get(array({version}), CAST(_unchanged AS INT)))"
         return [
-            "CASE WHEN _live THEN 'u' ELSE 'd' END AS _op",
             f"{version} AS _version",
             f"{chosen('_at', '_was_at')} AS _at",
             f"CASE WHEN NOT _live THEN {chosen('_gone', '_was_gone')} END AS _gone",
@@ -339,8 +338,8 @@ class Register(NamedTuple):
     """Its entry in `_own`; null if the column shares the clock of the row."""
     at: str
     """The Position of the value; null without one."""
-    known: str
-    """Whether the value is known at that Position."""
+    has_value: str
+    """Whether a value is known at that Position."""
 
 
 def register(name: str, state: str = "", at: str = "_at") -> Register:

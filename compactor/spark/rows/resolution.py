@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.errors import CheckFailed, InputRefused
-from compactor.core.model.inputs import work
 from compactor.core.model.layout import Layout
-from compactor.core.model.position import at_or_below, earliest, event_part, latest
+from compactor.core.model.position import at_or_below
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import COUNTS, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
+from compactor.core.planning.batch import Plan, plan
 from compactor.core.results.batch import BatchSummary
 from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX, Limits
 from compactor.spark import failures, measured
@@ -39,8 +39,8 @@ class Resolution:
 
     batch: SparkBatch
     """The batch, without the changes that were set aside as beyond retention."""
-    whole: bool
-    """Whether the batch was resolved with the whole base, for a new base."""
+    plan: Plan
+    """The steps that were planned."""
     reducer: Reducer
     """The rule that was applied."""
     rows: DataFrame
@@ -100,11 +100,6 @@ class Resolution:
         return tuple(sorted({*self.summary.unavailable_columns, *(self.parent.unavailable_columns if self.parent else ())}))
 
     @property
-    def one_task(self) -> bool:
-        """Return whether one task computes what is written, because all of it is small."""
-        return _one_task(self.batch, self.whole)
-
-    @property
     def layout(self) -> Layout:
         """Return the paths of the table."""
         return Layout(self.spec.root, self.spec.landing)
@@ -159,22 +154,22 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
     The rows are computed by the pass that writes them; with `several_passes` they are computed here, once for all.
     """
     spec, summary, parent = batch.spec, batch.summary, batch.parent
-    partial, behind = _partial_columns(batch), _behind(batch)
-    barrier = latest([summary.truncate, parent.truncated_to if parent else None])
-    tombstones = bool(summary.deletes or summary.moves or (parent and parent.tombstones) or spec.keyless or spec.source.full_loads)
-    reducer = Reducer(summary.evolved.schema, summary.order, batch.version, spec.keyless, barrier, partial, parent is not None, tombstones)
+    made = plan(spec, parent, summary, whole)
+    schema, stored_rows = summary.evolved.schema, parent is not None
+    reducer = Reducer(schema, summary.order, batch.version, spec.keyless, made.barrier, made.partial, stored_rows, made.tombstones)
     stored = TableReader(batch.session, Layout(spec.root, spec.landing), parent, reducer.schema) if parent else None
     own: list[DataFrame] = []
     linked = None
-    changes = batch.changes.where("_op <> 't'").selectExpr("*", f"{behind or 'false'} AS {BEHIND}")
-    if stored and partial and _other_half_may_be_stored(batch):
+    behind = position.behind(parent.purged_to, parent.purged_offsets, summary.order) if parent and made.behind else "false"
+    changes = batch.changes.where("_op <> 't'").selectExpr("*", f"{behind} AS {BEHIND}")
+    if stored and made.partial and _other_half_may_be_stored(batch, made.late):
         linked = changes = measured.materialize(stored.link_key_changes(changes))
         own.append(linked)
-    events = reducer.states(changes, linked is not None or summary.moves > 0)
-    states = _with_stored(batch, whole, events, stored, bool(partial), behind is not None)
-    if partial:
+    events = reducer.states(changes, linked is not None or made.moves)
+    states = _with_stored(batch, made, events, stored)
+    if made.partial:
         states = carry.with_carried(reducer, states, stored)
-    if _one_task(batch, whole):
+    if made.small:
         states = states.coalesce(1)
     placed = None
     if whole and not several_passes:
@@ -183,12 +178,12 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
         if len(placed.ranges) > 1 and not spec.keyless:
             states, reducer = placed.place(states, reducer.schema), dataclasses.replace(reducer, placed=True)
     rows, numbers = reducer.rows(states), None
-    if behind or several_passes:
+    if made.behind or several_passes:
         rows, numbers = measured.materialize_and_measure(rows, OUTCOMES)
         own.append(rows)
     else:
         rows = measured.observe(rows, "events", OUTCOMES)
-    beyond = _beyond_retention(batch, rows) if behind else None
+    beyond = _beyond_retention(batch, rows) if made.behind else None
     if beyond is not None:
         rows = rows.where(f"NOT {_BEYOND}")
         batch, numbers = _without(batch, beyond), measured.compute(rows, OUTCOMES)
@@ -197,30 +192,24 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
         rows = keyless.match_removals(rows, reducer.schema, batch.version)
     if placed is not None and not reducer.placed:
         rows = placed.place(rows, reducer.schema)
-    return Resolution(batch, whole, reducer, rows, placed, numbers, linked, tuple(own))
+    return Resolution(batch, made, reducer, rows, placed, numbers, linked, tuple(own))
 
 
-def _with_stored(batch: SparkBatch, whole: bool, events: DataFrame, stored: TableReader | None, partial: bool, behind: bool) -> DataFrame:
+def _with_stored(batch: SparkBatch, made: Plan, events: DataFrame, stored: TableReader | None) -> DataFrame:
     """Return the states of the batch and of the stored rows that it may change."""
     if stored is None:
         return events
     base: DataFrame | None
-    if whole:
+    if made.whole:
         base = stored.base(batch.summary.truncate)
     elif batch.spec.keyless:
         base = stored.rows_for_removals(events)
     else:
-        base = stored.rows_to_compare(events, batch.summary.first, partial, batch.spec.soft, behind)
-    if base is not None and _one_task(batch, whole) and stored.snapshot.size > batch.spec.small_batch:
+        base = stored.rows_to_compare(events, batch.summary.first, bool(made.partial), batch.spec.soft, made.behind)
+    if base is not None and made.small and not batch.spec.in_one_task(stored.snapshot.size):
         # the look-up stays on all cores
         base = base.repartition(1)
     return union([events, *(frame for frame in (base, stored.delta()) if frame is not None)])
-
-
-def _one_task(batch: SparkBatch, whole: bool) -> bool:
-    """Whether the batch and what is resolved with it are so small that one task does it, without exchanging rows."""
-    parent, limit = batch.parent, batch.spec.small_batch
-    return work(batch.summary.inputs) <= limit and (parent is None or (parent.size if whole else parent.delta.size if parent.delta else 0) <= limit)
 
 
 def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
@@ -237,40 +226,13 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
     return dataclasses.replace(batch, summary=summary, changes=measured.materialize(batch.changes.join(keys, key, "left_anti")))
 
 
-def _late(batch: SparkBatch) -> bool:
-    """Whether the batch may hold a change or truncate that is no newer than the stored rows. Events compare by their place at the source."""
-    first, stored = earliest([batch.summary.first, batch.summary.truncate]), batch.parent.position_max if batch.parent else None
-    if first is None or stored is None:
-        return False
-    return at_or_below(event_part(first), event_part(stored)) if batch.summary.order else at_or_below(first, stored)
-
-
-def _other_half_may_be_stored(batch: SparkBatch) -> bool:
+def _other_half_may_be_stored(batch: SparkBatch, late: bool) -> bool:
     """Whether the batch has a create without all values, or a delete that a stored row without all values may wait for."""
     if batch.spec.keyless:
         return False
     arrived = "_op = 'c' AND size(_missing) > 0 AND _from IS NULL"
-    left = "_op = 'd'" if batch.parent and batch.parent.unavailable_columns and _late(batch) else "false"
+    left = "_op = 'd'" if batch.parent and batch.parent.unavailable_columns and late else "false"
     return not batch.changes.where(f"_link IS NOT NULL AND (({arrived}) OR {left})").isEmpty()
-
-
-def _partial_columns(batch: SparkBatch) -> tuple[str, ...]:
-    """Return the columns that need a register of their own: some change, or a stored row that a late change meets, has no value for them."""
-    if batch.spec.keyless:
-        return ()
-    stored = batch.parent.unavailable_columns if batch.parent else ()
-    needed = batch.summary.unavailable_columns or (stored and _late(batch))
-    return tuple(sorted({*batch.summary.unavailable_columns, *stored})) if needed else ()
-
-
-def _behind(batch: SparkBatch) -> str | None:
-    """SQL for BEHIND on Changes. None if it is false for all changes of the batch, or if such changes are applied."""
-    parent, summary = batch.parent, batch.summary
-    if parent is None or batch.spec.beyond_retention == "apply":
-        return None
-    bounds = dict(parent.purged_offsets)
-    within = any(offset <= bounds.get(partition, -1) for partition, offset in summary.least_offsets)
-    return position.behind(parent.purged_to, parent.purged_offsets, summary.order) if within or at_or_below(summary.first, parent.purged_to) else None
 
 
 _BEYOND = f"(_origin = {EVENT} AND {BEHIND})"

@@ -89,7 +89,7 @@ def _view_and_states(
     pairs = _shared(snapshot.schema, reducer.schema)
     columns = [(view_name, kind) for view_name, kind, _ in pairs]
     shown = as_text(spark.table(f"{quoted(spec.database)}.{quoted(view)}"), columns)
-    rows = resolved if spec.soft else resolved.where("_op = 'u'")
+    rows = resolved if spec.soft else resolved.where("_gone IS NULL")
     again = rows.selectExpr(*[f"{quoted(stored)} AS {quoted(view_name)}" for view_name, _, stored in pairs])
     return difference(shown, as_text(again, columns))
 
@@ -107,9 +107,9 @@ def compare_snapshots(before: TableReader, after: TableReader, spec: TableSpec) 
     sides = ((before, old, 1), (after, {name: stored for name, _, stored in pairs}, -1))
     counted = []
     for side, names, weight in sides:
-        state = ["CAST(_op = 'd' AS STRING) AS _gone"] if spec.soft else ["'' AS _gone"]
+        state = ["_gone IS NOT NULL AS _deleted"] if spec.soft else ["false AS _deleted"]
         rows = side.live(spec.soft).selectExpr(*[f"{quoted(names[name])} AS {quoted(name)}" for name, _ in shown], *state)
-        texts = as_text(rows, [*shown, ("_gone", "string")], by)
+        texts = as_text(rows, [*shown, ("_deleted", "boolean")], by)
         counted.append(texts.selectExpr("key", "row", f"{weight} AS w"))
     uneven = counted[0].unionByName(counted[1]).groupBy("key", "row").agg(named("sum(w)", "w")).where("w <> 0")
     keys = uneven.groupBy("key").agg(named("max(w) > 0", "was"), named("min(w) < 0", "is")).persist()

@@ -20,10 +20,11 @@ from pyspark.sql import functions as F
 
 from compactor.core.catalog.feed import AFTER, BEFORE, DELETE, INSERT
 from compactor.core.model.errors import CheckFailed
+from compactor.core.model.files import DataFile, FeedPart
 from compactor.core.model.layout import Layout, join, relative
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import DataFile, FeedPart, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import ROW_ID, TableSpec
 from compactor.core.results.checks import Check
 from compactor.ports import Storage
@@ -188,7 +189,7 @@ def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: S
         # not as SQL: Spark does not quote the names inside a struct's type
         both = new.withColumn("_old", F.lit(None).cast(new.schema["_new"].dataType))
     else:
-        live = before if spec.soft else before.where("_op <> 'd'")
+        live = before if spec.soft else before.where("_gone IS NULL")
         both = _joined(_side(live, schema, "_old"), new, list(schema.key), "full", one_task)
     shown = "(_new IS NOT NULL)" if spec.soft else "(_new IS NOT NULL AND NOT _new._deleted)"
     compared = ["_deleted", *(field.name for field in schema.payload if field.name not in schema.key)]
@@ -216,7 +217,7 @@ def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: S
 def _side(rows: DataFrame, schema: Schema, name: str) -> DataFrame:
     """Return the key columns, and one struct `name` of `_deleted`, POSITION and the other stored columns."""
     members = ", ".join(quoted(name) for name in schema.values)
-    row = f"struct((_op = 'd') AS _deleted, {NEWEST} AS _position{', ' + members if members else ''}) AS {name}"
+    row = f"struct(_gone IS NOT NULL AS _deleted, {NEWEST} AS _position{', ' + members if members else ''}) AS {name}"
     return rows.selectExpr(*[quoted(name) for name in schema.key], row)
 
 

@@ -16,9 +16,10 @@ from typing import Optional
 
 from pyspark.sql import DataFrame
 
+from compactor.core.model.files import Segment
 from compactor.core.model.layout import Layout, join
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Segment, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.schema.clustering import FileOrder, of_segments

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core.model.files import DELETED, LIVE, Delta, Segment
 from compactor.core.model.layout import Layout
 from compactor.core.model.position import Position, at_or_below, event_part, latest
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Segment, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.spark import keys as key_sql
 from compactor.spark.columns import BEHIND, FROM, LINK, LINK_MARK, MOVED, ORIGIN, TO
 from compactor.spark.rows import keyless, position
@@ -38,11 +39,14 @@ class TableReader:
     schema: Schema
     """The columns to read in: the Snapshot's own, or those of its successor after a schema change."""
 
-    def rows(self, segments: Sequence[Segment]) -> DataFrame:
-        """Return the rows of these Segments."""
-        directories = {self.layout.inside(segment.path): segment.size for segment in segments}
-        rows = table_writer.read(self.spark, self.schema, self.snapshot.order, directories, self.snapshot.schema)
-        return rows.selectExpr("*", f"{BASE} AS {ORIGIN}")
+    def rows(self, segments: Sequence[Segment], states: Sequence[str] = (LIVE, DELETED)) -> DataFrame:
+        """Return the rows of these Segments that are in one of these states."""
+        return self._read(segments, BASE, states)
+
+    def _read(self, parts: Sequence[Segment | Delta], origin: int, states: Sequence[str] = (LIVE, DELETED)) -> DataFrame:
+        folders = {self.layout.inside(folder.path): folder.size for part in parts for folder in part.folders if folder.state in states}
+        rows = table_writer.read(self.spark, self.schema, self.snapshot.order, folders, self.snapshot.schema)
+        return rows.selectExpr("*", f"{origin} AS {ORIGIN}")
 
     def base(self, barrier: Position | None) -> DataFrame:
         """Return the base rows, without Segments that lie wholly at or below a truncate at `barrier`."""
@@ -53,8 +57,7 @@ class TableReader:
         delta, segments = self.snapshot.delta, self.snapshot.segments
         if delta is None:
             return None
-        rows = table_writer.read(self.spark, self.schema, self.snapshot.order, {self.layout.inside(delta.path): delta.size}, self.snapshot.schema)
-        rows = rows.selectExpr("*", f"{DELTA} AS {ORIGIN}")
+        rows = self._read([delta], DELTA)
         through = [segment.compacted_through for segment in segments]
         if not through:
             return rows
@@ -65,9 +68,11 @@ class TableReader:
 
     def live(self, soft: bool) -> DataFrame:
         """Return the rows that the view shows: the newest of each key, without deleted ones unless `soft`."""
-        base, delta, keys = self.rows(self.snapshot.segments), self.delta(), list(self.schema.key)
-        rows = base if delta is None else base.join(delta.select(*keys), keys, "left_anti").unionByName(delta)
-        return rows if soft else rows.where("_op = 'u'")
+        delta, keys = self.delta(), list(self.schema.key)
+        base = self.rows(self.snapshot.segments, (LIVE, DELETED) if soft else (LIVE,))
+        if delta is None:
+            return base
+        return base.join(delta.select(*keys), keys, "left_anti").unionByName(delta if soft else delta.where("_gone IS NULL"))
 
     def rows_to_compare(self, events: DataFrame, first: Position | None, partial: bool, soft: bool, behind: bool) -> DataFrame | None:
         """Return the base rows that events must be compared with, or None if there are none to compare.
@@ -105,8 +110,8 @@ class TableReader:
         key = key_sql.row_key(self.schema)
         delta, base = self.delta(), self.base(None) if self.snapshot.segments else None
         rows = union([frame for frame in (base, delta) if frame is not None])
-        left = _halves(rows.where(f"_op = 'd' AND startswith(_moved, '{LINK_MARK}')"), key, "_left")
-        arrived = _halves(rows.where(f"_op = 'u' AND startswith(_moved, '{LINK_MARK}')"), key, "_arrived")
+        left = _halves(rows.where(f"_gone IS NOT NULL AND startswith(_moved, '{LINK_MARK}')"), key, "_left")
+        arrived = _halves(rows.where(f"_gone IS NULL AND startswith(_moved, '{LINK_MARK}')"), key, "_arrived")
         joined = changes.join(left, [LINK], "left").join(arrived, [LINK], "left")
         came = f"CASE WHEN _op = 'c' AND size(_missing) > 0 AND _left <> {key} THEN _left END"
         went = f"CASE WHEN _op = 'd' AND _arrived <> {key} THEN _arrived END"
@@ -122,7 +127,7 @@ class TableReader:
         frames = [rows.join(events.select(*key).distinct(), key, "left_semi")]
         content = keyless.content_digest(self.schema)
         removals = events.where(f"_moved = '{REMOVAL}'").selectExpr(f"{content} AS _c").distinct()
-        live = rows.selectExpr("*", f"{content} AS _c").where("_op = 'u'")
+        live = rows.selectExpr("*", f"{content} AS _c").where("_gone IS NULL")
         frames.append(live.join(removals, ["_c"], "left_semi").drop("_c"))
         if any(segment.tombstones for segment in segments):
             frames.append(rows.where(keyless.is_waiting()))

@@ -1,6 +1,7 @@
 """Base and Delta files: write sorted states, read them, and check what was written.
 
-Files hold the table's stored columns and `columns.STATE`. Every row of a directory has another key, because a resolution leaves one row of each.
+Files hold the table's stored columns and `columns.STATE`. Rows that are shown and tombstones are in folders of their own, `row_state=live` and
+`row_state=deleted`. Every row of a directory has another key, because a resolution leaves one row of each.
 
 One directory is checked without a Spark job: the pass that writes counts the rows that it gets (`measured`), and the footers count those that are
 there. Many Segments are read back, without their keys.
@@ -18,14 +19,14 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from compactor.core.model import types
 from compactor.core.model.errors import CheckFailed
-from compactor.core.model.layout import join
+from compactor.core.model.files import DELETED, LIVE, DataFile
+from compactor.core.model.layout import join, relative
 from compactor.core.model.position import Position, earliest, latest
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import DataFile
 from compactor.core.schema.clustering import FileOrder
 from compactor.ports import Storage
 from compactor.spark import measured
-from compactor.spark.columns import AT, GONE, OP, OWN, SEGMENT, STATE, state_types
+from compactor.spark.columns import AT, GONE, OWN, ROW_STATE, SEGMENT, STATE, state_types
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.decode import conversions
 from compactor.spark.measured import Pass
@@ -96,7 +97,7 @@ def write_one(
     spark = rows.sparkSession
     counted = {
         "rows": "count(1)",
-        "tombstones": "count_if(_op = 'd')",
+        "tombstones": "count_if(_gone IS NOT NULL)",
         "first": f"min({NEWEST})",
         "last": f"max({NEWEST})",
         "nokey": f"count_if({_null_key(schema)})",
@@ -104,11 +105,12 @@ def write_one(
         **aggregates,
     }
     states = measured.observe(rows.selectExpr(*_stored(schema, order)), "written", counted)
-    done = measured.write_parquet(states if in_order else states.sortWithinPartitions(*_sort(layout)), directory, options=_options(layout))
+    rows = states if in_order else states.sortWithinPartitions(*_sort(layout))
+    done = measured.write_parquet(rows, directory, ROW_STATE, options=_options(layout))
     numbers = done.numbers("written")
-    files = tuple(_files(storage, directory).get("", ()))
+    files = tuple(_files(storage, directory, by_segment=False).get("", ()))
     if numbers is None or len(files) > footers.FILES_MAX:
-        folders = inspect(spark, storage, schema, order, directory, table, numbers["rows"] if numbers else rows.count(), partial)
+        folders = inspect(spark, storage, schema, order, directory, table, numbers["rows"] if numbers else rows.count(), partial, by_segment=False)
         return (folders[0] if folders else None), done
     if numbers["nokey"]:
         raise _key_failed(directory, table)
@@ -129,8 +131,9 @@ def _options(layout: FileOrder) -> dict[str, str]:
 
 
 def _stored(schema: Schema, order: position.Order) -> list[str]:
-    """SQL for each column of a file."""
-    return [*(defaults.in_file(schema, name, order) for name in schema.names), *STATE]
+    """SQL for each column of a file, and ROW_STATE."""
+    state = f"CASE WHEN _gone IS NULL THEN '{LIVE}' ELSE '{DELETED}' END AS {ROW_STATE}"
+    return [*(defaults.in_file(schema, name, order) for name in schema.names), *STATE, state]
 
 
 @dataclass(frozen=True)
@@ -180,29 +183,41 @@ def write_several(
     counted = {"rows": "count(1)", "nokey": f"count_if({_null_key(schema)})"}
     states = measured.observe(rows.selectExpr(*_stored(schema, order), SEGMENT), "written", counted)
     rows = states if in_order else states.sortWithinPartitions(SEGMENT, *_sort(layout))
-    done = measured.write_parquet(rows, directory, SEGMENT, options=_options(layout))
+    done = measured.write_parquet(rows, directory, SEGMENT, ROW_STATE, options=_options(layout))
     numbers = done.numbers("written") or measured.compute(states, counted)
     if numbers["nokey"]:
         raise _key_failed(directory, table)
-    return inspect(states.sparkSession, storage, schema, order, directory, table, numbers["rows"], partial), done
+    return inspect(states.sparkSession, storage, schema, order, directory, table, numbers["rows"], partial, by_segment=True), done
 
 
 def inspect(
-    spark: SparkSession, storage: Storage, schema: Schema, order: position.Order, directory: str, table: str, expected: int, partial: Sequence[str]
+    spark: SparkSession,
+    storage: Storage,
+    schema: Schema,
+    order: position.Order,
+    directory: str,
+    table: str,
+    expected: int,
+    partial: Sequence[str],
+    by_segment: bool,
 ) -> list[Written]:
-    """Read back what was written: one entry for each Segment, or one for a Delta. One Spark job.
+    """Read back what was written: with `by_segment` one entry for each folder of a Segment, else one for all. One Spark job.
 
     Raises CheckFailed if the number of rows is not `expected`.
     """
-    files = _files(storage, directory)
+    files = _files(storage, directory, by_segment)
     if not files:
         _check_complete(0, expected, directory, table)
         return []
-    columns = [(name, kind) for name, kind in stored_types(schema, order) if name in (OP, AT, GONE, OWN)]
-    sizes = {join(directory, part) if part else directory: sum(file.size for file in group) for part, group in files.items()}
+    columns = [(name, kind) for name, kind in stored_types(schema, order) if name in (AT, GONE, OWN)]
+    sizes: dict[str, int] = {}
+    for part, group in files.items():
+        for file in group:
+            folder = join(directory, part, file.name.rpartition("/")[0])
+            sizes[folder] = sizes.get(folder, 0) + file.size
     by_folder: dict[str, list[Row]] = {}
     for row in _by_file(parquet(spark, columns, sizes), partial).collect():
-        part = next(part for part in files if f"/{part}/" in row.path) if any(files) else ""
+        part = next(part for part in files if f"/{part}/" in row.path) if by_segment else ""
         by_folder.setdefault(part, []).append(row)
     _check_complete(sum(row.rows for rows in by_folder.values() for row in rows), expected, directory, table)
     return [
@@ -220,10 +235,10 @@ def inspect(
 
 
 def _by_file(rows: DataFrame, partial: Sequence[str]) -> DataFrame:
-    """Return one row for each file: `path`, `rows`, `tombstones`, `first` and `last` (Positions), `unavailable_columns`. In: OP, AT, GONE, OWN."""
+    """Return one row for each file: `path`, `rows`, `tombstones`, `first` and `last` (Positions), `unavailable_columns`. In: AT, GONE, OWN."""
     return rows.groupBy(named("_metadata.file_path", "path")).agg(
         named("count(1)", "rows"),
-        named("count_if(_op = 'd')", "tombstones"),
+        named("count_if(_gone IS NOT NULL)", "tombstones"),
         named(f"min({NEWEST})", "first"),
         named(f"max({NEWEST})", "last"),
         named(_registers(partial), "unavailable_columns"),
@@ -241,13 +256,14 @@ def _null_key(schema: Schema) -> str:
     return " OR ".join(f"{quoted(name)} IS NULL" for name in schema.key)
 
 
-def _files(storage: Storage, directory: str) -> dict[str, list[DataFile]]:
-    """Return the files of each folder below a directory, without Spark's own (`_SUCCESS`, `.crc`)."""
+def _files(storage: Storage, directory: str, by_segment: bool) -> dict[str, list[DataFile]]:
+    """Return the files below a directory, without Spark's own (`_SUCCESS`, `.crc`): by the folder of a Segment, or all of them under ""."""
     files: dict[str, list[DataFile]] = {}
     for info in storage.list(directory):
-        folder, _, name = info.path[len(directory.rstrip("/")) + 1 :].rpartition("/")
-        if not name.startswith(("_", ".")):
-            files.setdefault(folder, []).append(DataFile(name, info.size, storage.checksum(info)))
+        path = relative(info.path, directory)
+        folder, _, inside = path.partition("/") if by_segment else ("", "", path)
+        if not path.rpartition("/")[2].startswith(("_", ".")):
+            files.setdefault(folder, []).append(DataFile(inside, info.size, storage.checksum(info)))
     return files
 
 

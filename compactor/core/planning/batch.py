@@ -1,0 +1,93 @@
+"""Which steps a batch needs beside the reducer, decided once from its survey. A pure function.
+
+`compactor explain` prints the flags with their reasons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compactor.core.model.inputs import work
+from compactor.core.model.position import Position, at_or_below, earliest, event_part, latest
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.batch import BatchSummary
+from compactor.core.results.phrases import counted
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of one batch."""
+
+    whole: bool
+    """Whether all stored rows are resolved with the batch, for a new base."""
+    small: bool
+    """Whether one task computes everything that is written. Exchanging few rows between tasks costs more than it gains."""
+    late: bool
+    """Whether some change or truncate may be no newer than the stored rows. Events compare by their place at the source."""
+    partial: tuple[str, ...]
+    """The columns with a clock of their own: some change, or a stored row that a late change meets, has no value for them."""
+    moves: bool
+    """Whether some change may be one of a key."""
+    tombstones: bool
+    """Whether some state may be a tombstone."""
+    barrier: Position | None
+    """The newest truncate, or beginning of an epoch that replaces: rows at or below it are gone."""
+    behind: bool
+    """Whether some change may be older than a purged tombstone of its key."""
+    reasons: tuple[tuple[str, str], ...]
+    """(step, why) of each step that is planned, in the order in which they run."""
+
+
+def plan(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, whole: bool) -> Plan:
+    """Return the plan of a batch on top of `parent`. `whole` is the caller's choice (`compaction.whole_base`)."""
+    files = work(summary.inputs)
+    merged = (parent.size if whole else parent.delta.size if parent.delta else 0) if parent else 0
+    small = spec.in_one_task(files, merged)
+    late = _late(parent, summary)
+    partial = _partial(spec, parent, summary, late)
+    behind = _behind(spec, parent, summary)
+    barrier = latest([summary.truncate, parent.truncated_to if parent else None])
+    tombstones = bool(summary.deletes or summary.moves or (parent and parent.tombstones) or spec.keyless or spec.source.full_loads)
+    reasons = [
+        ("new base", "all stored rows are merged with the changes") if whole else ("new Delta", "the changes are few against the rows of the base"),
+        ("one task", f"{files + merged:,} bytes are read and merged, less than the limit of {spec.small_batch:,}")
+        if small
+        else ("exchange by key", f"{files + merged:,} bytes are read and merged, more than one task takes ({spec.small_batch:,})"),
+    ]
+    if late and not whole:
+        reasons.append(("look up the base", "some changes are at or below the newest stored Position, so they may be late"))
+    elif partial and not whole:
+        reasons.append(("look up the base", "stored rows may have the values that some changes lack"))
+    if partial:
+        reasons.append(("clocks of columns", f"some states have no value for {', '.join(partial)}"))
+    if summary.moves:
+        reasons.append(("key changes", f"{counted(summary.moves, 'change')} may be one of a key: it leaves a tombstone under the old one"))
+    if barrier is not None:
+        reasons.append(("barrier", f"a truncate, or an epoch that replaces, at {list(barrier)}: what is at or below it is gone"))
+    if behind:
+        reasons.append(("beyond retention", "some changes are older than tombstones that were purged: without a stored row they are set aside"))
+    if spec.keyless:
+        reasons.append(("removals", "the table has no key: each removal takes one row of equal content"))
+    return Plan(whole, small, late, partial, summary.moves > 0, tombstones, barrier, behind, tuple(reasons))
+
+
+def _late(parent: Snapshot | None, summary: BatchSummary) -> bool:
+    first, stored = earliest([summary.first, summary.truncate]), parent.position_max if parent else None
+    if first is None or stored is None:
+        return False
+    return at_or_below(event_part(first), event_part(stored)) if summary.order else at_or_below(first, stored)
+
+
+def _partial(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, late: bool) -> tuple[str, ...]:
+    stored = parent.unavailable_columns if parent else ()
+    needed = not spec.keyless and (summary.unavailable_columns or (stored and late))
+    return tuple(sorted({*summary.unavailable_columns, *stored})) if needed else ()
+
+
+def _behind(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary) -> bool:
+    if parent is None or spec.beyond_retention == "apply":
+        return False
+    bounds = dict(parent.purged_offsets)
+    within = any(offset <= bounds.get(partition, -1) for partition, offset in summary.least_offsets)
+    return within or at_or_below(summary.first, parent.purged_to)
