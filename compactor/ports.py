@@ -19,6 +19,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import BatchSummary, ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
+from compactor.core.results.explained import Explained
 from compactor.core.results.record import JobUsage
 from compactor.core.results.reports import Ended
 from compactor.core.schema.adoption import ForeignBase
@@ -215,6 +216,18 @@ class Engine(Protocol):
 
     def resolve(self, batch: Any, whole: bool) -> Resolution:
         """Resolve the batch against the parent's Delta and base. `whole`: against the whole base; else against the rows that must be compared."""
+
+    def explain(
+        self,
+        spec: TableSpec,
+        parent: Snapshot | None,
+        inputs: Sequence[Input],
+        version: int,
+        locations: InputLocations,
+        entries: Entries,
+        committed: bool,
+    ) -> Explained:
+        """Return the passes over these inputs, with their SQL. Writes nothing. `committed`: they have made this version already."""
 
     def write(self, resolution: Any, commit: str, purge_through: int) -> Staged:
         """Write a `whole` resolution as a new base, without tombstones of versions up to `purge_through`; any other as a new Delta."""

@@ -30,6 +30,7 @@ from compactor.core.model.layout import join
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
+from compactor.core.results.explained import Explained
 from compactor.core.results.files import TableFile, table_files
 from compactor.core.results.record import TableReport
 from compactor.core.results.reports import Progress, TablePlan, TableStatus, silent
@@ -170,6 +171,12 @@ class App(Versions, Runners, Reconcile):
 
         specs = [self._with_schema(spec) if samples else spec for spec in self.specs(names)]
         return [plan(self.runtime.table(spec, files_only=True), self.specs(), samples) for spec in specs]
+
+    def explain(self, name: str) -> Explained:
+        """Return how what waits in landing becomes a version, or how the newest version became one: passes, reasons, SQL. Writes nothing."""
+        from compactor.flows.read.explain import explain
+
+        return explain(self.table(name))
 
     def log(self, name: str, limit: int = 0) -> list[Snapshot]:
         """Return a table's `limit` newest Snapshots (0 for all), newest first. Starts no JVM."""

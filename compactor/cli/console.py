@@ -21,6 +21,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.reconcile.report import EQUAL
 from compactor.core.results import summary
 from compactor.core.results.checks import UNCERTAIN, Check
+from compactor.core.results.explained import FRAMES, SHORT, Explained
 from compactor.core.results.phrases import counted, without_table
 from compactor.core.results.record import RunRecord, TableReport
 from compactor.core.results.reports import Progress as ProgressCallback
@@ -180,6 +181,27 @@ def plans(plans: Sequence[TablePlan], verbose: bool = False) -> None:
         if not item.problems and not verbose and item.checks:
             out.print(f"  the configuration fits the files ({', '.join(check.name for check in item.checks)})", style="dim", soft_wrap=True)
     grid.rest(rest)
+
+
+def explained(made: Explained) -> None:
+    """Print the steps of a batch, its passes with their SQL, and where the numbers of a report come from."""
+    out = console()
+    what = f"version {made.version}" if made.committed else f"would make version {made.version}"
+    out.print(
+        f"{made.table}: {counted(made.files, 'file')}, {made.size:,} bytes, {counted(made.read, 'event')}; {what}", style="bold", soft_wrap=True
+    )
+    for step, why in made.steps:
+        out.print(f"  {step}: {visible(why)}", soft_wrap=True)
+    for each in made.passes:
+        out.print(f"\npass {each.name}", style="bold")
+        meanings = {**{f"{{{name}}}": meaning for name, meaning in FRAMES.items()}, **{f"{name}(": meaning for name, meaning in SHORT.items()}}
+        for name, meaning in meanings.items():
+            if name in each.sql:
+                out.print(f"  {name.replace('(', '(..)')}: {meaning}", style="dim", soft_wrap=True)
+        out.print(visible(each.sql, keep="\n"), soft_wrap=True, highlight=False, markup=False)
+    out.print("\nnumbers of the report", style="bold")
+    for name, source in made.numbers:
+        out.print(f"  {name}: {source}", soft_wrap=True)
 
 
 def checks(checks: Sequence[Check], whole: bool = True) -> None:

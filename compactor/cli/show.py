@@ -70,6 +70,22 @@ def plan(
     return code or (1 if any(item.problems for item in results) else 0)
 
 
+@options.command()
+def explain(call: Call, table: OneTable) -> None:
+    """Show how a batch becomes a version.
+
+    For what waits in landing, or else for the files of the newest version: the steps and why each is needed, the SQL of every pass, and where
+    each number of a run's report comes from. Reads the files as a run does, and writes nothing.
+
+    \b
+    Example:
+      compactor explain student
+      compactor explain student --output json | jq -r '.passes[].sql'
+    """
+    made = call.app.explain(table)
+    call.answer(dataclasses.asdict(made), lambda: console.explained(made))
+
+
 @options.command(form=Format)
 def log(
     call: Call,

@@ -28,12 +28,13 @@ from compactor.core.planning import compaction
 from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
+from compactor.core.results.explained import Explained
 from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema.clustering import by_key
 from compactor.core.sources.quarantine import not_usable_now
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, keys, measured
-from compactor.spark.checks import audit, repeated_keys, view_check
+from compactor.spark.checks import audit, explain, repeated_keys, view_check
 from compactor.spark.columns import AT, OWN, UNCHANGED
 from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
@@ -82,6 +83,19 @@ class SparkEngine:
     def resolve(self, batch: SparkBatch, whole: bool) -> Resolution:
         """Resolve the batch with the stored rows. `whole` reads the whole base, for a new base."""
         return resolve(batch, whole)
+
+    def explain(
+        self,
+        spec: TableSpec,
+        parent: Snapshot | None,
+        inputs: Sequence[Input],
+        version: int,
+        locations: InputLocations,
+        entries: Entries,
+        committed: bool,
+    ) -> Explained:
+        """Return how these inputs become a version. Reads them as a commit does, and writes nothing."""
+        return explain.explain(spec, parent, lambda: self.read(spec, parent, inputs, version, locations, entries), committed)
 
     def write(self, resolution: Resolution, commit: str, purge_through: int) -> Staged:
         """Write the resolved rows as a new base or a new Delta, and check what was written."""

@@ -5,10 +5,12 @@ Expressions are text here, not Column objects: `try_cast` has no Column form in 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import pyspark
@@ -30,6 +32,7 @@ __all__ = [
     "coalesce",
     "from_json",
     "is_utf8",
+    "listed",
     "literal",
     "member",
     "named",
@@ -38,6 +41,7 @@ __all__ = [
     "once",
     "query",
     "quoted",
+    "recorded",
     "struct",
     "with_cited",
 ]
@@ -114,16 +118,37 @@ def struct(members: Sequence[tuple[str, str]]) -> str:
     return f"named_struct({inside})"
 
 
-def query(text: str, **frames: DataFrame) -> DataFrame:
-    """Return the rows of a query. `{name}` in its text stands for the rows of that name. PySpark analyses the query once, not at every step."""
+_PLACES = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}", re.DOTALL)
+"""Finds `{name}` in a text. A name or text of the data may contain it, too, in quotes."""
+
+_recorded: ContextVar[list[tuple[str, str]] | None] = ContextVar("recorded", default=None)
+
+
+@contextlib.contextmanager
+def recorded() -> Iterator[list[tuple[str, str]]]:
+    """Collect (label, text) of the queries that are made inside, for `compactor explain`."""
+    queries: list[tuple[str, str]] = []
+    token = _recorded.set(queries)
+    try:
+        yield queries
+    finally:
+        _recorded.reset(token)
+
+
+def query(label: str, text: str, **frames: DataFrame) -> DataFrame:
+    """Return the rows of a query. `{name}` in its text stands for the rows of that name. PySpark analyses the query once, not at every step.
+
+    `label` names the pass in the log and in `compactor explain`.
+    """
     session, views = next(iter(frames.values())).sparkSession, {}
+    if (queries := _recorded.get()) is not None:
+        queries.append((label, text.strip()))
+    log.debug("%s:\n%s", label, text)
     try:
         for name, rows in frames.items():
             views[name] = f"compactor_{name}_{uuid.uuid4().hex}"
             rows.createOrReplaceTempView(views[name])
-            text = text.replace(f"{{{name}}}", views[name])
-        log.debug("query:\n%s", text)
-        return session.sql(text)
+        return session.sql(_PLACES.sub(lambda match: views[match[1]] if match[1] else match[0], text))
     finally:
         for view in views.values():
             session.catalog.dropTempView(view)
@@ -140,6 +165,20 @@ def as_column(sql: str) -> Column:
     if sessions is not None and sessions.getActiveSession().isEmpty() and sessions.getDefaultSession().isDefined():
         sessions.setActiveSession(sessions.getDefaultSession().get())
     return F.expr(sql)
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Return a list of columns for a query that people read: short ones share a line.
+
+    >>> print(listed(["a", "b", "max(c) AS c"]))
+    a, b, max(c) AS c
+    """
+    lines = [""]
+    for part in parts:
+        if lines[-1] and len(lines[-1]) + len(part) > 100:
+            lines.append("")
+        lines[-1] += f", {part}" if lines[-1] else part
+    return ",\n  ".join(lines)
 
 
 def named(sql: str, name: str) -> Any:

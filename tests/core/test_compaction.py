@@ -55,7 +55,7 @@ TWO = (segment(0, 10, None, 5), segment(1, 10, 5, None))
 def test_whole_base(parent: Snapshot | None, changes: int, retyped: bool, truncated: bool, write_mode: str, expected: bool) -> None:
     """A whole base for the first load, type changes, truncates, `copy-on-write`, and when much of the table changes at once."""
     spec = dataclasses.replace(SPEC, write_mode=write_mode)
-    assert compaction.whole_base(spec, parent, changes, retyped, truncated) is expected
+    assert bool(compaction.whole_base(spec, parent, changes, retyped, truncated)) is expected
 
 
 @pytest.mark.parametrize(

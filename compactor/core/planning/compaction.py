@@ -54,19 +54,25 @@ def delta_estimate(snapshot: Snapshot) -> int:
     return snapshot.delta.size * row_width(schema, schema.key) // (row_width(schema) + _STATE_WIDTH)
 
 
-def whole_base(spec: TableSpec, parent: Snapshot | None, changes: int, rewritten: bool, truncated: bool) -> bool:
-    """Return whether a commit writes a new base instead of a Delta.
+def whole_base(spec: TableSpec, parent: Snapshot | None, changes: int, rewritten: bool, truncated: bool) -> str | None:
+    """Return why a commit writes a new base instead of a Delta, or None if it writes a Delta.
 
     It does so for the first load, if the stored rows must be rewritten (a changed column type; a changed default), for a truncate (the
     barrier may cut through Segments), for `write_mode: copy-on-write`, and when the changes are at least half as many as the rows. The Delta of such
     a commit would be compacted by the next run anyway.
     """
-    if parent is None or not parent.segments or rewritten or truncated or spec.write_mode == "copy-on-write":
-        return True
-    if spec.write_mode == "merge-on-read":
-        return False
+    if parent is None or not parent.segments:
+        return "the table has no base yet"
+    if rewritten:
+        return "stored rows change: a column has another type, or older rows read another default"
+    if truncated:
+        return "a truncate may cut through the Segments"
+    if spec.write_mode == "copy-on-write":
+        return "`write_mode: copy-on-write`"
     rows = sum(segment.rows for segment in parent.segments)
-    return changes >= max(rows, 1) // 2
+    if spec.write_mode == "auto" and changes >= max(rows, 1) // 2:
+        return f"{changes:,} changes are at least half as many as the {rows:,} rows: the next run would compact their Delta anyway"
+    return None
 
 
 def keeps_tombstones(spec: TableSpec, order: Order, offsets: Partitions) -> bool:

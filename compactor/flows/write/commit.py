@@ -207,7 +207,7 @@ class _Ingestion:
         evolved = batch.summary.evolved
         notices.notify(table, parent, evolved.decisions, evolved.schema)
         rewritten = bool(evolved.retyped) or _holds_other_defaults(table, parent, evolved.schema)
-        whole = compaction.whole_base(table.spec, parent, batch.summary.changes, rewritten, batch.summary.truncate is not None)
+        whole = compaction.whole_base(table.spec, parent, batch.summary.changes, rewritten, batch.summary.truncate is not None) is not None
         self.progress(table.name, "resolve", 0.4)
         purge = state.purge_through(table, parent) if whole else 0
         written = state.write(table, batch, parent, commit, whole, purge, self.scratch)

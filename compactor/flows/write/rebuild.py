@@ -254,7 +254,8 @@ class _Rebuild:
             summary = batch.summary
             _check_read(table, summary, inputs, locations)
             self._look_for_invalid(parent, summary, inputs)
-            whole = whole or compaction.whole_base(table.spec, before, summary.changes, bool(summary.evolved.retyped), summary.truncate is not None)
+            truncated, retyped = summary.truncate is not None, bool(summary.evolved.retyped)
+            whole = whole or compaction.whole_base(table.spec, before, summary.changes, retyped, truncated) is not None
             self.progress(table.name, "resolve", 0.3)
             written = state.write(table, batch, before, writer, whole, 0, scratch)
             counts, ties = written.counts, written.staged.ties

@@ -19,6 +19,12 @@ PLACEHOLDER = "__debezium_unavailable_value"
 _PACKED = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
 _MAPPED = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
 
+UNAVAILABLE_TEXTS = f"({literal(PLACEHOLDER)}, {literal(_PACKED)}, {literal(PLACEHOLDER.encode().hex())}, {literal(_MAPPED)})"
+"""SQL: the forms of the placeholder in a text."""
+
+UNAVAILABLE_NUMBERS = f"array({', '.join(f'{code}L' for code in PLACEHOLDER.encode())})"
+"""SQL: the placeholder in an array of numbers."""
+
 _DAY_MIN, _DAY_MAX = -2440588, 2145042905
 """4714-11-24 BC and 5874897-12-31 in days since 1970-01-01: the range of a source's dates. The numbers that stand for infinity lie outside."""
 
@@ -287,15 +293,14 @@ def is_mistyped(raw: str, old: types.Type, value: str, kind: types.Type) -> str 
 
 def is_placeholder(value: str, kind: types.Type) -> str | None:
     """SQL: whether a raw value is Debezium's placeholder for an unchanged value that was not sent. None if its type cannot carry one."""
-    codes = ", ".join(f"{code}L" for code in PLACEHOLDER.encode())
     if kind[0] == "string":
-        return f"{value} IN ({literal(PLACEHOLDER)}, {literal(_PACKED)}, {literal(PLACEHOLDER.encode().hex())}, {literal(_MAPPED)})"
+        return f"{value} IN {UNAVAILABLE_TEXTS}"
     if kind[0] == "binary":
         return f"{value} = {literal(PLACEHOLDER.encode())}"
     if kind[0] == "array" and kind[1][0] in ("string", "binary"):
         return f"size({value}) = 1 AND {is_placeholder(f'get({value}, 0)', kind[1])}"
     if kind[0] == "array" and kind[1][0] in ("smallint", "int", "bigint"):
-        return f"CAST({value} AS ARRAY<BIGINT>) = array({codes})"
+        return f"CAST({value} AS ARRAY<BIGINT>) = {UNAVAILABLE_NUMBERS}"
     if kind[0] == "map" and kind[1][0] == "string":
         return f"size({value}) = 1 AND get(map_keys({value}), 0) = {literal(PLACEHOLDER)}"
     return None

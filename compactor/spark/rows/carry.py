@@ -6,8 +6,6 @@ with neither `_at` nor `_gone`: it gives single columns a value at the Position 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyspark.sql import DataFrame
 
 from compactor.core.model import types
@@ -15,7 +13,7 @@ from compactor.spark import measured
 from compactor.spark.keys import key_columns, key_types
 from compactor.spark.rows import position
 from compactor.spark.rows.reduce import HAS_NEW_KEY, MADE, MADE_OF_BATCH, Reducer, register, union
-from compactor.spark.sql import DIGEST, literal, named, null, query, quoted
+from compactor.spark.sql import DIGEST, listed, literal, named, null, query, quoted
 from compactor.spark.tables.table_reader import TableReader
 
 MAX_ROUNDS = 16
@@ -28,7 +26,7 @@ def with_carried(reducer: Reducer, states: DataFrame, stored: TableReader | None
         return states
     result, digest = states, None
     for _ in range(MAX_ROUNDS):
-        carried = measured.materialize(query(_text(reducer), states=result))
+        carried = measured.materialize(query("carry", _text(reducer), states=result))
         before, digest = digest, carried.agg(named(DIGEST, "s")).collect()[0].s
         if digest == before:
             break
@@ -69,19 +67,15 @@ def _text(reducer: Reducer) -> str:
     own = f"array_compact(array({', '.join(entries)}))"
     return f"""
 SELECT {", ".join(f"{value} AS {quoted(name)}" for name, value in new_key.items())},
-  {_list([*values, *rest])},
+  {listed([*values, *rest])},
   CAST(NULL AS BIGINT) AS _version, CAST(NULL AS {ddl}) AS _at, CAST(NULL AS {ddl}) AS _gone,
   CAST(map_from_entries({own}) AS {position.own_ddl(order)}) AS _own,
   CAST(NULL AS STRING) AS _moved, CASE WHEN _replaced THEN {MADE_OF_BATCH} ELSE {MADE} END AS _origin, false AS _behind
 FROM (SELECT *, array_max(filter(_deletes, _d -> _d < _lived)) AS _floor FROM (
   SELECT m._p, m._to, {lived}, {replaced},
-    {_list(registers)}
+    {listed(registers)}
   FROM {{states}} s JOIN (SELECT {", ".join(keys)}, _gone AS _p, _moved AS _to FROM {{states}} WHERE {HAS_NEW_KEY}{after.format("_gone")}) m ON {same}
   GROUP BY {", ".join(f"m.{key}" for key in keys)}, m._p, m._to
   HAVING max(s._origin <= {MADE})
 ))
 WHERE size({own}) > 0"""
-
-
-def _list(parts: Sequence[str]) -> str:
-    return ",\n    ".join(parts)

@@ -33,7 +33,7 @@ from compactor.core.model.schema import Schema
 from compactor.spark.columns import LINK_MARK, SEGMENT
 from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
-from compactor.spark.sql import EXACT_JSON, literal, null, query, quoted
+from compactor.spark.sql import EXACT_JSON, listed, literal, null, query, quoted
 
 MADE_OF_BATCH, EVENT, MADE, DELTA, BASE = -1, 0, 1, 2, 3
 """Values of ORIGIN: a change of the batch, a state that a step of the run made (MADE_OF_BATCH: without knowing what was stored of its old key at
@@ -105,7 +105,7 @@ class Reducer:
         lacks = f"map_from_entries(transform(_missing, _m -> struct(_m, {entry})))"
         waits = f"'{LINK_MARK}' || _link"
         moved = f"CASE WHEN _op = 'd' THEN coalesce(_to, {waits}) WHEN _op = 'c' AND size(_missing) > 0 THEN coalesce(_from, {waits}) END"
-        events = changes.selectExpr(
+        columns = [
             *map(quoted, self.schema.names),
             "CAST(NULL AS BIGINT) AS _version",
             "CASE WHEN _op NOT IN ('d', 'x') THEN _position END AS _at",
@@ -114,21 +114,22 @@ class Reducer:
             f"CASE WHEN _op = 'x' THEN '{REMOVAL}' END AS _moved" if self.keyless else f"{moved} AS _moved",
             "_origin",
             "_behind",
-        )
-        if self.keyless or not moves:
-            return events
-        left = dict(zip(self.schema.key, key_columns("_from", key_types(self.schema))))
-        tombstones = changes.where("_from IS NOT NULL").selectExpr(
-            *[f"{left.get(field.name) or null(types.parse(field.type))} AS {quoted(field.name)}" for field in self.schema.fields],
-            "CAST(NULL AS BIGINT) AS _version",
-            f"CAST(NULL AS {position.ddl(self.order)}) AS _at",
-            "_position AS _gone",
-            self._own("NULL"),
-            f"{row_key(self.schema)} AS _moved",
-            f"{MADE} AS _origin",
-            "_behind",
-        )
-        return events.unionByName(tombstones)
+        ]
+        text = f"SELECT {listed(columns)}\nFROM {{changes}}"
+        if moves and not self.keyless:
+            left = dict(zip(self.schema.key, key_columns("_from", key_types(self.schema))))
+            tombstone = [
+                *[f"{left.get(field.name) or null(types.parse(field.type))} AS {quoted(field.name)}" for field in self.schema.fields],
+                "CAST(NULL AS BIGINT) AS _version",
+                f"CAST(NULL AS {position.ddl(self.order)}) AS _at",
+                "_position AS _gone",
+                self._own("NULL"),
+                f"{row_key(self.schema)} AS _moved",
+                f"{MADE} AS _origin",
+                "_behind",
+            ]
+            text += f"\nUNION ALL\nSELECT {listed(tombstone)}\nFROM {{changes}} WHERE _from IS NOT NULL"
+        return query("states", text, changes=changes)
 
     def _own(self, value: str) -> str:
         return f"CAST({value} AS {position.own_ddl(self.order)}) AS _own"
@@ -139,7 +140,7 @@ class Reducer:
         """Return one row for each key, in the columns of a stored row, with ORIGIN (where it was stored, else EVENT), UNCHANGED, BEHIND and
         COUNTED.
         """
-        return query(self.query("{states}", "_behind" in states.columns), states=states)
+        return query("reduce", self.query("{states}", "_behind" in states.columns), states=states)
 
     def query(self, states: str, judged: bool = False) -> str:
         """Return the query over the states of `states`. `judged`: they have BEHIND."""
@@ -149,20 +150,19 @@ class Reducer:
         keys = [f"_k{at}" for at in range(len(self.keys))]
         named, columns = [f"{key} AS {own}" for own, key in zip(keys, self.keys)], [*segment, *keys]
         back = [f"{own} AS {key}" for own, key in zip(keys, self.keys)]
-        return "\n".join(
-            [
-                f"SELECT {_list([*segment, *back, *self._values(), *self._state(), *behind, *self._counts()])}",
-                f"FROM (SELECT *, {_list(self._compared())}",
-                f"FROM (SELECT *, {_list(self._registers())}" if self.partial else "",
-                f"FROM (SELECT {_list([*columns, *self._newest(), *(['max_by(_behind, _newest) AS _behind'] if judged else [])])}",
-                f"FROM (SELECT {_list([*segment, *named, *self._clocks(), *behind])}",
-                f"FROM {states})",
-                f"WHERE NOT coalesce(_newest <= {self._bound}, false)" if self.barrier else "",
-                f"GROUP BY {', '.join(columns)}",
-                ") WHERE _at IS NOT NULL OR _gone IS NOT NULL)",
-                ")" if self.partial else "",
-            ]
+        lines = (
+            f"SELECT {listed([*segment, *back, *self._values(), *self._state(), *behind, *self._counts()])}",
+            f"FROM (SELECT *, {listed(self._compared())}",
+            f"FROM (SELECT *, {listed(self._registers())}" if self.partial else "",
+            f"FROM (SELECT {listed([*columns, *self._newest(), *(['max_by(_behind, _newest) AS _behind'] if judged else [])])}",
+            f"FROM (SELECT {listed([*segment, *named, *self._clocks(), *behind])}",
+            f"FROM {states})",
+            f"WHERE NOT coalesce(_newest <= {self._bound}, false)" if self.barrier else "",
+            f"GROUP BY {', '.join(columns)}",
+            ") WHERE _at IS NOT NULL OR _gone IS NOT NULL)",
+            ")" if self.partial else "",
         )
+        return "\n".join(line for line in lines if line)
 
     @property
     def _bound(self) -> str:
@@ -178,9 +178,9 @@ class Reducer:
         at = f"CASE WHEN _at > {self._bound} THEN _at END" if self.barrier else "_at"
         # a struct: a column may be called like one of ours
         own = [] if self.partial else ["_own AS _own"]
-        row = _list([*map(quoted, self._shared), *own]) or "1"
+        row = listed([*map(quoted, self._shared), *own]) or "1"
         clocks = [f"struct({row}) AS _row", f"{at} AS _at", "_gone", f"{NEWEST} AS _newest", "_moved", "_version", "_origin"]
-        content = self._content(self._shared, "")
+        content = self.content()
         clocks += [f"CASE WHEN _gone IS NULL THEN {content} ELSE 0L END AS _content"]
         if self.partial:
             sent = [f"CASE WHEN {register(name).entry} IS NULL THEN {self._hashed(name, quoted(name))} END" for name in self.partial]
@@ -255,15 +255,15 @@ class Reducer:
             return [f"{live} AS _live", f"{stored} AS _same", f"{stored} AS _unchanged"]
         newest, was = "greatest(_at, _gone)", "greatest(_was_at, _was_gone)"
         # the same event may lie in a file of a later name; of two that differ at one place of the order the later file wins
-        content = f"CASE WHEN {live} THEN {self._content(self._shared, '_row.')} ELSE 0L END"
+        content = f"CASE WHEN _live THEN {self.content('_row.')} ELSE 0L END"
         again = f"{self._event(newest)} = {self._event(was)} AND ({content}) = _was_content"
         same = f"(_stored AND ({newest} = {was} OR ({again})))"
         # late events change what a tombstone hides, and single columns
-        changes = [f"NOT {live} AND NOT ({self._event('_at')} <=> {self._event('_was_at')})"]
+        changes = [f"NOT _live AND NOT ({self._event('_at')} <=> {self._event('_was_at')})"]
         changes += ["_ended"] if self.barrier else []
         changes += ["NOT (_moved <=> _was_moved)"] if self.partial else []
         changes += [f"NOT ({self._same_register(name)})" for name in self.partial]
-        return [f"{live} AS _live", f"{same} AS _same", f"({same} AND NOT ({' OR '.join(changes)})) AS _unchanged"]
+        return [f"{live} AS _live", f"{same} AS _same", f"(_same AND NOT ({' OR '.join(changes)})) AS _unchanged"]
 
     def _same_register(self, name: str) -> str:
         now, was = _final(name), _was(name)
@@ -307,12 +307,12 @@ class Reducer:
         """SQL for COUNTED."""
         applied = f"CASE WHEN _events > 0 AND NOT _same AND _by = {EVENT} THEN 1 ELSE 0 END"
         again = f"CASE WHEN _same AND {self._event('_new')} = {self._event('greatest(_was_at, _was_gone)')} THEN 1 ELSE 0 END" if self.stored else "0"
-        late = f"CASE WHEN _same THEN _events - {again} ELSE 0 END"
-        superseded = f"CASE WHEN _same THEN 0 ELSE _events - {applied} END"
+        late = "CASE WHEN _same THEN _events - _duplicate ELSE 0 END"
+        superseded = "CASE WHEN _same THEN 0 ELSE _events - _applied END"
         ties = "CASE WHEN _events > 0 AND _tied AND NOT _same THEN 1 ELSE 0 END"
         if self.keyless:
             # an identity is one event: what comes again is the same
-            again, late, superseded, ties = f"_events - {applied}", "0", "0", "0"
+            again, late, superseded, ties = "_events - _applied", "0", "0", "0"
         return [f"{sql} AS {name}" for name, sql in zip(COUNTED, (applied, again, late, superseded, ties))]
 
     def _content(self, names: Sequence[str], prefix: str) -> str:
@@ -321,6 +321,10 @@ class Reducer:
         values = [(name, prefix + quoted(name)) for name in names]
         nulls = f"array({', '.join(f'{value} IS NULL' for _, value in values)})"
         return f"xxhash64({', '.join([*(self._hashed(name, value) for name, value in values), nulls])})"
+
+    def content(self, prefix: str = "") -> str:
+        """SQL for a hash of the values that share the clock of the row. `prefix` stands before their names."""
+        return self._content(self._shared, prefix)
 
     def _hashed(self, name: str, value: str) -> str:
         nested = types.parse(self.schema.field(name).type)[0] in ("array", "map", "struct")
@@ -346,10 +350,6 @@ def register(name: str, state: str = "", at: str = "_at") -> Register:
     """Return the clock of a column. `state`: prefix of the state's columns; `at`: SQL for its `_at`."""
     entry = f"try_element_at({state}_own, {literal(name)})"
     return Register(entry, f"CASE WHEN {entry} IS NOT NULL THEN {entry}.at ELSE {at} END", f"coalesce({entry}.known, true)")
-
-
-def _list(parts: Sequence[str]) -> str:
-    return ",\n  ".join(parts)
 
 
 def _register(name: str) -> str:

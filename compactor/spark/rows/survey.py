@@ -26,7 +26,7 @@ from compactor.spark.columns import BLOCK, FILE, PARTITION, ROW, SOURCE, TEXT, W
 from compactor.spark.decode.frame import Frame
 from compactor.spark.rows import position
 from compactor.spark.rows.conform import missing_columns
-from compactor.spark.sql import BY_HASH, literal, named, with_cited
+from compactor.spark.sql import BY_HASH, literal, named, query, with_cited
 
 
 @dataclass(frozen=True)
@@ -204,28 +204,31 @@ def _grouped(frame: Frame, spec: TableSpec, since: str | None) -> DataFrame:
     names = ", ".join(f"CASE WHEN max(_op IN ('c', 'u', 'r') AND {test}) THEN {literal(name)} END" for name, test in missing)
     current = f"_op IS NOT NULL AND _position.epoch = {spec.epoch}"
     lost = "_op IN ('u', 'd') AND _before IS NULL" if not spec.key else "false"
-    return frame.rows.groupBy(FILE, WRITER, PARTITION).agg(
-        named("count(1)", "n"),
-        named("count_if(_op IS NULL AND _invalid IS NULL)", "ignored"),
-        named("count_if(_invalid IS NOT NULL)", "invalid"),
-        named("min(CASE WHEN _op <> 't' THEN _position END)", "first"),
-        named("max(CASE WHEN _op <> 't' THEN _position END)", "last"),
-        named("max(_op IN ('c', 'u', 'r', 'd'))", "images"),
-        named(f"array_compact(array({names}))" if missing else "CAST(NULL AS ARRAY<STRING>)", "unavailable_columns"),
-        named(f"count_if(_op = 'c' AND _old_key IS NULL AND ({partial}))", "unlinked"),
-        named("count_if(_op IN ('c', 'r'))", "inserts"),
-        named("count_if(_op = 'd')", "deletes"),
-        named("count_if(_old_key IS NOT NULL AND _op IN ('c', 'u'))", "moves"),
-        named("count_if(_op = 't')", "truncates"),
-        named("max(CASE WHEN _op = 't' THEN _position END)", "truncate"),
-        named(f"min(CASE WHEN {lost} THEN named_struct('f', _file, 'b', _block, 'r', _row, 'op', _op) END)", "lost"),
-        named("max(_time)", "time"),
-        named("max(CASE WHEN _op IS NULL OR _op <> 'r' THEN _time END)", "change_time"),
-        named(f"max(CASE WHEN {current} THEN _offset END)", "offset"),
-        named("min(CASE WHEN _op IS NOT NULL THEN _offset END)", "least"),
-        named(f"min(CASE WHEN {current} AND _time > {times.to_micros(since) if since else 'NULL'} THEN _offset END)", "newer"),
-        named(BY_HASH, "_by_hash"),
-    )
+    text = f"""
+SELECT _file, _writer, _partition,
+  count(1) AS n,
+  count_if(_op IS NULL AND _invalid IS NULL) AS ignored,
+  count_if(_invalid IS NOT NULL) AS invalid,
+  min(CASE WHEN _op <> 't' THEN _position END) AS first,
+  max(CASE WHEN _op <> 't' THEN _position END) AS last,
+  max(_op IN ('c', 'u', 'r', 'd')) AS images,
+  {f"array_compact(array({names}))" if missing else "CAST(NULL AS ARRAY<STRING>)"} AS unavailable_columns,
+  count_if(_op = 'c' AND _old_key IS NULL AND ({partial})) AS unlinked,
+  count_if(_op IN ('c', 'r')) AS inserts,
+  count_if(_op = 'd') AS deletes,
+  count_if(_old_key IS NOT NULL AND _op IN ('c', 'u')) AS moves,
+  count_if(_op = 't') AS truncates,
+  max(CASE WHEN _op = 't' THEN _position END) AS truncate,
+  min(CASE WHEN {lost} THEN named_struct('f', _file, 'b', _block, 'r', _row, 'op', _op) END) AS lost,
+  max(_time) AS time,
+  max(CASE WHEN _op IS NULL OR _op <> 'r' THEN _time END) AS change_time,
+  max(CASE WHEN {current} THEN _offset END) AS offset,
+  min(CASE WHEN _op IS NOT NULL THEN _offset END) AS least,
+  min(CASE WHEN {current} AND _time > {times.to_micros(since) if since else "NULL"} THEN _offset END) AS newer,
+  {BY_HASH} AS _by_hash
+FROM {{records}}
+GROUP BY _file, _writer, _partition"""
+    return query("survey", text, records=frame.rows)
 
 
 def _file_counts(group: list) -> FileCounts:  # type: ignore[type-arg]

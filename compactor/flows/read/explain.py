@@ -1,0 +1,48 @@
+"""Explain: how what waits in landing becomes a version, or how the newest version with new files became one. Writes nothing."""
+
+from __future__ import annotations
+
+from compactor.core.model.errors import NoRowsYet, Refused
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.results.explained import Explained
+from compactor.flows import ledger
+from compactor.flows.land import discover
+from compactor.flows.publish import archive
+from compactor.flows.read.log import history
+from compactor.flows.table import Table
+from compactor.flows.write.commit import FILES_MAX
+
+
+def explain(table: Table) -> Explained:
+    """Return the passes over what waits in landing, or over the files of the newest version that took some.
+
+    Raises NoRowsYet if nothing has ever landed, Refused if the version before that one has expired or its files are gone.
+    """
+    newest = table.newest()
+    new = discover.landing(table, newest).new[:FILES_MAX]
+    if new:
+        version = newest.version + 1 if newest else 1
+        return table.engine().explain(table.spec, newest, new, version, {}, lambda: ledger.newest_entries(table, newest), False)
+    made = next((snapshot for snapshot in history(table, 0) if snapshot.inputs and snapshot.operation in ("commit", "replay")), None)
+    if made is None:
+        raise NoRowsYet(
+            f"table {table.name}: nothing waits in landing, and no kept version took files. Land some, or see `compactor log {table.name}`."
+        )
+    parent = _parent(table, made)
+    places = {(item.path, item.etag): archive.place(table, item) for item in made.inputs}
+    gone = next((path for (path, _), place in places.items() if place is None), None)
+    if gone is not None:
+        raise Refused(f"table {table.name}: {gone}, which version {made.version} took, is neither in the archive nor in landing any more")
+    there = {name: place for name, place in places.items() if place is not None}
+    return table.engine().explain(table.spec.unguarded, parent, made.inputs, made.version, there, lambda: ledger.newest_entries(table, parent), True)
+
+
+def _parent(table: Table, made: Snapshot) -> Snapshot | None:
+    if made.parent is None:
+        return None
+    parent = table.committed(made.parent)
+    if parent.expired:
+        raise Refused(
+            f"table {table.name}: nothing waits in landing, and version {parent.version}, which version {made.version} continues, has expired"
+        )
+    return parent
