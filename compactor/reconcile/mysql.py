@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile.canonical import SourceColumn
 from compactor.core.reconcile.dialects import MYSQL, literal, mysql_form
-from compactor.core.reconcile.reached import MysqlLog
+from compactor.core.reconcile.reached import MYSQL_LOG
 from compactor.reconcile.connections import SLOW, SqlSource
 
 _SETTINGS = (
@@ -30,7 +30,7 @@ _COLUMNS = (
 class MysqlSource(SqlSource):
     """A table of a MySQL or MariaDB server whose binlog the stream comes from. `connections`: statements at a time; `timeout`: seconds for each."""
 
-    dialect, log = MYSQL, MysqlLog()
+    dialect, log = MYSQL, MYSQL_LOG
 
     def __init__(self, url: str, table: str, connections: int = 2, timeout: float = 300.0) -> None:
         try:

@@ -7,7 +7,7 @@ from typing import Any
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile.canonical import SourceColumn
 from compactor.core.reconcile.dialects import POSTGRES, literal, postgres_form
-from compactor.core.reconcile.reached import PostgresLog
+from compactor.core.reconcile.reached import POSTGRES_LOG
 from compactor.reconcile.connections import SLOW, SqlSource
 
 _SETTINGS = (
@@ -28,7 +28,7 @@ _LSN = "select (case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else
 class PostgresSource(SqlSource):
     """A table of a PostgreSQL database (13 or newer) or of a standby. `connections`: statements at a time; `timeout`: seconds that one may take."""
 
-    dialect, log = POSTGRES, PostgresLog()
+    dialect, log = POSTGRES, POSTGRES_LOG
 
     def __init__(self, url: str, table: str, connections: int = 2, timeout: float = 300.0) -> None:
         try:
