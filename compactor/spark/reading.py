@@ -31,7 +31,7 @@ from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, measured
 from compactor.spark.checks import misfits
-from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
+from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, repair, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression
@@ -247,6 +247,7 @@ class Reader:
                 frames += [self._described(frame, part, opened, parent, typed if part.avro is not None else schema, typed) for part, frame in decoded]
                 unpacked += [part for part, _ in decoded]
         deletions.check_columns(spec, frames)
+        frames += repair.frames(self.spark, opened, self.storage, frames, _stored_fields(parent))
         return frames, tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items()), unpacked
 
     def _described(

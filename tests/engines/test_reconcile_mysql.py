@@ -19,7 +19,7 @@ from compactor.flows.read.reconcile import Options
 from compactor.reconcile.mysql import MysqlSource
 from tests.parts.mariadb import Capture, mariadb_server
 from tests.parts.one_spark import app_on_one_spark
-from tests.parts.reconciling import ROUNDS, ROWS, Load, double, named
+from tests.parts.reconciling import ROUNDS, ROWS, Load, double, named, repaired_under_load
 
 __all__ = ["app_on_one_spark"]
 
@@ -173,3 +173,19 @@ def test_a_connection_only_reads(source: Capture) -> None:
     url = f"mysql://hive:it%27s@127.0.0.1:{source.port}/school"
     with MysqlSource(url, "every") as opened, pytest.raises(Refused, match="READ ONLY"):
         opened.query("delete from every")
+
+
+def test_rows_damaged_by_hand_are_repaired_while_the_source_is_written_to(source: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows deleted, changed and doubled in the lake's files: after the repair the table is equal to its source, also once it was compacted."""
+    monkeypatch.setattr(App, "_release_metastore", lambda app: None)
+    monkeypatch.setenv("MYSQL_PWD", "it's")
+    url = f"mysql://hive@127.0.0.1:{source.port}/school"
+    config = tmp_path / "compactor.yaml"
+    config.write_text(
+        f"warehouse: {tmp_path / 'warehouse'}\ncatalog: {{database: proof}}\ndefaults: {{envelope: debezium}}\n"
+        f"tables: {{every: {{key: [id], increments: {tmp_path}/landing/increment_%Y%m%d%H}}}}\n"
+    )
+    with App.open(config) as app:
+        load = loaded(source, app, tmp_path / "landing")
+        load.land()
+        repaired_under_load(load, url)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import parquet
+
 from compactor.app import App
 from compactor.core.reconcile.report import ReconcileReport
+from compactor.flows.read.reconcile import Options
 from tests.oracle.sizes import FULL
 
 ROUNDS = 50 if FULL else 3
@@ -52,6 +58,12 @@ class Load:
                 (folder / f"part-{self.files:05d}.json").write_text(text, encoding="utf-8")
             (report,) = self.app.run(["every"])
             assert report.error is None, report.error
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep the pipeline from running."""
+        with self._lock:
+            yield
 
     def write(self, seed: int) -> None:
         """Updates, deletes, inserts, key changes: some keys are hot."""
@@ -103,3 +115,63 @@ def double(app: App, key: int) -> None:
             spark.catalog.clearCache()
             return
     raise AssertionError(f"no file has the row {key}")
+
+
+REPAIRS = 20 if FULL else 2
+DAMAGE = ("deleted", "changed", "doubled")
+
+
+def repaired_under_load(load: Load, url: str) -> None:
+    """Damage rows of the lake's files by hand while the source is written to, and have them repaired, again and again."""
+    with load:
+        for number in range(REPAIRS):
+            keys = [2000 + number * 10 + at for at in range(len(DAMAGE))]
+            with load.paused():
+                for key, how in zip(keys, DAMAGE):
+                    damage(load.app, key, how)
+            report = load.app.repair("every", url, wait=600, options=Options(limit=1000), run=True)
+            assert report.before.outcome == "different", f"round {number}: {report.before}"
+            kinds = {item.key["id"]: item.kind for item in report.before.differences}
+            expected = {str(key): kind for key, kind in zip(keys, ("missing", "changed", "repeated"))}
+            # the load may have written one of them again before the comparison
+            assert kinds.items() <= expected.items(), f"round {number}: {report.before}"
+            assert report.after is not None
+            assert (report.after.outcome, report.left, report.exit_code) == ("equal", 0, 0), f"round {number}: {report}"
+    load.land()
+    assert load.app.reconcile("every", url, wait=600).outcome == "equal"
+    load.app.run(["every"], compact=True)
+    assert load.app.reconcile("every", url, wait=600).outcome == "equal"
+
+
+def damage(app: App, key: int, how: str) -> None:
+    """Delete, change or double a row in the file that shows it. The file keeps its size: another one would stop the runs that read it."""
+    table = app.runtime.table(app.specs(["every"])[0])
+    snapshot = table.newest()
+    assert snapshot is not None
+    for directory in [*([snapshot.delta.path] if snapshot.delta else []), *(segment.path for segment in snapshot.segments)]:
+        for file in sorted(Path(table.layout.inside(directory)).glob("*.parquet")):
+            rows = parquet.read_table(file)
+            at = [number for number, value in enumerate(rows["id"].to_pylist()) if value == key]
+            if not at:
+                continue
+            row, others = rows.slice(at[0], 1), [rows.slice(0, at[0]), rows.slice(at[0] + 1)]
+            if how == "changed":
+                field = rows.schema.field("price")
+                price = pa.array(["-77.7700" if pa.types.is_string(field.type) else Decimal("-77.7700")], field.type)
+                row = row.set_column(rows.schema.get_field_index("price"), field, price)
+            rewrite(file, pa.concat_tables([others[0], *([row] * DAMAGE.index(how)), others[1]]))
+            app.runtime.spark().catalog.clearCache()
+            return
+    raise AssertionError(f"no file has the row {key}")
+
+
+def rewrite(file: Path, rows: pa.Table) -> None:
+    """Write other rows into a Parquet file of the same size, without Hadoop's checksum of it."""
+    size, made = file.stat().st_size, io.BytesIO()
+    parquet.write_table(rows, made, compression="zstd", use_deprecated_int96_timestamps=True, store_schema=False)
+    data = made.getvalue()
+    footer = 8 + int.from_bytes(data[-8:-4], "little")
+    assert len(data) <= size, f"{file} is too small"
+    # nothing points to the bytes before the footer
+    file.write_bytes(data[:-footer] + bytes(size - len(data)) + data[-footer:])
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)

@@ -82,9 +82,13 @@ class SqlSide:
 
     def rows(self, keys: Sequence[Key]) -> Rows:
         """See Side."""
+        return self._rows(self._select(self.condition(keys)), len(self._columns.pairs), values=True)
+
+    def condition(self, keys: Sequence[Key]) -> str:
+        """Return the SQL condition for the rows with these keys."""
         left = _tuple(map(self._sql.operand, self._columns.key))
         right = ", ".join(_tuple(map(self._sql.value, self._columns.key, key)) for key in keys)
-        return self._rows(self._select(f"{left} IN ({right})"), len(self._columns.pairs), values=True)
+        return f"{left} IN ({right})"
 
     def _rows(self, texts: str, width: int, values: bool) -> Rows:
         names = ", ".join(f"c{at}" for at in range(width))

@@ -27,6 +27,7 @@ _PARTS = {
 _CODE = r"%-?."
 _LOAD = re.compile(r"LOAD[_0-9A-Fa-f]+\.[^/]*")
 _CHANGES = re.compile(r"\d{8}-\d{6,}\.[^/]*")
+_REPAIR = re.compile(r"_repair-[0-9a-f]+\.json")
 _UNFINISHED = (".tmp", ".inprogress", ".crc", "._COPYING_")
 _MARKERS = ("_$folder$",)
 SUFFIXES = {".parquet": "parquet", ".avro": "avro", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
@@ -138,6 +139,16 @@ def hour_place(pattern: str, hour: datetime, zone: str = "UTC") -> tuple[str, st
 def is_full_load(relative: str) -> bool:
     """Return whether a file has DMS's name for full loads: `LOAD` and a hexadecimal counter, for a parallel load `LOAD_<segment>_<counter>`."""
     return _LOAD.fullmatch(relative.rsplit("/", 1)[-1]) is not None
+
+
+def repair_name(label: str) -> str:
+    """Return the name of a file of `compactor reconcile --repair`. Engines that read the landing folders leave it out. `label`: hexadecimal."""
+    return f"_repair-{label}.json"
+
+
+def is_repair(relative: str) -> bool:
+    """Return whether a file was written by `compactor reconcile --repair`."""
+    return _REPAIR.fullmatch(relative.rsplit("/", 1)[-1]) is not None
 
 
 def is_dated_changes(relative: str) -> bool:

@@ -276,5 +276,12 @@ def _until(position: Callable[[], int | None], target: int | None, pause: Callab
     return True
 
 
+def current_rows(source: SourceSide, keys: Sequence[Key], reached: int | None, pause: Callable[[], bool]) -> Rows:
+    """Return the source's rows with these keys, read when it shows everything up to `reached`. Raises Unavailable for a standby that is behind."""
+    if reached is not None and not _until(source.end, reached, pause):
+        raise Unavailable(f"the source has not come to the lake's position {source.log.text(reached)}. Is it a standby that is behind? Try again.")
+    return _rows(source.side, keys)
+
+
 def _rows(side: Side, keys: Sequence[Key]) -> Rows:
     return {key: rows for at in range(0, len(keys), _KEYS) for key, rows in side.rows(keys[at : at + _KEYS]).items()}

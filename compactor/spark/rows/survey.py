@@ -19,6 +19,7 @@ from compactor.core.model.errors import InputRefused
 from compactor.core.model.inputs import path_of
 from compactor.core.model.position import Partitions, Position, earliest, latest
 from compactor.core.model.spec import TableSpec
+from compactor.core.sources.increment import is_repair
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
 from compactor.core.sources.watermark import Brought
 from compactor.core.sources.whole_hours import brought_by_stream
@@ -167,6 +168,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
                 latest([last, position.from_row(row.last)]),
             )
     source_times = [row.time for row in rows if row.time is not None]
+    streamed = [row for row in rows if not is_repair(path_of(row[FILE]))]
     return SurveyResult(
         files,
         [(name, *ends) for name, ends in bounds.items()],
@@ -184,7 +186,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
         _by_partition(rows, "offset", max),
         _by_partition(rows, "least", min),
         _by_partition(rows, "newer", min),
-        brought_by_stream((path_of(row[FILE]), row[PARTITION], row.change_time, bool(row.images or row.truncates)) for row in rows),
+        brought_by_stream((path_of(row[FILE]), row[PARTITION], row.change_time, bool(row.images or row.truncates)) for row in streamed),
     )
 
 
