@@ -215,6 +215,8 @@ class Reconcile(AppBase):
         (spec,) = self.specs([name])
         if spec.keyless:
             raise Refused(f"table {name} has no key: only tables with a key can be compared.")
+        if spec.shard:
+            raise Refused(f"table {name} has rows of several sources ({{{spec.shard}}} in `increments`): it cannot be compared with one of them.")
         with open_source(url, from_table or source_table(spec), options.parallel, timeout) as source:
             self._start(frozenset())
             table = self.runtime.table(spec)
