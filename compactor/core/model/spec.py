@@ -159,9 +159,8 @@ class TableKeys(Section):
     """(flat) A column that a change does not have keeps its value. If false, it becomes null."""
     increments: Text | None = None
     """Where the sink writes: a path below the warehouse, or an absolute path. The folder pattern begins with the first part that has a %: %Y, %m, %d,
-    %H, %M; without leading zeros %-m, %-d, %-H. Without a pattern it is one flat folder. {region}, or another name: several
-    sources of one shape; what stands there becomes a column of that name, which is part of the key (docs/sources.md#shards).
-    Default: <table>/incremental/increment_%Y%m%d%H."""
+    %H, %M; without leading zeros %-m, %-d, %-H. Without a pattern it is one flat folder. {region}, or another name: several sources of one shape;
+    what stands there is a column, part of the key (docs/sources.md#shards). Default: <table>/incremental/increment_%Y%m%d%H."""
     ignore: Annotated[tuple[Text, ...], Form("a list of patterns such as ['*.keys.*']")] = BESIDE_VALUES
     """Landed files that are no data: shell patterns of the path below the landing root; * stands for any text. The list replaces the default, the
     files of keys and headers that Kafka Connect's S3 sink writes."""
