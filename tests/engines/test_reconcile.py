@@ -12,8 +12,10 @@ import pytest
 
 from compactor.app import App
 from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.reconcile.repair import signal_data
 from compactor.core.reconcile.report import DIFFERENT, EQUAL
 from compactor.flows.read.reconcile import Options
+from compactor.reconcile.postgres import PostgresSource
 from tests.parts import decoding
 from tests.parts.metastore import postgres_server
 from tests.parts.one_spark import app_on_one_spark
@@ -195,3 +197,18 @@ def test_rows_damaged_by_hand_are_repaired_while_the_source_is_written_to(url: s
         load = loaded(url, app, tmp_path / "landing")
         load.land()
         repaired_under_load(load, url)
+
+
+def test_a_connection_only_reads_but_for_a_signal(url: str) -> None:
+    """Also where the user may write."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("create table debezium_signal (id varchar(42) primary key, type varchar(32), data varchar(2048))")
+    with PostgresSource(url, "every") as opened:
+        opened.signal("public.debezium_signal", "one", signal_data(opened.collection, '"id" IN (1)'))
+        assert opened.query("select id, type from debezium_signal where data::json->'data-collections'->>0 = 'public.every'") == [
+            ("one", "execute-snapshot")
+        ]
+        with pytest.raises(Refused, match="duplicate key"):
+            opened.signal("debezium_signal", "one", "{}")
+        with pytest.raises(Refused, match="read-only transaction"):
+            opened.query("delete from every")
