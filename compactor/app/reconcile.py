@@ -38,13 +38,9 @@ class SparkLake:
     """The table as Spark reads it, pinned to the version that the catalog shows."""
 
     table: Table
-    """The table."""
     columns: Columns
-    """What is compared."""
     spark: Callable[[], Any]
-    """Returns the session."""
     log: SourceLog
-    """How the source writes positions."""
 
     def reached(self) -> int | None:
         """See LakeSide."""

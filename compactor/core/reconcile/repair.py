@@ -26,8 +26,9 @@ def refusal(spec: TableSpec, snapshot: Snapshot) -> str:
     """Return why rows of the source have no place in the order of a table's changes, or ""."""
     if spec.source.full_loads:
         return "the next full load repairs it"
-    if scope(snapshot.order) != TABLE or any(kind not in ("bigint", "string") for _, kind in snapshot.order):
-        names = ", ".join(name for name, _ in snapshot.order)
+    kinds = {"bigint", "string"}
+    if scope(snapshot.order) != TABLE or not {kind for _, kind in snapshot.order} <= kinds or "dms.file" in _names(snapshot.order):
+        names = ", ".join(_names(snapshot.order))
         return f"its order ({names}) does not compare the changes of different keys, so that a row read from the source has no place in it"
     if spec.epoch != snapshot.epoch:
         return f"`epoch` is {spec.epoch}, and nothing of it has been ingested yet; run the table first"

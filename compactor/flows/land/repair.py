@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from compactor.core.model import times
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import join
 from compactor.core.model.snapshot import Snapshot
@@ -36,7 +37,9 @@ def land(table: Table, columns: Columns, keys: Sequence[Key], read: Callable[[],
     owner.check(table)
     position, now = repair.position_above(snapshot), table.env.clock()
     text = "".join(f"{line}\n" for line in repair.lines(columns, keys, read(), position, int(now * 1_000_000)))
-    folder = increment.folder_at(table.spec.pattern, now, table.spec.hours_in)
+    # no hour becomes the newest one by a repair
+    hour = times.to_micros(snapshot.hour) / 1_000_000 if snapshot.hour else now
+    folder = increment.folder_at(table.spec.pattern, hour, table.spec.hours_in)
     path = join(folder, increment.repair_name(table.env.nonce())) if folder else increment.repair_name(table.env.nonce())
     table.storage.write(table.layout.landed(path), text.encode())
     return path

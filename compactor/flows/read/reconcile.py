@@ -139,10 +139,9 @@ def reconcile(
 
 
 def _await(log: SourceLog, lake: LakeSide, position: int, pause: Callable[[], bool]) -> None:
-    while (reached := lake.reached()) is None or reached < position:
-        if reached is None or not pause():
-            at = log.text(reached)
-            raise Unavailable(f"the lake has not reached {log.text(position)}, it is at {at}. Wait longer (--wait), or run the table.")
+    if lake.reached() is None or not _until(lake.reached, position, pause):
+        at = log.text(lake.reached())
+        raise Unavailable(f"the lake has not reached {log.text(position)}, it is at {at}. Wait longer (--wait), or run the table.")
 
 
 Suspects = dict[Key, tuple[tuple[Row, ...], tuple[Row, ...]]]
