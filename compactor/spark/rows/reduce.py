@@ -273,7 +273,7 @@ class Reducer:
         same = f"(_stored AND ({newest} = {was} OR ({again})))"
         # late events change what a tombstone hides, and single columns
         changes = [f"NOT _live AND NOT ({self._event('_at')} <=> {self._event('_was_at')})"]
-        changes += ["_ended"] if self.barrier else []
+        changes += ["_ended"] if self.bounded else []
         changes += ["NOT (_moved <=> _was_moved)"] if self.partial else []
         changes += [f"NOT ({self._same_register(name)})" for name in self.partial]
         return [f"{live} AS _live", f"{same} AS _same", f"(_same AND NOT ({' OR '.join(changes)})) AS _unchanged"]
