@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +13,19 @@ from compactor.app.base import AppBase
 from compactor.app.query import with_sql_errors
 from compactor.app.spark import check_reader
 from compactor.core.catalog import views
-from compactor.core.model.errors import Refused
+from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.reconcile.canonical import Columns, LakeColumn, pair_columns
 from compactor.core.reconcile.dialects import SPARK
 from compactor.core.reconcile.reached import SourceLog
-from compactor.core.reconcile.report import ReconcileReport
-from compactor.core.reconcile.side import SqlSide
+from compactor.core.reconcile.repair import signal_data
+from compactor.core.reconcile.report import KINDS, TOO_MANY, ReconcileReport, RepairReport
+from compactor.core.reconcile.side import Key, Rows, SqlSide
+from compactor.core.results.record import TableReport
+from compactor.flows.land import repair as repairs
 from compactor.flows.publish.publish import shown_version
-from compactor.flows.read.reconcile import Options, Pinned, reconcile
+from compactor.flows.read.reconcile import Options, Pinned, current_rows, reconcile
 from compactor.flows.record import remember_comparison
 from compactor.flows.table import Table
 
@@ -34,13 +38,9 @@ class SparkLake:
     """The table as Spark reads it, pinned to the version that the catalog shows."""
 
     table: Table
-    """The table."""
     columns: Columns
-    """What is compared."""
     spark: Callable[[], Any]
-    """Returns the session."""
     log: SourceLog
-    """How the source writes positions."""
 
     def reached(self) -> int | None:
         """See LakeSide."""
@@ -91,8 +91,45 @@ def _select(source: Any, columns: Columns, spec: TableSpec, where: str | None) -
         ) from None
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """A table and its source, ready to be compared."""
+
+    table: Table
+    source: Any
+    columns: Columns
+    lake: SparkLake
+    pause: Callable[[], bool]
+
+    def compare(self, options: Options) -> ReconcileReport:
+        """Compare them, and record the result."""
+        names = (self.table.name, f"{self.source.address} {self.source.table}")
+        report = reconcile(names, self.columns, self.source, self.lake, options, self.pause, time.monotonic)
+        remember_comparison(self.table, report)
+        return report
+
+
+def _from(source: Any, at: str | None, options: Options) -> Options:
+    """Return the options with the position that the lake must have reached first."""
+    if at is None:
+        return options
+    position = source.end() if at == "now" else source.log.parse(at)
+    if position is None:
+        raise Refused(f"expected `now` or a position such as {source.log.example}, got {at!r}")
+    return dataclasses.replace(options, at=position)
+
+
+def _send(opened: _Opened, keys: list[Key], table: str) -> str:
+    """Send Debezium's signal for these keys. Return its id."""
+    label = f"compactor-{opened.table.env.nonce()}"
+    opened.source.signal(table, label, signal_data(opened.source.collection, opened.source.side.condition(keys)))
+    return label
+
+
 class Reconcile(AppBase):
-    """Compare tables with their sources."""
+    """Compare tables with their sources, and repair them."""
+
+    run: Callable[..., list[TableReport]]
 
     def reconcile(
         self,
@@ -111,29 +148,78 @@ class Reconcile(AppBase):
         seconds that may be spent waiting for the lake; `timeout`: seconds that one statement on the source may take; `where`: a condition on
         the source's rows, in its SQL. The default leaves out the rows that `delete_when` makes deletes.
         """
+        options = options or Options()
+        with self._opened(name, url, from_table, wait, timeout, options, where) as opened:
+            return opened.compare(_from(opened.source, at, options))
+
+    def repair(
+        self,
+        name: str,
+        url: str,
+        at: str | None = None,
+        from_table: str | None = None,
+        wait: float = 600.0,
+        timeout: float = 300.0,
+        options: Options | None = None,
+        where: str | None = None,
+        run: bool = False,
+        signal: str | None = None,
+    ) -> RepairReport:
+        """Compare a table with its source, repair the first `options.limit` rows that differ, and compare again. Other parameters as in `reconcile`.
+
+        `run`: repair; else dry run. `signal`: Debezium's signal table, by which the connector reads the rows again. Without it the rows are landed,
+        and this runs the table. Raises Refused for tables that cannot be repaired in this way.
+        """
+        options = options or Options()
+        with self._opened(name, url, from_table, wait, timeout, options, where) as opened:
+            if signal is None:
+                repairs.check(opened.table, shown(opened.table))
+            before = opened.compare(_from(opened.source, at, options))
+            if before.outcome == TOO_MANY:
+                raise Refused(f"table {name}: too many rows differ to repair each: first let the lake come further (--at now), or rebuild the table.")
+            kinds = KINDS if signal is None else opened.source.signal_repairs
+            chosen = [item for item in before.differences if item.proof and item.kind in kinds and item.rows[0] <= 1]
+            keys, deletes = [tuple(item.key.values()) for item in chosen], sum(item.kind == "extra" for item in chosen)
+            written, after = "", None
+            if run and keys:
+                if signal is None:
+                    written, again = self._land(opened, keys), options
+                else:
+                    written, again = _send(opened, keys, signal), _from(opened.source, "now", options)
+                after = opened.compare(again)
+            return RepairReport(before, after, len(keys) - deletes, deletes, before.different - len(keys), written)
+
+    def _land(self, opened: _Opened, keys: list[Key]) -> str:
+        def read() -> Rows:
+            return current_rows(opened.source, keys, opened.lake.reached(), opened.pause)
+
+        path = repairs.land(opened.table, opened.columns, keys, read)
+        while not repairs.ingested(opened.table, path):
+            # another run may have begun before the file was there
+            (report,) = self.run([opened.table.name])
+            if report.error or not (repairs.ingested(opened.table, path) or opened.pause()):
+                raise Unavailable(f"{report.error or 'No run has ingested the rows yet'}. They are landed in {path}; the next run ingests them.")
+        return path
+
+    @contextmanager
+    def _opened(
+        self, name: str, url: str, from_table: str | None, wait: float, timeout: float, options: Options, where: str | None
+    ) -> Iterator[_Opened]:
         from compactor.reconcile.source import open_source
 
-        options = options or Options()
         check_reader(self.settings, "run it on EMR")
         (spec,) = self.specs([name])
         if spec.keyless:
             raise Refused(f"table {name} has no key: only tables with a key can be compared.")
+        if spec.shard:
+            raise Refused(f"table {name} has rows of several sources ({{{spec.shard}}} in `increments`): it cannot be compared with one of them.")
         with open_source(url, from_table or source_table(spec), options.parallel, timeout) as source:
-            if at is not None:
-                position = source.end() if at == "now" else source.log.parse(at)
-                if position is None:
-                    raise Refused(f"expected `now` or a position such as {source.log.example}, got {at!r}")
-                options = dataclasses.replace(options, at=position)
             self._start(frozenset())
             table = self.runtime.table(spec)
             columns = self._columns(table, source.columns())
             _select(source, columns, spec, where)
-            lake = SparkLake(table, columns, self.runtime.spark, source.log)
-            deadline = time.monotonic() + wait
-            names = (name, f"{source.address} {source.table}")
-            report = reconcile(names, columns, source, lake, options, lambda: self._pause(deadline), time.monotonic)
-        remember_comparison(table, report)
-        return report
+            lake, deadline = SparkLake(table, columns, self.runtime.spark, source.log), time.monotonic() + wait
+            yield _Opened(table, source, columns, lake, lambda: self._pause(deadline))
 
     def _columns(self, table: Table, source: Any) -> Columns:
         snapshot = shown(table)

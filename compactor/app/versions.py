@@ -156,6 +156,6 @@ class Versions(AppBase):
             raise Refused(
                 f"table {name}: `compactor erase` runs on this machine, but the table's runner is {kind}. Set `runner: local` while you erase."
             )
-        request = Request(tuple(key_values(text, spec.key, name) for text in keys), now, delete_files, leave_landing)
+        request = Request(tuple(key_values(text, spec.row_key, name) for text in keys), now, delete_files, leave_landing)
         self._start_for([spec], archived=True)
         return erase(self.runtime.table(spec), request, label)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from compactor.config.keys import Settings, Table
+from compactor.config.shards import shard_problems
 from compactor.config.text import Place
 from compactor.config.values import absolute, is_s3, is_zone, shown
 from compactor.core.catalog import views
@@ -20,7 +21,7 @@ from compactor.core.settings import s3
 from compactor.core.settings.forms import alike, listed
 from compactor.core.settings.variables import USER_INFO
 from compactor.core.sources.envelopes import ENVELOPES, SPECIAL_SETTINGS, accepting
-from compactor.core.sources.increment import landed, pattern_problem, split_pattern
+from compactor.core.sources.increment import landed, pattern_problem, shard_column, split_pattern
 
 NAME_CHARS_MAX = 110
 """Hive 2 stores 128 characters of a table's name, and compactor appends suffixes such as `_incremental` and `_base_g2`."""
@@ -148,6 +149,7 @@ def _table_problems(keys: Settings, name: str, table: Table) -> Iterator[Problem
             yield ("on_schema_change", kind), f"expected default, {', '.join(CHOOSABLE)} or drop, found {kind!r}{alike(kind, CHOOSABLE)}"
     zones: dict[Place, str] = {("hours_in",): table.hours_in, **({("daily", "time_zone"): table.daily.time_zone} if table.daily else {})}
     yield from ((place, f"expected a time zone such as Europe/Berlin, found {shown(zone)}") for place, zone in zones.items() if not is_zone(zone))
+    yield from shard_problems(table, shard_column(landing(keys, name, table)[1]))
     yield from ((("increments",), problem) for problem in _landing_problems(keys, name, table))
 
 
@@ -276,10 +278,10 @@ def _column_problems(table: Table) -> Iterator[Problem]:
 
 def _landing_problems(keys: Settings, name: str, table: Table) -> Iterator[str]:
     written = table.increments
-    if written is not None and (problem := _location_problem(written)):
+    place, pattern = landing(keys, name, table)
+    if written is not None and (problem := _location_problem(written.removesuffix(pattern) if shard_column(pattern) else written)):
         yield problem
         return
-    place, pattern = landing(keys, name, table)
     if is_s3(place) != is_s3(keys.warehouse_dir):
         yield f"{place} and the warehouse {keys.warehouse_dir} must be in the same kind of store, because files are moved between them"
     if problem := pattern_problem(pattern) or ("a single % at the end" if pattern.endswith("%") else None):

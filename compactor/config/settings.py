@@ -29,6 +29,7 @@ from compactor.core.model.layout import join
 from compactor.core.model.spec import SUBJECT, TableKeys, TableSpec
 from compactor.core.settings.forms import alike, listed
 from compactor.core.sources.envelopes import ENVELOPES
+from compactor.core.sources.increment import shard_column
 
 __all__ = ["Settings", "load"]
 
@@ -211,6 +212,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
             "root": join(settings.warehouse_dir, name),
             "landing": place,
             "pattern": pattern,
+            "shard": shard_column(pattern),
             "database": database,
             "view": table.view or name,
             "tables_in": table.tables_in or database,

@@ -26,6 +26,10 @@ class SqlSource(ABC):
     """The quoted name."""
     address: str
     """Where the server is, without user and password."""
+    signal_repairs: tuple[str, ...]
+    """The kinds of differences that an incremental snapshot repairs."""
+    collection: str
+    """The table as Debezium names it."""
     mark = "''"
     """What changes whenever a row is written, as SQL."""
 
@@ -64,12 +68,30 @@ class SqlSource(ABC):
 
     def query(self, text: str) -> Sequence[Sequence[Any]]:
         """Wait for a connection that is free, and run a statement on it. Raises Unavailable and Refused."""
+        return self._run(lambda cursor: (cursor.execute(text), cursor.fetchall())[1])
+
+    def signal(self, table: str, label: str, data: str) -> None:
+        """Ask Debezium for an incremental snapshot by a row in its signal table. Nothing else is ever written to the source."""
+        place = ".".join(self.dialect.quoted(part) for part in table.split("."))
+        row = ", ".join(map(self.dialect.literal, (label, "execute-snapshot", data)))
+
+        def insert(cursor: Any) -> Sequence[Sequence[Any]]:
+            cursor.execute("start transaction read write")
+            try:
+                cursor.execute(f"insert into {place} (id, type, data) values ({row})")
+            except self._driver.Error:
+                cursor.execute("rollback")
+                raise
+            cursor.execute("commit")
+            return []
+
+        self._run(insert)
+
+    def _run(self, work: Callable[[Any], Sequence[Sequence[Any]]]) -> Sequence[Sequence[Any]]:
         connection = self._free.get()
         try:
             with connection.cursor() as cursor:
-                cursor.execute(text)
-                rows: Sequence[Sequence[Any]] = cursor.fetchall()
-                return rows
+                return work(cursor)
         except self._driver.Error as error:
             raise self._translated(error) from None
         finally:

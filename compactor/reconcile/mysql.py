@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile.canonical import SourceColumn
 from compactor.core.reconcile.dialects import MYSQL, literal, mysql_form
-from compactor.core.reconcile.reached import MysqlLog
+from compactor.core.reconcile.reached import MYSQL_LOG
 from compactor.reconcile.connections import SLOW, SqlSource
 
 _SETTINGS = (
@@ -30,7 +30,9 @@ _COLUMNS = (
 class MysqlSource(SqlSource):
     """A table of a MySQL or MariaDB server whose binlog the stream comes from. `connections`: statements at a time; `timeout`: seconds for each."""
 
-    dialect, log = MYSQL, MysqlLog()
+    dialect, log = MYSQL, MYSQL_LOG
+    # the rows of an incremental snapshot have no place in the binlog: they count as older than every change
+    signal_repairs = ("missing",)
 
     def __init__(self, url: str, table: str, connections: int = 2, timeout: float = 300.0) -> None:
         try:
@@ -77,7 +79,7 @@ class MysqlSource(SqlSource):
         self._where = f"table_schema = {literal(schema)} and table_name = {literal(name)}"
         if not self.query(f"select 1 from information_schema.tables where {self._where}"):
             raise Refused(f"{self.address} has no table {table}. Name it with --source-table DATABASE.TABLE.")
-        self.table = f"{self.dialect.quoted(schema)}.{self.dialect.quoted(name)}"
+        self.table, self.collection = f"{self.dialect.quoted(schema)}.{self.dialect.quoted(name)}", f"{schema}.{name}"
 
     def _translated(self, error: Exception) -> Refused | Unavailable:
         code, *_ = (*error.args, 0)

@@ -7,7 +7,7 @@ from typing import Any
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile.canonical import SourceColumn
 from compactor.core.reconcile.dialects import POSTGRES, literal, postgres_form
-from compactor.core.reconcile.reached import PostgresLog
+from compactor.core.reconcile.reached import POSTGRES_LOG
 from compactor.reconcile.connections import SLOW, SqlSource
 
 _SETTINGS = (
@@ -28,7 +28,9 @@ _LSN = "select (case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else
 class PostgresSource(SqlSource):
     """A table of a PostgreSQL database (13 or newer) or of a standby. `connections`: statements at a time; `timeout`: seconds that one may take."""
 
-    dialect, log = POSTGRES, PostgresLog()
+    dialect, log = POSTGRES, POSTGRES_LOG
+    # an incremental snapshot reads no row that is gone
+    signal_repairs = ("missing", "changed", "repeated")
 
     def __init__(self, url: str, table: str, connections: int = 2, timeout: float = 300.0) -> None:
         try:
@@ -62,10 +64,12 @@ class PostgresSource(SqlSource):
 
     def _resolve(self, table: str) -> None:
         self.table = ".".join(self.dialect.quoted(part) for part in table.rpartition(".")[::2] if part)
-        rows = self.query(f"select relkind::text from pg_class where oid = to_regclass({literal(self.table)})")
+        named = "relkind::text, relnamespace::regnamespace::text || '.' || relname"
+        rows = self.query(f"select {named} from pg_class where oid = to_regclass({literal(self.table)})")
         if not rows:
             raise Refused(f"{self.address} has no table {table}. Name it with --source-table SCHEMA.TABLE.")
         # the rows of a view have no xmin
+        self.collection = rows[0][1]
         self.mark = "xmin::text" if rows[0][0] in ("r", "p", "m") else "''"
 
     def _translated(self, error: Exception) -> Refused | Unavailable:

@@ -195,7 +195,16 @@ class SparkEngine:
     ) -> dict[str, ErasedRecords]:
         """Return path → the records of erased keys in a raw file."""
         emptied = dataclasses.replace(
-            snapshot, segments=(), delta=None, position=None, source_time=None, truncated_to=None, purged_to=None, offsets=(), erased=None
+            snapshot,
+            segments=(),
+            delta=None,
+            position=None,
+            source_time=None,
+            truncated_to=None,
+            shards_truncated_to=(),
+            purged_to=None,
+            offsets=(),
+            erased=None,
         )
         batch = self.read(erase.decides_all(spec), emptied, inputs, snapshot.version + 1, locations)
         with ExitStack() as scratch:

@@ -31,7 +31,7 @@ from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, measured
 from compactor.spark.checks import misfits
-from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
+from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, repair, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression
@@ -41,7 +41,7 @@ from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.input.limits import TooManyColumns
 from compactor.spark.rows import deletions, epochs, erase, json_writers, keyless, position, protect, survey
 from compactor.spark.rows.comparable import joined
-from compactor.spark.rows.conform import conform, link_key_changes, with_position, writer_positions
+from compactor.spark.rows.conform import conform, link_key_changes, payload_writers, shard, with_position, writer_positions
 from compactor.spark.rows.invalid import unusable_records, without_invalid
 from compactor.spark.sql import cast
 from compactor.spark.tables import exactness
@@ -167,11 +167,11 @@ class Reader:
         if counts.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
         epochs.check_offsets(spec, parent, order, counts)
-        writers = writer_positions(counts.writers, _payload_writers(placed))
+        writers = writer_positions(counts.writers, payload_writers(placed, spec))
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: {counts.read} records landed, none of them with a row; they wait for the first that has one")
         try:
-            evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
+            evolved = evolve(parent.schema if parent else None, writers, spec.row_key, version, spec.name, spec.policy)
         except SchemaRefused as error:
             raise misfits.located(error, placed, opened) from None
         evolved = dataclasses.replace(evolved, schema=protection.marked(evolved.schema, spec.columns))
@@ -180,7 +180,7 @@ class Reader:
         if spec.keyless:
             numbered = any(name in OFFSETS for name, _ in order)
             contents = {} if numbered else {item.name: self._identity(spec, item, place) for item, place in opened.places.items()}
-            placed = [keyless.identify(frame, order, contents) for frame in placed]
+            placed = [keyless.identify(frame, order, contents, shard(spec)) for frame in placed]
         lacking = _lacking(placed, evolved) if spec.patch_rows else set()
         changes = conform(placed, evolved, spec, order, bool(counts.unavailable_columns or lacking))
         if counts.unlinked and not spec.keyless:
@@ -247,6 +247,7 @@ class Reader:
                 frames += [self._described(frame, part, opened, parent, typed if part.avro is not None else schema, typed) for part, frame in decoded]
                 unpacked += [part for part, _ in decoded]
         deletions.check_columns(spec, frames)
+        frames += repair.frames(self.spark, opened, self.storage, frames, _stored_fields(parent))
         return frames, tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items()), unpacked
 
     def _described(
@@ -346,16 +347,6 @@ def _order_type(name: str, opened: Inputs, frames: Sequence[Frame]) -> str:
     return "bigint" if digits else "string"
 
 
-def _payload_writers(frames: Sequence[Frame]) -> list[WriterSchema]:
-    """Return the writers of all frames without metadata columns."""
-    writers = {}
-    for frame in frames:
-        for writer in frame.writers:
-            fields = tuple(field for field in writer.fields if field.name not in frame.metadata.get(writer.id, ()))
-            writers[writer.id] = dataclasses.replace(writer, fields=fields)
-    return list(writers.values())
-
-
 def _summary(
     opened: Inputs, counts: survey.SurveyResult, evolved: Evolved, order: position.Order, landed: Columns, records: Sequence[Unusable]
 ) -> BatchSummary:
@@ -388,6 +379,7 @@ def _summary(
         first=earliest([file.first for file in counted.values()]),
         last=latest([file.last for file in counted.values()]),
         truncate=epochs.barrier(spec, counts, order),
+        shard_truncates=counts.shard_truncates,
         source_time=counts.source_time,
         raw=landed,
         offsets=counts.offsets if order and order[0][0] in OFFSETS else (),

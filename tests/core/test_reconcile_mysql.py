@@ -17,7 +17,7 @@ from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile.canonical import Columns, LakeColumn, Pair, SourceColumn, pair_columns
 from compactor.core.reconcile.dialects import MYSQL, mysql_form
 from compactor.core.reconcile.parts import Part, Split
-from compactor.core.reconcile.reached import MysqlLog
+from compactor.core.reconcile.reached import MYSQL_LOG
 from compactor.core.reconcile.side import SqlSide
 from compactor.reconcile.mysql import MysqlSource
 from compactor.reconcile.source import open_source
@@ -81,7 +81,7 @@ def test_each_statement_is_mysql_s_sql() -> None:
     for text in statements:
         sqlglot.parse_one(text, dialect="mysql")
     assert "`id` >= 0 AND `id` < 50" in statements[1]
-    assert statements[4].endswith("WHERE (yes = 1) AND `id` IN (7, 8)")
+    assert statements[4].endswith("WHERE (yes = 1) AND (`id` IN (7, 8))) r")
     assert "`o``k`" in statements[0] + statements[1]
 
 
@@ -115,17 +115,17 @@ def test_a_key_is_looked_up_by_its_value(name: str, text: str, operand: str, val
 )
 def test_the_position_of_a_version_is_a_place_in_the_binlog(order: Any, position: Any, expected: str) -> None:
     """If its order columns are such places."""
-    log = MysqlLog()
+    log = MYSQL_LOG
     assert log.text(log.reached(order, position)) == expected
 
 
 def test_places_in_the_binlog_are_ordered_by_file_and_byte() -> None:
     """Whatever the server calls its files."""
     texts = ["mysql-bin.000002:4", "mysql-bin.000002:1073741824", "binlog.000010:4", "b-1.1000000:4", "000003:4"]
-    numbers = [MysqlLog().parse(text) for text in texts]
+    numbers = [MYSQL_LOG.parse(text) for text in texts]
     assert sorted(numbers[:4]) == numbers[:4]  # type: ignore[type-var]
-    assert MysqlLog().text(numbers[4]) == "000003:4"
-    assert [MysqlLog().parse(text) for text in ("now", "0/16B3748", "binlog.000003", "000003:x")] == [None] * 4
+    assert MYSQL_LOG.text(numbers[4]) == "000003:4"
+    assert [MYSQL_LOG.parse(text) for text in ("now", "0/16B3748", "binlog.000003", "000003:x")] == [None] * 4
 
 
 class FakeServer:

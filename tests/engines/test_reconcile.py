@@ -12,12 +12,14 @@ import pytest
 
 from compactor.app import App
 from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.reconcile.repair import signal_data
 from compactor.core.reconcile.report import DIFFERENT, EQUAL
 from compactor.flows.read.reconcile import Options
+from compactor.reconcile.postgres import PostgresSource
 from tests.parts import decoding
 from tests.parts.metastore import postgres_server
 from tests.parts.one_spark import app_on_one_spark
-from tests.parts.reconciling import ROUNDS, ROWS, Load, double, named
+from tests.parts.reconciling import ROUNDS, ROWS, Load, double, named, repaired_under_load
 
 __all__ = ["app_on_one_spark"]
 
@@ -181,3 +183,32 @@ def falsify(url: str, load: Load) -> None:
         return change
 
     load.land(lossy)
+
+
+def test_rows_damaged_by_hand_are_repaired_while_the_source_is_written_to(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows deleted, changed and doubled in the lake's files: after the repair the table is equal to its source, also once it was compacted."""
+    monkeypatch.setattr(App, "_release_metastore", lambda app: None)
+    config = tmp_path / "compactor.yaml"
+    config.write_text(
+        f"warehouse: {tmp_path / 'warehouse'}\ncatalog: {{database: proof}}\ndefaults: {{envelope: wal2json}}\n"
+        f"tables: {{every: {{key: [id], increments: {tmp_path}/landing/increment_%Y%m%d%H}}}}\n"
+    )
+    with App.open(config) as app:
+        load = loaded(url, app, tmp_path / "landing")
+        load.land()
+        repaired_under_load(load, url)
+
+
+def test_a_connection_only_reads_but_for_a_signal(url: str) -> None:
+    """Also where the user may write."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("create table debezium_signal (id varchar(42) primary key, type varchar(32), data varchar(2048))")
+    with PostgresSource(url, "every") as opened:
+        opened.signal("public.debezium_signal", "one", signal_data(opened.collection, '"id" IN (1)'))
+        assert opened.query("select id, type from debezium_signal where data::json->'data-collections'->>0 = 'public.every'") == [
+            ("one", "execute-snapshot")
+        ]
+        with pytest.raises(Refused, match="duplicate key"):
+            opened.signal("debezium_signal", "one", "{}")
+        with pytest.raises(Refused, match="read-only transaction"):
+            opened.query("delete from every")

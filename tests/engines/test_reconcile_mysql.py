@@ -14,12 +14,13 @@ import pytest
 from compactor.app import App
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile.dialects import MYSQL
+from compactor.core.reconcile.repair import signal_data
 from compactor.core.reconcile.report import DIFFERENT, EQUAL
 from compactor.flows.read.reconcile import Options
 from compactor.reconcile.mysql import MysqlSource
 from tests.parts.mariadb import Capture, mariadb_server
 from tests.parts.one_spark import app_on_one_spark
-from tests.parts.reconciling import ROUNDS, ROWS, Load, double, named
+from tests.parts.reconciling import ROUNDS, ROWS, Load, double, named, repaired_under_load
 
 __all__ = ["app_on_one_spark"]
 
@@ -168,8 +169,30 @@ def falsify(source: Capture, load: Load) -> None:
     load.land(lossy)
 
 
-def test_a_connection_only_reads(source: Capture) -> None:
+def test_a_connection_only_reads_but_for_a_signal(source: Capture) -> None:
     """Also where the user may write."""
     url = f"mysql://hive:it%27s@127.0.0.1:{source.port}/school"
-    with MysqlSource(url, "every") as opened, pytest.raises(Refused, match="READ ONLY"):
-        opened.query("delete from every")
+    execute(source, "create table `debezium signal` (id varchar(42) primary key, type varchar(32), data varchar(2048))")
+    with MysqlSource(url, "every") as opened:
+        opened.signal("school.debezium signal", "one", signal_data(opened.collection, "`id` IN (1)"))
+        assert opened.query("select id, type from `debezium signal` where data like '%school.every%'") == (("one", "execute-snapshot"),)
+        with pytest.raises(Refused, match="Duplicate entry"):
+            opened.signal("debezium signal", "one", "{}")
+        with pytest.raises(Refused, match="READ ONLY"):
+            opened.query("delete from every")
+
+
+def test_rows_damaged_by_hand_are_repaired_while_the_source_is_written_to(source: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows deleted, changed and doubled in the lake's files: after the repair the table is equal to its source, also once it was compacted."""
+    monkeypatch.setattr(App, "_release_metastore", lambda app: None)
+    monkeypatch.setenv("MYSQL_PWD", "it's")
+    url = f"mysql://hive@127.0.0.1:{source.port}/school"
+    config = tmp_path / "compactor.yaml"
+    config.write_text(
+        f"warehouse: {tmp_path / 'warehouse'}\ncatalog: {{database: proof}}\ndefaults: {{envelope: debezium}}\n"
+        f"tables: {{every: {{key: [id], increments: {tmp_path}/landing/increment_%Y%m%d%H}}}}\n"
+    )
+    with App.open(config) as app:
+        load = loaded(source, app, tmp_path / "landing")
+        load.land()
+        repaired_under_load(load, url)

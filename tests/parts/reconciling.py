@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import parquet
+
 from compactor.app import App
 from compactor.core.reconcile.report import ReconcileReport
+from compactor.flows.read.reconcile import Options
 from tests.oracle.sizes import FULL
 
 ROUNDS = 50 if FULL else 3
@@ -52,6 +58,12 @@ class Load:
                 (folder / f"part-{self.files:05d}.json").write_text(text, encoding="utf-8")
             (report,) = self.app.run(["every"])
             assert report.error is None, report.error
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep the pipeline from running."""
+        with self._lock:
+            yield
 
     def write(self, seed: int) -> None:
         """Updates, deletes, inserts, key changes: some keys are hot."""
@@ -103,3 +115,70 @@ def double(app: App, key: int) -> None:
             spark.catalog.clearCache()
             return
     raise AssertionError(f"no file has the row {key}")
+
+
+REPAIRS = 20 if FULL else 2
+DAMAGE = {"deleted": "missing", "changed": "changed", "doubled": "repeated"}
+"""What is done to a row → the kind of difference that follows."""
+
+
+def repaired_under_load(load: Load, url: str) -> None:
+    """Damage rows of the lake's files by hand while the source is written to, and have them repaired, again and again."""
+    draw = random.Random(7)
+    with load:
+        for number in range(REPAIRS):
+            with load.paused():
+                wrong = {str(damage(load.app, draw, how)): kind for how, kind in DAMAGE.items()}
+            report = load.app.repair("every", url, wait=600, options=Options(limit=1000), run=True)
+            # the load may have written one of them again before the comparison
+            kinds = {item.key["id"]: item.kind for item in report.before.differences}
+            assert kinds.items() <= wrong.items(), f"round {number}: {wrong}, {report.before}"
+            assert kinds, f"round {number}: {wrong}, {report.before}"
+            assert report.after is not None
+            assert (report.after.outcome, report.left, report.exit_code) == ("equal", 0, 0), f"round {number}: {report}"
+    load.land()
+    assert load.app.reconcile("every", url, wait=600).outcome == "equal"
+    load.app.run(["every"], compact=True)
+    assert load.app.reconcile("every", url, wait=600).outcome == "equal"
+
+
+def damage(app: App, draw: random.Random, how: str) -> int:
+    """Delete, change or double a row in the file that shows it, and return its key. The file keeps its size: another one would stop the runs."""
+    table = app.runtime.table(app.specs(["every"])[0])
+    snapshot = table.newest()
+    assert snapshot is not None
+    delta = sorted(Path(table.layout.inside(snapshot.delta.path)).rglob("*.parquet")) if snapshot.delta else []
+    changed = {key for file in delta for key in parquet.read_table(file, columns=["id"], partitioning=None)["id"].to_pylist()}
+    base = [file for segment in snapshot.segments for file in sorted(Path(table.layout.inside(segment.path)).rglob("*.parquet"))]
+    file = draw.choice([*delta, *base])
+    rows = parquet.read_table(file, partitioning=None)
+    shown = [
+        at for at, row in enumerate(rows.select(["id", "_gone"]).to_pylist()) if row["_gone"] is None and (file in delta or row["id"] not in changed)
+    ]
+    # the first keys are written all the time
+    shown = [at for at in shown if rows["id"][at].as_py() > 20]
+    if not shown:
+        return damage(app, draw, how)
+    at = draw.choice(shown)
+    row, key = rows.slice(at, 1), rows["id"][at].as_py()
+    if how == "changed":
+        field = rows.schema.field("price")
+        price = pa.array(["-77.7700" if pa.types.is_string(field.type) else Decimal("-77.7700")], field.type)
+        row = row.set_column(rows.schema.get_field_index("price"), field, price)
+    rewrite(file, pa.concat_tables([rows.slice(0, at), *([row] * [*DAMAGE].index(how)), rows.slice(at + 1)]))
+    app.runtime.spark().catalog.clearCache()
+    return int(key)
+
+
+def rewrite(file: Path, rows: pa.Table) -> None:
+    """Write other rows into a Parquet file of the same size, without Hadoop's checksum of it."""
+    size, made = file.stat().st_size, io.BytesIO()
+    parquet.write_table(
+        rows, made, compression="zstd", compression_level=22, write_statistics=False, use_deprecated_int96_timestamps=True, store_schema=False
+    )
+    data = made.getvalue()
+    footer = 8 + int.from_bytes(data[-8:-4], "little")
+    assert len(data) <= size, f"{file} is too small"
+    # nothing points to the bytes before the footer
+    file.write_bytes(data[:-footer] + bytes(size - len(data)) + data[-footer:])
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)

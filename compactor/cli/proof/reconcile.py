@@ -10,7 +10,7 @@ import typer
 from compactor.cli import grid, options
 from compactor.cli.options import Call, OneTable
 from compactor.core.model.errors import Refused
-from compactor.core.reconcile.report import ReconcileReport
+from compactor.core.reconcile.report import ReconcileReport, RepairReport
 from compactor.flows.read.reconcile import Options
 
 _VARIABLE = "COMPACTOR_SOURCE"
@@ -44,7 +44,13 @@ def reconcile(
     parallel: Annotated[int, typer.Option("--parallel", "-p", metavar="N", min=1, help="Statements at a time on the source.")] = 2,
     chunk: Annotated[int, typer.Option(min=1000, metavar="ROWS", help="Rows that one statement on the source should read.")] = 100_000,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="How long one statement on the source may take.")] = 300.0,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show N differences.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show, or repair, N differences.")] = 100,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair the rows that differ, and compare again.")] = False,
+    run: Annotated[bool, typer.Option("--run", help="With --repair: repair. Without this option: dry run.")] = False,
+    signal: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE", help="With --repair: write a row into this signal table of Debezium, which then reads the rows again."),
+    ] = None,
 ) -> int:
     """Compare a table with its source.
 
@@ -54,18 +60,41 @@ def reconcile(
     neither side; the result is recorded for `compactor status`. Exits 0 if nothing differs, 1 if rows differ, 75 if rows differ and the lake
     has not reached the source's position within --wait-lake.
 
+    With --repair --run the rows of keys that differ are read from the source, landed as a file, and ingested by a run of the table; keys that only
+    the lake has are deleted there. Then both are compared again, and the exit code is that of the second comparison. With --signal the
+    connector reads the rows instead; nothing else ever writes to the source.
+
     \b
     Example:
       compactor reconcile student --source postgresql://reader@standby/school
+      compactor reconcile student --source postgresql://reader@standby/school --repair --run --limit 1000
       compactor reconcile student --source mysql://reader@db/school
       compactor reconcile student --source postgresql://reader@standby/school --at now --wait-lake 3600 --output json
     """
     if not source:
         raise Refused(f"reconcile needs the source: --source postgresql://user@host/database or mysql://.., or the environment variable {_VARIABLE}")
     os.environ.setdefault("PGAPPNAME", "compactor reconcile")
-    result = call.app.reconcile(table, source, at, source_table, wait_lake, timeout, Options(parallel, chunk, limit), where)
+    if (run or signal) and not repair:
+        raise typer.BadParameter("--run and --signal belong to --repair")
+    arguments = (table, source, at, source_table, wait_lake, timeout, Options(parallel, chunk, limit), where)
+    if repair:
+        done = call.app.repair(*arguments, run=run, signal=signal)
+        call.answer(done, lambda: _show_repair(done))
+        return int(done.exit_code)
+    result = call.app.reconcile(*arguments)
     call.answer(result, lambda: _show(result))
     return int(result.exit_code)
+
+
+def _show_repair(done: RepairReport) -> None:
+    _show(done.before)
+    what = f"{done.rows:,} rows from the source, {done.deletes:,} deletes"
+    left = f"; {done.left:,} rows that differ are left" if done.left else ""
+    if done.after is None:
+        grid.print_message(f"dry run: a repair would bring {what}{left}; use --run to repair" if done.rows + done.deletes else "nothing to repair")
+        return
+    grid.print_message(f"repaired by {done.written}: {what}{left}. Compared again:")
+    _show(done.after)
 
 
 def _show(result: ReconcileReport) -> None:

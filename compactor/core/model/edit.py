@@ -51,7 +51,7 @@ class ContinuesState:
             return f"expected the table {self.read.uuid}, found {newest.uuid if newest else 'none'}"
         if newest.replaced > self.read.version:
             return f"expected no restore or rebuild since version {self.read.version}, found version {newest.replaced}"
-        for name in ("truncated_to", "epoch"):
+        for name in ("truncated_to", "shards_truncated_to", "epoch"):
             expected, actual = getattr(self.read, name), getattr(newest, name)
             if expected != actual:
                 return f"expected {name} {expected}, found {actual}"

@@ -37,20 +37,11 @@ ROW_ID = "_row_id"
 """The key column of a table without key: a non-null string that identifies the event that inserted the row."""
 
 OPERATIONS = {
-    "c": "c",
-    "i": "c",
-    "insert": "c",
-    "create": "c",
-    "u": "u",
-    "update": "u",
-    "upsert": "u",
-    "d": "d",
-    "delete": "d",
-    "r": "r",
-    "read": "r",
-    "snapshot": "r",
-    "t": "t",
-    "truncate": "t",
+    **dict.fromkeys(("c", "i", "insert", "create"), "c"),
+    **dict.fromkeys(("u", "update", "upsert"), "u"),
+    **dict.fromkeys(("d", "delete"), "d"),
+    **dict.fromkeys(("r", "read", "snapshot"), "r"),
+    **dict.fromkeys(("t", "truncate"), "t"),
 }
 """Operation codes of sources, in lower case → c (create), u (update), d (delete), r (snapshot read), t (truncate). Others are refused."""
 
@@ -168,7 +159,8 @@ class TableKeys(Section):
     """(flat) A column that a change does not have keeps its value. If false, it becomes null."""
     increments: Text | None = None
     """Where the sink writes: a path below the warehouse, or an absolute path. The folder pattern begins with the first part that has a %: %Y, %m, %d,
-    %H, %M; without leading zeros %-m, %-d, %-H. Without a pattern it is one flat folder. Default: <table>/incremental/increment_%Y%m%d%H."""
+    %H, %M; without leading zeros %-m, %-d, %-H. Without a pattern it is one flat folder. {region}, or another name: several sources of one shape;
+    what stands there is a column, part of the key (docs/sources.md#shards). Default: <table>/incremental/increment_%Y%m%d%H."""
     ignore: Annotated[tuple[Text, ...], Form("a list of patterns such as ['*.keys.*']")] = BESIDE_VALUES
     """Landed files that are no data: shell patterns of the path below the landing root; * stands for any text. The list replaces the default, the
     files of keys and headers that Kafka Connect's S3 sink writes."""
@@ -319,6 +311,8 @@ class TableSpec(TableKeys, TableLocation):
     max_gone: float = 1.0
     view: str = ""
     tables_in: str = ""
+    shard: str = ""
+    """The column with the shard that a row comes from, out of `pattern`; "" without shards."""
     avro_schema: str | None = None
     """The declared Avro schema of the rows."""
     subject: str | None = None
@@ -360,9 +354,15 @@ class TableSpec(TableKeys, TableLocation):
         return ENVELOPES[self.envelope]
 
     @property
+    def row_key(self) -> tuple[str, ...]:
+        """Return the key columns with that of the shard, in the source's spelling: what identifies a row."""
+        return (self.shard, *self.key) if self.shard and self.key else self.key
+
+    @property
     def streams(self) -> int | None:
         """Return the number of ordered streams that the changes come from; None if unknown."""
-        return self.partitions or (1 if self.source.one_stream else None)
+        # files that name no partition come from a stream of each shard
+        return None if self.shard and self.partitions == 1 else self.partitions or (1 if self.source.one_stream else None)
 
     @property
     def soft(self) -> bool:

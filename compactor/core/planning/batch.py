@@ -32,7 +32,9 @@ class Plan:
     tombstones: bool
     """Whether some state may be a tombstone."""
     barrier: Position | None
-    """The newest truncate, or beginning of an epoch that replaces: rows at or below it are gone."""
+    """The newest truncate, or beginning of an epoch that replaces: rows at or below it are gone. None with shards."""
+    barriers: tuple[tuple[str, Position], ...]
+    """(shard, its newest truncate): rows of the shard at or below it are gone."""
     behind: bool
     """Whether some change may be older than a purged tombstone of its key."""
     reasons: tuple[tuple[str, str], ...]
@@ -47,7 +49,8 @@ def plan(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, whole:
     late = _late(parent, summary)
     partial = _partial(spec, parent, summary, late)
     behind = _behind(spec, parent, summary)
-    barrier = latest([summary.truncate, parent.truncated_to if parent else None])
+    barrier = None if spec.shard else latest([summary.truncate, parent.truncated_to if parent else None])
+    barriers = summary.barriers(parent.shards_truncated_to if parent else ())
     tombstones = bool(summary.deletes or summary.moves or (parent and parent.tombstones) or spec.keyless or spec.source.full_loads)
     reasons = [
         ("new base", "all stored rows are merged with the changes") if whole else ("new Delta", "the changes are few against the rows of the base"),
@@ -65,11 +68,13 @@ def plan(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, whole:
         reasons.append(("key changes", f"{counted(summary.moves, 'change')} may be one of a key: it leaves a tombstone under the old one"))
     if barrier is not None:
         reasons.append(("barrier", f"a truncate, or an epoch that replaces, at {list(barrier)}: what is at or below it is gone"))
+    for shard, bound in barriers:
+        reasons.append(("barrier", f"a truncate of {shard} at {list(bound)}: its rows at or below it are gone"))
     if behind:
         reasons.append(("beyond retention", "some changes are older than tombstones that were purged: without a stored row they are set aside"))
     if spec.keyless:
         reasons.append(("removals", "the table has no key: each removal takes one row of equal content"))
-    return Plan(whole, small, late, partial, summary.moves > 0, tombstones, barrier, behind, tuple(reasons))
+    return Plan(whole, small, late, partial, summary.moves > 0, tombstones, barrier, barriers, behind, tuple(reasons))
 
 
 def _late(parent: Snapshot | None, summary: BatchSummary) -> bool:

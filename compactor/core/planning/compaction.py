@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from compactor.core.model import times
 from compactor.core.model.files import Segment
-from compactor.core.model.position import PARTITION, TABLE, Order, Partitions, scope
+from compactor.core.model.position import KEY, PARTITION, TABLE, Order, Partitions, scope
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -81,7 +81,8 @@ def keeps_tombstones(spec: TableSpec, order: Order, offsets: Partitions) -> bool
     After a purge, a change without a stored row is judged by its Position. That needs an order of more than one key's changes: one of the table, or
     one of each Kafka partition (`offsets`, known only if the files name partitions). `beyond_retention: apply` and `delete: hard` judge nothing.
     """
-    compares = scope(order)
+    # positions of two shards do not compare
+    compares = KEY if spec.shard else scope(order)
     judged = compares == TABLE or (compares == PARTITION and bool(offsets))
     return not judged and spec.beyond_retention != "apply" and spec.delete != "hard"
 

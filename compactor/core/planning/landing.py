@@ -82,7 +82,7 @@ def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[t
     unfinished: set[str] = set()
     files = list(files)
     for item in files:
-        if increment.ignored(item.path, spec.ignore):
+        if increment.ignored(item.path, spec.ignore) and not increment.is_repair(item.path):
             ignored += 1
             continue
         place = increment.landed(spec.pattern, item.path, spec.hours_in, spec.source.load_files)

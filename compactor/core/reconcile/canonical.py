@@ -10,27 +10,24 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-INTEGER, NUMBER, DOUBLE, SINGLE, BOOLEAN = "integer", "number", "double", "single", "boolean"
-DATE, MOMENT, TIME, BYTES, UUID, PADDED, TEXT = "date", "moment", "time", "bytes", "uuid", "padded", "text"
-
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _LAKE: dict[str, tuple[str, ...]] = {
-    INTEGER: (*_INTEGERS, "decimal", "string"),
-    NUMBER: (*_INTEGERS, "decimal", "string"),
-    DOUBLE: (*_INTEGERS, "float", "double", "string"),
-    SINGLE: ("float", "double", "string"),
-    BOOLEAN: ("boolean", "string"),
-    DATE: ("date", "string"),
-    MOMENT: ("timestamp", "string"),
-    TIME: ("string",),
-    BYTES: ("binary",),
-    UUID: ("string",),
-    PADDED: ("string",),
-    TEXT: ("string",),
+    "integer": (*_INTEGERS, "decimal", "string"),
+    "number": (*_INTEGERS, "decimal", "string"),
+    "double": (*_INTEGERS, "float", "double", "string"),
+    "single": ("float", "double", "string"),
+    "boolean": ("boolean", "string"),
+    "date": ("date", "string"),
+    "moment": ("timestamp", "string"),
+    "time": ("string",),
+    "bytes": ("binary",),
+    "uuid": ("string",),
+    "padded": ("string",),
+    "text": ("string",),
 }
 """Form → the stored types (without their parameters) that can be compared in it."""
 
-_INSTEAD = {(NUMBER, "float"): DOUBLE, (NUMBER, "double"): DOUBLE, (INTEGER, "boolean"): BOOLEAN}
+_INSTEAD = {("number", "float"): "double", ("number", "double"): "double", ("integer", "boolean"): "boolean"}
 """(form, stored type) → the form in which both are compared. MySQL's booleans are numbers."""
 
 _BASE = re.compile(r"[^(\[]+")
@@ -94,7 +91,7 @@ class Columns:
     def ranged(self) -> bool:
         """Return whether both sides store the first key column as a whole number, so that it has ranges."""
         first = self.key[0]
-        return first.form == INTEGER and base(first.type) in _INTEGERS
+        return first.form == "integer" and base(first.type) in _INTEGERS
 
     @property
     def names(self) -> tuple[str, ...]:

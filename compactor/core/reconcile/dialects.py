@@ -11,24 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from compactor.core.catalog.ddl import text_literal
-from compactor.core.reconcile.canonical import (
-    BOOLEAN,
-    BYTES,
-    DATE,
-    DOUBLE,
-    INTEGER,
-    MOMENT,
-    NUMBER,
-    PADDED,
-    SINGLE,
-    TEXT,
-    TIME,
-    UUID,
-    Pair,
-    base,
-)
+from compactor.core.reconcile.canonical import Pair, base
 
-_INDIRECT = frozenset({DOUBLE, SINGLE, BOOLEAN})
+_INDIRECT = frozenset({"double", "single", "boolean"})
 """The forms whose text SQL cannot turn into a value of the column's type again: the text of a double is its bits."""
 
 _CHARSET = re.compile(r" character set (\w+)$")
@@ -92,7 +77,7 @@ class Dialect:
 
     def _direct(self, pair: Pair) -> bool:
         # a string in the lake may have other text than the canonical one
-        return pair.form not in _INDIRECT and not (self.lake and base(pair.type) == "string" and pair.form != TEXT)
+        return pair.form not in _INDIRECT and not (self.lake and base(pair.type) == "string" and pair.form != "text")
 
     def _expression(self, expressions: Expressions, pair: Pair) -> str:
         return expressions.get((pair.form, self.variant(pair))) or expressions.get(pair.form) or expressions[""]
@@ -103,25 +88,25 @@ _PG_DOUBLE = "(('x' || encode(float8send({v}::%sdouble precision + 0), 'hex'))::
 POSTGRES = Dialect(
     mark='"',
     texts={
-        NUMBER: "(case when {v}::text not in ('NaN', 'Infinity', '-Infinity') then trim_scale({v})::text end)",
+        "number": "(case when {v}::text not in ('NaN', 'Infinity', '-Infinity') then trim_scale({v})::text end)",
         # adding zero makes 0 of -0; a real is widened, which is exact
-        DOUBLE: _PG_DOUBLE % "",
-        SINGLE: _PG_DOUBLE % "real::",
-        BOOLEAN: "({v}::int <> 0)::text",
-        DATE: "(case when isfinite({v}) then ({v} - date '1970-01-01')::text end)",
-        MOMENT: "(case when isfinite({v}) then round(extract(epoch from {v}) * 1000000)::bigint::text end)",
-        BYTES: "encode({v}, 'hex')",
-        PADDED: "rtrim({v}::text, ' ')",
+        "double": _PG_DOUBLE % "",
+        "single": _PG_DOUBLE % "real::",
+        "boolean": "({v}::int <> 0)::text",
+        "date": "(case when isfinite({v}) then ({v} - date '1970-01-01')::text end)",
+        "moment": "(case when isfinite({v}) then round(extract(epoch from {v}) * 1000000)::bigint::text end)",
+        "bytes": "encode({v}, 'hex')",
+        "padded": "rtrim({v}::text, ' ')",
         # as PostgreSQL prints an address: the cast to text adds /32 to a host
-        (TEXT, "inet"): "abbrev({v})",
+        ("text", "inet"): "abbrev({v})",
         "": "{v}::text",
     },
     values={
-        INTEGER: "{t}::bigint",
-        DATE: "(date '1970-01-01' + {t}::int)",
-        (MOMENT, "with time zone"): "(timestamptz '1970-01-01 00:00:00' + {t}::bigint * interval '1 microsecond')",
-        MOMENT: "(timestamp '1970-01-01 00:00:00' + {t}::bigint * interval '1 microsecond')",
-        BYTES: "decode({t}, 'hex')",
+        "integer": "{t}::bigint",
+        "date": "(date '1970-01-01' + {t}::int)",
+        ("moment", "with time zone"): "(timestamptz '1970-01-01 00:00:00' + {t}::bigint * interval '1 microsecond')",
+        "moment": "(timestamp '1970-01-01 00:00:00' + {t}::bigint * interval '1 microsecond')",
+        "bytes": "decode({t}, 'hex')",
         "": "{t}::{type}",
     },
     variant=lambda pair: "with time zone" if pair.source_type.endswith("with time zone") else pair.source_type,
@@ -142,23 +127,23 @@ MYSQL = Dialect(
     mark="`",
     texts={
         # adding zero removes the zeros of ZEROFILL
-        **dict.fromkeys((INTEGER, NUMBER), "cast({v} + 0 as char)"),
-        (NUMBER, "fraction"): _MYSQL_TRIMMED % "+ 0 ",
-        **dict.fromkeys((DOUBLE, SINGLE), _MYSQL_DOUBLE),
-        BOOLEAN: "(case {v} + 0 <> 0 when 1 then 'true' when 0 then 'false' end)",
-        DATE: "cast(datediff({v}, '1970-01-01') as char)",
-        MOMENT: "cast(timestampdiff(microsecond, '1970-01-01', {v}) as char)",
-        TIME: "cast({v} as char)",
-        (TIME, "fraction"): _MYSQL_TRIMMED % "",
-        BYTES: "lower(hex({v}))",
-        PADDED: "rtrim(convert({v} using utf8mb4))",
+        **dict.fromkeys(("integer", "number"), "cast({v} + 0 as char)"),
+        ("number", "fraction"): _MYSQL_TRIMMED % "+ 0 ",
+        **dict.fromkeys(("double", "single"), _MYSQL_DOUBLE),
+        "boolean": "(case {v} + 0 <> 0 when 1 then 'true' when 0 then 'false' end)",
+        "date": "cast(datediff({v}, '1970-01-01') as char)",
+        "moment": "cast(timestampdiff(microsecond, '1970-01-01', {v}) as char)",
+        "time": "cast({v} as char)",
+        ("time", "fraction"): _MYSQL_TRIMMED % "",
+        "bytes": "lower(hex({v}))",
+        "padded": "rtrim(convert({v} using utf8mb4))",
         "": "convert({v} using utf8mb4)",
     },
     values={
-        **dict.fromkeys((INTEGER, NUMBER), "{raw}"),
-        DATE: "(date '1970-01-01' + interval {raw} day)",
-        MOMENT: "(timestamp '1970-01-01 00:00:00' + interval {raw} microsecond)",
-        BYTES: "x'{raw}'",
+        **dict.fromkeys(("integer", "number"), "{raw}"),
+        "date": "(date '1970-01-01' + interval {raw} day)",
+        "moment": "(timestamp '1970-01-01 00:00:00' + interval {raw} microsecond)",
+        "bytes": "x'{raw}'",
         "": "{t}",
     },
     variant=lambda pair: "fraction" if _FRACTION.search(pair.source_type) else "",
@@ -175,25 +160,25 @@ _SPARK_DOUBLE = "(CASE WHEN {v} IS NOT NULL THEN reflect('java.lang.Double', 'do
 SPARK = Dialect(
     mark="`",
     texts={
-        **dict.fromkeys(((INTEGER, "decimal"), (NUMBER, "decimal")), f"format_number({{v}}, '0.{'#' * 38}')"),
-        **dict.fromkeys(((INTEGER, "string"), (NUMBER, "string")), f"(CASE WHEN {{v}} RLIKE '^-?[0-9]+([.][0-9]+)?$' THEN {_SPARK_TRIMMED} END)"),
-        **dict.fromkeys((INTEGER, NUMBER), "cast({v} AS string)"),
-        DOUBLE: _SPARK_DOUBLE.replace("{v}", "try_cast({v} AS double)"),
-        SINGLE: _SPARK_DOUBLE.replace("{v}", "try_cast(try_cast({v} AS float) AS double)"),
-        BOOLEAN: "lower(cast({v} AS string))",
-        DATE: "cast(datediff(try_cast({v} AS date), DATE'1970-01-01') AS string)",
-        MOMENT: "cast(unix_micros(try_cast({v} AS timestamp)) AS string)",
-        TIME: _SPARK_TRIMMED,
-        BYTES: "lower(hex({v}))",
-        UUID: "lower({v})",
-        PADDED: "rtrim(' ', {v})",
+        **dict.fromkeys((("integer", "decimal"), ("number", "decimal")), f"format_number({{v}}, '0.{'#' * 38}')"),
+        **dict.fromkeys((("integer", "string"), ("number", "string")), f"(CASE WHEN {{v}} RLIKE '^-?[0-9]+([.][0-9]+)?$' THEN {_SPARK_TRIMMED} END)"),
+        **dict.fromkeys(("integer", "number"), "cast({v} AS string)"),
+        "double": _SPARK_DOUBLE.replace("{v}", "try_cast({v} AS double)"),
+        "single": _SPARK_DOUBLE.replace("{v}", "try_cast(try_cast({v} AS float) AS double)"),
+        "boolean": "lower(cast({v} AS string))",
+        "date": "cast(datediff(try_cast({v} AS date), DATE'1970-01-01') AS string)",
+        "moment": "cast(unix_micros(try_cast({v} AS timestamp)) AS string)",
+        "time": _SPARK_TRIMMED,
+        "bytes": "lower(hex({v}))",
+        "uuid": "lower({v})",
+        "padded": "rtrim(' ', {v})",
         "": "{v}",
     },
     values={
-        DATE: "date_add(DATE'1970-01-01', cast({t} AS int))",
-        MOMENT: "timestamp_micros(cast({t} AS bigint))",
-        BYTES: "unhex({t})",
-        TEXT: "{t}",
+        "date": "date_add(DATE'1970-01-01', cast({t} AS int))",
+        "moment": "timestamp_micros(cast({t} AS bigint))",
+        "bytes": "unhex({t})",
+        "text": "{t}",
         "": "try_cast({t} AS {type})",
     },
     variant=lambda pair: base(pair.type),
@@ -246,7 +231,7 @@ def postgres_form(type_text: str, is_enum: bool = False) -> str | None:
     ('number', 'moment', None)
     """
     if is_enum:
-        return TEXT
+        return "text"
     if type_text.endswith("]") or (base(type_text) == "time" and type_text.endswith("with time zone")):
         return None
     return _POSTGRES_FORMS.get(base(type_text))

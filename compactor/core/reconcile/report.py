@@ -11,6 +11,9 @@ from typing import Any
 from compactor.core.reconcile.canonical import Columns
 from compactor.core.reconcile.side import Key, Row
 
+KINDS = ("missing", "extra", "changed", "repeated")
+"""How the rows of a key differ."""
+
 EQUAL, DIFFERENT, UNPROVEN, TOO_MANY = "equal", "different", "unproven", "too many"
 
 
@@ -83,6 +86,33 @@ class ReconcileReport:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, with the values of rows that differ."""
         return {**dataclasses.asdict(self), "exit_code": self.exit_code}
+
+
+@dataclass(frozen=True)
+class RepairReport:
+    """What `compactor reconcile --repair` has done, or would do."""
+
+    before: ReconcileReport
+    after: ReconcileReport | None
+    """The comparison after the repair; None if nothing was repaired."""
+    rows: int
+    """Keys that get the source's row."""
+    deletes: int
+    """Keys that only the lake has."""
+    left: int
+    """Keys that differ and are not repaired: beyond the limit, without proof, or of a kind that the signal does not repair."""
+    written: str
+    """The file in landing, or the id of the signal; "" if nothing was written."""
+
+    @property
+    def exit_code(self) -> int:
+        """Return that of the last comparison."""
+        return (self.after or self.before).exit_code
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values, with the values of rows that differ."""
+        after = self.after.to_json() if self.after else None
+        return {**vars(self), "before": self.before.to_json(), "after": after, "exit_code": self.exit_code}
 
 
 def difference(columns: Columns, key: Key, source: Sequence[Row], lake: Sequence[Row], proof: str) -> RowDifference:

@@ -22,10 +22,16 @@ Query = Callable[[str], Sequence[Sequence[Any]]]
 class Row:
     """A row as both sides write it."""
 
-    values: tuple[str | None, ...]
-    """The canonical texts of the compared columns."""
+    digest: str
+    """The MD5 of the canonical texts: rows are equal if their digests are."""
     mark: str = ""
     """What changes whenever the row is written, where the side has such a thing (PostgreSQL: `xmin`; the lake: the version that stored it)."""
+    values: tuple[str | None, ...] = ()
+    """The canonical texts of the compared columns; () where only digests were read."""
+
+
+Rows = dict[Key, tuple[Row, ...]]
+"""Key → its rows, in the order of their digests. Keys without rows are left out."""
 
 
 class Side(Protocol):
@@ -37,11 +43,11 @@ class Side(Protocol):
     def checksums(self, part: Part, split: Split) -> dict[str, Checksum]:
         """Return the checksums of the parts into which `split` divides the rows of `part`; parts without rows are left out."""
 
-    def digests(self, parts: Sequence[Part]) -> dict[Key, tuple[str, ...]]:
-        """Return key → the sorted digests of its rows, for the rows of some parts."""
+    def digests(self, parts: Sequence[Part]) -> Rows:
+        """Return the rows of some parts, without values."""
 
-    def rows(self, keys: Sequence[Key]) -> dict[Key, tuple[Row, ...]]:
-        """Return key → its rows, in the order of their values. Keys without rows are left out."""
+    def rows(self, keys: Sequence[Key]) -> Rows:
+        """Return the rows with these keys."""
 
 
 class SqlSide:
@@ -70,33 +76,35 @@ class SqlSide:
         # a piece may come as decimal
         return {str(int(label)) if split.width else str(label): (int(count), int(total)) for label, count, total in rows}
 
-    def digests(self, parts: Sequence[Part]) -> dict[Key, tuple[str, ...]]:
+    def digests(self, parts: Sequence[Part]) -> Rows:
         """See Side."""
-        keys = ", ".join(f"c{at}" for at in range(len(self._columns.key)))
-        digests: dict[Key, list[str]] = defaultdict(list)
-        for *key, digest in self._query(f"SELECT {keys}, {self._digest(self._columns.pairs)} FROM ({self._texts(parts)}) r"):
-            digests[tuple(key)].append(digest)
-        return {key: tuple(sorted(each)) for key, each in digests.items()}
+        return self._rows(self._texts(parts), len(self._columns.key), values=False)
 
-    def rows(self, keys: Sequence[Key]) -> dict[Key, tuple[Row, ...]]:
+    def rows(self, keys: Sequence[Key]) -> Rows:
         """See Side."""
-        pairs = self._columns.key
-        left = _tuple(map(self._sql.operand, pairs))
-        right = ", ".join(_tuple(map(self._sql.value, pairs, key)) for key in keys)
+        return self._rows(self._select(self.condition(keys)), len(self._columns.pairs), values=True)
+
+    def condition(self, keys: Sequence[Key]) -> str:
+        """Return the SQL condition for the rows with these keys."""
+        left = _tuple(map(self._sql.operand, self._columns.key))
+        right = ", ".join(_tuple(map(self._sql.value, self._columns.key, key)) for key in keys)
+        return f"{left} IN ({right})"
+
+    def _rows(self, texts: str, width: int, values: bool) -> Rows:
+        names = ", ".join(f"c{at}" for at in range(width))
         rows: dict[Key, list[Row]] = defaultdict(list)
-        for *values, mark in self._query(
-            f"SELECT {self._text_columns()}, {self._mark} FROM {self._relation} WHERE {self._counted}{left} IN ({right})"
-        ):
-            rows[tuple(values[: len(pairs)])].append(Row(tuple(values), str(mark)))
-        return {key: tuple(sorted(each, key=lambda row: [value or "" for value in row.values])) for key, each in rows.items()}
-
-    def _text_columns(self) -> str:
-        return ", ".join(f"{self._sql.text(pair)} AS c{at}" for at, pair in enumerate(self._columns.pairs))
+        for digest, mark, *read in self._query(f"SELECT {self._digest(self._columns.pairs)}, m, {names} FROM ({texts}) r"):
+            rows[tuple(read[: len(self._columns.key)])].append(Row(digest, str(mark), tuple(read) if values else ()))
+        return {key: tuple(sorted(each, key=lambda row: (row.digest, row.mark))) for key, each in rows.items()}
 
     def _texts(self, parts: Sequence[Part]) -> str:
         first = self._sql.name(self._columns.key[0])
-        conditions = " OR ".join(f"({self._condition(first, part)})" for part in parts)
-        return f"SELECT {self._text_columns()}, {first} AS k FROM {self._relation} WHERE {self._counted}({conditions})"
+        return self._select(" OR ".join(f"({self._condition(first, part)})" for part in parts))
+
+    def _select(self, condition: str) -> str:
+        texts = ", ".join(f"{self._sql.text(pair)} AS c{at}" for at, pair in enumerate(self._columns.pairs))
+        first = self._sql.name(self._columns.key[0])
+        return f"SELECT {texts}, {first} AS k, {self._mark} AS m FROM {self._relation} WHERE {self._counted}({condition})"
 
     def _condition(self, first: str, part: Part) -> str:
         conditions = [f"{first} >= {part.low}"] if part.low is not None else []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from compactor.core.model.files import Delta, Segment
 from compactor.core.model.inputs import Input
-from compactor.core.model.position import Partitions, Position
+from compactor.core.model.position import Partitions, Position, latest
 from compactor.core.schema.adoption import Adoption
 from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable
@@ -49,6 +49,8 @@ class BatchSummary:
     """The Position of the newest truncate."""
     source_time: str | None
     """The newest source time, ISO 8601."""
+    shard_truncates: tuple[tuple[str, Position], ...] = ()
+    """The Position of the newest truncate of each shard that has one."""
     raw: tuple[tuple[str, str], ...] = ()
     """The columns of the landed files (name, Hive type); () for text files."""
     offsets: Partitions = ()
@@ -73,6 +75,13 @@ class BatchSummary:
     """Creates, and reads of snapshots."""
     adoption: Adoption | None = None
     """What became of the columns of a foreign base; None for landed files."""
+
+    def barriers(self, before: Iterable[tuple[str, Position]]) -> tuple[tuple[str, Position], ...]:
+        """Return the barrier of each shard that had a truncate, in this batch or `before`."""
+        newest = dict(before)
+        for shard, bound in self.shard_truncates:
+            newest[shard] = latest([bound, newest.get(shard)]) or bound
+        return tuple(sorted(newest.items()))
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,10 @@ _PARTS = {
 """strftime code → regular expression. Codes with a minus sign (GNU) have no leading zeros."""
 
 _CODE = r"%-?."
+_SHARD = r"\{[A-Za-z_]\w*\}"
 _LOAD = re.compile(r"LOAD[_0-9A-Fa-f]+\.[^/]*")
 _CHANGES = re.compile(r"\d{8}-\d{6,}\.[^/]*")
+_REPAIR = re.compile(r"_repair-[0-9a-f]+\.json")
 _UNFINISHED = (".tmp", ".inprogress", ".crc", "._COPYING_")
 _MARKERS = ("_$folder$",)
 SUFFIXES = {".parquet": "parquet", ".avro": "avro", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
@@ -37,12 +39,12 @@ def split_pattern(path: str) -> tuple[str, str]:
 
     >>> split_pattern("student/incremental/increment_%Y%m%d%H")
     ('student/incremental', 'increment_%Y%m%d%H')
-    >>> split_pattern("raw/student")
-    ('raw/student', '')
+    >>> split_pattern("raw/{region}/student_%Y%m%d"), split_pattern("raw/student")
+    (('raw', '{region}/student_%Y%m%d'), ('raw/student', ''))
     """
     parts = path.rstrip("/").split("/")
     for at, part in enumerate(parts):
-        if "%" in part:
+        if "%" in part or "{" in part:
             return "/".join(parts[:at]), "/".join(parts[at:])
     return "/".join(parts), ""
 
@@ -52,6 +54,8 @@ def pattern_problem(pattern: str) -> str | None:
     unknown = sorted(set(re.findall(_CODE, pattern)) - set(_PARTS))
     if unknown:
         return f"expected codes out of {', '.join(_PARTS)}, found {', '.join(unknown)}"
+    if re.search(r"[{}]", re.sub(_SHARD, "", pattern, count=1)):
+        return "expected one {name} at most, the column with the shard, such as {region}/increment_%Y%m%d%H"
     codes = [code[-1] for code in re.findall(_CODE, pattern)]
     if len(codes) != len(set(codes)):
         return "a part of the date occurs twice"
@@ -61,8 +65,36 @@ def pattern_problem(pattern: str) -> str | None:
 @lru_cache(maxsize=256)
 def folder_regex(pattern: str) -> re.Pattern[str]:
     """Return an expression for paths below the landing root whose leading folders fit the pattern. Group `folder` is that part."""
-    out = "".join(_PARTS.get(piece, re.escape(piece)) for piece in re.split(f"({_CODE})", pattern))
+    parts = {**_PARTS, f"{{{shard_column(pattern)}}}": "(?P<shard>[^/]+?)"}
+    out = "".join(parts.get(piece, re.escape(piece)) for piece in re.split(f"({_CODE}|{_SHARD})", pattern))
     return re.compile(f"(?P<folder>{out})/" if pattern else "(?P<folder>)")
+
+
+@lru_cache(maxsize=256)
+def shard_column(pattern: str) -> str:
+    """Return the name in braces of a folder pattern: the column with the shard. "" without one.
+
+    >>> shard_column("{region}/increment_%Y%m%d%H")
+    'region'
+    """
+    match = re.search(_SHARD, pattern)
+    return match[0][1:-1] if match else ""
+
+
+def shard_of(pattern: str, relative: str) -> str:
+    """Return the shard of a landed file; "" if the pattern has none."""
+    place = landed(pattern, relative)
+    return place.shard if place else ""
+
+
+def java_regex(pattern: str) -> str:
+    """Return a regular expression of Java with the shard as its only group.
+
+    >>> java_regex("{region}/increment_%Y")
+    '^([^/]+?)/increment_\\\\d{4}/'
+    """
+    inside = folder_regex(pattern).pattern.replace("(?P<folder>", "(?:", 1)
+    return "^" + re.sub(r"\(\?P<shard>", "(", re.sub(r"\(\?P<(?!shard)\w>", "(?:", inside))
 
 
 def folder_at(pattern: str, seconds: float, zone: str = "UTC") -> str:
@@ -88,6 +120,8 @@ class Landed:
     """Path of the increment's folder below the landing root; "" for a flat landing."""
     hour: str | None
     """The hour that the folder names, UTC, as `YYYY-MM-DDTHH:MM`; None without one."""
+    shard: str = ""
+    """What the path has for the shard; "" if the pattern has none."""
 
 
 def landed(pattern: str, relative: str, zone: str = "UTC", load_files: bool = False) -> Landed | None:
@@ -100,15 +134,16 @@ def landed(pattern: str, relative: str, zone: str = "UTC", load_files: bool = Fa
     if match is None:
         return Landed("", None) if load_files and is_full_load(relative) and "/" not in relative else None
     parts = match.groupdict()
+    shard = parts.get("shard") or ""
     if "Y" not in parts:
-        return Landed(match["folder"], None)
+        return Landed(match["folder"], None, shard)
     try:
         moment = datetime(int(parts["Y"]), int(parts.get("m") or 1), int(parts.get("d") or 1), int(parts.get("H") or 0), int(parts.get("M") or 0))
     except ValueError:
         return None
     if zone != "UTC":
         moment = moment.replace(tzinfo=ZoneInfo(zone)).astimezone(timezone.utc)
-    return Landed(match["folder"], moment.strftime("%Y-%m-%dT%H:%M"))
+    return Landed(match["folder"], moment.strftime("%Y-%m-%dT%H:%M"), shard)
 
 
 def names_no_date(pattern: str, relative: str) -> bool:
@@ -131,13 +166,23 @@ def hour_place(pattern: str, hour: datetime, zone: str = "UTC") -> tuple[str, st
     if place is None or place.hour is None:
         return None
     parts = pattern.split("/")
-    whole = next((at for at, part in enumerate(parts) if "%M" in part), len(parts))
+    whole = next((at for at, part in enumerate(parts) if "%M" in part or "{" in part), len(parts))
     return _filled("/".join(parts[:whole]), local), place.hour[:13] if "%M" in pattern else place.hour
 
 
 def is_full_load(relative: str) -> bool:
     """Return whether a file has DMS's name for full loads: `LOAD` and a hexadecimal counter, for a parallel load `LOAD_<segment>_<counter>`."""
     return _LOAD.fullmatch(relative.rsplit("/", 1)[-1]) is not None
+
+
+def repair_name(label: str) -> str:
+    """Return the name of a file of `compactor reconcile --repair`. Engines that read the landing folders leave it out. `label`: hexadecimal."""
+    return f"_repair-{label}.json"
+
+
+def is_repair(relative: str) -> bool:
+    """Return whether a file was written by `compactor reconcile --repair`."""
+    return _REPAIR.fullmatch(relative.rsplit("/", 1)[-1]) is not None
 
 
 def is_dated_changes(relative: str) -> bool:

@@ -70,7 +70,7 @@ def advanced(before: Watermark, brought: Iterable[Brought], now: int, expected: 
     return made if covers(made, end) else dataclasses.replace(made, whole_to=end)
 
 
-def stream_of(path: str, partition: int | None) -> str:
+def stream_of(path: str, partition: int | str | None) -> str:
     """Return the name of the stream that a file's records came from. `partition`: the Kafka partition in the records.
 
     File names as Kafka Connect's S3 sink and `compactor ingest` write them have topic and partition.
@@ -86,7 +86,7 @@ def stream_of(path: str, partition: int | None) -> str:
     return UNNAMED if partition is None else str(partition)
 
 
-def brought_by_stream(records: Iterable[tuple[str, int | None, int | None, bool]]) -> tuple[Brought, ...]:
+def brought_by_stream(records: Iterable[tuple[str, int | str | None, int | None, bool]]) -> tuple[Brought, ...]:
     """Return what each stream brought, for records of (path of the file, Kafka partition, source time in microseconds, whether they are the table's).
 
     The time of reads of a snapshot must be None: a snapshot is ahead of changes that are still to come. A partition that has brought nothing else

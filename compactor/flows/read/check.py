@@ -186,7 +186,8 @@ def _repeated(spec: TableSpec, profile: SourceProfile) -> str:
     names = {name.lower(): name for name in (*spec.csv.columns, *profile.columns)}
     key, order = ([names.get(name.lower(), name) for name in columns] for columns in (spec.key, spec.order_by))
     evidence = key_inference.repeated(profile.sample, [*names.values()], key, spec.name, order) if key else None
-    if evidence is None:
+    # two shards may have equal keys
+    if evidence is None or spec.shard:
         return ""
     without_operation = spec.source.order_columns and not {spec.op, *_OPERATIONS} & {*profile.columns}
     if without_operation:

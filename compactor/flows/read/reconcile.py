@@ -1,8 +1,7 @@
 """Reconcile: compare a table with its source while both change. docs/design/proofs.md explains why to trust it.
 
 1. Checksums of key ranges of one version of the lake and of the source as it is. Ranges that differ are divided until single keys are left.
-2. Each such key is looked at: the lake's row, the source's row, then, when the lake has come to the source's position, both rows once more. Only a
-   row that neither side changed meanwhile is judged.
+2. Each such key is looked at once more when the lake has come to where the source was read. Only a row that neither side changed meanwhile is judged.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from compactor.core.reconcile.canonical import Columns
 from compactor.core.reconcile.parts import NOTHING, Checksum, Part, Split, differing
 from compactor.core.reconcile.reached import SourceLog
 from compactor.core.reconcile.report import ReconcileReport, RowDifference, difference
-from compactor.core.reconcile.side import Key, Row, Side
+from compactor.core.reconcile.side import Key, Row, Rows, Side
 
 PIECE = 5_000
 """Rows that a key range should have."""
@@ -109,11 +108,12 @@ def reconcile(
     if options.at is not None:
         _await(source.log, lake, options.at, pause)
     pinned = lake.pin()
+    in_step = _caught_up(source, pinned, pause)
     parts, counts, suspects = _suspects(source.side, pinned, options)
     judged = _Judged()
     outcome = reports.TOO_MANY
     if len(suspects) <= options.suspects:
-        judged = _judge(columns, source, lake, suspects, pause, clock)
+        judged = _judge(columns, source, lake, suspects, in_step, pause, clock)
         outcome = reports.DIFFERENT if judged.proven else reports.UNPROVEN if judged.unproven else reports.EQUAL
     differences = [*judged.proven, *judged.unproven]
     kinds, cells = reports.tally(differences)
@@ -139,14 +139,17 @@ def reconcile(
 
 
 def _await(log: SourceLog, lake: LakeSide, position: int, pause: Callable[[], bool]) -> None:
-    while (reached := lake.reached()) is None or reached < position:
-        if reached is None or not pause():
-            at = log.text(reached)
-            raise Unavailable(f"the lake has not reached {log.text(position)}, it is at {at}. Wait longer (--wait), or run the table.")
+    if lake.reached() is None or not _until(lake.reached, position, pause):
+        at = log.text(lake.reached())
+        raise Unavailable(f"the lake has not reached {log.text(position)}, it is at {at}. Wait longer (--wait), or run the table.")
 
 
-def _suspects(source: Side, pinned: Pinned, options: Options) -> tuple[int, tuple[int, int], list[Key]]:
-    """Return how many parts were compared, the numbers of rows, and the keys whose rows differ: a delay, a change since, or an error."""
+Suspects = dict[Key, tuple[tuple[Row, ...], tuple[Row, ...]]]
+"""Key → its rows in the source and in the lake, where they differ: by a delay, a change since, or an error."""
+
+
+def _suspects(source: Side, pinned: Pinned, options: Options) -> tuple[int, tuple[int, int], Suspects]:
+    """Return how many parts were compared, the numbers of rows, and the keys whose rows differ."""
     chunks, split = _chunks(source, pinned, options)
     theirs: dict[str, Checksum] = {}
     with ThreadPoolExecutor(max(1, options.parallel), thread_name_prefix="source") as pool:
@@ -158,13 +161,14 @@ def _suspects(source: Side, pinned: Pinned, options: Options) -> tuple[int, tupl
         counts = (sum(count for count, _ in theirs.values()), sum(count for count, _ in ours.values()))
         number = len({*ours, *theirs})
         open_parts = [(split.part(label, whole), _larger(theirs, ours, label)) for label in differing(theirs, ours)]
-        suspects: list[Key] = []
+        suspects: Suspects = {}
         while open_parts and len(suspects) <= options.suspects:
             batch = _batch(open_parts)
             if batch:
                 results = pool.submit(source.digests, batch)
                 here, there = pinned.side.digests(batch), results.result()
-                suspects += sorted(key for key in {*here, *there} if here.get(key) != there.get(key))
+                both = {key: (there.get(key, ()), here.get(key, ())) for key in sorted({*here, *there})}
+                suspects.update({key: rows for key, rows in both.items() if not _same(*rows)})
                 continue
             # larger than what is fetched at once
             part, _ = open_parts.pop(0)
@@ -206,35 +210,36 @@ def _batch(parts: list[tuple[Part, int]]) -> list[Part]:
     return batch
 
 
-def _judge(columns: Columns, source: SourceSide, lake: LakeSide, keys: list[Key], pause: Callable[[], bool], clock: Callable[[], float]) -> _Judged:
-    """Look at keys until each is equal, proven to differ, changed in every look, or no time is left."""
+def _judge(
+    columns: Columns, source: SourceSide, lake: LakeSide, suspects: Suspects, in_step: bool, pause: Callable[[], bool], clock: Callable[[], float]
+) -> _Judged:
+    """Look at keys until each is equal, proven to differ, changed in every look, or no time is left.
+
+    `suspects` were read from the lake first. `in_step`: the source had come to the lake's position by then. A standby may be behind the lake: then it
+    would not show yet that a row has changed since.
+    """
     judged, changes, began = _Judged(), Counter[Key](), clock()
-    pinned = lake.pin()
-    ours = _rows(pinned.side, keys)
-    while keys:
-        # a standby may be behind the lake: then it would not show yet that a row has changed since
-        earlier, in_step = ours, _caught_up(source, pinned, pause)
-        before, target = _rows(source.side, keys), source.end()
+    while suspects:
+        target = source.end()
         in_time = _until(lake.reached, target, pause)
         pinned = lake.pin()
-        ours = _rows(pinned.side, keys)
-        in_step = in_step and _caught_up(source, pinned, pause)
-        after = _rows(source.side, keys)
-        proof = ""
+        ours = _rows(pinned.side, [*suspects])
+        now_in_step = _caught_up(source, pinned, pause)
+        theirs = _rows(source.side, [*suspects])
+        in_step, proof = in_step and now_in_step, ""
         if in_step and target is not None and pinned.reached is not None and pinned.reached >= target:
             proof = f"lake at {source.log.text(pinned.reached)}, source read at {source.log.text(target)}"
         elif pinned.reached is None and not in_time:
             proof = f"the source has not changed it for {clock() - began:.0f} s"
-        left = []
-        for key in keys:
-            there, shown = after.get(key, ()), ours.get(key, ())
-            settled = before.get(key, ()) == there
-            if settled and [row.values for row in there] == [row.values for row in shown]:
+        left: Suspects = {}
+        for key, before in suspects.items():
+            there, shown = theirs.get(key, ()), ours.get(key, ())
+            if _same(there, shown):
                 continue
-            if not settled or earlier.get(key, ()) != shown:
+            if [_marks(rows) for rows in before] != [_marks(rows) for rows in (there, shown)]:
                 changes[key] += 1
                 if changes[key] < _CHANGING and in_time and in_step:
-                    left.append(key)
+                    left[key] = (there, shown)
                 else:
                     judged.changing += 1
                 continue
@@ -243,11 +248,19 @@ def _judge(columns: Columns, source: SourceSide, lake: LakeSide, keys: list[Key]
             if proof or repeated:
                 judged.proven.append(difference(columns, key, there, shown, proof or repeated))
             elif in_time and in_step:
-                left.append(key)
+                left[key] = (there, shown)
             else:
                 judged.unproven.append(difference(columns, key, there, shown, ""))
-        keys = left
+        suspects, in_step = left, now_in_step
     return judged
+
+
+def _same(source: Sequence[Row], lake: Sequence[Row]) -> bool:
+    return [row.digest for row in source] == [row.digest for row in lake]
+
+
+def _marks(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    return [(row.digest, row.mark) for row in rows]
 
 
 def _caught_up(source: SourceSide, pinned: Pinned, pause: Callable[[], bool]) -> bool:
@@ -262,5 +275,12 @@ def _until(position: Callable[[], int | None], target: int | None, pause: Callab
     return True
 
 
-def _rows(side: Side, keys: Sequence[Key]) -> dict[Key, tuple[Row, ...]]:
+def current_rows(source: SourceSide, keys: Sequence[Key], reached: int | None, pause: Callable[[], bool]) -> Rows:
+    """Return the source's rows with these keys, read when it shows everything up to `reached`. Raises Unavailable for a standby that is behind."""
+    if reached is not None and not _until(source.end, reached, pause):
+        raise Unavailable(f"the source has not come to the lake's position {source.log.text(reached)}. Is it a standby that is behind? Try again.")
+    return _rows(source.side, keys)
+
+
+def _rows(side: Side, keys: Sequence[Key]) -> Rows:
     return {key: rows for at in range(0, len(keys), _KEYS) for key, rows in side.rows(keys[at : at + _KEYS]).items()}

@@ -370,12 +370,13 @@ def _origin(table: Table, head: Snapshot, texts: Sequence[str] = ()) -> Snapshot
     fields = (dataclasses.replace(field, type="string", default=types.constant(field.default, ("string",))) for field in head.schema.fields)
     schema = dataclasses.replace(head.schema, fields=tuple(new if new.name in texts else old for old, new in zip(head.schema.fields, fields)))
     nothing: dict[str, Any] = dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
-    return dataclasses.replace(head, **nothing, schema=schema, segments=(), offsets=())
+    return dataclasses.replace(head, **nothing, schema=schema, segments=(), offsets=(), shards_truncated_to=())
 
 
 def _same_rows(table: Table, head: Snapshot) -> bool:
     """Return whether the present settings name the key and the order of the table."""
-    same = {head.schema.field(name).source for name in head.schema.key} == {*table.spec.key} or (table.spec.keyless and head.schema.key == (ROW_ID,))
+    key = {head.schema.field(name).source for name in head.schema.key}
+    same = key == {*table.spec.row_key} or (table.spec.keyless and head.schema.key == (ROW_ID,))
     return same and (not table.spec.order_by or same_order(table.spec.order_by, [name for name, _ in head.order]))
 
 

@@ -80,7 +80,8 @@ def after(table: Table, parent: State | None, summary: BatchSummary, staged: Sta
         hour=_greatest([parent.hour if parent else None, newest_hour(summary.inputs)]),
         position=latest([summary.last, parent.position if parent else None]),
         source_time=source_time,
-        truncated_to=latest([summary.truncate, parent.truncated_to if parent else None]),
+        truncated_to=None if table.spec.shard else latest([summary.truncate, parent.truncated_to if parent else None]),
+        shards_truncated_to=summary.barriers(parent.shards_truncated_to if parent else ()),
         purged_to=parent.purged_to if parent else None,
         purged_offsets=parent.purged_offsets if parent else (),
         epoch=table.spec.epoch,
@@ -101,7 +102,7 @@ def with_purge(table: Table, made: State, parent: State | None, staged: Staged, 
 
     Offsets of different partitions cannot be compared. A purged tombstone lies at or below the offset that its partition had at version `through`.
     """
-    compares = scope(made.order)
+    compares = KEY if table.spec.shard else scope(made.order)
     if staged.purged_to is None or parent is None or compares == KEY:
         return made
     if compares == TABLE:

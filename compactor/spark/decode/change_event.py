@@ -20,9 +20,8 @@ from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import OPERATIONS, TableSpec
 from compactor.spark.columns import OP, PLACE, VALUE
 from compactor.spark.decode import named, pg_text
-from compactor.spark.decode.frame import Frame
+from compactor.spark.decode.frame import Frame, of_other_table
 from compactor.spark.decode.order import CHANGE_EVENTS, micros
-from compactor.spark.decode.tables import of_other_table
 from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import cited, from_json, literal, member, quoted
 

@@ -20,9 +20,8 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.columns import OLD_KEY, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.decode.conversions import plain
-from compactor.spark.decode.frame import Frame, plain_writer
+from compactor.spark.decode.frame import Frame, of_other_table, plain_writer
 from compactor.spark.decode.order import source_fields, with_source_fields
-from compactor.spark.decode.tables import of_other_table
 from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import cited, from_json, literal, member, null, quoted
 

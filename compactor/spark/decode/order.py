@@ -87,7 +87,7 @@ _COMPUTED = {
     "dms.file": "_source.file",
     HOUR: "_source.hour",
 }
-_TEXT = ("commit_lsn_text", "change_lsn_text", "dms.change_seq", "dms.stream_position", "dms.file", HOUR)
+TEXTUAL = ("commit_lsn_text", "change_lsn_text", "dms.change_seq", "dms.stream_position", "dms.file", HOUR)
 """The names whose values are text; all others are numbers."""
 
 NULL_WHILE = {"dms.change_seq": "_source.phase = 0", "dms.stream_position": "_source.phase = 0", "file_number": "_op = 'r'"}
@@ -217,7 +217,7 @@ def expression(
     columns = dict(images[1])
     bare = name.removeprefix("after.")
     if name in names.first:
-        return names.first[name], ("string",) if name in _TEXT else ("bigint",)
+        return names.first[name], ("string",) if name in TEXTUAL else ("bigint",)
     if bare in columns:
         return comparable.column(name, bare, columns[bare], writers, table, members.get(bare, bare))
     if names.event_fields:

@@ -24,9 +24,8 @@ from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import EVENT, PLACE
 from compactor.spark.decode import named, pg_text
-from compactor.spark.decode.frame import Frame, declared_order
+from compactor.spark.decode.frame import Frame, declared_order, of_other_table
 from compactor.spark.decode.order import default_order, lsn_number, micros
-from compactor.spark.decode.tables import of_other_table
 from compactor.spark.input.files import RawFrame
 from compactor.spark.rows import survey
 from compactor.spark.sql import cited, from_json, literal

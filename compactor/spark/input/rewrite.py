@@ -32,7 +32,7 @@ def without(spark: SparkSession, storage: Storage, spec: TableSpec, location: st
 
     Raises InputRefused if it has another number of records or cannot be rewritten record by record.
     """
-    kind = spec.format if spec.format != "auto" else increment.file_format(location)
+    kind = spec.format if spec.format != "auto" and not increment.is_repair(location) else increment.file_format(location)
     if kind == "parquet":
         return parquet_without(spark, storage, location, records, staging)
     header = spec.csv.header if spec.csv.header is not None else spec.source.csv_header and not spec.csv.columns

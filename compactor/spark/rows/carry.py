@@ -47,18 +47,20 @@ def _text(reducer: Reducer) -> str:
     schema, order, keys = reducer.schema, reducer.order, reducer.keys
     ddl = position.ddl(order)
     same = " AND ".join(f"s.{key} <=> m.{key}" for key in keys)
-    after = f" AND {{}} > {position.fixed(reducer.barrier, order)}" if reducer.barrier else ""
+    after = " AND NOT coalesce({} <= {}, false)" if reducer.bounded else ""
+    bound = f", max({reducer.bound('s.')}) AS _bound" if reducer.bounded else ""
+    after_gone = after.format("_gone", reducer.bound()) if reducer.bounded else ""
     registers, values, entries = [], [], []
     for at, name in enumerate(reducer.partial):
         _, clock, has_known = register(name, "s.", "s._at")
         value = f"struct(s.{quoted(name)} AS v, {clock} AS at, {has_known} AS known)"
         newest = f"CASE WHEN {clock} < m._p THEN struct({clock} AS at, {has_known} AS known, s._origin AS o) END"
         registers.append(f"max_by({value}, {newest}) AS _r{at}")
-        has = f"coalesce(_r{at}.known AND (_floor IS NULL OR _r{at}.at >= _floor){after.format(f'_r{at}.at')}, false)"
+        has = f"coalesce(_r{at}.known AND (_floor IS NULL OR _r{at}.at >= _floor){after.format(f'_r{at}.at', '_bound')}, false)"
         values.append(f"CASE WHEN {has} THEN _r{at}.v END AS {quoted(name)}")
         entries.append(f"CASE WHEN {has} THEN struct({literal(name)}, struct(_p AS at, true AS known)) END")
     # deletes after the newest event of the row take nothing from it: one is the other half of the change
-    lived = "max(CASE WHEN s._at < m._p THEN s._at END) AS _lived, collect_set(s._gone) AS _deletes"
+    lived = f"max(CASE WHEN s._at < m._p THEN s._at END) AS _lived, collect_set(s._gone) AS _deletes{bound}"
     # a newer row is stored under the old key: what was stored before it is not known any more
     place = position.event("coalesce(s._gone, s._at)", order)
     replaced = f"max(s._origin > {MADE} AND {place} > {position.event('m._p', order)}) AS _replaced"
@@ -74,7 +76,7 @@ SELECT {", ".join(f"{value} AS {quoted(name)}" for name, value in new_key.items(
 FROM (SELECT *, array_max(filter(_deletes, _d -> _d < _lived)) AS _floor FROM (
   SELECT m._p, m._to, {lived}, {replaced},
     {listed(registers)}
-  FROM {{states}} s JOIN (SELECT {", ".join(keys)}, _gone AS _p, _moved AS _to FROM {{states}} WHERE {HAS_NEW_KEY}{after.format("_gone")}) m ON {same}
+  FROM {{states}} s JOIN (SELECT {", ".join(keys)}, _gone AS _p, _moved AS _to FROM {{states}} WHERE {HAS_NEW_KEY}{after_gone}) m ON {same}
   GROUP BY {", ".join(f"m.{key}" for key in keys)}, m._p, m._to
   HAVING max(s._origin <= {MADE})
 ))

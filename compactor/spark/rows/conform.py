@@ -15,8 +15,10 @@ from compactor.core.model.errors import OrderRefused
 from compactor.core.model.position import NULLABLE, Position
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import ROW_ID, TableSpec
+from compactor.core.schema import shards
 from compactor.core.schema.evolution import Evolved
 from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.core.sources import increment
 from compactor.spark.columns import (
     AFTER,
     BEFORE,
@@ -113,12 +115,15 @@ def conform(frames: Sequence[Frame], evolved: Evolved, spec: TableSpec, order: p
 def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Order, partial: bool) -> DataFrame:
     schema = evolved.schema
     kinds = key_types(schema)
-    keys = [_key(frame, evolved, name) for name in schema.key]
+    keys = [shard(spec) if schema.field(name).source == spec.shard else _key(frame, evolved, name) for name in schema.key]
     columns = []
     missing = []
     mistyped = []
     origin = ORIGIN if spec.keyless else "0"
     for field in schema.fields:
+        if field.source == spec.shard:
+            columns.append(f"{shard(spec)} AS {quoted(field.name)}")
+            continue
         if field.name in schema.key:
             columns.append(f"{keys[schema.key.index(field.name)]} AS {quoted(field.name)}")
             continue
@@ -134,7 +139,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
         columns.append(f"CASE WHEN _op IN ('c', 'u', 'r', 'x') THEN {value} END AS {quoted(field.name)}")
     absent_list = f"filter(array({', '.join(missing)}), _x -> _x IS NOT NULL)" if missing else "CAST(NULL AS ARRAY<STRING>)"
     time = [TIME] if spec.history else []
-    moved = _moved(frame, evolved, keys, kinds) if keys else "CAST(NULL AS STRING)"
+    moved = _moved(frame, evolved, spec, keys, kinds) if keys else "CAST(NULL AS STRING)"
     rows = frame.rows.where("_op IS NOT NULL")
     return rows.selectExpr(
         *columns,
@@ -143,7 +148,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
         f"CASE WHEN _op IN ('c', 'u', 'r') THEN {absent_list} END AS _missing",
         f"{moved} AS _from",
         "CAST(NULL AS STRING) AS _to",
-        f"{_link(frame)} AS _link",
+        f"{_link(frame, spec)} AS _link",
         f"CASE WHEN _op NOT IN ('c', 'u', 'r') THEN NULL {' '.join(mistyped)} END AS _mistyped" if mistyped else "CAST(NULL AS STRING) AS _mistyped",
         f"{origin} AS _origin",
         FILE,
@@ -152,10 +157,17 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
     )
 
 
-def _link(frame: Frame) -> str:
+def shard(spec: TableSpec) -> str:
+    """SQL for the shard of a record, out of the path of its file; "" for a table without shards."""
+    return f"regexp_extract(_file, {literal(increment.java_regex(spec.pattern))}, 1)" if spec.shard else ""
+
+
+def _link(frame: Frame, spec: TableSpec) -> str:
     """SQL for LINK: null where the source sends no transaction or no LSN."""
     kinds = dict(frame.rows.dtypes)[SOURCE]
-    return "concat(_source.txId, ':', _source.lsn)" if "txId:" in kinds and "lsn:" in kinds else "CAST(NULL AS STRING)"
+    # two shards may have the same transactions
+    of_shard = f"{shard(spec)}, ':', " if spec.shard else ""
+    return f"concat({of_shard}_source.txId, ':', _source.lsn)" if "txId:" in kinds and "lsn:" in kinds else "CAST(NULL AS STRING)"
 
 
 def _variants(frame: Frame, evolved: Evolved, field: Field) -> dict[WriterField, list[str]]:
@@ -259,14 +271,15 @@ def record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str
     return None
 
 
-def _moved(frame: Frame, evolved: Evolved, keys: list[str], kinds: list[str]) -> str:
+def _moved(frame: Frame, evolved: Evolved, spec: TableSpec, keys: list[str], kinds: list[str]) -> str:
     """SQL for FROM: the key in Debezium's header, else the key of the before image. Null where it is the row's key."""
     schema: Schema = evolved.schema
     if schema.key == (ROW_ID,):
         return "CAST(NULL AS STRING)"
     fields = [schema.field(name) for name in schema.key]
-    header = [record_key(frame, evolved, field, OLD_KEY) or null(types.parse(field.type)) for field in fields]
-    before = [_image_key(frame, evolved, field, BEFORE) for field in fields]
+    of_shard = {field: shard(spec) for field in fields if field.source == spec.shard}
+    header = [of_shard.get(field) or record_key(frame, evolved, field, OLD_KEY) or null(types.parse(field.type)) for field in fields]
+    before = [of_shard.get(field) or _image_key(frame, evolved, field, BEFORE) for field in fields]
     from_header = " AND ".join(f"({value}) IS NOT NULL" for value in header)
     from_before = " AND ".join(f"({value}) IS NOT NULL" for value in before)
     by_image = "" if frame.one_image else f"WHEN _op = 'u' AND {from_before} AND ({_differ(before, keys)}) THEN {key_text(before, kinds)} "
@@ -277,6 +290,16 @@ def _moved(frame: Frame, evolved: Evolved, keys: list[str], kinds: list[str]) ->
 
 def _differ(old: Sequence[str], new: Sequence[str]) -> str:
     return " OR ".join(f"NOT (({one}) <=> ({other}))" for one, other in zip(old, new))
+
+
+def payload_writers(frames: Sequence[Frame], spec: TableSpec) -> list[WriterSchema]:
+    """Return the writers of all frames without metadata columns, with the column of the shard."""
+    writers = {}
+    for frame in frames:
+        for writer in frame.writers:
+            fields = tuple(field for field in writer.fields if field.name not in frame.metadata.get(writer.id, ()))
+            writers[writer.id] = dataclasses.replace(writer, fields=shards.columns(spec, fields))
+    return list(writers.values())
 
 
 def writer_positions(rows: Sequence[tuple[str, Position | None, Position | None]], writers: Sequence[WriterSchema]) -> list[WriterSchema]:

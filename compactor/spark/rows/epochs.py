@@ -44,6 +44,11 @@ def check_offsets(spec: TableSpec, parent: Snapshot | None, order: position.Orde
     """Raise OrderRefused if Kafka offsets order the table and those of the batch do not compare with the table's (H6)."""
     if not order or order[0][0] not in OFFSETS:
         return
+    if spec.shard:
+        raise OrderRefused(
+            f"table {spec.name}: Kafka offsets order the changes, and the partitions of all shards ({spec.shard}) have the same numbers. Nothing was "
+            "ingested. Set `order_by:` to the source's own position, such as source.ts_us."
+        )
     stored = parent if parent and parent.epoch == spec.epoch else None
     truncate = counts.truncate is not None and spec.truncate == "apply"
     problem = offsets_problem(stored.offsets if stored else (), counts.offsets, truncate, counts.newer_offsets)

@@ -23,10 +23,11 @@ MATCHED = "found"
 """The MOVED of a removal that took its row, and of the row that it took."""
 
 
-def identify(frame: Frame, order: position.Order, contents: dict[str, str]) -> Frame:
+def identify(frame: Frame, order: position.Order, contents: dict[str, str], shard: str) -> Frame:
     """Return the frame with `_identity` (key text) and ORIGIN; updates and deletes become removals.
 
-    `order` are the order columns. `contents` maps each file to a hash of its content; it is read only where neither source nor sink numbers events.
+    `order` are the order columns. `shard` is SQL for the record's shard, or "".
+    `contents` maps each file to a hash of its content; it is read only where neither source nor sink numbers events.
     """
     assert frame.images is not None
     rows = frame.rows
@@ -40,7 +41,8 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str]) -> F
         content = f"try_element_at(map({', '.join(f'{literal(file)}, {literal(digest)}' for file, digest in contents.items())}), _file)"
         rows = rows.selectExpr("*", "row_number() OVER (PARTITION BY _file ORDER BY _block, _row) AS _line")
         place = f"concat_ws(':', 'f', {content}, _line)"
-    rows = rows.selectExpr("*", f"CASE WHEN {has_number} THEN {event} ELSE {place} END AS _id")
+    identity = f"CASE WHEN {has_number} THEN {event} ELSE {place} END"
+    rows = rows.selectExpr("*", f"{f'concat({shard}, {chr(39)}:{chr(39)}, {identity})' if shard else identity} AS _id")
     split = rows.selectExpr(
         "*",
         f"explode(CASE WHEN _op = 'u' THEN array('{REMOVAL}', 'c') WHEN _op = 'd' THEN array('{REMOVAL}') ELSE array(_op) END) AS _k",

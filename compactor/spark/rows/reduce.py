@@ -84,6 +84,12 @@ class Reducer:
     placed: bool = False
     """Whether the states have SEGMENT, with all states of a key in one Segment. Then reducing them needs no other exchange and sort than writing."""
 
+    shard: str = ""
+    """The stored column with the shard of a row; "" without shards."""
+
+    barriers: Sequence[tuple[str, Position]] = ()
+    """(shard, its newest truncate), in the place of `barrier`."""
+
     @property
     def keys(self) -> list[str]:
         """Return the quoted key columns."""
@@ -157,7 +163,7 @@ class Reducer:
             f"FROM (SELECT {listed([*columns, *self._newest(), *(['max_by(_behind, _newest) AS _behind'] if judged else [])])}",
             f"FROM (SELECT {listed([*segment, *named, *self._clocks(), *behind])}",
             f"FROM {states})",
-            f"WHERE NOT coalesce(_newest <= {self._bound}, false)" if self.barrier else "",
+            "WHERE NOT coalesce(_newest <= _bound, false)" if self.bounded else "",
             f"GROUP BY {', '.join(columns)}",
             ") WHERE _at IS NOT NULL OR _gone IS NOT NULL)",
             ")" if self.partial else "",
@@ -165,9 +171,16 @@ class Reducer:
         return "\n".join(line for line in lines if line)
 
     @property
-    def _bound(self) -> str:
-        assert self.barrier is not None
-        return position.fixed(self.barrier, self.order)
+    def bounded(self) -> bool:
+        """Return whether some rows lie below a truncate."""
+        return self.barrier is not None or bool(self.barriers)
+
+    def bound(self, state: str = "") -> str:
+        """SQL: the barrier of a state; null if nothing ends it. `state`: prefix of the state's columns."""
+        if self.barrier is not None:
+            return position.fixed(self.barrier, self.order)
+        cases = " ".join(f"WHEN {literal(shard)} THEN {position.fixed(bound, self.order)}" for shard, bound in self.barriers)
+        return f"CASE {state}{quoted(self.shard)} {cases} END"
 
     def _event(self, at: str) -> str:
         return position.event(at, self.order)
@@ -175,7 +188,7 @@ class Reducer:
     def _clocks(self) -> list[str]:
         """SQL for one state: its clocks, what shares them, and what it says, to find ties and repetitions."""
         # a truncate ends the row that a tombstone hides, too
-        at = f"CASE WHEN _at > {self._bound} THEN _at END" if self.barrier else "_at"
+        at = f"CASE WHEN _at <= {self.bound()} THEN NULL ELSE _at END" if self.bounded else "_at"
         # a struct: a column may be called like one of ours
         own = [] if self.partial else ["_own AS _own"]
         row = listed([*map(quoted, self._shared), *own]) or "1"
@@ -185,7 +198,7 @@ class Reducer:
         if self.partial:
             sent = [f"CASE WHEN {register(name).entry} IS NULL THEN {self._hashed(name, quoted(name))} END" for name in self.partial]
             clocks += [f"CASE WHEN _gone IS NULL THEN xxhash64({', '.join([content, *sent])}) ELSE 0L END AS _sent"]
-        clocks += [f"_at IS NOT NULL AND NOT (_at > {self._bound}) AS _ended"] if self.barrier else []
+        clocks += [f"coalesce(_at <= {self.bound()}, false) AS _ended", f"{self.bound()} AS _bound"] if self.bounded else []
         for name in self.partial:
             own_entry, clock, has_known = register(name, at=at)
             # of one event: what this run carried along counts most if it knows all of the old key, else least
@@ -214,7 +227,7 @@ class Reducer:
         ]
         for name in self.partial:
             made.append(f"max_by({_register(name)}, {_clock(name)}) AS {_register(name)}")
-        made += ["collect_set(_gone) AS _deletes"] if self.partial else []
+        made += ["collect_set(_gone) AS _deletes", *(["any_value(_bound) AS _bound"] if self.bounded else [])] if self.partial else []
         if not self.stored:
             return made
         was = f"FILTER (WHERE _origin >= {DELTA})"
@@ -227,7 +240,7 @@ class Reducer:
             f"max_by(_content, _newest) {was} AS _was_content",
             f"max(_newest) FILTER (WHERE _origin = {EVENT}) AS _new",
         ]
-        made += ["max(_ended) AS _ended"] if self.barrier else []
+        made += ["max(_ended) AS _ended"] if self.bounded else []
         if self.partial:
             made += [f"max_by(_moved, {latest}) {was} AS _was_moved"]
             made += [f"max_by({_register(name)}, {_clock(name)}) {was} AS {_was(name)}" for name in self.partial]
@@ -236,7 +249,7 @@ class Reducer:
     def _registers(self) -> list[str]:
         """SQL: of each column with a clock of its own, what counts: (value, Position, whether it is known)."""
         # deletes after the row that a tombstone hides take nothing from it
-        ends = ["array_max(filter(_deletes, _d -> _d < _at))", *([self._bound] if self.barrier else [])]
+        ends = ["array_max(filter(_deletes, _d -> _d < _at))", *(["_bound"] if self.bounded else [])]
         floor = f"greatest({', '.join(ends)})" if len(ends) > 1 else ends[0]
         made = []
         for name in self.partial:
@@ -260,7 +273,7 @@ class Reducer:
         same = f"(_stored AND ({newest} = {was} OR ({again})))"
         # late events change what a tombstone hides, and single columns
         changes = [f"NOT _live AND NOT ({self._event('_at')} <=> {self._event('_was_at')})"]
-        changes += ["_ended"] if self.barrier else []
+        changes += ["_ended"] if self.bounded else []
         changes += ["NOT (_moved <=> _was_moved)"] if self.partial else []
         changes += [f"NOT ({self._same_register(name)})" for name in self.partial]
         return [f"{live} AS _live", f"{same} AS _same", f"(_same AND NOT ({' OR '.join(changes)})) AS _unchanged"]

@@ -126,8 +126,8 @@ class Resolution:
         counts = {name: numbers.get(name, 0) for name in COUNTS}
         # truncates themselves are applied; they supersede all states at or below the barrier
         barrier = self.reducer.barrier
-        if barrier is not None and at_or_below(self.summary.first, barrier):
-            bound = position.fixed(barrier, self.order)
+        if self.reducer.barriers or at_or_below(self.summary.first, barrier):
+            bound = self.reducer.bound()
             counts["superseded"] += self.changes.where(f"_op <> 't' AND _origin = {EVENT} AND _position <= {bound}").count()
         counts["applied"] += self.summary.truncates
         counts["duplicate"] += self.summary.unchanged
@@ -157,6 +157,9 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
     made = plan(spec, parent, summary, whole)
     schema, stored_rows = summary.evolved.schema, parent is not None
     reducer = Reducer(schema, summary.order, batch.version, spec.keyless, made.barrier, made.partial, stored_rows, made.tombstones)
+    if spec.shard:
+        column = next(field.name for field in schema.fields if field.source == spec.shard)
+        reducer = dataclasses.replace(reducer, shard=column, barriers=made.barriers)
     stored = TableReader(batch.session, Layout(spec.root, spec.landing), parent, reducer.schema) if parent else None
     own: list[DataFrame] = []
     linked = None
@@ -201,7 +204,7 @@ def _with_stored(batch: SparkBatch, made: Plan, events: DataFrame, stored: Table
         return events
     base: DataFrame | None
     if made.whole:
-        base = stored.base(batch.summary.truncate)
+        base = stored.base(None if batch.spec.shard else batch.summary.truncate)
     elif batch.spec.keyless:
         base = stored.rows_for_removals(events)
     else:

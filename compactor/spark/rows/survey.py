@@ -19,6 +19,7 @@ from compactor.core.model.errors import InputRefused
 from compactor.core.model.inputs import path_of
 from compactor.core.model.position import Partitions, Position, earliest, latest
 from compactor.core.model.spec import TableSpec
+from compactor.core.sources.increment import is_repair, shard_of
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
 from compactor.core.sources.watermark import Brought
 from compactor.core.sources.whole_hours import brought_by_stream
@@ -85,6 +86,9 @@ class SurveyResult:
 
     truncate: Position | None
     """The Position of the newest truncate."""
+
+    shard_truncates: tuple[tuple[str, Position], ...]
+    """(shard, the Position of its newest truncate)."""
 
     source_time: str | None
     """The newest commit time at the source, ISO 8601 in UTC."""
@@ -167,6 +171,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
                 latest([last, position.from_row(row.last)]),
             )
     source_times = [row.time for row in rows if row.time is not None]
+    streamed = [row for row in rows if not is_repair(path_of(row[FILE]))]
     return SurveyResult(
         files,
         [(name, *ends) for name, ends in bounds.items()],
@@ -180,12 +185,28 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
         sum(row.moves for row in rows),
         sum(row.truncates for row in rows),
         latest([position.from_row(row.truncate) for row in rows]),
+        _by_shard(rows, spec),
         times.from_micros(max(source_times)) if source_times else None,
         _by_partition(rows, "offset", max),
         _by_partition(rows, "least", min),
         _by_partition(rows, "newer", min),
-        brought_by_stream((path_of(row[FILE]), row[PARTITION], row.change_time, bool(row.images or row.truncates)) for row in rows),
+        brought_by_stream((path_of(row[FILE]), _partition(row, spec), row.change_time, bool(row.images or row.truncates)) for row in streamed),
     )
+
+
+def _by_shard(rows: Sequence[Any], spec: TableSpec) -> tuple[tuple[str, Position], ...]:
+    """Return (shard, its newest truncate) of the shards that have one."""
+    bounds: dict[str, list[Position | None]] = {}
+    for row in rows if spec.shard and spec.truncate == "apply" else ():
+        if row.truncate is not None:
+            bounds.setdefault(shard_of(spec.pattern, path_of(row[FILE])), []).append(position.from_row(row.truncate))
+    newest = ((shard, latest(each)) for shard, each in sorted(bounds.items()))
+    return tuple((shard, bound) for shard, bound in newest if bound is not None)
+
+
+def _partition(row: Any, spec: TableSpec) -> int | str | None:
+    """Return the Kafka partition of records, with their shard: each shard counts its own."""
+    return f"{shard_of(spec.pattern, path_of(row[FILE]))}/{row[PARTITION]}" if spec.shard and row[PARTITION] is not None else row[PARTITION]
 
 
 def _by_partition(rows: Sequence[Any], column: str, choose: Callable[[list[int]], int]) -> Partitions:

@@ -22,7 +22,6 @@ from compactor.core.catalog.feed import AFTER, BEFORE, DELETE, INSERT
 from compactor.core.model.errors import CheckFailed
 from compactor.core.model.files import DataFile, FeedPart
 from compactor.core.model.layout import Layout, join, relative
-from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import ROW_ID, TableSpec
@@ -32,7 +31,7 @@ from compactor.spark import measured
 from compactor.spark.columns import POSITION
 from compactor.spark.measured import Numbers, Pass
 from compactor.spark.rows import position
-from compactor.spark.rows.reduce import NEWEST, union
+from compactor.spark.rows.reduce import NEWEST, Reducer, union
 from compactor.spark.sql import literal, named, quoted
 from compactor.spark.tables import compare, footers, table_writer
 from compactor.spark.tables.table_reader import TableReader
@@ -110,9 +109,9 @@ def net_changes(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, m
     if made.operation in ("restore", "rebuild"):
         return _images(*_between(old, new), spec, made, "true")
     after = _in_one_task(_fresh(new, parent), one_task)
-    if made.truncated_to != parent.truncated_to and made.truncated_to is not None:
+    if (made.truncated_to, made.shards_truncated_to) != (parent.truncated_to, parent.shards_truncated_to):
         # the rows that a truncate takes leave no trace among the new rows
-        return _images(_rows(old), after, spec, made, _at_or_below("_old", made.truncated_to, made))
+        return _images(_rows(old), after, spec, made, _ended(made, spec))
     return _images(_in_one_task(_of_keys(old, after, one_task), one_task), after, spec, made, "false", one_task)
 
 
@@ -230,8 +229,11 @@ def _own(kind: str, made: Snapshot, deleted: str, at: str) -> list[str]:
     return [f"{value} AS {name}" for name, value in zip(OWN, values)]
 
 
-def _at_or_below(row: str, bound: Position, made: Snapshot) -> str:
-    return f"{row}._position <= {position.fixed(bound, made.order)}"
+def _ended(made: Snapshot, spec: TableSpec) -> str:
+    """SQL: whether a truncate has ended an `_old` row."""
+    shard = next((field.name for field in made.schema.fields if spec.shard and field.source == spec.shard), "")
+    reducer = Reducer(made.schema, made.order, made.version, barrier=made.truncated_to, shard=shard, barriers=made.shards_truncated_to)
+    return f"_old._position <= {reducer.bound('' if shard in made.schema.key else '_old.')}" if reducer.bounded else "false"
 
 
 def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snapshot, directory: str, done: Pass) -> FeedPart | None:

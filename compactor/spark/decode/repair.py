@@ -1,0 +1,83 @@
+"""Files of `compactor reconcile --repair` become frames of rows that name their columns (`core/reconcile/repair.py` has their lines)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from compactor.core.model import types
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.writer import WriterField, WriterSchema, signature
+from compactor.core.sources.increment import is_repair
+from compactor.core.sources.postgres import TEXT
+from compactor.ports import Storage
+from compactor.spark.decode.frame import Frame
+from compactor.spark.decode.named import ANY
+from compactor.spark.decode.order import TEXTUAL, OrderNames
+from compactor.spark.input.files import Problem
+from compactor.spark.input.inputs import Inputs
+from compactor.spark.sql import literal
+
+_RECORD = (
+    "_file STRING, _row BIGINT, _op STRING, _order MAP<STRING, STRING>, _time BIGINT, _named ARRAY<STRING>, _values ARRAY<STRING>, _writer STRING"
+)
+
+
+class _Named(dict):  # type: ignore[type-arg]
+    """Every order column, out of the record's map."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> str:
+        value = f"try_element_at(_source.position, {literal(name)})"
+        return value if name in TEXTUAL else f"try_cast({value} AS BIGINT)"
+
+
+def frames(spark: SparkSession, opened: Inputs, storage: Storage, others: Sequence[Frame], stored: Sequence[WriterField]) -> list[Frame]:
+    """Return a frame for each list of columns. Columns of the table, or of `others` in the batch, that a row leaves out keep their values."""
+    records = []
+    writers: dict[str, WriterSchema] = {}
+    for item, place in opened.places.items():
+        if not is_repair(item.path) or place in opened.unreadable:
+            continue
+        try:
+            for at, line in enumerate(storage.read(place).decode().removesuffix("\n").split("\n")):
+                record = json.loads(line)
+                names, kinds = record["names"], record["types"]
+                writer = signature(f"repair {names} {kinds}")
+                fields = tuple(WriterField(name, ("string",), types.parse(kind), TEXT) for name, kind in zip(names, kinds))
+                writers[writer] = WriterSchema(writer, fields, whole=False)
+                records.append((item.name, at, record["op"], record["position"], record["time"], names, record["values"], writer))
+        except (ValueError, KeyError, TypeError) as error:
+            opened.unreadable[place] = Problem(f"is no file of `compactor reconcile --repair`: {error}")
+    if not records:
+        return []
+    rows = spark.createDataFrame(records, _RECORD)
+    columns = [*(field for frame in others for writer in frame.writers for field in writer.fields), *stored]
+    return [
+        _frame(rows.where(f"_writer = {literal(name)}"), writer, opened.spec, [field.name for field in columns])
+        for name, writer in sorted(writers.items())
+    ]
+
+
+def _frame(rows: DataFrame, writer: WriterSchema, spec: TableSpec, others: Sequence[str]) -> Frame:
+    names = [field.name for field in writer.fields]
+    # members by number: names may differ in case only
+    members = {name: f"c{at}" for at, name in enumerate(names)}
+    image = f"named_struct({', '.join(f'{literal(members[name])}, _values[{at}]' for at, name in enumerate(names))})"
+    made = rows.selectExpr(
+        *("_file", "0L AS _block", "_row", "0L AS _offset", "CAST(NULL AS INT) AS _partition"),
+        *(["0 AS _event"] if spec.source.several_events else []),
+        *("_op", "CAST(NULL AS STRING) AS _invalid", "_writer", "CAST(NULL AS STRING) AS _schema"),
+        *(f"CASE WHEN _op = 'u' THEN {image} END AS _after", f"CASE WHEN _op = 'd' THEN {image} END AS _before"),
+        *("_named", "CAST(NULL AS STRING) AS _record_key", "CAST(NULL AS STRING) AS _old_key"),
+        "struct(_order AS position, CAST(NULL AS INT) AS phase) AS _source",
+        # only a history needs the time of the read, which is no time of the source
+        "_time" if spec.history else "CAST(NULL AS BIGINT) AS _time",
+    )
+    images: types.Type = ("struct", tuple((name, ("string",)) for name in names))
+    absent = tuple(name for name in dict.fromkeys(others) if name not in members)
+    return Frame(made, images, (writer,), ANY, absent, OrderNames(_Named()), members=members)

@@ -1,0 +1,140 @@
+"""Repair without a server: which tables can be repaired, the place of a repair in the order, and the lines of its file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from compactor.core.model.position import latest
+from compactor.core.model.schema import Field, Schema
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.planning.landing import LandedFile, discover
+from compactor.core.reconcile import repair
+from compactor.core.reconcile.canonical import Columns, Pair
+from compactor.core.reconcile.side import Row
+from compactor.core.sources import increment
+from tests.oracle.lake import table
+
+BIG = "bigint"
+
+
+def snapshot(order: tuple[tuple[str, str], ...], **more: Any) -> Snapshot:
+    """A version with this order."""
+    commit = {"table": "t", "uuid": "u", "version": 3, "parent": 2, "writer": "w", "run": "", "time": "2026-11-20T00:00:00Z", "operation": "commit"}
+    schema = Schema((Field("id", "id", "int"),), ("id",))
+    return Snapshot(**commit, schema=schema, order=order, base_id="b", segments=(), delta=None, **more)  # type: ignore[arg-type]
+
+
+LOG = (("commit_lsn", BIG), ("lsn", BIG), ("total_order", BIG))
+BINLOG = (("file_number", BIG), ("pos", BIG), ("row", BIG))
+
+PLACES = {
+    "PostgreSQL": (LOG, (0, 100, 160, None, "f", 0, 7), {"commit_lsn": "100", "lsn": "160", "total_order": "1"}),
+    "PostgreSQL with transactions": (LOG, (0, 100, 160, 4, "f", 0, 7), {"commit_lsn": "100", "lsn": "160", "total_order": "5"}),
+    "MySQL": (BINLOG, (0, 3, 900, 2, "f", 0, 7), {"file_number": "3", "pos": "900", "row": "3"}),
+    "text": ((("dms.change_seq", "string"),), (0, "20261120000001", "f", 0, 7), {"dms.change_seq": "202611200000010"}),
+    "nothing ingested with a position": (LOG, None, {"total_order": "1"}),
+}
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_a_repair_lies_above_everything_ingested_and_below_what_comes(case: str) -> None:
+    """Also above rows of the same place in the order whose files have later names."""
+    order, position, expected = PLACES[case]
+    made = snapshot(order, position=position)
+    assert repair.position_above(made) == expected
+    if position is not None:
+        kinds = [int if kind == BIG else str for _, kind in order]
+        place = (0, *(kind(expected[name]) if name in expected else None for kind, (name, _) in zip(kinds, order)), "a", 0, 0)
+        following = (0, *position[1 : len(order)], *[10_000 if order[-1][1] == BIG else "20261120000002"], "a", 0, 0)
+        assert latest([position, place, following]) == following
+        assert latest([position, place]) == place
+
+
+def test_a_repair_lies_above_a_truncate() -> None:
+    """A truncate is no row, but it ends rows below it."""
+    made = snapshot(LOG, position=(0, 100, 160, None, "f", 0, 7), truncated_to=(0, 200, 260, None, "f", 0, 8))
+    assert repair.position_above(made)["commit_lsn"] == "200"
+
+
+REFUSALS = {
+    "in the order of the log": (LOG, {}, {}, ""),
+    "full loads": ((("full_load.hour", "string"),), {"envelope": "full-load"}, {}, "the next full load"),
+    "offsets": ((("offset", BIG),), {}, {}, "does not compare the changes of different keys"),
+    "a column of the row": ((("seq", BIG),), {}, {}, "does not compare the changes of different keys"),
+    "another type": ((("source.ts_us", "decimal(20,0)"),), {}, {}, "does not compare the changes of different keys"),
+    "a new epoch without rows": (LOG, {"epoch": 1}, {}, "`epoch` is 1, and nothing of it"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_table_without_a_place_for_read_rows_is_refused(case: str) -> None:
+    """With the reason."""
+    order, settings, more, expected = REFUSALS[case]
+    spec = dataclasses.replace(table(), **settings)
+    problem = repair.refusal(spec, snapshot(order, **more))
+    assert expected in problem
+    assert bool(problem) == bool(expected)
+
+
+def pair(form: str, kind: str = "string") -> Pair:
+    """A column of a form."""
+    return Pair("x", kind, "X", form, form, False)
+
+
+TEXTS = [
+    ("integer", "-7", "-7"),
+    ("number", "0.1", "0.1"),
+    ("double", "9218868437227405312", "inf"),
+    ("double", "-4616189618054758400", "-1.0"),
+    ("single", "4591870180174331904", "0.10000000149011612"),
+    ("boolean", "true", "true"),
+    ("date", "0", "1970-01-01"),
+    ("date", "-719528", "0000-01-01"),
+    ("date", "-735160", "-0043-03-15"),
+    ("date", "2932897", "+10000-01-01"),
+    ("moment", "-62135596800000001", "0000-12-31T23:59:59.999999Z"),
+    ("moment", "1709632800500000", "2024-03-05T10:00:00.500000Z"),
+    ("time", "10:00:00.1", "10:00:00.1"),
+    ("bytes", "00ff", "\\x00ff"),
+    ("text", "O'Brien \u2028 \n", "O'Brien \u2028 \n"),
+]
+
+
+@pytest.mark.parametrize(("form", "text", "expected"), TEXTS, ids=[f"{form} {text[:9]!r}" for form, text, _ in TEXTS])
+def test_a_canonical_text_becomes_the_text_of_a_value(form: str, text: str, expected: str) -> None:
+    """As readers of text take it."""
+    assert repair.written(pair(form), text) == expected
+
+
+def test_a_file_has_a_line_for_each_key() -> None:
+    """A key that the source does not have is a delete, which has the key only. Nulls stay null."""
+    key = Pair("id", "int", "ID", "integer", "integer", True)
+    columns = Columns((key, pair("text")), (("tags", "text[] has no canonical form"),))
+    rows = {("1",): (Row("", "", ("1", "a\u2028b")),), ("3",): (Row("", "", ("3", None)),)}
+    lines = [*repair.lines(columns, [("1",), ("2",), ("3",)], rows, {"lsn": "7"}, 5)]
+    assert [json.loads(line) for line in lines] == [
+        {"op": "u", "position": {"lsn": "7"}, "time": 5, "names": ["ID", "X"], "types": ["int", "string"], "values": ["1", "a\u2028b"]},
+        {"op": "d", "position": {"lsn": "7"}, "time": 5, "names": ["ID"], "types": ["int"], "values": ["2"]},
+        {"op": "u", "position": {"lsn": "7"}, "time": 5, "names": ["ID", "X"], "types": ["int", "string"], "values": ["3", None]},
+    ]
+
+
+def test_a_repair_is_an_input_and_no_other_hidden_file_is() -> None:
+    """Engines that read the folders, and everybody who looks for data there, leave it out."""
+    name = increment.repair_name("0a1b2c3d")
+    files = [LandedFile(f"increment_2026112014/{each}", 10, "e", 0.0) for each in (name, "_SUCCESS", "_repair-x.tmp")]
+    assert [item.path for item in discover(table(), files, frozenset(), 100.0).new] == [f"increment_2026112014/{name}"]
+    assert increment.ignored(f"increment_2026112014/{name}")
+
+
+def test_a_signal_names_the_rows() -> None:
+    """As Debezium's documentation has it."""
+    assert json.loads(repair.signal_data("public.t", "\"id\" IN ('1')")) == {
+        "data-collections": ["public.t"],
+        "type": "incremental",
+        "additional-conditions": [{"data-collection": "public.t", "filter": "\"id\" IN ('1')"}],
+    }
