@@ -8,14 +8,22 @@ import time
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.fleet import counted
 from compactor.app import App
 from compactor.cli import main as cli
 from compactor.config.settings import load
 from compactor.core.model.errors import CompactorError, ConfigError
 from compactor.core.results import attention
+from compactor.core.results.record import RunRecord
+from tests.parts.s3 import Server
+from tests.parts.s3_fixtures import s3_endpoint, server
+from tests.report import synthetic
+
+__all__ = ["s3_endpoint", "server"]
 
 ENTRY = "{from: 'topics/pg.{schema}.{table}', name: '{schema}_{table}', envelope: debezium}"
 
@@ -244,8 +252,6 @@ def test_of_many_tables_those_that_need_somebody_come_first(tmp_path: Path) -> N
     landed(tmp_path / "t07/incremental/increment_2026010100/a.json", change(1))
     os.makedirs(tmp_path / "t09/_compactor")
     failed = {"outcome": "failed", "failures": 2, "failing_since": "2026-11-20T12:00:00Z", "ended": "2026-11-20T13:00:00Z", "error": "broken"}
-    from compactor.core.results.record import RunRecord
-
     (tmp_path / "t09/_compactor/last_run.json").write_bytes(RunRecord("t09", **failed).to_bytes())
     shown = invoked("status", "--config", str(config))[1].splitlines()
     assert [line.split()[0] for line in shown[1:3]] == ["t09", "t07"]
@@ -256,3 +262,49 @@ def test_of_many_tables_those_that_need_somebody_come_first(tmp_path: Path) -> N
         assert {item["table"] for item in found} == {*expected}
     assert len(json.loads(invoked("status", "--only", "idle", "--output", "json", "--config", str(config))[1])) == 17
     assert invoked("status", "--only", "asleep", "--config", str(config))[0] == 2
+
+
+def test_looking_at_tables_on_s3_lists_at_most_three_times_a_table(server: Server, s3_endpoint: None, tmp_path: Path) -> None:
+    """With and without versions, with and without files; `discover:` and neighbours cost one listing for all tables together."""
+    names = [f"t{number}" for number in range(10)]
+    config = tmp_path / "compactor.yaml"
+    config.write_text(
+        "warehouse: s3://lake/fleet\ndiscover: [{from: 'topics/{table}', envelope: debezium}]\n"
+        "defaults: {key: [id], envelope: debezium}\ntables:\n" + "".join(f"  {name}: {{}}\n" for name in names),
+        encoding="utf-8",
+    )
+    client = boto3.client("s3")
+    snapshot = max(synthetic.snapshots(9), key=lambda each: each.version)
+    for at, name in enumerate(names):
+        if at % 3:
+            key = f"fleet/{name}/incremental/increment_2026112013/a.json"
+            client.put_object(Bucket="lake", Key=key, Body=json.dumps(change(1)).encode())
+        if at % 2:
+            folder = f"fleet/{name}/_compactor/snapshots"
+            client.put_object(Bucket="lake", Key=f"{folder}/{9:020d}.json", Body=snapshot.to_bytes().replace(b"@table", name.encode()))
+            client.put_object(Bucket="lake", Key=f"{folder}/latest", Body=b"9")
+    for name in ("new", "other"):
+        client.put_object(Bucket="lake", Key=f"fleet/topics/{name}/{HOUR}", Body=json.dumps(record(1, "id", table=name)).encode())
+    for call in (lambda app: app.status(), lambda app: app.plan(samples=False), lambda app: app.idle()):
+        with App.open(config) as app, counted() as requests:
+            call(app)
+        assert 0 < requests["list_objects_v2"] <= 3 * len(names) + 2
+    with App.open(config) as app, counted() as requests:
+        lines = app.folders()
+    assert [line.partition(",")[0] for line in lines] == [f"no table takes the files in s3://lake/fleet/topics/{name}" for name in ("new", "other")]
+    assert requests["list_objects_v2"] <= 3 + len(lines), "the warehouse, topics/, a folder of the warehouse without files, and one for each line"
+
+
+def test_tables_are_added_to_a_folder_in_s3(server: Server, s3_endpoint: None, tmp_path: Path) -> None:
+    """Where nobody may write beside the configuration; another machine reads them from there."""
+    text = "warehouse: s3://lake/own\ndiscovered: s3://lake/own/_compactor/tables.d\ndiscover: [{from: 'topics/{table}', envelope: debezium}]\n"
+    boto3.client("s3").put_object(Bucket="lake", Key=f"own/topics/orders/{HOUR}", Body=json.dumps(record(1, "id")).encode())
+    for machine in ("one", "two"):
+        config = tmp_path / machine / "compactor.yaml"
+        config.parent.mkdir()
+        config.write_text(text, encoding="utf-8")
+        with App.open(config) as app:
+            assert [each.table.name for each in app.add_tables()] == (["orders"] if machine == "one" else [])
+            assert [(spec.name, spec.landing) for spec in app.specs()] == [("orders", "s3://lake/own/topics/orders")]
+    with App.open(tmp_path / "two" / "compactor.yaml") as app:
+        assert app.add_tables() == []
