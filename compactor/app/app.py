@@ -361,6 +361,13 @@ class App(Versions, Runners, Reconcile):
         """Return the Snapshots that changed a table's schema, newest first. Starts no JVM."""
         return steps(self.log(name))
 
+    def dbt(self, names: Sequence[str] = ()) -> str:
+        """Return sources.yml for dbt with the views of those tables that have rows. Starts no JVM."""
+        from compactor.core.catalog import dbt
+
+        newest = ((spec, self.runtime.table(spec, files_only=True).newest()) for spec in self.specs(names))
+        return dbt.sources([(spec, snapshot) for spec, snapshot in newest if snapshot is not None])
+
     def schema(self, names: Sequence[str] = (), next_schema: str | None = None, notify: bool = False) -> list[SchemaReport]:
         """Return what the declared schemas of tables change (default: all tables with one). Starts no JVM, registers nothing.
 
