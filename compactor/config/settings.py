@@ -59,7 +59,8 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None, more: M
         raise ConfigError(f"{file}: expected keys such as `tables:`, found {shown(text.values)}. {SMALLEST}")
     overridden = _override(text.values, os.environ if environment is None else environment)
     folder = absolute(str(text.values.get("discovered") or Keys.discovered), str(file.absolute().parent))
-    beside = {} if is_s3(folder) else {str(each): _content(each) for each in sorted(Path(folder).glob("*.yaml"))}
+    here = not is_s3(folder) and os.path.isdir(folder)
+    beside = {str(each): _content(each) for each in sorted(Path(folder).glob("*.yaml"))} if here else {}
     for name, content in {**beside, **more}.items():
         text.add_tables(config_text.read(content, name))
     merged, inherited = _merged(text.values)
