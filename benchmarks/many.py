@@ -134,9 +134,9 @@ def _plain(spark: SparkSession, home: Path, names: Mapping[str, int], hour: int)
         spark.sql(newest(f"parquet.`{_hours(home, name) / str(hour)}`", f"{NAMES}, op")).write.parquet(str(home / "plain" / str(hour) / name))
 
 
-def _command(config: Path, command: str) -> Cost:
-    words = [sys.executable, "-m", "compactor", command, "--config", str(config)]
-    return _told(f"compactor {command}", measured(partial(subprocess.run, words, check=True, capture_output=True))[1])
+def _command(config: Path, *command: str) -> Cost:
+    words = [sys.executable, "-m", "compactor", *command, "--config", str(config)]
+    return _told(f"compactor {' '.join(command)}", measured(partial(subprocess.run, words, check=True, capture_output=True))[1])
 
 
 def _least(costs: Sequence[Cost]) -> dict[str, Any]:

@@ -39,6 +39,9 @@ class Storage(Protocol):
         Objects with a name that no other call takes are among them, with the `problem`.
         """
 
+    def folders(self, prefix: str) -> Iterable[str]:
+        """Return the names of the directories directly below the directory `prefix`, sorted: what lies in them is not listed."""
+
     def read(self, path: str) -> bytes:
         """Return the content. Raises FileNotFoundError."""
 

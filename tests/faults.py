@@ -114,6 +114,10 @@ class FaultyStorage:
         """One call, made at once: the listing is complete before the first entry is looked at."""
         return self.faults.call("list", prefix, lambda: iter([*self.inner.list(prefix)]))
 
+    def folders(self, prefix: str) -> Iterable[str]:
+        """One call."""
+        return self.faults.call("list", prefix, lambda: self.inner.folders(prefix))
+
     def read(self, path: str) -> bytes:
         """One call."""
         return self.faults.call("read", path, lambda: self.inner.read(path))

@@ -15,6 +15,9 @@ from benchmarks.peers.pins import CORES, MEMORY, NOT_MEASURED, SYSTEMS
 RESULTS = Path(__file__).parents[1] / "results" / "peers.json"
 MANY = RESULTS.with_name("many.json")
 """What benchmarks.many measured."""
+
+FLEET = RESULTS.with_name("fleet.json")
+"""What benchmarks.fleet measured."""
 DOCS = Path(__file__).parents[2] / "docs"
 COPY_ON_WRITE = ("naive", "delta", "hudi-cow", "iceberg-cow", "duckdb", "delta-rs")
 MILLION = 1_000_000
@@ -73,7 +76,24 @@ def _many(over: Callable[[dict[str, Any]], float]) -> Ratio:
     return lambda results, rows: over(json.loads(MANY.read_text(encoding="utf-8"))) if MANY.exists() else None
 
 
+def _fleet(over: Callable[[dict[str, Any]], float]) -> Ratio:
+    """Return a function: a figure of what benchmarks.fleet measured, whatever the number of rows."""
+    return lambda results, rows: over(json.loads(FLEET.read_text(encoding="utf-8"))) if FLEET.exists() else None
+
+
 TARGETS = (
+    Target(
+        "500 tables, the most expensive of `status`, `plan`, `check` and a run with nothing to do, CPU seconds",
+        3.0,
+        _fleet(lambda result: max(result["cpu_seconds"].values())),
+        (0,),
+    ),
+    Target(
+        "the same on S3, listings a table",
+        3.0,
+        _fleet(lambda result: max(requests.get("list_objects_v2", 0.0) for requests in result["requests_a_table"].values())),
+        (0,),
+    ),
     Target(
         "a run with nothing to do, 65 tables, CPU, against `status`; no JVM",
         2.0,

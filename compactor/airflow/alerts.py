@@ -66,6 +66,15 @@ def quarantined(config: str, waiting: dict[str, list[str]]) -> None:
         log.exception("could not send the alert about files in quarantine")
 
 
+def silent(config: str, reasons: dict[str, str]) -> None:
+    """Report tables in whose folders nothing has landed for longer than usual. `reasons`: table → sentence."""
+    try:
+        with open_app(config, strict=False) as app:
+            _alert(app, reasons, "table_late", {})
+    except Exception:
+        log.exception("could not send the alert about silent tables")
+
+
 async def late(config: str, tables: list[str], deadline: str, context: Any = None) -> None:
     """Report tables whose group's run has not ended by their deadline."""
     try:

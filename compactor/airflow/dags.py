@@ -24,6 +24,7 @@ from compactor.airflow.gates import (
 from compactor.airflow.group import FindWorkOperator, GroupOperator, RunGroupOperator, TableOperator, VerifyGroupOperator, WaitForHourOperator
 from compactor.airflow.hours import HOUR_PATTERN
 from compactor.airflow.operators import (
+    CheckLandingOperator,
     CheckQuarantineOperator,
     NotifySchemaChangesOperator,
     PlanOperator,
@@ -65,7 +66,12 @@ TABLE_NAME = "{{ task.table }}"
 
 def settings(dag_file: str) -> Settings:
     """Read the configuration: COMPACTOR_CONFIG, otherwise compactor.yaml beside the DAG file. Airflow shows a ConfigError as an import error."""
-    return load(os.environ.get(CONFIG) or Path(dag_file).parent / "compactor.yaml")
+    configured = load(path := os.environ.get(CONFIG) or Path(dag_file).parent / "compactor.yaml")
+    if not is_s3(configured.discovered_dir):
+        return configured
+    from compactor.app.base import read_settings
+
+    return read_settings(path)[0]
 
 
 def asset(configured: Settings, name: str) -> Asset:
@@ -251,9 +257,10 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
 
 
 def quarantine_alert(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
-    """Return the DAG that fails while any file is in quarantine."""
+    """Return the DAG that fails while a file is in quarantine, a table is silent, or no table takes landed files."""
     with _dag(configured, "quarantine_alert", doc, schedule=QUARANTINE, max_active_runs=1, tags=[TAG]) as dag:
         CheckQuarantineOperator(task_id="check_quarantine", config=str(configured.file), **task_settings(configured))
+        CheckLandingOperator(task_id="check_landing", config=str(configured.file), **task_settings(configured))
     return {dag.dag_id: dag}
 
 

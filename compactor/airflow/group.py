@@ -119,6 +119,9 @@ class FindWorkOperator(BaseOperator):
         """Return task id of the job → tables with work."""
         names = self.members
         with airflow_errors(self.log), open_app(self.config) as app:
+            if app.settings.discover:
+                # the next time that Airflow reads the DAG file it has tasks for them
+                self.log.info("%d tables were added", sum(not each.waits for each in app.add_tables()))
             left_out = self._left_to_earlier_run(context, names)
             idle = {report.table: report.to_json() for report in app.idle([name for name in names if name not in left_out])}
             alerts.recovered(app, list(idle), context)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compactor.airflow import connection
+from compactor.config.values import is_s3
 from compactor.core.model.errors import Refused
 
 if TYPE_CHECKING:
@@ -41,20 +44,23 @@ def opened(config: str) -> App:
 
     It reads files only. An App that was replaced is not closed, because other threads may still use it; it holds no process and no lock.
     """
-    state = _state(config)
     with _lock:
         current = _apps.get(config)
+        state = _state(config, current[1] if current is not None else None)
         if current is None or current[0] != state:
             current = _apps[config] = (state, open_app(config))
         return current[1]
 
 
-def _state(config: str) -> tuple[object, ...]:
-    """Return what the settings depend on."""
+def _state(config: str, app: App | None) -> tuple[object, ...]:
+    """Return what the settings depend on. `app`: the App of the settings so far."""
+    folder = app.settings.discovered_dir if app is not None else os.path.join(os.path.dirname(config), "tables.d")
+    # files in S3 are read again every minute
+    tables = int(time.time() // 60) if is_s3(folder) else sorted((each.name, each.stat().st_mtime_ns) for each in Path(folder).glob("*.yaml"))
     variables = sorted((name, value) for name, value in os.environ.items() if name.startswith("COMPACTOR_"))
     try:
         stat = os.stat(config)
     except FileNotFoundError:
         # `load` says what to do
         return (None, *variables)
-    return (stat.st_mtime_ns, stat.st_size, stat.st_ino, *variables)
+    return (stat.st_mtime_ns, stat.st_size, stat.st_ino, tables, *variables)

@@ -1,4 +1,4 @@
-"""Operators for the commands of one table that the DAGs run: run, plan, rebuild, replay, vacuum, schema --notify, quarantine list."""
+"""Operators for the commands of one table that the DAGs run: run, plan, rebuild, replay, vacuum, schema --notify; and for all: quarantine, check."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 from compactor.airflow import alerts
 from compactor.airflow.command import CommandOperator
 from compactor.airflow.hours import expected_hours
-from compactor.airflow.outcome import sentence
+from compactor.airflow.outcome import judge, sentence
 from compactor.airflow.triggers import arrived
+from compactor.core.results.checks import SILENT, UNTAKEN
+from compactor.core.results.reports import Ended
 from compactor.core.settings.command_line import ACCEPT_DIFFERENCES, DELETE, QUARANTINE, REBUILD, REPLAY, RUN, VACUUM
 
 try:
@@ -142,4 +144,28 @@ class CheckQuarantineOperator(CommandOperator):
             alerts.quarantined(self.config, by_table)
             more = f"\nand {len(lines) - LINES_MAX} more" if len(lines) > LINES_MAX else ""
             raise AirflowFailException(f"{len(lines)} files wait in quarantine:\n" + "\n".join(lines[:LINES_MAX]) + more)
+        return []
+
+
+class CheckLandingOperator(CommandOperator):
+    """Run `compactor check`. Fail the task if a table is silent, whose `notify:` targets get `table_late`, or if no table takes landed files."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("plan", "--no-samples"), table="", **more)
+
+    def _finish(self, ended: Ended, context: Any) -> Any:
+        outcome = judge(ended)
+        # a mistake of the configuration is the business of `compactor check`, and of the run that it stops
+        return super()._finish(ended, context) if not isinstance(outcome.result, list) else self.task_result(outcome.result, context)
+
+    def task_result(self, result: Any, context: Any) -> list[Any]:
+        """Return an empty list, or fail the task."""
+        checks = [check for plan in result for check in plan["checks"]]
+        silent = {check["table"]: check["detail"] for check in checks if check["name"] == SILENT}
+        if silent:
+            alerts.silent(self.config, silent)
+        lines = [*(f"{table}: {reason}" for table, reason in silent.items()), *(check["detail"] for check in checks if check["name"] == UNTAKEN)]
+        if lines:
+            more = f"\nand {len(lines) - LINES_MAX} more" if len(lines) > LINES_MAX else ""
+            raise AirflowFailException("\n".join(lines[:LINES_MAX]) + more)
         return []

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from compactor.app.as_of import as_of_views, micros
@@ -29,7 +30,9 @@ from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.results.checks import Check
+from compactor.core.planning.folders import Discovery
+from compactor.core.planning.landing import Landing
+from compactor.core.results.checks import UNTAKEN, Check
 from compactor.core.results.explained import Explained
 from compactor.core.results.files import TableFile, table_files
 from compactor.core.results.record import TableReport
@@ -42,6 +45,7 @@ from compactor.flows.table import Table
 if TYPE_CHECKING:
     from compactor.app.local_sql import LocalSql
     from compactor.core.results.timeline import Timeline
+    from compactor.flows.land.appeared import Appeared
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +75,7 @@ class App(Versions, Runners, Reconcile):
     def run(
         self, names: Sequence[str] = (), progress: Progress = silent, parallel: int = PARALLEL, label: str = "", compact: bool = False
     ) -> list[TableReport]:
-        """Bring tables up to date and return one report a table, also for a table that failed.
+        """Bring tables up to date and return one report a table, also for a table that failed. Without names, `discover:` adds tables first.
 
         Raises only errors that concern all tables, such as a missing Java or a metastore in use. `parallel`: tables at a time; `label`: a name
         for the run, kept in its Snapshots; `compact`: compaction is due now, whatever `compaction:` says.
@@ -79,6 +83,8 @@ class App(Versions, Runners, Reconcile):
         from compactor.flows.run import failed_early
         from compactor.flows.run_tables import run_tables
 
+        if self.settings.discover and not names:
+            self.add_tables()
         requested, specs, failed = self.specs(names), [], {}
         for spec in requested:
             try:
@@ -89,9 +95,30 @@ class App(Versions, Runners, Reconcile):
                 progress(spec.name, "done", 1.0)
         env, start = self.runtime.environment(), lambda busy, size: self._start_for(busy, False, size <= BRIEF_MAX)
         done = {report.table: report for report in run_tables(env, specs, progress, parallel, label, start)}
-        reports = [failed.get(spec.name) or done[spec.name] for spec in requested]
+        reports = [self._with_evidence(failed.get(spec.name) or done[spec.name]) for spec in requested]
         self._send_metrics(requested, reports)
         return reports
+
+    def _with_evidence(self, report: TableReport) -> TableReport:
+        """Return the report of the first run of a table that `discover:` made with the reason why it did."""
+        evidence = self.settings.tables[report.table].evidence
+        return replace(report, notes=(f"new table: {evidence}", *report.notes)) if evidence and report.before is None else report
+
+    def add_tables(self, top: str | None = None, dry_run: bool = False) -> list[Appeared]:
+        """Make a table of each folder that fits `discover:`, or lies in `top`, if its key is certain. Return all such folders. Starts no JVM."""
+        from compactor.app import init
+
+        entries = [Discovery(join(absolute(top, os.getcwd()), "{table}"), "", "{table}")] if top else self.settings.discoveries
+        return init.look_for_tables(self, entries) if dry_run else init.add_tables(self, entries)
+
+    def folders(self, samples: bool = False) -> list[str]:
+        """Return a line for each landed folder that no table takes. Starts no JVM.
+
+        `samples`: whether to read files of those that fit `discover:`, to see which tables they become.
+        """
+        from compactor.app.init import untaken
+
+        return untaken(self, samples)
 
     def repeat(self, run: Callable[[], None], seconds: float) -> None:
         """Call `run`, which calls `App.run`, every `seconds` until Ctrl-C or SIGTERM. Spark stays started. Call this in the main thread."""
@@ -177,6 +204,11 @@ class App(Versions, Runners, Reconcile):
         from compactor.flows.read.explain import explain
 
         return explain(self.table(name))
+
+    def plan_of_folders(self, samples: bool = True) -> list[TablePlan]:
+        """Return a plan of table "" with the landed folders that no table takes, and those that the next run makes tables of; none without any."""
+        checks = tuple(Check("", UNTAKEN, True, line) for line in self.folders(samples))
+        return [TablePlan("", None, Landing(()), (), checks)] if checks else []
 
     def log(self, name: str, limit: int = 0) -> list[Snapshot]:
         """Return a table's `limit` newest Snapshots (0 for all), newest first. Starts no JVM."""
@@ -335,6 +367,13 @@ class App(Versions, Runners, Reconcile):
     def schema_history(self, name: str) -> list[Step]:
         """Return the Snapshots that changed a table's schema, newest first. Starts no JVM."""
         return steps(self.log(name))
+
+    def dbt(self, names: Sequence[str] = ()) -> str:
+        """Return sources.yml for dbt with the views of those tables that have rows. Starts no JVM."""
+        from compactor.core.catalog import dbt
+
+        newest = ((spec, self.runtime.table(spec, files_only=True).newest()) for spec in self.specs(names))
+        return dbt.sources([(spec, snapshot) for spec, snapshot in newest if snapshot is not None])
 
     def schema(self, names: Sequence[str] = (), next_schema: str | None = None, notify: bool = False) -> list[SchemaReport]:
         """Return what the declared schemas of tables change (default: all tables with one). Starts no JVM, registers nothing.

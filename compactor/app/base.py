@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from compactor.app import registry as app_registry
@@ -13,6 +15,7 @@ from compactor.app.notify import notify
 from compactor.app.packages import avro_package, coordinates, s3_packages
 from compactor.app.spark import open_session
 from compactor.config.settings import Settings, load
+from compactor.config.values import is_s3
 from compactor.core.model.spec import TableSpec
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.sources.source_profile import FileSample
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
     from compactor.registry.confluent import ConfluentRegistry
     from compactor.registry.files import FileRegistry
 
+_FILES = 16
+"""Files of tables that are read at a time."""
+
 _AppT = TypeVar("_AppT", bound="AppBase")
 
 
@@ -36,11 +42,29 @@ def use_aws_session(session: Any) -> None:
     client.make_session = lambda: session
 
 
+def read_settings(path: str | Path) -> tuple[Settings, Mapping[str, str]]:
+    """Read a configuration with the tables in `discovered:`. Return it with the files of these tables that are in S3, by location."""
+    settings = load(path)
+    folder = settings.discovered_dir
+    if not is_s3(folder):
+        return settings, {}
+    from compactor.storage.s3.storage import S3Storage
+
+    storage = S3Storage(folder, settings.s3_settings)
+    places = [info.path for info in storage.list(folder) if info.path.endswith(".yaml")]
+    with ThreadPoolExecutor(_FILES) as pool:
+        more = dict(zip(places, (data.decode() for data in pool.map(storage.read, places)), strict=True))
+    return (load(path, more=more) if more else settings), more
+
+
 class AppBase:
     """Settings, and the ports made from them. Spark starts when something first needs it."""
 
     starting: Callable[[], AbstractContextManager[None]] = nullcontext
     """What surrounds the start of Spark, which takes 10 to 20 seconds. The command line shows it."""
+
+    more: Mapping[str, str] = MappingProxyType({})
+    """The files of discovered tables that are not on this machine, by location."""
 
     def __init__(self, settings: Settings, *, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None) -> None:
         self.settings = settings
@@ -61,7 +85,16 @@ class AppBase:
         `wait`: seconds to wait for an embedded metastore that another process uses; `verbose`: show Spark's log; `conf`: Spark settings that
         override those of compactor.
         """
-        return cls(load(config_path), verbose=verbose, wait=wait, conf=conf)
+        settings, more = read_settings(config_path)
+        app = cls(settings, verbose=verbose, wait=wait, conf=conf)
+        app.more = more
+        return app
+
+    def read_again(self) -> None:
+        """Read the configuration again, after tables were added to it. Spark stays started."""
+        self.settings, self.more = read_settings(self.settings.file)
+        self.runtime.config = self.job_config()
+        self.runtime.tables = self.runtime.config.specs
 
     def __enter__(self: _AppT) -> _AppT:
         return self
@@ -113,6 +146,10 @@ class AppBase:
     @property
     def _has_registry(self) -> bool:
         return bool(self.settings.registry.url)
+
+    def open_registry(self) -> Registry:
+        """Return the configured registry."""
+        return self._registry()
 
     def _registry(self) -> Registry:
         with self._lock:

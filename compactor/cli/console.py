@@ -20,7 +20,7 @@ from compactor.core.model.errors import UNEXPECTED, see
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.reconcile.report import EQUAL
 from compactor.core.results import summary
-from compactor.core.results.checks import UNCERTAIN, Check
+from compactor.core.results.checks import REMARKS, Check
 from compactor.core.results.explained import FRAMES, SHORT, Explained
 from compactor.core.results.phrases import counted, without_table
 from compactor.core.results.record import RunRecord, TableReport
@@ -105,10 +105,9 @@ def print_errors(errors: Sequence[TableError]) -> None:
         out.print(see(each), soft_wrap=True)
 
 
-def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
-    """Print the state of tables. Times are UTC."""
-    if not statuses:
-        return
+def statuses(statuses: Sequence[TableStatus], wide: bool = False, folders: Sequence[str] = ()) -> None:
+    """Print the state of tables, of many only those that need somebody, and lines about landed `folders`. Times are UTC."""
+    statuses, rest = summary.statuses(statuses, wide)
     columns = (
         *("table", "version", "newest folder", "committed (UTC)", "max rows", "segments", "size", "delta rows"),
         *("read strategy", "waiting", "waiting since", "quarantine", "whole to"),
@@ -123,7 +122,11 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
         for item in statuses
     ]
     optional = ("read strategy", "segments", "delta rows", "whole to", "newest folder", "waiting since", "version", "size")
-    table(columns, rows, ("version", "max rows", "segments", "size", "delta rows", "quarantine"), optional, wide)
+    if rows:
+        table(columns, rows, ("version", "max rows", "segments", "size", "delta rows", "quarantine"), optional, wide)
+    grid.rest(rest)
+    for line in folders:
+        print_message(line)
     for item in statuses:
         if wide and item.whole_note:
             print_message(
@@ -131,6 +134,8 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
             )
         if wide and item.compaction:
             print_message(f"{item.table}: {item.compaction}")
+        if item.late:
+            print_message(f"{item.table}: {item.late}")
         if item.unusable_files:
             print_message(f"{item.table}: {item.unusable_files}")
         if item.blocked:
@@ -170,15 +175,15 @@ def plans(plans: Sequence[TablePlan], verbose: bool = False) -> None:
     shown, rest = summary.plans(plans, verbose)
     for item in shown:
         version = "nothing committed yet" if item.version is None else f"version {item.version}"
-        out.print(f"{item.table} ({version})", style="bold")
+        out.print(f"{item.table} ({version})" if item.table else "landed folders", style="bold")
         for step in item.steps:
             out.print(f"  {visible(step)}", soft_wrap=True)
         for check in item.checks:
             if not check.ok:
                 out.print(f"  problem: {visible(check.detail)}", style="red", soft_wrap=True)
-            elif verbose or check.name == UNCERTAIN:
+            elif verbose or check.name in REMARKS:
                 out.print(f"  {check.name}: {visible(check.detail)}", soft_wrap=True)
-        if not item.problems and not verbose and item.checks:
+        if item.table and not item.problems and not verbose and item.checks:
             out.print(f"  the configuration fits the files ({', '.join(check.name for check in item.checks)})", style="dim", soft_wrap=True)
     grid.rest(rest)
 

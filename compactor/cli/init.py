@@ -10,9 +10,11 @@ from typing import Annotated
 
 import typer
 
-from compactor.cli import console
-from compactor.cli.options import DEFAULT, Output, OutputForm, log_to_stderr
+from compactor.cli import console, grid
+from compactor.cli.options import DEFAULT, Output, OutputForm, log_to_stderr, opened, option
 from compactor.core.model.errors import Refused
+from compactor.core.results.phrases import counted
+from compactor.core.settings import command_line as declared
 from compactor.core.sources import proposal
 
 _REGISTRY_KEYS = ("context", "token_env")
@@ -40,22 +42,33 @@ def init(
     database: Annotated[str, typer.Option(metavar="NAME", help="Database of the views.")] = "default",
     increments: Template = proposal.STANDARD,
     hive: Annotated[bool, typer.Option("--hive", help="Write Parquet files that Hive 2 and 3 can read.")] = False,
+    add: Annotated[bool, typer.Option("--add", help="Add tables to an existing compactor.yaml instead.")] = False,
+    dry_run: Annotated[bool, option(declared.DRY_RUN, "With --add: show the tables, write nothing.")] = False,
 ) -> None:
-    """Write a first compactor.yaml.
+    """Write a first compactor.yaml, or add tables to it.
 
     From a registry (--registry): a table for each topic, with the key of its -key subject. From files (--from): a table for each
     folder, or for each source table of a stream. With both, the files show folders, envelope and format, and the registry keys and
     schemas. What cannot be inferred is a commented line to complete. Starts no Spark, never overwrites a file.
+
+    With --add: each folder of --from, or that fits `discover:`, and that no table takes becomes a table, in a file of its own in
+    `discovered:`, if its source names the key. For the others it prints the line to write.
 
     \b
     Example:
       compactor init --registry http://localhost:8081 --registry-key token_env=TOKEN
       compactor init --from ./landing --warehouse ./warehouse --database school
       compactor init --from s3://lake/raw --registry http://localhost:8081 --config - | less
+      compactor init --add --from ./landing/topics --dry-run
     """
     from compactor.app import init as app_init
 
     log_to_stderr()
+    if dry_run and not add:
+        raise typer.BadParameter("--dry-run goes with --add")
+    if add:
+        _add(config, top, dry_run, output)
+        return
     if not top and not registry:
         raise typer.BadParameter("give --registry URL, --from PATH, or both")
     options = {name: value for name, _, value in (given.partition("=") for given in registry_key or ())}
@@ -85,3 +98,17 @@ def init(
         sys.stdout.write(text)
     else:
         console.proposed(tables, str(config))
+
+
+def _add(config: Path, top: str | None, dry_run: bool, output: Output) -> None:
+    """Add the tables that are certain, and print them and what the others wait for."""
+    with opened(config) as app:
+        made = app.add_tables(top, dry_run)
+    if output is Output.json:
+        tables = [{"folder": item.folder, "table": item.table.name, "waits": item.waits or None} for item in made]
+        console.as_json({"tables": [{**table, "added": not dry_run and table["waits"] is None} for table in tables]})
+        return
+    for item in made:
+        grid.print_message(f"{item.folder} waits: {item.waits}" if item.waits else f"table {item.table.name}: {item.evidence}")
+    added = sum(not item.waits for item in made)
+    grid.print_message(f"{counted(added, 'table')} {'would be added' if dry_run else 'added'}, {counted(len(made) - added, 'folder')} left")

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from enum import Enum
@@ -61,6 +62,8 @@ def option(declaration: Option, help: str | None = None) -> Any:
 
 DEFAULT = Path("compactor.yaml")
 WAIT_SECONDS = 60.0
+AT_ONCE = 16
+"""Tables in S3 that are looked at, at a time."""
 ConfigFile = Annotated[Path, typer.Option(*declared.CONFIG.names, metavar="PATH", envvar=declared.CONFIG.variable, help=declared.CONFIG.help)]
 OutputForm = Annotated[Output, typer.Option(*declared.OUTPUT.names, help=declared.OUTPUT.help)]
 Verbose = Annotated[bool, option(declared.VERBOSE)]
@@ -112,6 +115,10 @@ class Call:
     def each(self, tables: Iterable[str] | None, call: Callable[[list[str]], list[_T]], *harmless: type[CompactorError]) -> tuple[list[_T], int]:
         """See `each`; of these tables (default: all)."""
         return each(self.app.specs(tables or ()), call, harmless)
+
+    def each_at_once(self, tables: Iterable[str] | None, call: Callable[[list[str]], list[_T]]) -> tuple[list[_T], int]:
+        """See `each`; for calls that only read files. Those of tables in S3 wait for answers most of the time, so several are called at once."""
+        return each(self.app.specs(tables or ()), call, (), AT_ONCE if self.app.settings.uses_s3 else 1)
 
 
 def _plain(value: Any) -> Any:
@@ -192,8 +199,10 @@ class _Stderr(logging.StreamHandler[TextIO]):
         return sys.stderr
 
 
-def each(specs: Iterable[TableSpec], call: Callable[[list[str]], list[_T]], harmless: tuple[type[CompactorError], ...] = ()) -> tuple[list[_T], int]:
-    """Call a function for each table. Return all results and the exit code.
+def each(
+    specs: Iterable[TableSpec], call: Callable[[list[str]], list[_T]], harmless: tuple[type[CompactorError], ...] = (), at_once: int = 1
+) -> tuple[list[_T], int]:
+    """Call a function for each table, `at_once` at a time. Return all results in the order of the tables, and the exit code.
 
     An error of one table is printed on stderr, and the other tables are still done. Errors of the kinds in `harmless` do not change the exit
     code. Raises ConfigError, which does not belong to one table.
@@ -201,13 +210,23 @@ def each(specs: Iterable[TableSpec], call: Callable[[list[str]], list[_T]], harm
     results: list[_T] = []
     errors: list[console.TableError] = []
     codes: set[int] = set()
-    for spec in specs:
+
+    def called(spec: TableSpec) -> list[_T] | CompactorError:
         try:
-            results += call([spec.name])
+            return call([spec.name])
         except ConfigError:
             raise
         except CompactorError as error:
-            errors.append(console.TableError(spec.name, "failed", str(error), error.id))
-            codes |= set() if isinstance(error, harmless) else {error.exit_code}
+            return error
+
+    with ThreadPoolExecutor(at_once) as pool:
+        every = [*specs]
+        # in this thread where nothing is gained by others: what a call opens may belong to it
+        for spec, result in zip(every, pool.map(called, every) if at_once > 1 else map(called, every)):
+            if isinstance(result, CompactorError):
+                errors.append(console.TableError(spec.name, "failed", str(result), result.id))
+                codes |= set() if isinstance(result, harmless) else {result.exit_code}
+            else:
+                results += result
     console.print_errors(errors)
     return results, 1 if 1 in codes else max(codes, default=0)

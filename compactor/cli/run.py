@@ -39,7 +39,7 @@ def run(
 
     def once() -> list[TableReport]:
         with console.progress(len(names), quiet=every is not None or call.json) as progress:
-            reports: list[TableReport] = call.app.run(names, progress=progress, label=call.label, compact=compact, **more)
+            reports: list[TableReport] = call.app.run(tables or (), progress=progress, label=call.label, compact=compact, **more)
         return reports
 
     def show(reports: list[TableReport]) -> None:

@@ -24,20 +24,37 @@ def schema(
     ] = None,
     history: Annotated[bool, typer.Option("--history", help="Show when and how columns changed, newest first.")] = False,
     notify: Annotated[bool, typer.Option("--notify", help="Send the changes to the targets of `notify:`, each once.")] = False,
+    dbt: Annotated[
+        Path | None,
+        typer.Option("--dbt", metavar="FILE", help="Write dbt's sources.yml with the views instead; - for standard output.", show_default=False),
+    ] = None,
 ) -> int:
-    """Show what new schemas change.
+    """Show what new schemas change, or write the views' schemas for dbt.
 
     Compares the newest schema in the registry (or the .avsc file) with the stored columns, and shows what a run would do. Default: all
     tables that declare a schema. Exits 1 if a run would stop. Use --next before a producer deploys a schema: it also asks the registry
     whether it may follow, and registers nothing. With --notify it exits 0 also if a run would stop; runs send these notices too, when the
     first rows of the schema have landed. Reads files only, starts no Spark.
 
+    With --dbt: the views with descriptions, tests from keys and `checks:`, and freshness from the whole hour, for dbt 1.10 or later. Write
+    it again after runs.
+
     \b
     Example:
       compactor schema
       compactor schema student --history
       compactor schema student --next student.avsc --output json
+      compactor schema --dbt models/sources.yml
     """
+    if dbt is not None:
+        if next_file is not None or history or notify or call.json:
+            raise typer.BadParameter("--dbt goes with no other option")
+        text = call.app.dbt(tables or ())
+        if str(dbt) == "-":
+            print(text, end="")
+        else:
+            dbt.write_text(text, encoding="utf-8")
+        return 0
     if (next_file is not None) + history + notify > 1 or (next_file is not None and len(tables or ()) != 1):
         raise typer.BadParameter("give one of --next, --history and --notify, and one table with --next")
     if history:

@@ -14,31 +14,48 @@ import typer
 from compactor.cli import console, grid, options
 from compactor.cli.options import AsOf, Call, Every, Format, Limit, OneTable, Tables
 from compactor.core.model.inputs import Input
+from compactor.core.results import summary
 from compactor.core.results.phrases import counted
 from compactor.core.settings import command_line as declared
 
 
 @options.command()
-def status(call: Call, tables: Tables = None, every: Every = None) -> int:
+def status(
+    call: Call,
+    tables: Tables = None,
+    every: Every = None,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="STATES", help=f"Show the tables in these states: {', '.join(summary.STATES)}.", show_default=False),
+    ] = None,
+) -> int:
     """Show the state of tables.
 
-    Version, rows, size of the Delta, and files that wait in landing. Times are UTC. Reads files only, starts no Spark.
+    Version, rows, size of the Delta, and files that wait in landing; below, late tables and landed folders that no table takes. A table is
+    `failed` (its last run, or a rule of `checks:`), `late` (no file for longer than usual, or files wait), `waiting` (for a run) or `idle`. Of
+    many tables only those that need somebody are shown. Times are UTC. Reads files only, starts no Spark.
 
     \b
     Example:
       compactor status
       compactor status --verbose
       compactor status --every 10
+      compactor status --only failed,late
       compactor status student --output json --config compactor.yaml
     """
     if call.json and every is not None:
         raise typer.BadParameter("--every shows text; take --output json in a loop of your own")
+    states = only.split(",") if only else [*summary.STATES]
+    if unknown := {*states} - {*summary.STATES}:
+        raise typer.BadParameter(f"--only: expected some of {', '.join(summary.STATES)}, found {min(unknown)}")
     code = 0
 
     def look() -> None:
         nonlocal code
-        results, code = call.each(tables, call.app.status)
-        call.answer(results, lambda: console.statuses(results, call.verbose))
+        results, code = call.each_at_once(tables, call.app.status)
+        results = [item for item in results if summary.state(item) in states]
+        folders = [] if tables or only or call.json else call.app.folders()
+        call.answer(results, lambda: console.statuses(results, call.verbose or bool(only), folders))
 
     options.repeated(look, every, title=True)
     return code
@@ -65,7 +82,8 @@ def plan(
       compactor plan student --verbose
       compactor plan student --output json --config compactor.yaml
     """
-    results, code = call.each(tables, lambda names: call.app.plan(names, samples=not no_samples))
+    results, code = call.each_at_once(tables, lambda names: call.app.plan(names, samples=not no_samples))
+    results += [] if tables else call.app.plan_of_folders(samples=not no_samples)
     call.answer(results, lambda: console.plans(results, call.verbose))
     return code or (1 if any(item.problems for item in results) else 0)
 

@@ -17,6 +17,7 @@ from compactor.config.values import absolute, is_s3
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableKeys, TableSpec
+from compactor.core.planning.folders import Discovery
 from compactor.core.settings.forms import Count, Duration, Flag, Form, Number, Section, Text, alike, matching
 from compactor.core.settings.s3 import S3, S3Settings
 
@@ -56,6 +57,8 @@ class Table(TableKeys):
     retries: Number = 5
     """How often Airflow retries a run after something was unavailable. Other errors are never retried. Delays: Airflow's `default_task_retry_delay`,
     doubled with each retry, up to 30 minutes."""
+    evidence: Text | None = None
+    """(written by runs) Why `discover` made the table, and where its key comes from."""
     deadline: Duration | None = None
     """(Airflow 3.2 or later) Send an alert to `notify` if files of the table still wait this long after the start of a run."""
 
@@ -190,6 +193,13 @@ class Keys(Section):
     """Where the measures and records of runs are sent (docs/operations.md#run-records-and-measures)."""
     defaults: Table = Table()
     """Keys of every table that does not set them itself; mappings are merged."""
+    discover: Annotated[tuple[Discovery, ...], Form(source=list[dict[str, Any]], convert=values.discover, json=values.DISCOVER)] = ()
+    """Folders that become tables by themselves (docs/operations.md#tables-that-appear): a list of {from: 'topics/pg.{schema}.{table}', name:
+    '{schema}_{table}'}, with the folder pattern of `increments` at the end of `from` where files do not show it. Optional: exclude, a list of shell
+    patterns of folders, at_most (50), the number of tables of the entry, and keys of its tables, such as envelope: debezium."""
+    discovered: Text = "tables.d"
+    """Folder of the tables that `discover` adds, one file a table, read like `tables`: relative to this file, or s3://bucket/prefix where nobody may
+    write beside this file. People may edit these files."""
     tables: dict[str, Table] = field(default_factory=dict)
     """The tables, by name: a-z, 0-9, _, at most 110 characters."""
 
@@ -218,6 +228,16 @@ class Settings(Keys):
     def warehouse_dir(self) -> str:
         """Return the warehouse as an absolute path."""
         return absolute(self.warehouse, str(self.file.parent))
+
+    @property
+    def discovered_dir(self) -> str:
+        """Return the folder of the tables that were discovered, as an absolute path."""
+        return absolute(self.discovered, str(self.file.parent))
+
+    @property
+    def discoveries(self) -> tuple[Discovery, ...]:
+        """Return the entries of `discover:` with absolute paths."""
+        return tuple(dataclasses.replace(entry, place=absolute(entry.place, self.warehouse_dir)) for entry in self.discover)
 
     @property
     def uses_s3(self) -> bool:

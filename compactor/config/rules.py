@@ -36,7 +36,7 @@ Problem = tuple[Place, str]
 
 def problems(keys: Settings) -> Iterator[Problem]:
     """Return all problems of the top of the file and of each table, in the file's order."""
-    if not keys.tables:
+    if not keys.tables and not keys.discover:
         yield ("tables",), f"expected at least one table, found nothing. {SMALLEST}"
     yield from _top_problems(keys)
     others = shared({name: landing(keys, name, table)[0] for name, table in keys.tables.items()})
@@ -66,6 +66,10 @@ def _top_problems(keys: Settings) -> Iterator[Problem]:
     catalog = keys.catalog
     if catalog.uri is not None and not all(re.fullmatch(r"thrift://[^/:]+(:\d+)?", uri.strip()) for uri in catalog.uri.split(",")):
         yield ("catalog", "uri"), f"expected thrift://host:9083, found {shown(catalog.uri)}"
+    for entry in keys.discoveries:
+        # a glob's sign in braces is a placeholder
+        if problem := _location_problem(re.sub(r"\{\w+\}", "x", entry.place)) or pattern_problem(entry.pattern):
+            yield ("discover",), problem
     yield from _glue_problems(keys)
     if problem := _name_problem(catalog.database):
         yield ("catalog", "database"), problem

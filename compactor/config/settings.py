@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,7 +24,7 @@ from compactor.config.keys import Keys, Settings, Table
 from compactor.config.reference import FORMER, FORMER_VALUES, names, path_of, section_at
 from compactor.config.rules import SMALLEST, Problem, landing, shared
 from compactor.config.text import Place
-from compactor.config.values import absolute, shown
+from compactor.config.values import absolute, is_s3, shown
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
 from compactor.core.model.spec import SUBJECT, TableKeys, TableSpec
@@ -43,33 +44,61 @@ def _keys() -> TypeAdapter[Keys]:
     return TypeAdapter(Keys)
 
 
-def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Settings:
-    """Read, merge and check a configuration file. Raises a ConfigError that lists all errors.
+@cache
+def _table() -> TypeAdapter[Table]:
+    return TypeAdapter(Table)
 
-    `environment`: the variables that override the file; default os.environ.
+
+def load(path: str | Path, environment: Mapping[str, str] | None = None, more: Mapping[str, str] = MappingProxyType({})) -> Settings:
+    """Read, merge and check a configuration file, with the tables in the local folder `discovered:`. Raises a ConfigError that lists all errors.
+
+    `environment`: the variables that override the file; default os.environ. `more`: other files with tables, by name.
     """
     file = Path(path)
-    try:
-        content = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"{file}: no such file. Set --config PATH, or write one: `compactor init`. {SMALLEST}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: expected UTF-8 text, found another encoding at byte {error.start}") from None
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
-    text = config_text.read(content, str(path))
+    text = config_text.read(_content(file), str(path))
     if not isinstance(text.values, dict):
         raise ConfigError(f"{file}: expected keys such as `tables:`, found {shown(text.values)}. {SMALLEST}")
     overridden = _override(text.values, os.environ if environment is None else environment)
+    folder = absolute(str(text.values.get("discovered") or Keys.discovered), str(file.absolute().parent))
+    here = not is_s3(folder) and os.path.isdir(folder)
+    beside = {str(each): _content(each) for each in sorted(Path(folder).glob("*.yaml"))} if here else {}
+    for name, content in {**beside, **more}.items():
+        text.add_tables(config_text.read(content, name))
     merged, inherited = _merged(text.values)
     try:
         keys = _keys().validate_python(merged)
     except ValidationError as error:
         raise _config_error(text, overridden, _problems(error, inherited, text.values)) from None
     settings = Settings(**{field.name: getattr(keys, field.name) for field in fields(Keys)}, file=Path(os.path.abspath(file)))
-    if problems := [*rules.problems(settings)] or [*_add_specs(settings)]:
+    if problems := [*rules.problems(settings), *_discover_problems(settings)] or [*_add_specs(settings)]:
         raise _config_error(text, overridden, problems)
     return settings
+
+
+def _discover_problems(settings: Settings) -> Iterator[Problem]:
+    """Return the problems of the keys that the entries of `discover:` give their tables."""
+    for entry in settings.discover:
+        if unusable := {"increments", "evidence", "view"} & entry.keys.keys():
+            yield ("discover", min(unusable)), "each table has its own; remove it"
+            continue
+        try:
+            _table().validate_python(dict(entry.keys))
+        except ValidationError as error:
+            values = {"tables": {"discover": dict(entry.keys)}}
+            for each in error.errors(include_url=False):
+                place = ("tables", "discover", *(part for part in each["loc"] if isinstance(part, str)))
+                yield ("discover", *place[2:]), _sentence(each, place, values)
+
+
+def _content(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{file}: no such file. Set --config PATH, or write one: `compactor init`. {SMALLEST}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: expected UTF-8 text, found another encoding at byte {error.start}") from None
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
 
 
 def _override(values: dict[str, Any], environment: Mapping[str, str]) -> dict[Place, str]:

@@ -49,13 +49,29 @@ class Text:
     """The top value: mappings, lists, texts and None."""
     lines: dict[Place, int] = field(default_factory=dict)
     """The line of every value, counted from 1."""
+    files: dict[Place, str] = field(default_factory=dict)
+    """The files of tables that have one of their own, by ("tables", name)."""
 
     def where(self, place: Place) -> str:
         """Return `file:line` of a value, or of the nearest value around it."""
         for end in range(len(place), 0, -1):
             if place[:end] in self.lines:
-                return f"{self.file}:{self.lines[place[:end]]}"
+                return f"{self.files.get(place[:2], self.file)}:{self.lines[place[:end]]}"
         return self.file
+
+    def add_tables(self, other: Text) -> None:
+        """Add the tables of another file. Raises ConfigError for a file with anything else, and for a table that is there already."""
+        tables = other.values.get("tables") if isinstance(other.values, dict) else None
+        if not isinstance(tables, dict) or other.values.keys() != {"tables"}:
+            raise ConfigError(f"{other.file}: expected `tables:` with the tables below it, and nothing else")
+        own = self.values.get("tables")
+        own = self.values["tables"] = own if isinstance(own, dict) else {}
+        for name, table in tables.items():
+            place = ("tables", name)
+            if name in own:
+                raise ConfigError(f"{other.where(place)}: table {name} is also in {self.where(place)}; remove one of them")
+            own[name], self.files[place] = table, other.file
+        self.lines.update((place, line) for place, line in other.lines.items() if len(place) > 1)
 
 
 def read(text: str, file: str) -> Text:

@@ -10,7 +10,9 @@ import re
 import zoneinfo
 from typing import Any
 
+from compactor.core.planning.folders import Discovery
 from compactor.core.results.notice import IN_VARIABLES
+from compactor.core.sources.increment import split_pattern
 
 
 def shown(value: Any) -> str:
@@ -112,6 +114,46 @@ def executor_config(value: Any) -> Any:
     if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}|true|false", value):
         return int(value) if value[-1].isdigit() else value == "true"
     return value
+
+
+# ---- discover --------------------------------------------------------------------------------------------------------
+
+DISCOVER = {
+    "items": {
+        "type": "object",
+        "properties": {
+            "from": {"type": "string"},
+            "name": {"type": "string"},
+            "exclude": {"type": "array", "items": {"type": "string"}},
+            "at_most": {"type": ["integer", "string"]},
+        },
+        "required": ["from"],
+    }
+}
+
+
+def discover(entries: list[dict[str, Any]]) -> tuple[Discovery, ...]:
+    """Parse the entries of `discover:`. The keys of their tables stay as they are written."""
+    return tuple(map(_discovery, entries))
+
+
+def _discovery(entry: dict[str, Any]) -> Discovery:
+    own = {name: entry.get(name) for name in ("from", "name", "exclude", "at_most")}
+    where, name, exclude, at_most = own["from"], own["name"] or "{table}", own["exclude"] or [], str(own["at_most"] or Discovery.at_most)
+    if not isinstance(where, str) or not isinstance(name, str):
+        raise ValueError(f"expected entries such as {{from: 'topics/shop.{{schema}}.{{table}}', name: '{{table}}'}}, found {shown(entry)}")
+    place, pattern = split_pattern(where.removesuffix("/.."))
+    names = re.findall(r"\{(\w+)\}", place)
+    absent = [each for each in re.findall(r"\{(\w*)\}", name) if each not in names]
+    if not names or len({*names}) < len(names) or "{" in pattern:
+        raise ValueError(f"`from`: expected names in braces, each once and before the first %, such as topics/{{table}}, found {shown(where)}")
+    if absent:
+        raise ValueError(f"`name`: expected names of `from` in braces, such as {{{names[0]}}}, found {{{absent[0]}}}")
+    if not isinstance(exclude, list) or not all(isinstance(each, str) and each for each in exclude):
+        raise ValueError(f"`exclude`: expected a list of patterns such as ['pg.audit.*'], found {shown(exclude)}")
+    if not re.fullmatch(r"[1-9]\d{0,5}", at_most):
+        raise ValueError(f"`at_most`: expected a whole number from 1 on, found {at_most}")
+    return Discovery(place, pattern, name, tuple(exclude), int(at_most), {key: value for key, value in entry.items() if key not in own})
 
 
 # ---- targets of notices ----------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ class Listed:
     """A Storage whose `stat` answers from one listing of the file's folder. All other methods are those of `storage`."""
 
     def __init__(self, storage: Storage) -> None:
-        self.list, self.read, self.read_range = storage.list, storage.read, storage.read_range
+        self.list, self.folders = storage.list, storage.folders
+        self.read, self.read_range = storage.read, storage.read_range
         self.checksum, self.encrypt, self.now = storage.checksum, storage.encrypt, storage.now
         self.write, self.replace, self.put_if_absent = storage.write, storage.replace, storage.put_if_absent
         self.move, self.delete = storage.move, storage.delete

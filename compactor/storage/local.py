@@ -18,6 +18,7 @@ from compactor.core.model.files import FileInfo
 from compactor.storage.local_files import (
     STAGING_PREFIX,
     describe,
+    directories,
     os_errors,
     prune,
     put,
@@ -54,6 +55,10 @@ class LocalStorage:
     def list(self, prefix: str) -> Iterator[FileInfo]:
         """Return every file below `prefix` in path order, including the dot files of other programs."""
         return walk(local_path(prefix, directory=True))
+
+    def folders(self, prefix: str) -> Iterable[str]:
+        """Return the names of the directories directly below `prefix`, sorted."""
+        return directories(local_path(prefix, directory=True))
 
     def read(self, path: str) -> bytes:
         """Return the content. Raises FileNotFoundError."""

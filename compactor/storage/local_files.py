@@ -161,6 +161,11 @@ def walk(directory: str) -> Iterator[FileInfo]:
             yield _unnameable(status) or (dataclasses.replace(status, problem=LINK) if os.path.islink(path) else status)
 
 
+def directories(directory: str) -> list[str]:
+    """Return the names of the directories in a directory, sorted, without those whose names are not UTF-8."""
+    return sorted(name for name, is_directory in _entries(directory) if is_directory and name.isprintable())
+
+
 def _unnameable(info: FileInfo) -> FileInfo | None:
     """Return the description of a file whose path is not UTF-8, with such bytes as `\\xe9`; None for all others."""
     text = os.fsencode(info.path).decode(errors="backslashreplace")

@@ -30,6 +30,11 @@ class MemoryStorage:
             listed = [info for path, (info, _) in self._objects.items() if path.startswith(start)]
         return iter(sorted(listed, key=lambda info: info.path))
 
+    def folders(self, prefix: str) -> Iterable[str]:
+        """Return the names of the directories directly below `prefix`, sorted."""
+        start = len(prefix.rstrip("/")) + 1
+        return sorted({info.path[start:].partition("/")[0] for info in self.list(prefix) if "/" in info.path[start:]})
+
     def read(self, path: str) -> bytes:
         """Return the content. Raises FileNotFoundError."""
         _check(path)

@@ -30,6 +30,10 @@ class RoutedStorage:
         """List in the store of `prefix`."""
         return self.at(prefix).list(prefix)
 
+    def folders(self, prefix: str) -> Iterable[str]:
+        """See `Storage.folders`."""
+        return self.at(prefix).folders(prefix)
+
     def read(self, path: str) -> bytes:
         """Read from the store of `path`."""
         return self.at(path).read(path)

@@ -160,7 +160,7 @@ def test_what_waits_in_quarantine_is_told_table_by_table(company: Company, told:
     held = {"table": "student", "path": "increment_2024030503/part.json", "records": 2, "reason": "no such operation"}
     others = [{**held, "path": f"{n}.json", "records": None} for n in range(12)]
     (company.folder / "answers.json").write_text(json.dumps({"quarantine": {"found": [held, *others, {**held, "table": "quiet"}]}}), encoding="utf-8")
-    assert states(company.dag("quarantine_alert").test(logical_date=AT, run_after=AT)) == {"check_quarantine": "failed"}
+    assert states(company.dag("quarantine_alert").test(logical_date=AT, run_after=AT)) == {"check_quarantine": "failed", "check_landing": "success"}
     (one,) = messages(told)
     assert (one["event"], one["table"]) == ("quarantined", "student")
     assert one["reason"].startswith("increment_2024030503/part.json: 2 records: no such operation; 0.json: the file: ")

@@ -433,8 +433,21 @@ def test_quarantine_alert_fails_while_something_waits(company: Company, answers:
     held = {"table": "student", "path": "increment_2024030503/part.json", "records": 2, "reason": "no such operation"}
     for found, state in (([held], "failed"), ([], "success")):
         answer(answers, quarantine={"found": found})
-        assert states(company.dag("quarantine_alert").test(logical_date=RUN_AT, run_after=RUN_AT)) == {"check_quarantine": state}
-    assert asked(answers)[0][:2] == ["quarantine", "--output"]
+        assert states(company.dag("quarantine_alert").test(logical_date=RUN_AT, run_after=RUN_AT)) == {
+            "check_quarantine": state,
+            "check_landing": "success",
+        }
+    assert ["quarantine", "--output"] in [words[:2] for words in asked(answers)]
+
+
+@pytest.mark.parametrize("name", ["arrival of files", "folders of no table"])
+def test_the_daily_look_fails_for_a_silent_table_and_for_folders_of_no_table(company: Company, answers: Path, name: str) -> None:
+    """Not for what is wrong with the configuration."""
+    remark = {"table": "student" if name == "arrival of files" else "", "name": name, "ok": True, "detail": "no file since 2024-03-05 07:00"}
+    for checks, state in (([remark], "failed"), ([{**remark, "name": "envelope", "ok": False}], "success")):
+        answer(answers, plan={"found": [{"table": remark["table"], "checks": checks}], "code": 1 - checks[0]["ok"]})
+        run = company.dag("quarantine_alert").test(logical_date=RUN_AT, run_after=RUN_AT)
+        assert states(run)["check_landing"] == state
 
 
 # ---- questions to a person ------------------------------------------------------------------------------------------

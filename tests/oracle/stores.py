@@ -37,6 +37,10 @@ class Clocked:
         """As the inner one."""
         return map(self.told, self._inner.list(prefix))
 
+    def folders(self, prefix: str) -> Iterable[str]:
+        """As the inner one."""
+        return self._inner.folders(prefix)
+
     def read(self, path: str) -> bytes:
         """As the inner one."""
         return self._inner.read(path)

@@ -30,6 +30,10 @@ class ActorStorage:
         """One step."""
         return self._call("list", prefix, lambda: self._inner.list(prefix))
 
+    def folders(self, prefix: str) -> Iterable[str]:
+        """One step."""
+        return self._call("list", prefix, lambda: self._inner.folders(prefix))
+
     def read(self, path: str) -> bytes:
         """One step."""
         return self._call("read", path, lambda: self._inner.read(path))

@@ -211,6 +211,16 @@ def test_list_order(world: World) -> None:
     assert not [*world.storage.list(world.path("here", "A"))]
 
 
+def test_folders(world: World) -> None:
+    """Only what is directly below, and no files."""
+    for name in ("a/x", "a-b/c/x", "b/x", "file"):
+        world.put(f"t/{name}", b"")
+    world.put("u/c/x", b"")
+    assert [*world.storage.folders(world.path("t"))] == ["a", "a-b", "b"]
+    assert [*world.storage.folders(world.path("t/a") + "/")] == []
+    assert [*world.storage.folders(world.path("absent"))] == []
+
+
 # Moving
 
 

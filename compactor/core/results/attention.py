@@ -12,7 +12,10 @@ from compactor.core.results.timeline import Problem, Timeline
 SILENT_SECONDS = 86400.0
 """Without any run for so long the scheduler is likely to have stopped."""
 
-_QUIET_FACTOR, _QUIET_SECONDS_MIN, _GAPS_MIN = 4.0, 3600.0, 4
+QUIET_SECONDS_MIN = 3600.0
+"""No table counts as silent sooner."""
+
+_QUIET_FACTOR, _GAPS_MIN = 4.0, 4
 
 
 def problems(tables: Sequence[Timeline], now: float) -> list[Problem]:
@@ -49,10 +52,9 @@ def _of(table: Timeline, now: float) -> Iterator[Problem]:
         summary = compared.comparison.summary
         text = f"The table is not equal to its source: {summary}, compared at {compared.ended[:16].replace('T', ' ')}."
         yield Problem(name, True, text, (f"compactor reconcile {name} --source URL", f"compactor verify {name}"))
-    quiet = quiet_for(table, now)
+    quiet = silent(table.arrivals, now)
     if quiet is not None and failure is None:
-        text = f"No new data for {duration(quiet[0])}; the table usually gets some every {duration(quiet[1])}. Check the source and its sink."
-        yield Problem(name, False, text, (f"compactor plan {name}",))
+        yield Problem(name, False, f"{quiet[0].upper()}{quiet[1:]}. Check the source and its sink.", (f"compactor plan {name}",))
 
 
 def last_run(table: Timeline) -> float | None:
@@ -62,15 +64,22 @@ def last_run(table: Timeline) -> float | None:
     return max((times.to_seconds(moment) for moment in moments if moment is not None), default=None)
 
 
-def quiet_for(table: Timeline, now: float) -> tuple[float, float] | None:
-    """Return (seconds since the newest ingest, usual seconds between two) if that is unusually long, else None."""
-    commits = [times.to_seconds(version.time) for version in table.versions if version.events.get("read")]
-    gaps = sorted(after - before for before, after in zip(commits, commits[1:]))
+def silent(arrivals: Sequence[float], now: float) -> str | None:
+    """Return that nothing has landed for much longer than usual, as a sentence; None if that is not so or not known.
+
+    `arrivals`: when files of a table landed, in epoch seconds: the hours of their folders, or the times of the commits that took them. `now`: in
+    epoch seconds. The longest pause so far, such as a weekend, is usual too.
+    """
+    moments = sorted({*arrivals})
+    gaps = sorted(after - before for before, after in zip(moments, moments[1:]))
     if len(gaps) < _GAPS_MIN:
         return None
-    usual, since = gaps[len(gaps) // 2], now - commits[-1]
-    # the longest pause so far, such as a weekend, is usual too
-    return (since, usual) if since > max(_QUIET_FACTOR * usual, 1.5 * gaps[-1], _QUIET_SECONDS_MIN) else None
+    usual = gaps[len(gaps) // 2]
+    if now - moments[-1] <= max(_QUIET_FACTOR * usual, 1.5 * gaps[-1], QUIET_SECONDS_MIN):
+        return None
+    last = times.from_seconds(moments[-1])[:16].replace("T", " ")
+    unit = {60.0: "minute", 3600.0: "hour", 86400.0: "day"}.get(round(usual / 60) * 60.0) or duration(usual)
+    return f"no file since {last}; before, one arrived every {unit}"
 
 
 def duration(seconds: float) -> str:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 UNCERTAIN = "values without a schema"
-"""The check whose details are worth reading although it passed: values that may be more than they look like."""
+"""The check of values that may be more than they look like."""
+
+SILENT = "arrival of files"
+"""The check of a table in whose folder nothing has landed for longer than usual. Others have no such check."""
+
+UNTAKEN = "folders of no table"
+"""The checks of landed folders that no table takes. Their table is "", as that of everything that concerns all tables."""
+
+REMARKS = (UNCERTAIN, SILENT, UNTAKEN)
+"""The checks whose details are worth reading although they passed."""
 
 
 @dataclass(frozen=True)

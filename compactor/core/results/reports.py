@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.planning.landing import Landing
-from compactor.core.results.checks import Check, Difference
+from compactor.core.results.checks import SILENT, UNTAKEN, Check, Difference
 from compactor.core.results.phrases import counted
 from compactor.core.results.record import RunRecord
 
@@ -84,6 +84,8 @@ class TableStatus:
     """When the history was switched on for a table with rows; None if it is complete."""
     delta_bytes: int = 0
     """Bytes of the Delta."""
+    late: str | None = None
+    """Why the table is behind: no file for longer than usual, or files that wait for longer than two hours; None if it is not."""
     unusable_files: str | None = None
     """A sentence about the files in landing that no run will take; None without any."""
     blocked: str | None = None
@@ -303,6 +305,11 @@ class TablePlan:
     def problems(self) -> tuple[str, ...]:
         """Return where the configuration contradicts the files, such as a folder in which nothing has ever landed."""
         return tuple(item.detail for item in self.checks if not item.ok)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Return what is no mistake of the configuration and still needs somebody: a silent table, folders that no table takes."""
+        return tuple(item.detail for item in self.checks if item.ok and item.name in (SILENT, UNTAKEN))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+from compactor.core.reconcile.report import DIFFERENT
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
-from compactor.core.results.reports import TablePlan
+from compactor.core.results.reports import TablePlan, TableStatus
 
 FEW = 10
 """Up to so many tables every one is shown."""
@@ -43,11 +44,36 @@ def reports(items: Sequence[TableReport], whole: bool) -> tuple[list[TableReport
 
 def plans(items: Sequence[TablePlan], whole: bool) -> tuple[list[TablePlan], str]:
     """Return the plans to show, and a line about the others."""
-    shown, rest = parted(items, lambda item: bool(item.problems), whole)
+    shown, rest = parted(items, lambda item: bool(item.problems or item.remarks), whole)
     busy, files = [item for item in rest if item.steps != ("nothing to do",)], sum(len(item.landing.new) for item in rest)
     working = f"{len(busy):,} with work, {counted(files, 'new file')}" if busy else ""
     idle = f"{len(rest) - len(busy):,} with nothing to do" if len(rest) > len(busy) else ""
     return shown, "; ".join(part for part in (working, idle) if part)
+
+
+FAILED, LATE, WAITING, IDLE = STATES = ("failed", "late", "waiting", "idle")
+"""States of a table, the most urgent first."""
+
+
+def state(item: TableStatus) -> str:
+    """Return the state of a table: `failed` (its last run, or a rule of `checks:`), `late`, `waiting` (files wait for a run), or `idle`."""
+    if (item.last_run is not None and item.last_run.failures) or item.blocked:
+        return FAILED
+    return LATE if item.late else WAITING if item.waiting_files or item.pending_archive else IDLE
+
+
+def statuses(items: Sequence[TableStatus], whole: bool) -> tuple[list[TableStatus], str]:
+    """Return the tables to show, the most urgent first, and a line about the others."""
+    items = sorted(items, key=lambda item: STATES.index(state(item))) if len(items) > FEW else items
+    shown, rest = parted(items, _status_needs_somebody, whole)
+    counts = Counter(state(item) for item in rest)
+    files = f", {counted(sum(item.waiting_files for item in rest), 'file')}" if counts[WAITING] else ""
+    return shown, "; ".join(f"{counts[each]:,} {each}{files if each == WAITING else ''}" for each in STATES if counts[each])
+
+
+def _status_needs_somebody(item: TableStatus) -> bool:
+    differs = item.last_comparison is not None and item.last_comparison.outcome == DIFFERENT
+    return state(item) in (FAILED, LATE) or differs or bool(item.quarantined or item.unusable_files)
 
 
 def checks(items: Sequence[Check], whole: bool) -> tuple[list[Check], str]:

@@ -98,6 +98,8 @@ class Timeline:
     """Bytes that Spark's planner expects for the Delta."""
     delta_limit: int = 1
     """Bytes up to which readers get a broadcast join."""
+    arrivals: tuple[float, ...] = ()
+    """When files landed, in epoch seconds, as far as that is known (`flows/read/arrivals.py`)."""
     idle: str | None = None
     """When a run last found no work, ISO 8601; None if unknown."""
     problem: str | None = None

@@ -25,7 +25,8 @@ _DATES = tuple(
     )
 )
 _KAFKA_PARTITION = re.compile(r"partition=\d+|part=\d+")
-_GENERIC = frozenset("incremental increments increment landing landed raw data cdc files changes in input inbox incoming out export".split())
+GENERIC = frozenset("incremental increments increment landing landed raw data cdc files changes in input inbox incoming out export".split())
+"""Names of folders that say nothing about the table."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class LandingFolder:
 
     def name(self, scanned: str) -> str:
         """Return the last folder with a specific name (`incremental` and `raw` are generic), or `scanned`, the name of the scanned folder."""
-        return next((part for part in reversed(self.root.split("/")) if part and part.lower() not in _GENERIC), scanned)
+        return next((part for part in reversed(self.root.split("/")) if part and part.lower() not in GENERIC), scanned)
 
 
 def landing_folders(paths: Iterable[str]) -> list[LandingFolder]:

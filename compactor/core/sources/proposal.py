@@ -104,6 +104,15 @@ def text(proposal: Proposal, command: str, warehouse: str, database: str, regist
     return "\n".join(lines) + "\n"
 
 
+def of_table(table: TableProposal, comment: str) -> str:
+    """Return the content of a file that has only this table, as `discover:` writes it. `comment`: its first line."""
+    lines = [*_prose(f"{comment} Edit it as you like. Without this file the next run makes the table again, unless `exclude:` names the folder.")]
+    lines += ["tables:", f"  {table.name}:", *_settings(table.settings, "    ")]
+    for question in table.questions:
+        lines += [*_prose(question.question, "    "), *_settings(question.settings, "    #")]
+    return "\n".join(lines) + "\n"
+
+
 def _shared(proposal: Proposal) -> dict[str, Any]:
     """Return the settings that are the same in all tables and go below `defaults:`."""
     first = proposal.tables[0].settings if len(proposal.tables) > 1 else {}

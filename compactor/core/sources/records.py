@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 LEAF = ""
 """The example value of a column in an example document that a schema gives."""
 
+PRIMARY_KEY = "wal2json's primary key"
+"""Where a key comes from that the source itself names."""
+
 INTERNAL = ("io.debezium.connector.common.Heartbeat", "io.debezium.connector.common.TransactionMetadata", "io.debezium.connector.schema.Change")
 """Schema names of Debezium's own records begin so. These records hold no rows."""
 
@@ -67,13 +70,18 @@ def unwrapped(document: Any) -> tuple[Record | None, str, Any, bool]:
     if not isinstance(value, dict) or not ("value" in value or "payload" in value) or not {"offset", "partition", "topic", "headers"} & value.keys():
         return None, name, value, value is document
     _, key = without_schema(parsed(value.get("key")))
-    names = tuple(name for name in key if name not in _ROUTING) if isinstance(key, dict) else ()
+    names = key_columns(key) if isinstance(key, dict) else ()
     sent = value.get("value", value.get("payload"))
     own_key = names if value.get("key", LEAF) != LEAF else None
     record = Record(str(value.get("topic") or ""), value.get("offset") is not None, own_key, sent is not None)
     inner = parsed(sent)
     name, content = without_schema(inner)
     return record, name, None if not isinstance(content, dict) or content.keys() == {"b64"} else content, content is inner
+
+
+def key_columns(key: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the columns of a record's key, without what only routes the record."""
+    return tuple(name for name in key if name not in _ROUTING)
 
 
 def rows(value: Mapping[str, Any]) -> tuple[str, Iterable[Row]]:
@@ -117,7 +125,7 @@ def _wal2json(change: Mapping[str, Any], kind: str, row: dict[str, Any], old: Ma
         row,
         old if op == "d" else {},
         tuple(key) or None,
-        "wal2json's primary key" if primary else "wal2json's old keys",
+        PRIMARY_KEY if primary else "wal2json's old keys",
     )
 
 

@@ -58,6 +58,8 @@ class SourceProfile:
     """Key columns; () when the records have no key, None when the key is unknown."""
     key_from: str = ""
     """Where `key` comes from, for the comment in the file."""
+    keys_differ: bool = False
+    """Whether records have keys of different columns."""
     columns: tuple[str, ...] = ()
     """Columns in order of appearance."""
     has_offsets: bool = False
@@ -200,6 +202,7 @@ def _add_value(value: Mapping[str, Any], record: records.Record | None, name: st
         if record and record.key is not None and profile.source.record_key:
             key, key_from = record.key, "the keys of the Kafka records"
         if key is not None and (profile.key is None or key):
+            profile.keys_differ = profile.keys_differ or (profile.key is not None and profile.key != key)
             # a renamed key column is missing from a few keys: the longest key counts
             profile.key, profile.key_from = max(profile.key or (), key, key=len), key_from
         profile.add(row)

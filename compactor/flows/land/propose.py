@@ -32,7 +32,7 @@ LeftOut = list[tuple[str, str]]
 
 def from_registry(registry: Registry, increments: str = "") -> Proposal:
     """Propose a table for each topic. `increments`: where files land, with `{table}` or `{topic}` in it."""
-    topics, left_out = _topics(registry)
+    topics, left_out = topics_of(registry)
     if not topics:
         raise Refused(
             f"{registry}: expected subjects <topic>-value of topics with rows, found {', '.join(registry.subjects()[:10]) or 'no subjects'}"
@@ -41,11 +41,11 @@ def from_registry(registry: Registry, increments: str = "") -> Proposal:
     for name, (topic, profile) in zip(path_inference.table_names([*topics]), topics.items()):
         place = "" if increments == STANDARD else increments.replace("{table}", name).replace("{topic}", topic)
         settings = {"increments": place, "envelope": profile.envelope, "container": profile.container, "schema": {"subject": f"{topic}-value"}}
-        tables.append(_proposal(name, f"topic {topic}", profile, settings))
+        tables.append(propose_table(name, f"topic {topic}", profile, settings))
     return Proposal(tuple(tables), tuple(left_out))
 
 
-def _topics(registry: Registry) -> tuple[Profiles, LeftOut]:
+def topics_of(registry: Registry) -> tuple[Profiles, LeftOut]:
     """Return the profile of every topic with a `-value` subject that holds rows, and the subjects left out."""
     subjects = registry.subjects()
     topics: Profiles = {}
@@ -86,7 +86,7 @@ def from_files(storage: Storage, read: Read, top: str, warehouse: str, registry:
     folders = path_inference.landing_folders(infos)
     if not folders:
         raise Refused(f"{top}: no landed files there" + (f", only {counted(len(infos), 'marker or unfinished file')}" if infos else ""))
-    topics, left_out = _topics(registry) if registry else ({}, [])
+    topics, left_out = topics_of(registry) if registry else ({}, [])
     empty: LeftOut = []
     landings: list[tuple[LandingFolder, SourceProfile, bool]] = []
     for folder in folders:
@@ -95,7 +95,7 @@ def from_files(storage: Storage, read: Read, top: str, warehouse: str, registry:
         rows = [profile for profile in profiles if not profile.is_signal_table]
         if len(rows) < len(profiles) or not rows:
             empty.append((folder.root or top, SIGNAL if profiles else "; ".join(["no rows in the sampled files", *unreadable])))
-        landings += [(folder, _with_topic(profile, folder, topics), len(rows) > 1) for profile in rows]
+        landings += [(folder, with_topic(profile, folder, topics), len(rows) > 1) for profile in rows]
     if not landings:
         reasons = [reason if source == top else f"{source}: {reason}" for source, reason in empty[:5]]
         raise Refused(f"{top}: no table found; {'; '.join(reasons)}")
@@ -114,11 +114,11 @@ def from_files(storage: Storage, read: Read, top: str, warehouse: str, registry:
             "schema": {"subject": f"{profile.topic}-value"} if profile.topic in topics else "",
         }
         source = f"{profile.table or profile.topic or 'records without a table'} in {place}" if shared else place
-        tables.append(_proposal(name, source, profile, settings, shared))
+        tables.append(propose_table(name, source, profile, settings, shared))
     return Proposal(tuple(tables), (*left_out, *empty))
 
 
-def _with_topic(profile: SourceProfile, folder: LandingFolder, topics: Profiles) -> SourceProfile:
+def with_topic(profile: SourceProfile, folder: LandingFolder, topics: Profiles) -> SourceProfile:
     """Add the registry's key. The topic is the one that the records or files name, else the one that the folder is named after."""
     if profile.topic not in topics:
         last = folder.root.rpartition("/")[2]
@@ -136,23 +136,28 @@ def _with_topic(profile: SourceProfile, folder: LandingFolder, topics: Profiles)
     return profile
 
 
-def _proposal(name: str, source: str, profile: SourceProfile, settings: Mapping[str, Any], shared: bool = False) -> TableProposal:
-    """Assemble a table: known settings without those that are the default, and questions about the others."""
+def propose_table(
+    name: str, source: str, profile: SourceProfile, settings: Mapping[str, Any], shared: bool = False, guess: bool = True
+) -> TableProposal:
+    """Assemble a table: known settings without those that are the default, and questions about the others.
+
+    `shared`: several sources share its folder; `guess`: whether values may give it its key.
+    """
     key, key_from = profile.key, profile.key_from
     unnamed, columns = "columns" in profile.csv, profile.row_columns or tuple(profile.csv.get("columns", ()))
     if (key == () and not profile.source.before_image) or ROW_ID in (key or ()):
         # an update of a flat row could not find its row; a key that names compactor's own column is none
         key = None
-    guess = key_inference.propose(profile.sample, columns, name) if key is None and not profile.opaque else None
-    if guess and guess.likely and not unnamed:
-        key, key_from = guess.columns, f"inferred, verify it: {guess.reason}"
+    proposed = key_inference.propose(profile.sample, columns, name) if key is None and not profile.opaque else None
+    if guess and proposed and proposed.likely and not unnamed:
+        key, key_from = proposed.columns, f"inferred, verify it: {proposed.reason}"
     questions: list[Question] = []
     if unnamed:
         end = f", without {profile.source.operation_column}." if profile.source.unnamed_operation else "."
         questions.append(Question(f"The files have no header; name their columns in order{end}", {"csv": profile.csv}))
     if key is None:
         named = [column for column in columns if key_inference.is_named_like_a_key(column, name)]
-        questions.append(_key_question(profile, guess, named, columns))
+        questions.append(_key_question(profile, proposed, named, columns))
     questions += [*_order_questions(profile), *_value_questions(profile, key or (), "schema" in settings and bool(settings["schema"]))]
     if profile.opaque:
         questions.append(Question("The values of these Kafka records could not be read, as Avro bytes cannot. Check `envelope:` and set `key:`."))

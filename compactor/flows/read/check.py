@@ -64,9 +64,9 @@ def missing(table: Table) -> str:
     if next(iter(table.storage.list(table.spec.landing)), None) is not None:
         return ""
     parent, _, name = table.spec.landing.rpartition("/")
-    while parent.count("/") > 1 and next(iter(table.storage.list(parent)), None) is None:
+    while not (listed := [*islice(table.storage.list(parent), _SIBLINGS_MAX)]) and parent.count("/") > 1:
         parent, _, name = parent.rpartition("/")
-    beside = [relative(info.path, parent) for info in islice(table.storage.list(parent), _SIBLINGS_MAX)]
+    beside = [relative(info.path, parent) for info in listed]
     tables = {folder for path in beside if Layout(folder := path.split("/")[0], "").kind(path) in _OF_TABLE}
     roots = {spec.root for spec in table.env.tables}
     former = difflib.get_close_matches(name, [folder for folder in tables if roots and join(parent, folder) not in roots], 1, 0.0)

@@ -9,11 +9,13 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.planning.landing import Landing
+from compactor.core.results.checks import SILENT, Check
 from compactor.core.results.phrases import counted
 from compactor.core.results.reports import TablePlan
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive
+from compactor.flows.read import arrivals
 from compactor.flows.read.check import Looked, check
 from compactor.flows.table import Table
 from compactor.flows.write.compact import due
@@ -45,6 +47,8 @@ def plan(table: Table, others: Sequence[TableSpec] = (), samples: bool = True) -
     except Refused as error:
         landing = error
     checks = check(table, Looked(snapshot, infos, landing, others, samples))
+    if not isinstance(landing, Refused) and (silent := arrivals.silent(table, snapshot, landing)):
+        checks.append(Check(table.name, SILENT, True, silent))
     version = snapshot.version if snapshot else None
     if isinstance(landing, Refused):
         return TablePlan(table.name, version, Landing(()), ("nothing, until the problem is solved",), tuple(checks))

@@ -61,8 +61,11 @@ def describe(table: Table, commit: str, summary: BatchSummary) -> None:
 
 
 def waiting(table: Table, snapshot: Snapshot | None) -> list[QuarantinedFile]:
-    """Return the inputs that wait in quarantine, oldest first, by the ledger, not by the folder's content."""
-    if snapshot is None:
+    """Return the inputs that wait in quarantine, oldest first, by the ledger, not by the folder's content.
+
+    The watermark of a Snapshot says whether there can be any. Most tables have none, and the ledger of years is long.
+    """
+    if snapshot is None or not snapshot.watermark.incomplete:
         return []
     entries_by_input = ledger.latest(ledger.everything(table, snapshot))
     return [_quarantined(table, item) for item in entries_by_input.values() if item.in_quarantine]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from compactor.core.catalog import base_views
+from compactor.core.model import times
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction
 from compactor.core.results.reports import TableStatus
@@ -12,10 +13,13 @@ from compactor.core.sources import whole_hours
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit, shown
-from compactor.flows.read import quarantine
+from compactor.flows.read import arrivals, quarantine
 from compactor.flows.record import last_comparison, last_run
 from compactor.flows.table import Table
 from compactor.flows.write.compact import due
+
+LATE_SECONDS = 3 * 3600.0
+"""Files of an hour that wait in landing so long after its beginning are late."""
 
 
 def lateness(statuses: Iterable[TableStatus], deadline: str) -> dict[str, str]:
@@ -37,6 +41,13 @@ def _compaction(table: Table, snapshot: Snapshot) -> str | None:
         return None
     budget = table.spec.compact_budget
     return "compaction is due in the next run" + ("" if budget is None else f", within {budget:,} bytes for all its tables (`compact_budget`)")
+
+
+def _waits(table: Table, oldest: str | None) -> str | None:
+    """Return that files wait in landing for too long, None if they do not. `oldest`: the hour of the oldest folder that has any."""
+    if oldest is None or table.env.clock() - times.to_seconds(oldest) <= LATE_SECONDS:
+        return None
+    return f"files of {oldest.replace('T', ' ')} still wait in landing"
 
 
 def status(table: Table) -> TableStatus:
@@ -65,6 +76,7 @@ def status(table: Table) -> TableStatus:
         read_strategy="base-only" if delta is None else "broadcast" if estimate <= compaction.DELTA_LIMIT else "sort-merge",
         waiting_files=len(landing.new) + landing.waiting,
         waiting_bytes=landing.size,
+        late=arrivals.silent(table, snapshot, landing) or _waits(table, min(hours) if hours else None),
         unusable_files=next(iter(landing.notes), None),
         oldest_waiting=min(hours) if hours else None,
         pending_archive=len(archive.unfinished(listed(table), snapshot.pending)) if snapshot else 0,

@@ -20,6 +20,7 @@ from compactor.core.results.record import RunRecord
 from compactor.core.results.timeline import Quarantined, Timeline, schema_changes, version_of
 from compactor.flows import ledger
 from compactor.flows.environment import Environment
+from compactor.flows.read import arrivals
 from compactor.flows.record import last_idle
 from compactor.flows.table import Table
 
@@ -55,6 +56,7 @@ def _timeline(table: Table, moment: str, count: int, idle: str | None) -> Timeli
             schema_changes(versions),
             compaction.delta_estimate(newest),
             compaction.DELTA_LIMIT,
+            arrivals.arrivals(table, newest, tuple(times.to_seconds(version.time) for version in versions if version.events.get("read"))),
             idle,
         )
     except CompactorError as error:

@@ -50,6 +50,13 @@ class S3Storage:
         """Return every object below `prefix`, page by page, in path order."""
         return self._listed(place(prefix, directory=True))
 
+    def folders(self, prefix: str) -> Iterable[str]:
+        """Return the names of the prefixes directly below `prefix`, a thousand in a request."""
+        directory = place(prefix, directory=True)
+        start = len(f"{directory.key}/") if directory.key else 0
+        pages = self._pages(directory, Delimiter="/")
+        return sorted(item["Prefix"][start:-1] for page in pages for item in page.get("CommonPrefixes", []))
+
     def read(self, path: str) -> bytes:
         """Return the whole content. Raises FileNotFoundError."""
         return self._read(path)
@@ -215,19 +222,24 @@ class S3Storage:
         return self._client.request("list_objects_v2", directory, Prefix=prefix, **parameters)
 
     def _listed(self, directory: Place) -> Iterator[FileInfo]:
+        for page in self._pages(directory):
+            for item in page.get("Contents", []):
+                if _is_data(item):
+                    path = f"s3://{directory.bucket}/{item['Key']}"
+                    problem = f"has a name that Spark cannot open: {problem}" if (problem := key_problem(item["Key"])) else ""
+                    yield FileInfo(path, int(item["Size"]), item["ETag"].strip('"'), _seconds(item["LastModified"]), problem)
+
+    def _pages(self, directory: Place, **parameters: Any) -> Iterator[dict[str, Any]]:
+        """Yield the answers of a listing, page by page."""
         token: str | None = None
         size = self._client.settings.list_page
         while True:
 
             def attempt(token: str | None = token) -> dict[str, Any]:
-                return self._page(directory, MaxKeys=size, ContinuationToken=token)
+                return self._page(directory, MaxKeys=size, ContinuationToken=token, **parameters)
 
             answer = self._client.retry(directory, "list", attempt)
-            for item in answer.get("Contents", []):
-                if _is_data(item):
-                    path = f"s3://{directory.bucket}/{item['Key']}"
-                    problem = f"has a name that Spark cannot open: {problem}" if (problem := key_problem(item["Key"])) else ""
-                    yield FileInfo(path, int(item["Size"]), item["ETag"].strip('"'), _seconds(item["LastModified"]), problem)
+            yield answer
             token = answer.get("NextContinuationToken")
             if not answer.get("IsTruncated") or not token:
                 return

@@ -1,0 +1,108 @@
+"""Folders: where the landing folders of tables that are not configured may be, by those of the configured tables and by `discover:`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from compactor.core.sources.path_inference import GENERIC
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """An entry of `discover:`: the folders that become tables, and the keys of these tables."""
+
+    place: str
+    """Full path of the folders, with placeholders such as `{table}`."""
+    pattern: str
+    """strftime pattern of the folders below; "" if the files show it."""
+    name: str
+    """Name of a table, with the same placeholders."""
+    exclude: tuple[str, ...] = ()
+    """Shell patterns of folders, as paths below the part of `place` without placeholders, that are left alone."""
+    at_most: int = 50
+    """The largest number of tables that these folders may have."""
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of each table, as they are written in compactor.yaml."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """Where landing folders are: names that are fixed, and names that differ from table to table."""
+
+    top: str
+    """The directory above the first name that differs."""
+    levels: tuple[str, ...]
+    """The names below, with placeholders such as `{table}`."""
+    discovery: Discovery | None = None
+    """The entry of `discover:` that it comes from; None if it comes from the landing folders of tables."""
+
+    def match(self, level: int, name: str) -> dict[str, str] | None:
+        """Return the values of the placeholders in a name at a level, or None if the name does not fit."""
+        parts = _PLACEHOLDER.split(self.levels[level])
+        text = "".join(f"(?P<{part}>.+?)" if at % 2 else re.escape(part) for at, part in enumerate(parts))
+        match = re.fullmatch(text, name)
+        return None if match is None or name.startswith((".", "_")) else match.groupdict()
+
+    def excludes(self, folder: str) -> bool:
+        """Return whether `exclude:` names a folder."""
+        below = folder[len(self.top) :].strip("/")
+        return self.discovery is not None and any(fnmatchcase(below, each) for each in self.discovery.exclude)
+
+    def fits(self, place: str) -> bool:
+        """Return whether a landing folder is one of these, or lies below one."""
+        names = place[len(self.top) + 1 :].split("/") if place.startswith(self.top + "/") else []
+        return len(names) >= len(self.levels) and all(self.match(at, names[at]) is not None for at in range(len(self.levels)))
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A landed folder that no table takes."""
+
+    path: str
+    """Full path."""
+    example: str
+    """Path of a file below it."""
+    template: Template
+    """What it fits."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """The values of the template's placeholders."""
+
+
+def discovered(entries: Iterable[Discovery]) -> Iterator[Template]:
+    """Return where the entries of `discover:` look for folders."""
+    for entry in entries:
+        levels = entry.place.split("/")
+        first = next(at for at, level in enumerate(levels) if _PLACEHOLDER.search(level))
+        yield Template("/".join(levels[:first]), tuple(levels[first:]), entry)
+
+
+def beside(landings: Iterable[str], warehouse: str) -> Iterator[Template]:
+    """Return where the landing folders of tables have others beside them: in the warehouse, and where at least two tables have theirs.
+
+    The name that differs is the last one that is not as general as `incremental`.
+    """
+    counts: dict[tuple[str, tuple[str, ...]], int] = {}
+    for landing in landings:
+        names = landing.split("/")
+        at = next((at for at in range(len(names) - 1, 0, -1) if names[at].lower() not in GENERIC), 0)
+        if at:
+            place = ("/".join(names[:at]), ("{table}", *names[at + 1 :]))
+            counts[place] = counts.get(place, 0) + 1
+    yield from (Template(top, levels) for (top, levels), count in counts.items() if count > 1 or top == warehouse)
+
+
+def taken(folder: str, landings: Collection[str], above: Collection[str]) -> bool:
+    """Return whether a table has its landing folder here, above or below. `above`: every directory above a landing folder (`upwards`)."""
+    return folder in above or any(each in landings for each in (folder, *upwards(folder)))
+
+
+def upwards(place: str) -> Iterator[str]:
+    """Yield the directories above a path."""
+    while "/" in (place := place.rpartition("/")[0].rstrip("/")):
+        yield place

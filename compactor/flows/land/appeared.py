@@ -1,0 +1,140 @@
+"""Appeared: make a table of a landed folder that fits an entry of `discover:`, if its source names the key. Values are never a reason for a key."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from compactor.core.model.files import FileInfo
+from compactor.core.model.layout import join, relative
+from compactor.core.planning.folders import Folder
+from compactor.core.results.phrases import counted
+from compactor.core.sources import increment, path_inference, records
+from compactor.core.sources.path_inference import LandingFolder
+from compactor.core.sources.proposal import Question, TableProposal
+from compactor.core.sources.source_profile import Profiles, SourceProfile
+from compactor.flows.land.propose import propose_table, with_topic
+from compactor.flows.land.sample import Read, sample
+from compactor.ports import Storage
+
+_FILES_MAX = 5_000
+"""Files of a new folder that are looked at."""
+
+_KEY_RECORDS = 1_000
+"""Records of a file of keys that are compared."""
+
+_SURE = ("key", "order_by", "csv")
+"""Settings without which no run takes the files. Other questions are comments in the file of the table."""
+
+
+@dataclass(frozen=True)
+class Appeared:
+    """A folder that fits an entry of `discover:`, and the table that it becomes."""
+
+    folder: str
+    """Full path."""
+    table: TableProposal
+    """The table; without settings where the folder does not show any."""
+    evidence: str = ""
+    """Why it is a table, and where its key comes from, as a sentence."""
+    waits: str = ""
+    """Why no run makes the table yet, and what to write; "" if it is certain."""
+
+
+def appeared(storage: Storage, read: Read, folder: Folder, name: str, topics: Profiles) -> Appeared:
+    """Return the table that a folder becomes, or why that is not certain. `topics`: those of the registry, with their keys."""
+    assert folder.template.discovery is not None  # noqa: S101 - the caller has chosen such folders
+    entry, infos = folder.template.discovery, {relative(info.path, folder.path): info for info in islice(storage.list(folder.path), _FILES_MAX)}
+    nothing = TableProposal(name, folder.path)
+    landed = _landed(infos, entry.pattern)
+    if landed is None:
+        below = f"lies in folders that fit {entry.pattern!r}" if entry.pattern else "lies in folders of one form"
+        return Appeared(folder.path, nothing, waits=f"no file {below}; correct `from:` of the entry in `discover:`")
+    unreadable: list[str] = []
+    profiles = [each for each in sample(storage, read, landed.files, infos, unreadable).values() if not each.is_signal_table]
+    if len(profiles) != 1:
+        tables = ", ".join(profile.table or "no table" for profile in profiles[:5])
+        several = f"its records are of several source tables ({tables}); write a table with `source_table:` for each"
+        return Appeared(folder.path, nothing, waits=several if profiles else "; ".join(unreadable) or "its files have no rows yet")
+    profile = with_topic(profiles[0], LandingFolder(folder.path, landed.pattern, landed.files), topics)
+    sampled = counted(max(profile.sample.rows, 1), "row")
+    if "key" in entry.keys:
+        profile.key, profile.key_from = tuple(entry.keys["key"]), "the entry of `discover:`"
+    elif profile.topic not in topics:
+        _add_certain_key(storage, folder.path, infos, profile)
+    settings = {
+        "increments": join(folder.path, landed.root, landed.pattern),
+        "envelope": profile.envelope,
+        "container": profile.container,
+        "format": "json" if not any(map(increment.file_format, landed.files)) else "",
+        "schema": {"subject": f"{profile.topic}-value"} if profile.topic in topics else "",
+    }
+    table = propose_table(name, folder.path, profile, settings, guess=False)
+    table = TableProposal(name, folder.path, {**table.settings, **entry.keys}, table.key_from, table.questions)
+    evidence = f"{folder.path} landed; key {', '.join(profile.key or ())} by {profile.key_from} ({sampled} sampled)"
+    return Appeared(folder.path, table, evidence, _uncertain(profile, table, entry.keys))
+
+
+def _uncertain(profile: SourceProfile, table: TableProposal, keys: Mapping[str, Any]) -> str:
+    """Return why the table is not certain, and what to write; "" if it is."""
+    envelope = str(keys.get("envelope", profile.envelope))
+    if envelope != profile.envelope and not profile.opaque:
+        return f"its records look like `envelope: {profile.envelope}`, and the entry of `discover:` has {envelope}"
+    open_questions = [each for each in table.questions if {*each.settings} & {*_SURE} - {*keys}]
+    if not profile.key and "key" not in keys and not any("key" in each.settings for each in open_questions):
+        text = "Its source has no key. `key: []` is a table without one: only inserts and rows with a before image can be followed."
+        open_questions.insert(0, Question(text, {"key": []}))
+    if profile.keys_differ and "key" not in keys:
+        open_questions.insert(0, Question("Its records have keys of different columns.", {"key": list(profile.key or ())}))
+    if not open_questions:
+        return ""
+    settings = {**table.settings, **{name: value for each in reversed(open_questions) for name, value in each.settings.items()}}
+    line = json.dumps({table.name: settings}, ensure_ascii=False)[1:-1]
+    return f"{' '.join(each.question for each in open_questions)} Write below `tables:`, and correct it: {line}"
+
+
+def _landed(infos: Iterable[str], pattern: str) -> LandingFolder | None:
+    """Return the one place of the files below a folder, None if they have none or several."""
+    if pattern:
+        files = tuple(sorted(path for path in infos if not increment.ignored(path) and increment.landed(pattern, path, load_files=True)))
+        return LandingFolder("", pattern, files) if files else None
+    folders = path_inference.landing_folders(infos)
+    return folders[0] if len(folders) == 1 else None
+
+
+def _add_certain_key(storage: Storage, folder: str, infos: Mapping[str, FileInfo], profile: SourceProfile) -> None:
+    """Keep the key of Kafka records or of a primary key that the events name. Else look for one beside the files; without any there is none."""
+    if profile.key is not None and (profile.container == "kafka" or profile.key_from == records.PRIMARY_KEY):
+        return
+    profile.key, profile.key_from, profile.keys_differ = None, "", False
+    for source, names in (*_of_key_files(storage, infos), *_of_definitions(storage, folder, infos)):
+        profile.keys_differ = profile.keys_differ or (profile.key is not None and names != profile.key)
+        profile.key, profile.key_from = names, source
+
+
+def _of_key_files(storage: Storage, infos: Mapping[str, FileInfo]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the keys with schemas in the newest file of keys that Kafka Connect's S3 sink has written beside the values."""
+    path = max((path for path in infos if re.search(r"\.keys\.json$", path)), default=None)
+    for line in storage.read(infos[path].path).splitlines()[:_KEY_RECORDS] if path else ():
+        document = records.parsed(line.decode(errors="replace"))
+        name, payload = records.without_schema(document)
+        if name and isinstance(payload, dict):
+            yield f"the keys of its records in {path}", records.key_columns(payload)
+
+
+def _of_definitions(storage: Storage, folder: str, infos: Mapping[str, FileInfo]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the primary keys of DMS's table definitions in files such as `_definition.json`, which are no data (`TableColumns`, `ColumnIsPk`)."""
+    for path in infos:
+        if re.fullmatch(r"(?:.*/)?_[^/]*\.json", path) is None:
+            continue
+        content = records.parsed(storage.read(infos[path].path).decode(errors="replace"))
+        tables = content.get("Tables", [content]) if isinstance(content, dict) else []
+        for table in tables if isinstance(tables, list) and len(tables) == 1 else ():
+            columns = table.get("TableColumns") if isinstance(table, dict) else None
+            named = [each for each in columns or () if isinstance(each, dict) and str(each.get("ColumnIsPk")).lower() == "true"]
+            if named:
+                yield f"the table definition {path}", tuple(str(each.get("ColumnName")) for each in named)

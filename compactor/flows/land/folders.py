@@ -1,0 +1,59 @@
+"""Folders: the landed folders that no table takes. Folders are listed level by level, so that the files of tables are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from compactor.core.model.layout import join, relative
+from compactor.core.planning.folders import Folder, Template, taken, upwards
+from compactor.core.sources import increment
+from compactor.ports import Storage
+
+_FILES_MAX = 200
+"""Files of a folder that are looked at for one that could be data."""
+
+
+def untaken(storage: Storage, landings: Iterable[str], templates: Sequence[Template]) -> list[Folder]:
+    """Return the folders with landed files that no table takes and that fit a template, by path; with the first template that they fit.
+
+    `landings`: the landing folders of all tables.
+    """
+    places = frozenset(landings)
+    above = frozenset(each for place in places for each in upwards(place))
+    folders: dict[str, Folder] = {}
+    for template in templates:
+        for path, values in _matching(storage, template, template.top, 0):
+            if path in folders or taken(path, places, above) or any(each.excludes(path) for each in templates):
+                continue
+            if (example := _example(storage, path)) is not None:
+                folders[path] = Folder(path, example, template, values)
+    return [folders[path] for path in sorted(folders)]
+
+
+def _matching(storage: Storage, template: Template, place: str, level: int) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield (path, values of the placeholders) of the folders that fit a template from a level on."""
+    if level == len(template.levels):
+        yield place, {}
+    elif "{" not in template.levels[level]:
+        yield from _matching(storage, template, join(place, template.levels[level]), level + 1)
+    else:
+        for name in storage.folders(place):
+            values = template.match(level, name)
+            if values is not None:
+                for path, below in _matching(storage, template, join(place, name), level + 1):
+                    yield path, {**values, **below}
+
+
+def _example(storage: Storage, folder: str) -> str | None:
+    """Return the path of a file below a folder that could be data, None if the first files are none."""
+    paths = (relative(info.path, folder) for info in islice(storage.list(folder), _FILES_MAX) if not info.problem)
+    return next((path for path in paths if not increment.ignored(path) and increment.file_format(path)), None)
+
+
+def sentences(folders: Sequence[Folder], shown: int = 20) -> Iterator[str]:
+    """Yield a line for each of the first folders, and one for the others."""
+    for folder in folders[:shown]:
+        yield f"no table takes the files in {folder.path}, such as {folder.example}"
+    if len(folders) > shown:
+        yield f"no table takes the files in {len(folders) - shown:,} more folders"
