@@ -37,7 +37,9 @@ def begun() -> Lake:
     for hour in range(2):
         lake.deliver(f"increment_20260101{hour:02}/a.json", [line("u", [1], [110 + hour], {"a": -1, "b": 0}), line("d", [2], [110 + hour])])
     lake.deliver("increment_2026010102/a.json", [line("u", [3], [50], {"a": 3, "b": 3}), line("d", [4], [300])])
-    lake.deliver("increment_2026010103/a.json", [line("u", [50], [301], {"a": 5, "b": 5}, (), (5,)), line("u", [6], [302], {"b": 6}, ["a"])])
+    lake.deliver(
+        "increment_2026010103/a.json", [line("u", [50], [301], {"a": 5, "b": 5}), line("d", [5], [301]), line("u", [6], [302], {"a": 1006, "b": 6})]
+    )
     return lake
 
 

@@ -40,7 +40,6 @@ class BatchSummary:
     moves: int
     """Changes of a row's key: those whose old key is known, and creates without all values, which may be one half of a key change."""
     truncates: int
-    """Truncates."""
     first: Position | None
     """The least Position of the changes."""
     last: Position | None
