@@ -105,8 +105,8 @@ def test_a_base_is_adopted_by_the_commands_of_the_page(tmp_path: Path, monkeypat
     commands = [
         [str(tmp_path / "hive") if word.startswith("s3://") else word for word in words[1:]] for words in printed("Move from an existing Hive base")
     ]
-    code, told = shop.compactor({}, *commands[0][:3])
-    assert (code, shop.started, "Use --ingested-through FOLDER" in told) == (1, 0, True)
+    code, message = shop.compactor({}, *commands[0][:3])
+    assert (code, shop.started, "--ingested-through" in message) == (2, 0, True)
     assert shop.compactor({}, *commands[0][:2], str(tmp_path / "nothing"), *commands[0][3:])[0] == 1
     assert shop.started == 0
     assert [shop.compactor({}, *words)[0] for words in commands] == [0, 0, 0]

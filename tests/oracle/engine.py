@@ -34,7 +34,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.planning.audit import Measured, Rule, query
 from compactor.core.results.batch import BatchSummary, ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
-from compactor.core.schema.adoption import ForeignBase, adoption, unplaced
+from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import flat_rows
@@ -215,20 +215,18 @@ class ListEngine:
         return events, len(lines), unusable
 
     def _read_base(self, spec: TableSpec, inputs: Sequence[Input], base: ForeignBase) -> ListBatch:
-        """Files with a JSON object of numbers in each line: each row as if one event had made it, where it says, or before all others."""
+        """Files with a JSON object of numbers in each line: each row as if one event had made it, before all others."""
         layout = Layout(spec.root, spec.landing)
         rows = [json.loads(line) for item in inputs for line in self._storage.read(layout.landed(item.path)).decode().splitlines()]
-        how = adoption(spec, {name: ("bigint",) for row in rows for name in row}, base)
-        origin = dict(how.columns)
+        names = dict.fromkeys(name for row in rows for name in row)
+        evolved = base.evolved([WriterSchema("base", tuple(WriterField(name, ("bigint",), ("bigint",)) for name in names))], spec)
+        stored = evolved.columns["base"]
         changes = []
         for row in rows:
-            values = {field.name: row.get(origin.get(field.name, "")) for field in how.schema.fields}
-            place = [row.get(name) for name in base.order_by]
-            at = (spec.epoch, *place, None, None, None) if place and None not in place else unplaced(base.order)
-            payload = {name: value for name, value in values.items() if name not in how.schema.key and value is not None}
-            changes.append(Change("c", tuple(values[name] for name in how.schema.key), payload, at))
-        evolved = Evolved(how.schema, {}, decisions=how.decisions)
-        summary = dataclasses.replace(_summary(spec, evolved, base.order, tuple(inputs), len(rows), 0, changes), adoption=how, truncate=None)
+            values = {stored[name]: value for name, value in row.items() if value is not None}
+            key = tuple(values.pop(name) for name in evolved.schema.key)
+            changes.append(Change("c", key, values, base.position))
+        summary = _summary(spec, evolved, base.order, tuple(inputs), len(rows), 0, changes)
         return ListBatch(summary, spec, None, 1, tuple(changes))
 
     # writing ------------------------------------------------------------------------------------------------------

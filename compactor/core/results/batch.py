@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from compactor.core.model.files import Delta, Segment
 from compactor.core.model.inputs import Input
 from compactor.core.model.position import Partitions, Position
-from compactor.core.schema.adoption import Adoption
 from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable
 from compactor.core.sources.watermark import Brought
@@ -70,8 +69,6 @@ class BatchSummary:
     """Rows that come too late to change anything, such as those of an older full load."""
     inserts: int = 0
     """Creates, and reads of snapshots."""
-    adoption: Adoption | None = None
-    """What became of the columns of a foreign base; None for landed files."""
 
 
 @dataclass(frozen=True)
