@@ -11,7 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 from compactor.app.base import AppBase
-from compactor.catalog.memory import MemoryCatalog
 from compactor.cli import main as cli
 from compactor.config import settings as config
 from compactor.runtime import Runtime
@@ -19,6 +18,7 @@ from compactor.storage.local import LocalStorage
 from tests.oracle.engine import ListEngine
 from tests.oracle.model import line
 from tests.oracle.reader import look
+from tests.parts.memory_catalog import MemoryCatalog
 
 CONFIG = """
 warehouse: {home}/lake

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.catalog.memory import MemoryCatalog
 from compactor.core.catalog.ddl import TableDef
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, Refused
 from compactor.flows.publish.landing import sync_landing
@@ -25,6 +24,7 @@ from tests.oracle.live import look_live
 from tests.oracle.model import line
 from tests.oracle.sizes import sized
 from tests.oracle.source import Source
+from tests.parts.memory_catalog import MemoryCatalog
 
 KINDS = ("insert", "insert", "update", "update", "delete", "snapshot", "truncate")
 """Statements whose events flat rows can tell."""

@@ -28,13 +28,13 @@ from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS, preview, put
 from compactor.flows.verbs import discard_table
-from compactor.storage.memory import MemoryStorage
 from tests.faults import Crash, every_fault
 from tests.oracle.lake import Lake, as_rows, table
 from tests.oracle.model import line, replayed
 from tests.oracle.reader import Shown
 from tests.oracle.sizes import sized
 from tests.oracle.source import PLAIN, Source
+from tests.parts.memory_storage import MemoryStorage
 
 STEPS = st.lists(st.tuples(st.sampled_from(PLAIN), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=40)
 
