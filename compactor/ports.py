@@ -213,7 +213,7 @@ class Engine(Protocol):
         Records that cannot be used are left out and are in the summary. Raises InputRefused if they exceed the limit of `quarantine`.
         `entries` reads the newest ledger entry of each input in the parent. Full loads need it to refuse files that come to a load after it was
         ingested, and to place late loads. `base`: the inputs are the files of a foreign base, and `spec` is `base.spec(..)`. Anything unusable in
-        them is refused, as are two rows with one key. The summary has the `adoption`. `erased`: keys whose events are ignored (default: those of the
+        them is refused, as are two rows with one key. `erased`: keys whose events are ignored (default: those of the
         parent).
         """
 

@@ -11,7 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 from compactor.app.base import AppBase
-from compactor.catalog.memory import MemoryCatalog
 from compactor.cli import main as cli
 from compactor.config import settings as config
 from compactor.runtime import Runtime
@@ -19,6 +18,7 @@ from compactor.storage.local import LocalStorage
 from tests.oracle.engine import ListEngine
 from tests.oracle.model import line
 from tests.oracle.reader import look
+from tests.parts.memory_catalog import MemoryCatalog
 
 CONFIG = """
 warehouse: {home}/lake
@@ -105,8 +105,8 @@ def test_a_base_is_adopted_by_the_commands_of_the_page(tmp_path: Path, monkeypat
     commands = [
         [str(tmp_path / "hive") if word.startswith("s3://") else word for word in words[1:]] for words in printed("Move from an existing Hive base")
     ]
-    code, told = shop.compactor({}, *commands[0][:3])
-    assert (code, shop.started, "Use --ingested-through FOLDER" in told) == (1, 0, True)
+    code, message = shop.compactor({}, *commands[0][:3])
+    assert (code, shop.started, "--ingested-through" in message) == (2, 0, True)
     assert shop.compactor({}, *commands[0][:2], str(tmp_path / "nothing"), *commands[0][3:])[0] == 1
     assert shop.started == 0
     assert [shop.compactor({}, *words)[0] for words in commands] == [0, 0, 0]

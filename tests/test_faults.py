@@ -9,8 +9,8 @@ import pytest
 
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import Unavailable
-from compactor.storage.memory import MemoryStorage
 from tests.faults import Crash, Faults, FaultyCatalog, FaultyStorage, every_fault
+from tests.parts.memory_storage import MemoryStorage
 
 
 class Recorder:

@@ -108,8 +108,7 @@ class Versions(AppBase):
         self,
         name: str,
         path: str,
-        order_by: Sequence[str] = (),
-        through: str | None = None,
+        through: str,
         dry: bool = False,
         progress: Progress = silent,
         label: str = "",
@@ -130,9 +129,9 @@ class Versions(AppBase):
                 f"table {name}: {path} is in S3, but {self.settings.file} uses no S3. Copy the files to this machine, or move the warehouse to S3."
             )
         path = absolute(path, os.getcwd())
-        adopt.check(self.runtime.table(spec, files_only=True), path, order_by, through)
+        adopt.check(self.runtime.table(spec, files_only=True), path, through)
         self._start_for([spec], archived=False)
-        return adopt_table(self.runtime.table(spec), path, order_by, through, dry, progress=progress, label=label)
+        return adopt_table(self.runtime.table(spec), path, through, dry, progress=progress, label=label)
 
     def erase(
         self,

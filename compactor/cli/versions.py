@@ -183,33 +183,25 @@ def adopt(
     call: Call,
     table: OneTable,
     path: Annotated[str, typer.Argument(metavar="PATH", help="Folder with the Parquet files, local or s3://...", show_default=False)],
-    order_by: Annotated[
-        str,
-        typer.Option(
-            "--order-by", metavar="COLUMNS", help="Columns with the position of each row's last change, separated by commas.", show_default=False
-        ),
-    ] = "",
     through: Annotated[
-        str | None,
+        str,
         typer.Option("--ingested-through", metavar="FOLDER", help="Last landed folder whose changes the rows include.", show_default=False),
-    ] = None,
+    ],
     dry_run: DryRun = False,
 ) -> None:
     """Make existing Parquet files version 1 of a table.
 
     Checks the plain Parquet files in PATH (their columns against the landed changes, one row per key), copies their rows into version 1 of the
     table, and publishes it. Does not change PATH. Set --ingested-through to the last landed folder whose changes the rows include: files up to
-    it are archived without being read. Or set --order-by: then each landed change is compared with the row by its position. You can set both.
+    it are archived without being read, and every later change is newer than the rows.
 
     \b
     Example:
       compactor adopt student /lake/old/student --ingested-through increment_2026112014 --dry-run
       compactor adopt student s3://lake/old/student --ingested-through increment_2026112014
-      compactor adopt student /lake/old/student --order-by updated_at --config compactor.yaml
     """
-    names = tuple(name.strip() for name in order_by.split(",") if name.strip())
     with call.progress() as progress:
-        report = call.app.adopt(table, path, order_by=names, through=through, dry=dry_run, progress=progress, label=call.label)
+        report = call.app.adopt(table, path, through=through, dry=dry_run, progress=progress, label=call.label)
     call.answer(report, lambda: _show_adopted(report))
 
 

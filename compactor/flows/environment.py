@@ -44,9 +44,7 @@ class Environment:
     storage: Storage
     """The object store."""
     engine: Callable[[], Engine]
-    """Returns the engine."""
     catalog: Callable[[], Catalog]
-    """Returns the catalog."""
     clock: Callable[[], float] = time.time
     """Returns the time in epoch seconds."""
     nonce: Callable[[], str] = _nonce

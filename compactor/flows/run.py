@@ -67,7 +67,6 @@ class Committed:
     """A table after the first part of its run."""
 
     table: Table
-    """The table."""
     label: str
     """The scheduler's label of the run."""
     before: Snapshot | None

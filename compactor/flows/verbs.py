@@ -111,11 +111,9 @@ def go_on_table(table: Table, version: int, *, progress: Progress = silent, labe
 
 
 @_recorded("adopt", one_version=True)
-def adopt_table(
-    table: Table, path: str, order_by: Sequence[str], through: str | None, dry: bool, *, progress: Progress = silent, label: str = ""
-) -> AdoptReport:
+def adopt_table(table: Table, path: str, through: str, dry: bool, *, progress: Progress = silent, label: str = "") -> AdoptReport:
     """Make the rows below `path` version 1 of the table."""
-    return adopt.adopt(table, path, order_by, through, dry, progress, label)
+    return adopt.adopt(table, path, through, dry, progress, label)
 
 
 @_recorded("rebuild", one_version=True)

@@ -24,7 +24,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations
 from compactor.core.schema import column_types, protection
-from compactor.core.schema.adoption import EPOCH, FIRST, ForeignBase
+from compactor.core.schema.adoption import FIRST, ForeignBase
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, from_avro
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
@@ -206,20 +206,14 @@ class Reader:
     def _read_base(self, opened: Inputs, base: ForeignBase) -> SparkBatch:
         """Read the files of a foreign base as the first load of a table. Refuses everything that `_read` would put into quarantine."""
         spec = opened.spec
-        frames, adopted = foreign_base.frames(opened, base)
+        frames = foreign_base.frames(opened, base)
         counts = survey.count_records(frames, spec, raws=opened.raws)
         opened.check_names(counts.files)
         foreign_base.check_usable(spec, [item for frame in frames if counts.invalid for item in unusable_records(frame, opened)], counts.invalid)
-        evolved = foreign_base.evolved(frames, adopted)
-        summary = dataclasses.replace(_summary(opened, counts, evolved, base.order, (), ()), adoption=adopted)
-        unplaced = [item.path for item in summary.inputs if item.position_min is not None and item.position_min[0] == EPOCH]
-        if unplaced and not base.unplaced:
-            raise OrderRefused(
-                f"table {spec.name}: in rows of {spec.landing}, such as in {unplaced[0]}, {', '.join(base.order_by)} is null or does not have the "
-                "changes' type. Any change in landing, however old, would win over them: use --ingested-through FOLDER too, or other columns."
-            )
+        evolved = base.evolved(_payload_writers(frames), spec)
+        summary = _summary(opened, counts, evolved, base.order, (), ())
         changes = measured.materialize(conform(frames, evolved, spec, base.order, False))
-        foreign_base.check_keys(changes, spec, adopted.schema)
+        foreign_base.check_keys(changes, spec, evolved.schema)
         return SparkBatch(summary, spec, None, FIRST, changes)
 
     def _frames(self, opened: Inputs, parent: Snapshot | None) -> tuple[list[Frame], Columns, list[files.RawFrame]]:

@@ -15,10 +15,10 @@ from compactor.aws.client import ClientConfig
 from compactor.catalog.glue.catalog import GlueCatalog
 from compactor.catalog.glue.client import GlueSettings
 from compactor.catalog.hive import HiveCatalog
-from compactor.catalog.memory import MemoryCatalog
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused
 from compactor.ports import Catalog
+from tests.parts.memory_catalog import MemoryCatalog
 
 NUMBERS = itertools.count(1)
 glue = cache(lambda url: GlueCatalog(GlueSettings(client=ClientConfig("us-east-1", url))))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compactor.core.catalog.ddl import Column, TableDef
-from compactor.core.model.errors import CatalogRefused, Conflict, NoRowsYet, OrderRefused, Refused, SchemaRefused, TryLater, Unavailable
+from compactor.core.model.errors import CatalogRefused, Conflict, NoRowsYet, Refused, SchemaRefused, TryLater, Unavailable
 from compactor.core.model.policy import Policy
 from compactor.core.results.reports import AdoptReport
 from compactor.flows.read.verify import verify
@@ -37,14 +37,16 @@ def begun() -> Lake:
     for hour in range(2):
         lake.deliver(f"increment_20260101{hour:02}/a.json", [line("u", [1], [110 + hour], {"a": -1, "b": 0}), line("d", [2], [110 + hour])])
     lake.deliver("increment_2026010102/a.json", [line("u", [3], [50], {"a": 3, "b": 3}), line("d", [4], [300])])
-    lake.deliver("increment_2026010103/a.json", [line("u", [50], [301], {"a": 5, "b": 5}, (), (5,)), line("u", [6], [302], {"b": 6}, ["a"])])
+    lake.deliver(
+        "increment_2026010103/a.json", [line("u", [50], [301], {"a": 5, "b": 5}), line("d", [5], [301]), line("u", [6], [302], {"a": 1006, "b": 6})]
+    )
     return lake
 
 
-def take_over(lake: Lake, faults: Faults | None = None, order_by: tuple[str, ...] = (), through: str | None = THROUGH) -> AdoptReport:
+def take_over(lake: Lake, faults: Faults | None = None) -> AdoptReport:
     """By a process of its own."""
     lake.now += 1.0
-    return adopt(Table(lake.env(faults), lake.spec), OLD, order_by, through)
+    return adopt(Table(lake.env(faults), lake.spec), OLD, THROUGH)
 
 
 def shown(lake: Lake) -> dict[int, int | None]:
@@ -84,18 +86,7 @@ def test_changes_after_the_folder_win_and_those_up_to_it_are_never_read() -> Non
     assert (shown(lake), lake.failed_checks()) == (later, [])
 
 
-def test_rows_that_keep_their_position_lose_to_newer_changes_only() -> None:
-    """Of all that has landed."""
-    lake = begun()
-    take_over(lake, order_by=("at",), through=None)
-    lake.run()
-    # 1 was changed at 110 and 111 and its row is of 101; 3 at 50, its row of 103; 2 was deleted at 111
-    assert {key: shown(lake).get(key) for key in (1, 2, 3, 4, 6)} == {1: -1, 2: None, 3: 1003, 4: None, 6: 1006}
-    assert lake.failed_checks() == []
-
-
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "nothing said of what is in it": ({"through": None}, Refused, "--ingested-through FOLDER, the last folder"),
     "no folder of that form": ({"through": "hour-2"}, Refused, "'hour-2' is no folder like"),
     "no key": ({"spec": {"key": ()}}, Refused, "it has no key"),
     "a flat landing folder": ({"spec": {"pattern": ""}}, Refused, "one flat folder"),
@@ -103,8 +94,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no files": ({"path": "/older"}, Refused, "there are no files below /older"),
     "Delta Lake": ({"write": "_delta_log/0.json"}, Refused, "is a table of Delta Lake"),
     "partitions": ({"write": "day=1/p.parquet"}, Refused, r"is partitioned.*\(day=1/\)"),
-    "a column less, by policy": ({"spec": {"policy": Policy("fail")}}, SchemaRefused, "differs from its changes.*`b` was added"),
-    "an order it does not keep": ({"order_by": ("place",), "through": None}, OrderRefused, "--order-by names 'place'.*it has id, a, old, at"),
+    "a column more, by policy": ({"spec": {"policy": Policy("fail")}}, SchemaRefused, "`old`.*was added"),
     "a table of others": ({"table": "t_base"}, CatalogRefused, "a table school.t_base exists at /their/t_base and is not ours"),
 }
 """What is wrong → what is done or said otherwise, the error."""
@@ -123,7 +113,7 @@ def test_refused_in_words_before_anything_is_written(name: str) -> None:
         lake.catalog.ensure_table(TableDef("school", said["table"], (Column("id", "bigint"),), (), f"/their/{said['table']}"))
     before = [*lake.storage.list("/")]
     with pytest.raises(error, match=message):
-        adopt(Table(lake.env(), lake.spec), said.get("path", OLD), said.get("order_by", ()), said.get("through", THROUGH))
+        adopt(Table(lake.env(), lake.spec), said.get("path", OLD), said.get("through", THROUGH))
     assert [*lake.storage.list("/")] == before
 
 

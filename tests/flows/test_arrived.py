@@ -6,13 +6,13 @@ from datetime import datetime, timezone
 
 import pytest
 
-from compactor.catalog.memory import MemoryCatalog
 from compactor.flows.environment import Environment
 from compactor.flows.read.arrived import arrived
 from compactor.flows.table import Table
 from compactor.ports import Engine
-from compactor.storage.memory import MemoryStorage
 from tests.oracle.lake import table
+from tests.parts.memory_catalog import MemoryCatalog
+from tests.parts.memory_storage import MemoryStorage
 
 HOUR = datetime(2026, 11, 20, 14, tzinfo=timezone.utc)
 

@@ -29,7 +29,7 @@ from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.oracle.reader import look
 from tests.oracle.sizes import sized, tiered
-from tests.oracle.source import KINDS, Source
+from tests.oracle.source import PLAIN, Source
 
 Rows = tuple[tuple[Any, ...], ...]
 DAY = 86400.0
@@ -300,7 +300,7 @@ def test_every_day_is_what_the_view_showed_at_its_end(seed: int, soft: bool, mod
     settings = {"delete": "soft" if soft else "hide", "daily": Daily(keep=6), "keep": 0.0, "keep_versions": 1, "grace": 3600.0}
     lake = Lake(table(write_mode=mode, target_file_bytes=900, **settings))
     for _ in range(40):
-        source.step(rng.choice(KINDS), rng.randrange(30), rng.randrange(30))
+        source.step(rng.choice(PLAIN), rng.randrange(30), rng.randrange(30))
     expected: dict[str, Rows] = {}
     for number in range(10, 22):
         day = f"2026-01-{number}"

@@ -24,7 +24,7 @@ FOLDERS = {
     "%m/%Y/%d": ("02/2026/28", "03/2026/05", "04/2026/01", "05/2027/02"),
 }
 """Folders in the order of their dates. The second epoch begins with the second one."""
-KINDS = ("insert", "update", "update", "partial", "delete")
+KINDS = ("insert", "update", "update", "delete")
 STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=20)
 
 

@@ -36,13 +36,14 @@ def first(lake: Lake) -> None:
 
 
 def second(lake: Lake) -> None:
-    """Changes with unavailable values, a delete, a key change, a new column: a Delta, and a fold of what it is worth."""
+    """Changes, deletes, a new column: a Delta, and a fold of what it is worth."""
     lake.deliver(
         "increment_2026010101/a.json",
         [
-            line("u", [1], [101], {"a": 100}, ["b"]),
+            line("u", [1], [101], {"a": 100, "b": "x1"}),
             line("d", [2], [102]),
-            line("u", [50], [103], {"a": 103, "c": "new"}, ["b"], (3,)),
+            line("d", [3], [103]),
+            line("u", [50], [103], {"a": 103, "b": "x3", "c": "new"}),
             line("c", [51], [104], {"a": 104, "b": "y"}),
         ],
     )

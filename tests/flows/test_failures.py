@@ -90,7 +90,7 @@ def test_what_an_operator_does_beside_failing_runs_hides_them_only_if_it_succeed
     with pytest.raises(Refused):
         replay_table(lake.table(), ["no such file"])
     with pytest.raises(Refused):
-        adopt_table(lake.table(), "/lake/old", (), None, dry=True)
+        adopt_table(lake.table(), "/lake/old", "increment_2026010100", dry=True)
     stopped = failed_early(lake.table(), Stopped("stopped"))
     assert isinstance(stopped, RunRecord)
     assert (stopped.outcome, failures(lake)) == ("stopped", (1, "no"))

@@ -131,7 +131,7 @@ def test_what_one_commit_changes_is_one_change_a_key() -> None:
         line("u", [1], [10], {"a": 10}), line("u", [1], [11], {"a": 11}),
         line("d", [2], [12]), line("d", [3], [13]), line("c", [3], [14], {"a": 33}),
         line("u", [4], [15], {"a": 4}), line("c", [5], [16], {"a": 5}), line("c", [6], [17], {"a": 6}), line("d", [6], [18]),
-        line("u", [9], [19], {"a": 1}, (), (5,)),
+        line("d", [5], [19]), line("c", [9], [19], {"a": 1}),
     )  # fmt: skip
     assert [(each["_change_type"], each["id"], each["a"]) for each in told(lake, 1)] == [
         ("update_preimage", 1, 1), ("update_postimage", 1, 11), ("delete", 2, 2),

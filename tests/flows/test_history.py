@@ -23,7 +23,7 @@ from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.oracle.reader import look
 from tests.oracle.sizes import sized, tiered
-from tests.oracle.source import KINDS, Source
+from tests.oracle.source import PLAIN, Source
 
 
 def shown(lake: Lake) -> list[tuple[object, ...]]:
@@ -53,7 +53,7 @@ def test_a_reader_sees_the_history_of_the_snapshot_that_is_shown(seed: int) -> N
     """After runs of late and repeated events, restores, taking again and vacuums: the oracle's of just what is in the table."""
     rng, source, lake = random.Random(seed), Source(), Lake(table(history=True, keep=2.0, grace=1.0, keep_versions=1))
     for _ in range(30):
-        source.step(rng.choice([kind for kind in KINDS if kind != "truncate"]), rng.randrange(30), rng.randrange(30))
+        source.step(rng.choice([kind for kind in PLAIN if kind != "truncate"]), rng.randrange(30), rng.randrange(30))
     lines = rng.sample(source.lines, len(source.lines))
     first = next(text for text in lines if json.loads(text)["op"] in ("c", "r"))
     lake.deliver("increment_2026010100/first.json", [first])

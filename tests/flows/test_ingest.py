@@ -17,11 +17,11 @@ from compactor.core.sources import increment
 from compactor.core.sources.kafka_files import Bounds, Fetched, Offsets, offsets_of
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.ports import Storage
-from compactor.storage.memory import MemoryStorage
 from tests.faults import MODES, Crash, FaultyStorage, every_fault
 from tests.oracle.lake import Lake
 from tests.oracle.lake import table as on_topic
 from tests.oracle.model import line
+from tests.parts.memory_storage import MemoryStorage
 
 HOUR = 3600.0
 

@@ -16,12 +16,12 @@ from compactor.flows.read.verify import verify
 from compactor.flows.table import Table
 from compactor.ports import Storage
 from compactor.storage.local import LocalStorage
-from compactor.storage.memory import MemoryStorage
 from tests.faults import Crash, Faults
 from tests.flows.test_every_crash import first, second, third
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.oracle.s3_lake import BUCKET, storage
+from tests.parts.memory_storage import MemoryStorage
 from tests.parts.s3 import Server
 
 

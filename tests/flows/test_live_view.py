@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.catalog.memory import MemoryCatalog
 from compactor.core.catalog.ddl import TableDef
-from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
+from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, Refused
 from compactor.flows.publish.landing import sync_landing
 from compactor.flows.publish.sync import sync_table
 from compactor.flows.write.adopt import adopt
@@ -25,6 +24,7 @@ from tests.oracle.live import look_live
 from tests.oracle.model import line
 from tests.oracle.sizes import sized
 from tests.oracle.source import Source
+from tests.parts.memory_catalog import MemoryCatalog
 
 KINDS = ("insert", "insert", "update", "update", "delete", "snapshot", "truncate")
 """Statements whose events flat rows can tell."""
@@ -55,15 +55,13 @@ def opened(rng: random.Random, composite: bool) -> Lake:
     return Lake(table(live_view=True, archive="keep", **settings))
 
 
-def adopted(lake: Lake, rng: random.Random) -> None:
-    """Some rows of others, with or without a position, some of their increments landed."""
-    placed = rng.random() < 0.5
-    rows = [json.dumps({"id": key, "a": 1000 + key, **({"at": 10 * rng.randrange(20) + 3} if placed else {})}) for key in range(5)]
+def adopted(lake: Lake) -> None:
+    """Some rows of others, some of their increments landed."""
+    rows = [json.dumps({"id": key, "a": 1000 + key}) for key in range(5)]
     lake.storage.write("/old/t/part-0", "\n".join(rows).encode())
     lake.deliver("increment_2026010100/old.json", [line("u", [1], [5], {"a": 5, "b": "b"}), line("c", [2], [6], {"a": 6, "b": "b"})])
     lake.now += 1.0
-    with suppress(OrderRefused):
-        adopt(lake.table(), "/old/t", ("at",) if placed else (), None if placed else "increment_2026010100")
+    adopt(lake.table(), "/old/t", "increment_2026010100")
 
 
 def act(lake: Lake, how: str, rng: random.Random) -> None:
@@ -101,7 +99,7 @@ def test_the_live_view_shows_what_the_view_shows_after_the_next_run(seed: int, l
     rng = random.Random(seed)
     lake, source = opened(rng, composite), Source(keys=8, composite=composite)
     if not composite and rng.random() < 0.3:
-        adopted(lake, rng)
+        adopted(lake)
     sent: list[str] = []
     for number in range(length):
         for _ in range(rng.randint(1, 5)):

@@ -9,17 +9,17 @@ from contextlib import suppress
 
 import pytest
 
-from compactor.catalog.memory import MemoryCatalog
 from compactor.core.model.errors import CatalogRefused, Refused
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.owner import foreign
 from compactor.flows.publish import sync
 from compactor.flows.read.plan import plan
 from compactor.flows.run_tables import run_tables
-from compactor.storage.memory import MemoryStorage
 from tests.faults import Crash, Faults
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
+from tests.parts.memory_catalog import MemoryCatalog
+from tests.parts.memory_storage import MemoryStorage
 
 TEST = {"root": "/test/t", "database": "test", "tables_in": "test"}
 """What differs in a second environment that reads the same landing."""

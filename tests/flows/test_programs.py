@@ -28,15 +28,15 @@ from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS, preview, put
 from compactor.flows.verbs import discard_table
-from compactor.storage.memory import MemoryStorage
 from tests.faults import Crash, every_fault
 from tests.oracle.lake import Lake, as_rows, table
 from tests.oracle.model import line, replayed
 from tests.oracle.reader import Shown
 from tests.oracle.sizes import sized
-from tests.oracle.source import KINDS, Source
+from tests.oracle.source import PLAIN, Source
+from tests.parts.memory_storage import MemoryStorage
 
-STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=40)
+STEPS = st.lists(st.tuples(st.sampled_from(PLAIN), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=40)
 
 
 def sent(steps: list[tuple[str, int, int]], composite: bool = False, keys: int = 12) -> Source:
@@ -103,7 +103,6 @@ def again(lake: Lake, seen: Shown) -> None:
     before = lake.newest()
     report = lake.run()
     assert report.counts["applied"] == sum(data.count(b'"op": "t"') for _, data in files)
-    assert report.ties == 0
     assert lake.look().rows == seen.rows  # type: ignore[union-attr]
     assert before is not None
     if not report.counts["applied"] and lake.spec.write_mode == "merge-on-read":
@@ -165,18 +164,8 @@ def test_an_insert_after_the_delete_is_a_new_row() -> None:
     lake = Lake(table())
     one(lake, "a", line("c", [1], [10], {"a": 1, "b": "x"}))
     one(lake, "b", line("d", [1], [20]))
-    one(lake, "c", line("c", [1], [30], {"a": 3}, ["b"]))
+    one(lake, "c", line("c", [1], [30], {"a": 3}))
     assert lake.look().rows == ((1, 3, None),)  # type: ignore[union-attr]
-
-
-def test_ties_are_counted_and_repetitions_are_not_ties() -> None:
-    """Two different events at one Position are a tie, the same event twice is a duplicate."""
-    lake = Lake(table())
-    report = one(lake, "a", line("c", [1], [5], {"a": 1}), line("c", [1], [5], {"a": 2}), line("c", [2], [6], {"a": 1}))
-    assert (report.ties, report.counts["superseded"], report.counts["duplicate"]) == (1, 1, 0)
-    report = one(lake, "b", line("c", [3], [7], {"a": 1}), line("c", [3], [7], {"a": 1}))
-    assert (report.ties, report.counts["superseded"], report.counts["duplicate"]) == (0, 0, 1)
-    assert lake.look().rows == ((1, 2), (2, 1), (3, 1))  # type: ignore[union-attr]
 
 
 def test_every_event_is_counted_as_what_became_of_it() -> None:
@@ -270,21 +259,6 @@ def test_tombstones_older_than_their_retention_go_and_are_remembered(write_mode:
     assert (3, -1) in lake.look().rows  # type: ignore[union-attr]
 
 
-def test_a_key_change_leaves_no_trace_of_the_old_key_in_whatever_order_its_parts_come() -> None:
-    """The values that the event does not tell come from the row that moved, chains included."""
-    parts = {
-        "a": [line("c", [1], [10], {"a": 1, "b": "one"})],
-        "b": [line("u", [2], [20], {"a": 2}, ["b"], (1,))],
-        "c": [line("u", [3], [30], {"a": 3}, ["b"], (2,))],
-        "d": [line("u", [1], [15], {"a": 5, "b": "late"})],
-    }
-    for order in ("abcd", "dcba", "cabd", "bdca"):
-        lake = Lake(table())
-        for name in order:
-            one(lake, name, *parts[name])
-        assert lake.look().rows == ((3, 3, "late"),)  # type: ignore[union-attr]
-
-
 def test_columns_come_and_change_their_type_while_the_table_grows() -> None:
     """A new column, then one that widens: tables of a second generation, one view, files as new as the Snapshot."""
     lake = Lake(table(policy=Policy(kinds=(("to_string", "evolve"),))))
@@ -299,14 +273,6 @@ def test_columns_come_and_change_their_type_while_the_table_grows() -> None:
     one(lake, "d", line("u", [4], [300], {"a": 8}))
     assert lake.look().rows == lake.expected()  # type: ignore[union-attr]
     assert lake.failed_checks() == []
-
-
-def test_unavailable_values_are_counted() -> None:
-    """What no event told is null."""
-    lake = Lake(table())
-    one(lake, "a", line("c", [1], [1], {"a": 1, "b": "x"}), line("c", [2], [2], {"a": 2, "b": None}))
-    assert one(lake, "b", line("u", [1], [10], {"a": 5}, ["b"]), line("u", [2], [11], {"a": 5}, ["b"])).unresolved == 0
-    assert one(lake, "c", line("u", [9], [12], {"a": 5}, ["b"])).unresolved == 1
 
 
 BAD = {
@@ -348,7 +314,7 @@ def test_what_cannot_be_used_waits_in_quarantine_and_the_rest_is_absorbed(case: 
     good, repaired = line("c", [1], [1], {"a": 1}), line("u", [1], [3], {"a": 3})
     one(lake, "a", good)
     name = lake.deliver("increment_2026010101/bad.json", [line("c", [2], [2], {"a": 2}), BAD.get(case, repaired)], damaged=whole)
-    lake.deliver("increment_2026010101/good.json", [line("u", [1], [4], {"b": 4}, ["a"])])
+    lake.deliver("increment_2026010101/good.json", [line("u", [1], [4], {"a": 1, "b": 4})])
     report = lake.run()
     assert report.counts["quarantined"] == (0 if whole else 1)
     assert "compactor quarantine t" in report.notes[-1]
@@ -363,8 +329,7 @@ def test_what_cannot_be_used_waits_in_quarantine_and_the_rest_is_absorbed(case: 
 
     lake.storage.write(held.location if whole else held.repaired, "\n".join([line("c", [2], [2], {"a": 2}), repaired]).encode())  # type: ignore[arg-type]
     assert lake.replay().operations[0].startswith("replay")
-    # the late event fills what the newer one does not tell
-    assert lake.look().rows == ((1, 3, 4), (2, 2, None))  # type: ignore[union-attr]
+    assert lake.look().rows == ((1, 1, 4), (2, 2, None))  # type: ignore[union-attr]
     assert quarantine.waiting(Table(lake.env(), lake.spec), lake.newest()) == []
     assert [info.path for info in lake.storage.list(f"{lake.spec.root}/quarantine")] == []
     assert not lake.failed_checks()
@@ -379,7 +344,7 @@ def test_a_copy_replaces_the_unreadable_file(given_up: bool, same_size: bool) ->
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     content = line("c", [2], [2], {"a": 2})
     path, _ = lake.deliver("increment_2026010101/bad.json", [content], damaged=True)
-    one(lake, "good", line("u", [1], [4], {"b": 4}, ["a"]))
+    one(lake, "good", line("u", [1], [4], {"a": 1, "b": 4}))
     (held,) = quarantine.waiting(Table(lake.env(), lake.spec), lake.newest())
     if given_up:
         lake.now += 1.0

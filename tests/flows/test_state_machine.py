@@ -22,12 +22,12 @@ from tests.faults import ERRORS, MODES, Crash, Faults
 from tests.oracle.lake import Lake, as_rows, table
 from tests.oracle.s3_lake import BUCKET, storage
 from tests.oracle.sizes import sized
-from tests.oracle.source import KINDS, Source
+from tests.oracle.source import PLAIN, Source
 from tests.oracle.stores import StoredLake
 from tests.oracle.watch import Intrusion, Watch
 from tests.parts.s3 import Server
 
-STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=6)
+STEPS = st.lists(st.tuples(st.sampled_from(PLAIN), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=6)
 CALLS = st.integers(1, 140)
 
 
@@ -99,7 +99,7 @@ class Use(RuleBasedStateMachine):
         again = list(self.lake.delivered.values())[pick % len(self.lake.delivered)]
         self._land(again.decode(errors="ignore").splitlines(), hour)
 
-    @rule(pick=st.integers(0, 99), step=st.tuples(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 30)))
+    @rule(pick=st.integers(0, 99), step=st.tuples(st.sampled_from(PLAIN), st.integers(0, 30), st.integers(0, 30)))
     def rewrite(self, pick: int, step: tuple[str, int, int]) -> None:
         """The sink writes a name again, with what it held and one event more; the file may lie in landing or be archived long ago."""
         latest = {path: data for (path, _), data in self.lake.delivered.items() if b"\xff" not in data}

@@ -9,7 +9,6 @@ import json
 import pytest
 
 from compactor.app.schema import Synced, sync
-from compactor.catalog.memory import MemoryCatalog
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Unavailable
@@ -17,6 +16,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.flows.table import Table
 from tests.oracle.lake import Lake, copied, table
 from tests.oracle.model import line
+from tests.parts.memory_catalog import MemoryCatalog
 
 FIELDS = [
     {"name": "id", "type": "long", "doc": "the student's number"},

@@ -327,8 +327,9 @@ def test_the_work_of_a_fold_that_slept_is_not_used_once_it_was_condemned() -> No
     lake = old().copy()
     quiet = dataclasses.replace(lake.spec, compact_every=1e12)
     lake.spec = quiet
-    later(lake, 7)
-    lake.run()
+    for number in (6, 7, 8, 9):
+        later(lake, number)
+        lake.run()
     lake.spec = dataclasses.replace(quiet, compact_every=0.0)
     probe = Faults()
     lake.copy().run(probe)

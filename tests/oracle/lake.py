@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from compactor.catalog.memory import MemoryCatalog
 from compactor.core.model.inputs import LATER
 from compactor.core.model.layout import Layout
 from compactor.core.model.schema import Schema
@@ -34,11 +33,12 @@ from compactor.flows.table import Table
 from compactor.flows.verbs import reabsorb_table, rebuild_table, replay_table
 from compactor.flows.write import restore
 from compactor.ports import Storage
-from compactor.storage.memory import MemoryStorage
 from tests.faults import Faults, FaultyCatalog, FaultyStorage
 from tests.oracle.engine import ListEngine, cast
 from tests.oracle.model import DELETED, Change, Key, Row, parsed, replayed, sorted_out
 from tests.oracle.reader import Shown, look
+from tests.parts.memory_catalog import MemoryCatalog
+from tests.parts.memory_storage import MemoryStorage
 
 HOUR = 3600.0
 

@@ -12,13 +12,13 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.catalog.memory import MemoryCatalog
 from compactor.core.catalog import daily_views, views
 from compactor.core.catalog.ddl import TableDef, ViewDef, quoted
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import ROWS
 from compactor.core.model.spec import TableSpec
 from compactor.ports import Storage
+from tests.parts.memory_catalog import MemoryCatalog
 
 
 @dataclass(frozen=True)

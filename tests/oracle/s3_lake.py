@@ -14,10 +14,10 @@ from compactor.core.settings.s3 import S3Settings
 from compactor.flows.environment import Environment
 from compactor.flows.run import run_table
 from compactor.flows.table import Table
-from compactor.storage.memory import MemoryStorage
 from compactor.storage.s3.storage import S3Storage
 from tests.oracle.engine import ListEngine
 from tests.oracle.lake import Lake, copied, table
+from tests.parts.memory_storage import MemoryStorage
 from tests.parts.proxy import Proxy
 from tests.parts.s3 import Server
 

@@ -8,6 +8,8 @@ from typing import Any
 from tests.oracle.model import Key, Row, line
 
 KINDS = ("insert", "update", "partial", "delete", "move", "move_partial", "move_in_two", "snapshot", "truncate")
+PLAIN = ("insert", "update", "delete", "snapshot", "truncate")
+"""Statements that leave no value out and change no key, as the list engine takes them."""
 
 
 @dataclass

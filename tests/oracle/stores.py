@@ -9,10 +9,10 @@ from compactor.core.model.files import FileInfo
 from compactor.core.model.spec import TableSpec
 from compactor.flows.environment import Environment
 from compactor.ports import Storage
-from compactor.storage.memory import MemoryStorage
 from tests.faults import Faults
 from tests.oracle.lake import Lake
 from tests.oracle.s3_lake import BUCKET
+from tests.parts.memory_storage import MemoryStorage
 from tests.parts.s3 import Server
 
 

@@ -7,6 +7,7 @@ runs the tables of these seeds.
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import sys
@@ -31,6 +32,11 @@ from tests.read.parquet_lake import ParquetLake
 PARTS = 20
 
 
+def plain_event(text: str) -> str:
+    """Return the event without what the list engine leaves to Spark: values that were left out (they are null here), and changed keys."""
+    return json.dumps({name: value for name, value in json.loads(text).items() if name not in ("missing", "from")})
+
+
 def play(seed: int, root: Path) -> int:
     """Run the programs of a table. After each run DuckDB shows the rows that the oracle expects. Return the number of comparisons."""
     made = program(seed, PARTS)
@@ -38,7 +44,7 @@ def play(seed: int, root: Path) -> int:
     duck, compared = ParquetLake(lake, root), 0
     for hour, files in enumerate(made.runs):
         for number, places in enumerate(files):
-            lake.deliver(f"increment_20260101{hour:02d}/{(made.seed + number * 7) % 10}.json", [made.events[place] for place in places])
+            lake.deliver(f"increment_20260101{hour:02d}/{(made.seed + number * 7) % 10}.json", [plain_event(made.events[place]) for place in places])
         try:
             lake.run()
         except NoRowsYet:

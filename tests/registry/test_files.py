@@ -9,7 +9,7 @@ import pytest
 
 from compactor.core.model.errors import RegistryRefused, SchemaRefused
 from compactor.registry.files import FileRegistry
-from compactor.storage.memory import MemoryStorage
+from tests.parts.memory_storage import MemoryStorage
 
 ROOT = "s3://bucket/schemas"
 

@@ -22,7 +22,7 @@ from compactor.ports import Submitted
 from compactor.runners.emr import EmrRunner, Jobs, JobState, Order, Sending
 from compactor.runners.emr_serverless import ServerlessJobs
 from compactor.runners.emr_steps import ClusterSteps
-from compactor.storage.memory import MemoryStorage
+from tests.parts.memory_storage import MemoryStorage
 from tests.parts.s3 import Server
 
 SENDING = Sending("s3://code/jobs/1", "s3://code/plans", "s3://logs/jobs", (("spark.executor.memory", "8g"),), 3600.0)

@@ -17,7 +17,7 @@ from compactor.app.packaging.job_zip import Package, package, write
 from compactor.config.settings import load
 from compactor.core.model.errors import ConfigError, Refused
 from compactor.core.settings.job_config import JobConfig
-from compactor.storage.memory import MemoryStorage
+from tests.parts.memory_storage import MemoryStorage
 from tests.test_layers import CLUSTER, layer
 
 
@@ -64,8 +64,6 @@ def test_only_what_runs_on_a_cluster_is_in_it(packed: Package) -> None:
     left_out = {
         "compactor.notify.webhook",
         "compactor.spark.input.topics",
-        "compactor.storage.memory",
-        "compactor.catalog.memory",
         "compactor.flows.land.ingest",
     }
     assert left_out & set(packed.modules) == set()

@@ -18,7 +18,6 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from compactor.catalog.memory import MemoryCatalog
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input
@@ -26,11 +25,12 @@ from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.retention import shortened
-from compactor.storage.memory import MemoryStorage
 from tests.oracle.engine import ListEngine
 from tests.oracle.lake import as_rows
 from tests.oracle.model import Change, parsed, replayed
 from tests.oracle.reader import Shown, generations, look
+from tests.parts.memory_catalog import MemoryCatalog
+from tests.parts.memory_storage import MemoryStorage
 from tests.simulation import bank, verbs
 
 Name = tuple[str, str]

@@ -2,8 +2,7 @@
 
 A couple is two rows that were opened with 100 each. A transaction moves an amount between the accounts of one couple: two events of one commit
 position in one file. So in every committed version, whatever it has absorbed and in whatever order, both accounts of a couple are there with
-200 together, or neither is. Beside transfers the bank closes and opens couples, truncates, leaves values out that did not change, adds a column and
-changes a type.
+200 together, or neither is. Beside transfers the bank closes and opens couples, truncates, adds a column and changes a type.
 """
 
 from __future__ import annotations
@@ -57,12 +56,12 @@ class Bank:
         self.balances[couple] = START
         return self._both("c", couple)
 
-    def transfer(self, couple: int, missing: tuple[str, ...] = ()) -> list[str]:
+    def transfer(self, couple: int) -> list[str]:
         """Move an amount between the two."""
         if couple not in self.balances:
             return self.open(couple)
         self.balances[couple] = self.dice.randrange(2 * START)
-        return self._both("u", couple, missing)
+        return self._both("u", couple)
 
     def close(self, couple: int) -> list[str]:
         """Delete both accounts."""
@@ -86,9 +85,9 @@ class Bank:
             return self.transfer(couple)
         if draw < 0.15:
             return self.close(couple)
-        return self.transfer(couple, ("b",) if draw < 0.35 else ())
+        return self.transfer(couple)
 
-    def _both(self, op: str, couple: int, missing: tuple[str, ...] = ()) -> list[str]:
+    def _both(self, op: str, couple: int) -> list[str]:
         self.seq += 1
         events = []
         for side in (0, 1):
@@ -97,8 +96,7 @@ class Bank:
             values: dict[str, Any] = {"a": balance, "b": text}
             if self.seq % 5 == 0:
                 values["c"] = self.seq
-            values = {name: value for name, value in values.items() if name not in missing}
-            events.append(line(op, [2 * couple + side], [self.seq], values, missing))
+            events.append(line(op, [2 * couple + side], [self.seq], values))
         return events
 
 

@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.catalog.memory import MemoryCatalog
 from compactor.core.model.spec import TableSpec
-from compactor.storage.memory import MemoryStorage
 from tests.faults import Crash
 from tests.oracle import lake
 from tests.oracle.engine import ListEngine
 from tests.oracle.reader import Shown, generations, look
+from tests.parts.memory_catalog import MemoryCatalog
+from tests.parts.memory_storage import MemoryStorage
 from tests.simulation import verbs
 from tests.simulation.audit import Audit, named
 from tests.simulation.bank import Bank, Delivery, deliveries

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any
 
 from compactor.catalog import rules
-from compactor.catalog.memory import MemoryCatalog
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.model.files import FileInfo
-from compactor.storage.memory import MemoryStorage
 from tests.oracle.engine import ListEngine
+from tests.parts.memory_catalog import MemoryCatalog
+from tests.parts.memory_storage import MemoryStorage
 from tests.simulation.scheduler import Actor
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.model.errors import CatalogRefused, InputRefused, OrderRefused, SchemaRefused
+from compactor.core.model.errors import CatalogRefused, InputRefused
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Difference
 from compactor.core.results.reports import AdoptReport
@@ -36,13 +36,13 @@ def files_below(folder: str) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
-def adopted(lake: Lake, spec: TableSpec, path: str, order_by: Sequence[str] = (), through: str | None = None) -> AdoptReport:
+def adopted(lake: Lake, spec: TableSpec, path: str, through: str) -> AdoptReport:
     """Adopt after a dry run that tells the same and changes nothing; what it shows is sound, and the base of others is as it was."""
     lake.now += 1
     before = files_below(str(lake.root))
-    told = adopt(Table(lake.env, spec), path, order_by, through, dry=True)
+    told = adopt(Table(lake.env, spec), path, through, dry=True)
     assert files_below(str(lake.root)) == before
-    made = adopt(Table(lake.env, spec), path, order_by, through)
+    made = adopt(Table(lake.env, spec), path, through)
     assert (told.outcome, made.outcome, told.rows, told.columns) == ("would be adopted", "adopted", made.rows, made.columns)
     assert files_below(path).items() >= {(name, data) for name, data in before.items() if name.startswith(path)}
     assert lake.problems(spec) == []
@@ -78,7 +78,6 @@ if FULL:
         report = adopted(lake, spec, base, through=HOUR_2)
         assert (report.rows, report.files, report.ingested, report.waiting) == (200, 2, 3, 1)
         assert [column for column, _, _ in report.columns] == ["id", "a", "old_note"]
-        assert any("not stored: __op" in note for note in report.notes)
         first = lake.snapshot(spec)
         assert (first.operation, first.hour, {item.outcome for item in first.inputs}) == ("adopt", "2024-03-05T02:00", {"adopted"})
         assert {segment.position_max[0] for segment in first.segments if segment.position_max} == {-1}
@@ -113,34 +112,6 @@ if FULL:
         assert lake.problems(spec) == []
 
 
-@pytest.mark.slow
-def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: Lake) -> None:
-    """An older change loses, a newer one wins, one of the same place too; a delete that is older than the row leaves it; text is a number if changes'
-    are; rows without a position are only taken beside --ingested-through."""
-    spec = lake.spec(write_mode="merge-on-read")
-    lake.land(spec, 1, [{"id": n, "a": f"change {n}", "seq": 50, "op": "u"} for n in range(1, 4)] + [{"id": 4, "seq": 50, "op": "d"}])
-    ddl = "id bigint, a string, at string"
-    base = old_base(lake, (ddl, [(1, "newer", "60"), (2, "older", "9"), (3, "same place", "50"), (4, "alive", "51"), (5, "alone", "1")]))
-    report = adopted(lake, spec, base, ("at",))
-    # what only tells the Position is no column
-    assert [column for column, _, _ in report.columns] == ["id", "a"]
-    assert any("deleted rows keep no position" in note for note in report.notes)
-    assert lake.snapshot(spec).position == (0, 60, None, None, None)
-    lake.run(spec)
-    assert values(lake, spec) == {1: "newer", 2: "change 2", 3: "change 3", 4: "alive", 5: "alone"}
-    assert lake.problems(spec) == []
-
-    both = lake.spec("both")
-    lake.land(both, 1, [{"id": 1, "a": "old", "seq": 50}])
-    lake.land(both, 3, [{"id": 1, "a": "landed late", "seq": 55}, {"id": 2, "a": "landed late", "seq": 55}])
-    some = old_base(lake, (ddl, [(1, "newer", "60"), (2, "no position", None)]), name="some")
-    with pytest.raises(OrderRefused, match=r"in rows of .*some, such as in part-.*, at is null"):
-        adopt(Table(lake.env, both), some, ("at",))
-    assert adopted(lake, both, some, ("at",), HOUR_2).ingested == 1
-    lake.run(both)
-    assert values(lake, both) == {1: "newer", 2: "landed late"}
-
-
 GOOD = ("id bigint, a string", [(1, "one")])
 REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "the view's name is a table": ([GOOD], {"table": True}, CatalogRefused, "Set `view:` to another name"),
@@ -157,13 +128,6 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
         InputRefused,
         "record 1: is marked as deleted",
     ),
-    "types that disagree": (
-        [GOOD, ("id bigint, a boolean", [(2, True)])],
-        {},
-        SchemaRefused,
-        "column a: files of .* (string and.* boolean|boolean and.* string)",
-    ),
-    "another kind of order": ([("id bigint, a string, at double", [(1, "x", 2.5)])], {"order_by": ("at",)}, OrderRefused, "at is compared as double"),
     "damaged": ([GOOD], {"write": "part-9.parquet"}, InputRefused, "1 files or rows of .*part-9.parquet: not a readable Parquet file"),
 }
 """What is wrong → the base's files, what is said or done besides, the error. What needs no Spark is in `tests/flows` and `tests/core`."""
@@ -183,5 +147,5 @@ def test_what_cannot_be_adopted_is_refused_in_words_and_leaves_nothing(lake: Lak
             lake.spark.sql(f"CREATE TABLE {lake.database}.{spec.view} (id bigint) STORED AS PARQUET")
         before = files_below(str(lake.root))
         with pytest.raises(error, match=message):
-            adopt(Table(lake.env, spec), base, said.get("order_by", ()), None if said.get("order_by") else HOUR_2)
+            adopt(Table(lake.env, spec), base, HOUR_2)
         assert files_below(str(lake.root)) == before, name

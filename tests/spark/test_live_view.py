@@ -81,7 +81,7 @@ def test_the_live_view_after_truncates_nulls_epochs_restores_and_an_adoption(lak
     lake.spark.createDataFrame([(1, "base"), (2, "base")], "id BIGINT, v STRING").coalesce(1).write.parquet(str(lake.root / "old"))
     land(lake, spec, 1, (1, 10, "in the base", "u"))
     land(lake, spec, 2, (1, 5, "changed", "u"), (3, 6, "new", "c"))
-    adopt(Table(lake.env, spec), str(lake.root / "old"), (), "increment_2024030501")
+    adopt(Table(lake.env, spec), str(lake.root / "old"), "increment_2024030501")
     assert [(row["id"], row["v"]) for row in live(lake, spec)] == [(1, "changed"), (2, "base"), (3, "new")]
 
 

@@ -20,9 +20,9 @@ from compactor.core.model.files import FileInfo
 from compactor.core.settings.s3 import S3Settings
 from compactor.ports import Storage
 from compactor.storage.local import LocalStorage
-from compactor.storage.memory import MemoryStorage
 from compactor.storage.s3.storage import S3Storage
 from tests.oracle.sizes import sized
+from tests.parts.memory_storage import MemoryStorage
 from tests.storage.worlds import BAD_NAMES, ODD_NAMES, World
 
 

@@ -14,7 +14,6 @@ class Column:
     type: str
     """Hive type text, such as `decimal(10,2)`."""
     comment: str = ""
-    """Comment."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +21,10 @@ class TableDef:
     """An external table."""
 
     database: str
-    """Its database."""
     name: str
-    """Its name."""
     columns: tuple[Column, ...]
     """Columns in the files."""
     partition_columns: tuple[Column, ...]
-    """Partition columns."""
     location: str
     """Directory of the table."""
     properties: dict[str, str] = field(default_factory=dict)
@@ -36,7 +32,6 @@ class TableDef:
     format: str = "parquet"
     """`parquet`, `avro` or `json`."""
     comment: str = ""
-    """Comment."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,6 @@ class PartitionDef:
     location: str
     """Its directory."""
     rows: int | None = None
-    """Rows."""
     size: int | None = None
     """Bytes."""
     files: int | None = None
@@ -60,9 +54,7 @@ class ViewDef:
     """A view."""
 
     database: str
-    """Its database."""
     name: str
-    """Its name."""
     text: str
     """The query."""
     columns: tuple[Column, ...]

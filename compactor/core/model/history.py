@@ -71,7 +71,6 @@ class Truncated:
     """A truncate of the source table. Later runs need it for late events that happened before it."""
 
     position: Position
-    """Its Position."""
     time: int
     """The source's time, in microseconds since 1970."""
 
@@ -83,7 +82,6 @@ class History:
     set: str
     """The value of the partition column `history_set` for closed parts."""
     closed: tuple[HistoryPart, ...]
-    """The closed parts."""
     open_id: str
     """The value of the partition column `history_set` for open parts."""
     open: tuple[HistoryPart, ...]
@@ -91,7 +89,6 @@ class History:
     delta: HistoryPart | None
     """The open Delta; None without one."""
     truncates: tuple[Truncated, ...] = ()
-    """All truncates."""
     unavailable_columns: tuple[str, ...] = ()
     """Columns without a value in some event."""
     moves: bool = False

@@ -32,7 +32,6 @@ class Audit:
     """The verdict on a version, as `_compactor/audit.json` keeps it."""
 
     version: int
-    """The version."""
     digest: str
     """A digest of the rules."""
     failures: tuple[str, ...]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from compactor.core.model.files import Delta, Segment
 from compactor.core.model.inputs import Input
 from compactor.core.model.position import Partitions, Position, latest
-from compactor.core.schema.adoption import Adoption
 from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable
 from compactor.core.sources.watermark import Brought
@@ -40,7 +39,6 @@ class BatchSummary:
     moves: int
     """Changes of a row's key: those whose old key is known, and creates without all values, which may be one half of a key change."""
     truncates: int
-    """Truncates."""
     first: Position | None
     """The least Position of the changes."""
     last: Position | None
@@ -73,8 +71,6 @@ class BatchSummary:
     """Rows that come too late to change anything, such as those of an older full load."""
     inserts: int = 0
     """Creates, and reads of snapshots."""
-    adoption: Adoption | None = None
-    """What became of the columns of a foreign base; None for landed files."""
 
     def barriers(self, before: Iterable[tuple[str, Position]]) -> tuple[tuple[str, Position], ...]:
         """Return the barrier of each shard that had a truncate, in this batch or `before`."""

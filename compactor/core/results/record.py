@@ -70,7 +70,6 @@ class JobUsage:
     """What an EMR job used: a table's share of it, by the seconds of its run."""
 
     id: str
-    """The id of the job."""
     vcpu_hours: float
     """vCPU-hours, as billed."""
     memory_gb_hours: float

@@ -53,9 +53,7 @@ class TableStatus:
     bytes: int
     """Bytes of base and Delta."""
     delta_rows: int
-    """Rows of the Delta."""
     delta_tombstones: int
-    """Tombstones in the Delta."""
     delta_estimate: int
     """Bytes that Spark's planner expects for the Delta when it chooses a join (docs/design/view.md)."""
     delta_limit: int
@@ -79,11 +77,9 @@ class TableStatus:
     history_events: int = 0
     """Stored events of the history."""
     history_bytes: int = 0
-    """Bytes of the history."""
     history_since: str | None = None
     """When the history was switched on for a table with rows; None if it is complete."""
     delta_bytes: int = 0
-    """Bytes of the Delta."""
     late: str | None = None
     """Why the table is behind: no file for longer than usual, or files that wait for longer than two hours; None if it is not."""
     unusable_files: str | None = None

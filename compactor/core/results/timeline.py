@@ -15,7 +15,6 @@ class Version:
     """One Snapshot."""
 
     number: int
-    """Its version."""
     time: str
     """When it was committed, ISO 8601."""
     operation: str
@@ -71,7 +70,6 @@ class SchemaChange:
     """A version that changed columns."""
 
     version: int
-    """Its version."""
     time: str
     """When it was committed."""
     sentences: tuple[str, ...]

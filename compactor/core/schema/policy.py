@@ -60,7 +60,6 @@ class Decision:
     """A schema change, and what the table does about it."""
 
     change: Change
-    """The change."""
     action: str
     """What the table does: a key of ACTIONS."""
     stored: str = ""

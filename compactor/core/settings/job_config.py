@@ -30,7 +30,6 @@ class JobConfig:
     """The tables of one command line, and how a cluster reaches storage and catalog."""
 
     specs: tuple[TableSpec, ...]
-    """The tables."""
     warehouse: str
     """Location of the warehouse."""
     catalog: str = "glue"

@@ -20,7 +20,6 @@ class Offsets:
     """A range of records of one partition."""
 
     topic: str
-    """The topic."""
     partition: int
     """The partition of the topic."""
     first: int
@@ -65,7 +64,6 @@ class Fetched:
     offsets: Offsets
     """The range that was read."""
     file: FileInfo
-    """The file."""
     records: int
     """Records in it. It may be 0, after aborted transactions."""
     until: float | None

@@ -34,7 +34,6 @@ class Ingested:
     table: str
     """The table's name."""
     topic: str
-    """The topic."""
     records: int
     """Records written into landing."""
     files: int
@@ -56,7 +55,6 @@ class Ingest:
     topics: Topics
     """Reads the topics."""
     specs: Sequence[TableSpec]
-    """The tables."""
     staging: str
     """A directory of its own."""
     max_records: int

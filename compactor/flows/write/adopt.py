@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import cast
 
 from compactor.core.catalog import views
 from compactor.core.model.edit import Edit, NewestIs
@@ -25,7 +24,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning.landing import Landing
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.reports import AdoptReport, Progress, silent
-from compactor.core.schema.adoption import ADOPTED, EPOCH, FIRST, OPERATION, Adoption, ForeignBase, check_plain, refused_paths, sentence
+from compactor.core.schema.adoption import ADOPTED, FIRST, OPERATION, ForeignBase, check_plain, refused_paths
 from compactor.core.sources import increment
 from compactor.flows import logs
 from compactor.flows.land import discover
@@ -43,25 +42,24 @@ SAMPLES = (24, 240)
 def adopt(
     table: Table,
     path: str,
-    order_by: Sequence[str] = (),
-    through: str | None = None,
+    through: str,
     dry: bool = False,
     progress: Progress = silent,
     label: str = "",
 ) -> AdoptReport:
     """Make the rows below `path` version 1 of the table; when `dry`, only check that they can be.
 
-    `order_by`: columns that hold the Position of each row's last change; `through`: the last folder of landing that is in the rows.
+    `through`: the last folder of landing that is in the rows.
     Raises Refused for what cannot be adopted, NoRowsYet while no landed change shows their columns, Conflict when somebody commits meanwhile.
     """
-    check(table, path, order_by, through)
+    check(table, path, through)
     _check_catalog(table)
     reports: list[AdoptReport] = []
 
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
         if parent is not None:
             raise RequirementFailed(f"table {table.name}: a run committed version {parent.version} meanwhile; nothing was adopted")
-        report, edit = _adopted(table, path, order_by, through, dry, progress, scratch)
+        report, edit = _adopted(table, path, through, dry, progress, scratch)
         reports.append(report)
         return edit
 
@@ -77,22 +75,20 @@ def adopt(
     return dataclasses.replace(reports[-1], outcome="adopted", version=1)
 
 
-def _adopted(
-    table: Table, path: str, order_by: Sequence[str], through: str | None, dry: bool, progress: Progress, scratch: ExitStack
-) -> tuple[AdoptReport, Edit | None]:
+def _adopted(table: Table, path: str, through: str, dry: bool, progress: Progress, scratch: ExitStack) -> tuple[AdoptReport, Edit | None]:
     progress(table.name, "discover", 0.0)
     base = _files(table, path)
     landed = discover.landing(dataclasses.replace(table, spec=dataclasses.replace(table.spec, settle=0.0, first_folder=None)), None)
-    absorbed = _until(table, landed, through) if through is not None else ()
+    absorbed = _until(table, landed, through)
     progress(table.name, "read", 0.1)
     changes = _changes(table, landed)
-    foreign = ForeignBase(changes.evolved.schema, changes.order, tuple(order_by), unplaced=through is not None)
+    foreign = ForeignBase(changes.evolved.schema, changes.order)
     inputs = [Input(relative(file.path, path), file.size, file.etag, "", None) for file in base]
     progress(table.name, "check", 0.3)
     engine = table.engine()
     batch = engine.read(foreign.spec(table.spec, path), None, inputs, FIRST, {}, base=foreign)
     scratch.callback(batch.close)
-    report = _report(table, path, base, landed, absorbed, order_by, batch.summary)
+    report = _report(table, path, base, len(landed.new) - len(absorbed), absorbed, batch.summary)
     if dry:
         return report, None
     writer = commit_id(FIRST, table.env.nonce())
@@ -100,26 +96,21 @@ def _adopted(
     scratch.callback(resolution.close)
     staged = engine.write(resolution, writer, 0)
     # the inputs of the version are landed files, not those of the base
-    summary = dataclasses.replace(resolution.summary, inputs=absorbed, raw=changes.raw, last=resolution.summary.last if order_by else None)
+    summary = dataclasses.replace(resolution.summary, inputs=absorbed, raw=changes.raw, last=None)
     state = after(table, None, summary, staged, None, writer, whole=True)
     edit = Edit(OPERATION, writer, state, inputs=absorbed, pending=absorbed if table.spec.archive != "keep" else (), requires=(NewestIs(0),))
     return report, feed.with_changes(table, None, edit)
 
 
-def check(table: Table, path: str, order_by: Sequence[str], through: str | None) -> None:
+def check(table: Table, path: str, through: str) -> None:
     """Raise Refused for everything that settings, names and listings show. Asks neither engine nor catalog."""
     if table.spec.columns:
         raise Refused(f"table {table.name}: rows of another table cannot be adopted under `columns:`; they would be stored as they are")
-    if not order_by and through is None:
-        raise Refused(
-            f"table {table.name}: which changes are in {path} already? As it stands every old one in landing would win over its rows. Use "
-            "--ingested-through FOLDER, the last folder of landing that is in it; or --order-by COLUMN, where rows keep their last change's position."
-        )
     if table.spec.keyless:
         raise Refused(f"table {table.name}: it has no key, so nothing connects a change with a row of {path}. Set `key:`, or load it anew.")
-    if through is not None and not table.spec.pattern:
-        raise Refused(f"table {table.name}: {table.spec.landing} is one flat folder, and --ingested-through cannot name a part of it; use --order-by")
-    if through is not None and increment.landed(table.spec.pattern, f"{join(through)}/", table.spec.hours_in) is None:
+    if not table.spec.pattern:
+        raise Refused(f"table {table.name}: {table.spec.landing} is one flat folder, and --ingested-through cannot name a part of it")
+    if increment.landed(table.spec.pattern, f"{join(through)}/", table.spec.hours_in) is None:
         raise Refused(f"table {table.name}: --ingested-through {through!r} is no folder like {table.spec.pattern!r}")
     newest = table.newest()
     if newest is not None:
@@ -190,32 +181,16 @@ def _changes(table: Table, landed: Landing) -> BatchSummary:
     )
 
 
-def _report(
-    table: Table, path: str, base: Sequence[FileInfo], landed: Landing, absorbed: Sequence[Input], order_by: Sequence[str], summary: BatchSummary
-) -> AdoptReport:
-    adopted = cast(Adoption, summary.adoption)
-    columns = tuple((name, column, adopted.schema.field(name).type) for name, column in adopted.columns)
-    waiting = len(landed.new) - len(absorbed)
-    notes = [sentence(decision) for decision in adopted.decisions]
-    if adopted.left_out:
-        notes.append(f"not stored: {', '.join(adopted.left_out)}")
-    if summary.first is not None and summary.first[0] == EPOCH:
-        rows = "some rows" if order_by else f"{summary.read:,} rows"
-        notes.append(f"{rows} keep no position: every change that is ingested from now on is newer")
-    if order_by and not absorbed:
-        notes.append("deleted rows keep no position: an old change of one brings it back, unless its delete is in landing too")
-    notes.append(f"`compactor versions pin {table.name} 1` keeps the adopted rows for `rebuild` and `verify`: no landed file holds them")
+def _report(table: Table, path: str, base: Sequence[FileInfo], waiting: int, absorbed: Sequence[Input], summary: BatchSummary) -> AdoptReport:
+    schema = summary.evolved.schema
+    origin = {stored: column for columns in summary.evolved.columns.values() for column, stored in columns.items()}
+    columns = tuple((field.name, origin[field.name], field.type) for field in schema.payload if field.name in origin)
+    notes = [
+        *(decision.sentence for decision in summary.evolved.decisions),
+        "every change that is ingested from now on is newer than the rows",
+        f"`compactor versions pin {table.name} 1` keeps the adopted rows for `rebuild` and `verify`: no landed file holds them",
+    ]
+    size, order = sum(file.size for file in base), summary.order
     return AdoptReport(
-        table.name,
-        "would be adopted",
-        None,
-        path,
-        len(base),
-        sum(file.size for file in base),
-        summary.read,
-        summary.order,
-        columns,
-        len(absorbed),
-        waiting,
-        tuple(notes),
+        table.name, "would be adopted", None, path, len(base), size, summary.read, order, columns, len(absorbed), waiting, tuple(notes)
     )
