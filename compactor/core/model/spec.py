@@ -298,6 +298,9 @@ class TableKeys(Section):
     read_optimized: Flag = False
     """Also create <view>_ro: the rows as of the last compaction, at the cost of a bare scan (docs/readers.md#the-base-alone). Then a compaction
     rewrites every Segment with changes, not only those for which it pays off."""
+    iceberg: Literal["base"] | None = None
+    r"""base: also describe the rows as of the last compaction as the Iceberg table \<view>_iceberg, for Snowflake, Databricks, BigQuery, PyIceberg
+    and others (docs/native.md). Needs `timestamps: int64`. As with `read_optimized`, a compaction then rewrites every Segment with changes."""
     daily: Daily | None = None
     """Also create <view>_daily: the rows as they were at the end of each day (docs/readers.md#frozen-days). `daily: {}` has the defaults."""
     history: Flag = False
