@@ -59,6 +59,13 @@ def pyiceberg(question: dict[str, Any]) -> dict[str, Any]:
     return of_arrow(StaticTable.from_metadata(question["metadata"]).scan(**options).to_arrow())
 
 
+def parquet(question: dict[str, Any]) -> dict[str, Any]:
+    """The rows of a directory of Parquet files that Spark wrote: what it shows."""
+    import pyarrow.parquet
+
+    return of_arrow(pyarrow.parquet.read_table(question["metadata"]))
+
+
 def plan(question: dict[str, Any]) -> dict[str, Any]:
     """The files that PyIceberg would open for a filter."""
     from pyiceberg.table import StaticTable
@@ -95,7 +102,7 @@ def _connection() -> Any:
     return _open[0]
 
 
-READERS = {"pyiceberg": pyiceberg, "plan": plan, "polars": polars, "duckdb": duckdb}
+READERS = {"parquet": parquet, "pyiceberg": pyiceberg, "plan": plan, "polars": polars, "duckdb": duckdb}
 
 
 def main() -> None:

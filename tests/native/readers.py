@@ -19,8 +19,13 @@ def _process() -> subprocess.Popen[str]:
     if not PYTHON.exists():
         raise RuntimeError(f"{PYTHON} is missing: run `make native`")
     process = subprocess.Popen([PYTHON, Path(__file__).with_name("answer.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    atexit.register(process.kill)
+    atexit.register(_ended, process)
     return process
+
+
+def _ended(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
 
 
 def ask(reader: str, metadata: str, **question: Any) -> dict[str, Any]:
