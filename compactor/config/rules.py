@@ -117,8 +117,8 @@ def _table_problems(keys: Settings, name: str, table: Table) -> Iterator[Problem
             "expected the key columns, found nothing; set `key: [id]`, or `key: []` if rows have no key",
         )
     yield from _envelope_problems(table)
-    if table.iceberg and table.timestamps == "int96":
-        yield ("iceberg",), "Iceberg's readers refuse int96; set `timestamps: int64` for all tables of the file (Hive 2 and 3 do not read it)"
+    if table.iceberg and table.parquet == "hive":
+        yield ("iceberg",), "Iceberg's readers misread files in the form for Hive 2 and 3; set `parquet: standard` for all tables of the file"
     if table.iceberg and table.delete == "soft":
         yield ("iceberg",), "`_deleted` is computed by the view and is in no Parquet file; set `delete: hide`, or remove this key"
     if table.delete_when and table.key == ():

@@ -13,7 +13,7 @@ from compactor.core.formats import parquet as footers
 from compactor.core.formats.parquet import Footer
 from compactor.core.iceberg import manifests
 from compactor.core.iceberg.schema import Columns
-from compactor.core.model.snapshot import DataFile
+from compactor.core.model.files import DataFile
 from compactor.flows.publish import native
 from compactor.flows.table import Table
 from compactor.storage.memory import MemoryStorage
@@ -26,7 +26,7 @@ class NativeLake(Lake):
 
     def __init__(self, root: Path, **settings: Any) -> None:
         place = str(root / "t")
-        super().__init__(table(root=place, landing=f"{place}/incremental", iceberg="base", read_optimized=True, timestamps="int64", **settings))
+        super().__init__(table(root=place, landing=f"{place}/incremental", iceberg="base", read_optimized=True, parquet="standard", **settings))
 
     def exported(self) -> Any:
         """The newest metadata file."""

@@ -19,6 +19,7 @@ from compactor.core.settings.forms import NEVER
 from compactor.flows.publish import native
 from compactor.flows.table import Table
 from compactor.flows.write import restore
+from compactor.spark.session import PARQUET
 from tests.capture import config, landing
 from tests.native import readers
 from tests.parts.one_spark import app_on_one_spark, spark
@@ -28,15 +29,14 @@ from tests.spark.lake import Lake
 __all__ = ["app_on_one_spark", "lake", "spark"]
 pytestmark = pytest.mark.spark
 
-STANDARD = {"spark.sql.parquet.writeLegacyFormat": "false", "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-SETTINGS = {"iceberg": "base", "read_optimized": True, "timestamps": "int64"}
+SETTINGS = {"iceberg": "base", "read_optimized": True, "parquet": "standard"}
 
 
 @pytest.fixture(autouse=True)
 def standard(spark: SparkSession) -> Iterator[None]:
-    """Files in the layout of the format, as a session for `timestamps: int64` writes them."""
-    before = {name: spark.conf.get(name) for name in STANDARD}
-    for name, value in STANDARD.items():
+    """Files as a session for `parquet: standard` writes them."""
+    before = {name: spark.conf.get(name) for name in PARQUET["standard"]}
+    for name, value in PARQUET["standard"].items():
         spark.conf.set(name, value)
     yield
     for name, value in before.items():
@@ -167,11 +167,11 @@ def test_every_type(lake: Lake, tmp_path: Path) -> None:
 
 def test_files_in_the_layout_for_hive_are_refused(lake: Lake) -> None:
     """Readers misread its lists: the run says how to rewrite them, and nothing is exported."""
-    for name, value in (("spark.sql.parquet.writeLegacyFormat", "true"),):
+    for name, value in PARQUET["hive"].items():
         lake.spark.conf.set(name, value)
     spec = lake.spec(**SETTINGS)
     lake.land(spec, 0, [{"id": 1, "seq": 1, "list": [1, 2]}])
-    with pytest.raises(Exception, match="holds list in the layout for Hive"):
+    with pytest.raises(Exception, match="holds list in the form for Hive"):
         lake.run(spec)
     assert native.current(Table(lake.env, spec)) is None
     lake.run(dataclasses.replace(spec, iceberg=None))

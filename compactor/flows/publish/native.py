@@ -26,8 +26,8 @@ from compactor.core.iceberg.manifests import Entries, Manifest
 from compactor.core.iceberg.metadata import Exported, Part
 from compactor.core.iceberg.schema import Columns
 from compactor.core.model.errors import CatalogRefused, Conflict, StateRefused
-from compactor.core.model.files import FileInfo
-from compactor.core.model.snapshot import DataFile, Snapshot
+from compactor.core.model.files import DataFile, FileInfo
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.phrases import counted
 from compactor.flows import logs
 from compactor.flows.table import Table
@@ -185,8 +185,8 @@ def read_footer(table: Table, path: str, file: DataFile, columns: Columns) -> Fo
     read = parquet.parse(tail, columns.bounded)
     if read.legacy:
         raise StateRefused(
-            f"table {table.name}: {path} holds {read.legacy} in the layout for Hive 2 and 3, which Iceberg's readers misread: it was written before "
-            f"`timestamps: int64`. Rewrite all files once: `compactor rebuild {table.name}`. Nothing was exported."
+            f"table {table.name}: {path} holds {read.legacy} in the form for Hive 2 and 3, which Iceberg's readers misread: it was written before "
+            f"`parquet: standard`. Rewrite all files once: `compactor rebuild {table.name}`. Nothing was exported."
         )
     return read
 
