@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.catalog.ddl import NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.erasure.erased import Erased
 from compactor.core.model.files import FeedPart, FileInfo, Segment
 from compactor.core.model.history import History
@@ -123,6 +123,12 @@ class Catalog(Protocol):
 
         If columns change, the catalog may list only the common columns for a moment.
         """
+
+    def native(self, database: str, name: str) -> NativeDef | None:
+        """Return the Iceberg table, or None if it is missing. Raises CatalogRefused if the name is another kind of object's."""
+
+    def point(self, table: NativeDef, expected: str | None) -> bool:
+        """Create the Iceberg table (`expected` None), or move its pointer if it is `expected`. Return False if others have created or moved it."""
 
 
 class Registry(Protocol):

@@ -202,4 +202,4 @@ def _program() -> str:
 def with_catalog(table: Table, catalog: Catalog, applied: bool) -> Table:
     """Return the table with a catalog that records statements. `applied`: it also carries them out."""
     name = table.env.catalog_name if applied else None
-    return dataclasses.replace(table, env=dataclasses.replace(table.env, catalog=lambda: catalog, catalog_name=name))
+    return dataclasses.replace(table, env=dataclasses.replace(table.env, catalog=lambda: catalog, catalog_name=name, dry=not applied))

@@ -43,6 +43,27 @@ output "job_policies" {
   value       = local.job_policies
 }
 
+output "iceberg_reader_policy" {
+  description = "What a reader of the Iceberg tables needs in S3 (`iceberg: base`), as a policy document: Snowflake, Databricks, Python. No raw files."
+  value = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Effect   = "Allow"
+        Action   = ["s3:GetObject"]
+        Resource = [for part in ["_iceberg", "base"] : "${local.lake_arn}/${var.lake.warehouse}/*/${part}/*"]
+      },
+      {
+        Effect    = "Allow"
+        Action    = ["s3:ListBucket"]
+        Resource  = local.lake_arn
+        Condition = { StringLike = { "s3:prefix" = ["${var.lake.warehouse}/*/_iceberg/*"] } }
+      },
+      { Effect = "Allow", Action = ["kms:Decrypt"], Resource = local.kms_key_arn },
+    ]
+  })
+}
+
 output "cluster_id" {
   description = "The EMR cluster, for `runner: emr-steps`; null if there is none."
   value       = one(aws_emr_cluster.this[*].id)

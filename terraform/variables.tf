@@ -499,8 +499,8 @@ variable "lake_formation" {
     Lake Formation grants, for accounts where it manages the databases; null: none. Jobs get what they need on both databases and their tables.
     `readers`: principals, by any key: `{ analysts = aws_iam_role.analysts.arn }`. They get SELECT on the views of `tables` (names as in
     compactor.yaml) and on the base and Delta below these, and on nothing else. Add a table after its first run: a grant on an object that does
-    not exist fails. `views`: what stands behind a table's name in the names of its views; without Athena `[""]`. `register`: register the
-    warehouse's location with Lake Formation.
+    not exist fails. `views`: what stands behind a table's name in the names of its views, such as `_iceberg`; without Athena `[""]`.
+    `register`: register the warehouse's location with Lake Formation.
   EOT
   type = object({
     readers  = optional(map(string), {})

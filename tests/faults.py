@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
-from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.catalog.ddl import NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import Unavailable
 from compactor.core.model.files import FileInfo
 from compactor.ports import Catalog, Storage
@@ -225,6 +225,14 @@ class FaultyCatalog:
     def view(self, database: str, name: str) -> ViewDef | None:
         """One call."""
         return self.faults.call("view", _name(database, name), lambda: self.inner.view(database, name))
+
+    def native(self, database: str, name: str) -> NativeDef | None:
+        """One call."""
+        return self.faults.call("native", _name(database, name), lambda: self.inner.native(database, name))
+
+    def point(self, table: NativeDef, expected: str | None) -> bool:
+        """One call."""
+        return self.faults.call("point", _name(table.database, table.name), lambda: self.inner.point(table, expected))
 
     def replace_view(self, view: ViewDef) -> None:
         """One call."""

@@ -17,6 +17,12 @@ FORMATS = {
     "json": ("org.apache.hadoop.mapred.TextInputFormat", _TEXT_OUTPUT, "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"),
 }
 VIEW_FORMAT = ("org.apache.hadoop.mapred.TextInputFormat", _TEXT_OUTPUT, "")
+NATIVE_FORMAT = (
+    "org.apache.hadoop.mapred.FileInputFormat",
+    "org.apache.hadoop.mapred.FileOutputFormat",
+    "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
+)
+"""Those that Iceberg's own catalogs register: no engine reads the table by them."""
 
 
 def serde_parameters(formats: tuple[str, str, str]) -> dict[str, str]:

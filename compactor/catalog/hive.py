@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from compactor.catalog import rules
-from compactor.catalog.formats import FORMATS, VIEW_FORMAT
+from compactor.catalog.formats import FORMATS, NATIVE_FORMAT, VIEW_FORMAT
 from compactor.catalog.hive_client import HiveClient, batches, causes, table_parameters
-from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
+from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.catalog.views import VERSION
 from compactor.core.model.errors import CatalogRefused, Unavailable
 
@@ -206,6 +206,38 @@ class HiveCatalog:
         handle.setSd(self._hive.descriptor(columns, "", VIEW_FORMAT))
         expected = {"expected_parameter_key": VERSION, "expected_parameter_value": there[VERSION]} if self._compares and VERSION in there else {}
         self._hive.client.alter_table_with_environmentContext(view.database, view.name, handle, self._hive.context(expected))
+
+    def native(self, database: str, name: str) -> NativeDef | None:
+        """Return the Iceberg table, or None."""
+        with self._hive.calls(f"{database}.{name}"):
+            handle = self._hive.get(database, name)
+            entry = self._hive.read(handle) if handle is not None else None
+        if entry is None:
+            return None
+        pointer = rules.pointer(f"{database}.{name}", entry["parameters"])
+        location = rules.place(entry["sd"].get("location", ""))
+        return NativeDef(entry["dbName"], entry["tableName"], _columns(entry["sd"]["cols"]), location, pointer, rules.shown(entry["parameters"]))
+
+    def point(self, table: NativeDef, expected: str | None) -> bool:
+        """Create the table, or replace its pointer by one `alter_table`, which the metastore compares where it can ."""
+        with self._hive.calls(f"{table.database}.{table.name}"):
+            if expected is None:
+                return self._hive.create(self._hive.new_native(table)) is None
+            handle = self._hive.get(table.database, table.name)
+            there = self._hive.read(handle)["parameters"] if handle is not None else {}
+            pointer = there.get(rules.POINTER, "")
+            if handle is None or rules.place(pointer) != expected:
+                return False
+            handle.setSd(self._hive.descriptor(rules.stored(table.columns), rules.uri(table.location), NATIVE_FORMAT))
+            handle.setParameters({**rules.kept(there), **rules.native_parameters(table, expected)})
+            compared = {"expected_parameter_key": rules.POINTER, "expected_parameter_value": pointer} if self._compares else {}
+            try:
+                self._hive.client.alter_table_with_environmentContext(table.database, table.name, handle, self._hive.context(compared))
+            except Py4JJavaError as error:
+                if _MODIFIED not in " ".join(causes(error).values()):
+                    raise
+                return False
+            return True
 
     def _update_table(self, label: str, existing: Any, table: TableDef) -> None:
         entry = self._hive.read(existing)

@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 
 from compactor.catalog import rules
 from compactor.catalog.derby import widen_view_texts
-from compactor.catalog.formats import FORMATS, VIEW_FORMAT, serde_parameters
-from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
+from compactor.catalog.formats import FORMATS, NATIVE_FORMAT, VIEW_FORMAT, serde_parameters
+from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused, Unavailable
 
 if TYPE_CHECKING:
@@ -135,6 +135,17 @@ class HiveClient:
         made.setViewOriginalText(view.text)
         made.setViewExpandedText(view.text)
         made.setParameters(dict(view.properties))
+        return made
+
+    def new_native(self, table: NativeDef) -> Any:
+        """Return the thrift object of an Iceberg table."""
+        made = self._table()
+        made.setDbName(table.database.lower())
+        made.setTableName(table.name.lower())
+        made.setTableType("EXTERNAL_TABLE")
+        made.setSd(self.descriptor(rules.stored(table.columns), rules.uri(table.location), NATIVE_FORMAT))
+        made.setPartitionKeys([])
+        made.setParameters(rules.native_parameters(table, None))
         return made
 
     def new_partition(self, owner: Any, database: str, table: str, partition: PartitionDef) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from compactor.catalog import rules
 from compactor.core.catalog import ddl_text
-from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.catalog.ddl import NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.ports import Catalog
 
 
@@ -22,6 +22,7 @@ class RecordedCatalog:
         self._inner = inner
         self._apply = apply
         self.has_database, self.table, self.partitions, self.view = inner.has_database, inner.table, inner.partitions, inner.view
+        self.native = inner.native
         self._keys: dict[tuple[str, str], list[str]] = {}
 
     def ensure_database(self, name: str, location: str) -> None:
@@ -83,6 +84,11 @@ class RecordedCatalog:
         self.statements.append(ddl_text.create_view(view))
         if self._apply:
             self._inner.replace_view(view)
+
+    def point(self, table: NativeDef, expected: str | None) -> bool:
+        """Record the new pointer, and move it. Nothing exports where changes are not applied."""
+        self.statements.append(f"-- {table.database}.{table.name}: table_type = ICEBERG, metadata_location = {table.metadata}")
+        return self._inner.point(table, expected)
 
     def _columns(self, database: str, table: str) -> list[str]:
         """Return the names of the partition columns of a registered or just recorded table."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from compactor.core.catalog import views
-from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
+from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model import types
 from compactor.core.model.errors import CatalogRefused
 
@@ -15,6 +15,9 @@ COMMENT_BYTES_MAX = 255
 
 FOREIGN_PREFIXES = ("spark.sql.", "view.")
 """Spark's own copies of schema and settings. If they stay while the columns change, Spark shows the OLD columns."""
+
+POINTER = "metadata_location"
+"""The parameter of an Iceberg table with its metadata file."""
 
 _SYSTEM = {
     "COLUMN_STATS_ACCURATE",
@@ -119,6 +122,19 @@ def statistics(partition: PartitionDef) -> dict[str, str]:
     """Return the parameters that Trino and Hive plan with. Spark's ANALYZE writes other names, which they do not read."""
     figures = {"numRows": partition.rows, "totalSize": partition.size, "numFiles": partition.files}
     return {name: str(value) for name, value in figures.items() if value is not None}
+
+
+def native_parameters(table: NativeDef, before: str | None) -> dict[str, str]:
+    """Return the parameters of an Iceberg table. `before`: the metadata file that it pointed to."""
+    previous = {"previous_metadata_location": uri(before)} if before else {}
+    return {"EXTERNAL": "TRUE", "table_type": "ICEBERG", POINTER: uri(table.metadata), **previous, **table.properties}
+
+
+def pointer(label: str, parameters: Mapping[str, str]) -> str:
+    """Return the metadata file of an object with these parameters. Raises CatalogRefused if it is no Iceberg table."""
+    if parameters.get("table_type", "").upper() != "ICEBERG" or not parameters.get(POINTER):
+        raise CatalogRefused(f"{label}: expected an Iceberg table, found another object. Set `view:` to another name, or rename it.")
+    return place(parameters[POINTER])
 
 
 def kept(properties: Mapping[str, str]) -> dict[str, str]:

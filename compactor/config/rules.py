@@ -26,7 +26,7 @@ from compactor.core.sources.increment import landed, pattern_problem, shard_colu
 NAME_CHARS_MAX = 110
 """Hive 2 stores 128 characters of a table's name, and compactor appends suffixes such as `_incremental` and `_base_g2`."""
 
-_MANAGED = ("base", "delta", "archive", "quarantine", "history", "feed", "_compactor")
+_MANAGED = ("base", "delta", "archive", "quarantine", "history", "feed", "_iceberg", "_compactor")
 _GLOB = re.compile(r"[*?{}\[\]\\]")
 
 SMALLEST = "The smallest file is\ntables:\n  student:\n    key: [id]\n    envelope: debezium"
@@ -122,6 +122,10 @@ def _table_problems(keys: Settings, name: str, table: Table) -> Iterator[Problem
             "expected the key columns, found nothing; set `key: [id]`, or `key: []` if rows have no key",
         )
     yield from _envelope_problems(table)
+    if table.iceberg and table.parquet == "hive":
+        yield ("iceberg",), "Iceberg's readers misread files in the form for Hive 2 and 3; set `parquet: standard` for all tables of the file"
+    if table.iceberg and table.delete == "soft":
+        yield ("iceberg",), "`_deleted` is computed by the view and is in no Parquet file; set `delete: hide`, or remove this key"
     if table.delete_when and table.key == ():
         yield ("delete_when",), "needs rows with a key, which says what is deleted; set `key: [..]`, or remove this key"
     if table.patch_rows and table.key == ():
@@ -332,7 +336,7 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
 
 
 def _objects(spec: TableSpec) -> list[str]:
-    optional = {"_history": spec.history, "_daily": spec.daily, "_ro": spec.read_optimized}
+    optional = {"_history": spec.history, "_daily": spec.daily, "_ro": spec.read_optimized, "_iceberg": spec.iceberg}
     forms = ("", *([f"_{views.ATHENA}"] if views.ATHENA in spec.engines else []))
     shown = [f"{spec.database}.{spec.view}{suffix}{form}" for suffix in ("", *(name for name, on in optional.items() if on)) for form in forms]
     live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []

@@ -55,6 +55,8 @@ class Environment:
     """Whether neither engine nor catalog may be used."""
     catalog_name: Callable[[], str] | None = None
     """Returns the name of the catalog without connecting to it; what is remembered of one counts for no other. None: nothing is remembered."""
+    dry: bool = False
+    """Whether the catalog only records statements, so that nothing may be written beside it."""
     program: str = ""
     """The version of compactor."""
     stop: Stop = field(default_factory=Stop)

@@ -210,7 +210,7 @@ class Reader:
         counts = survey.count_records(frames, spec, raws=opened.raws)
         opened.check_names(counts.files)
         foreign_base.check_usable(spec, [item for frame in frames if counts.invalid for item in unusable_records(frame, opened)], counts.invalid)
-        evolved = base.evolved(_payload_writers(frames), spec)
+        evolved = base.evolved(payload_writers(frames, spec), spec)
         summary = _summary(opened, counts, evolved, base.order, (), ())
         changes = measured.materialize(conform(frames, evolved, spec, base.order, False))
         foreign_base.check_keys(changes, spec, evolved.schema)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from compactor.catalog import rules
-from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
+from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused
 
 
@@ -24,7 +24,7 @@ class MemoryCatalog:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._databases: dict[str, str] = {}
-        self._objects: dict[tuple[str, str], _Table | ViewDef] = {}
+        self._objects: dict[tuple[str, str], _Table | ViewDef | NativeDef] = {}
 
     def ensure_database(self, name: str, location: str) -> None:
         """Create the database if it is missing."""
@@ -43,8 +43,10 @@ class MemoryCatalog:
         with self._lock:
             self._check_database(table.database, label)
             existing = self._object(table.database, table.name)
-            if isinstance(existing, ViewDef):
-                raise CatalogRefused(f"{label}: expected an external table, found a view")
+            if existing is not None and not isinstance(existing, _Table):
+                raise CatalogRefused(
+                    f"{label}: expected an external table, found {'a view' if isinstance(existing, ViewDef) else 'an Iceberg table'}"
+                )
             columns, properties = rules.table_columns(table), dict(table.properties)
             if existing is not None:
                 rules.check_location(label, existing.definition.location, table.location)
@@ -97,7 +99,7 @@ class MemoryCatalog:
         """Return the registered view, or None."""
         with self._lock:
             existing = self._object(database, name)
-            if isinstance(existing, _Table):
+            if existing is not None and not isinstance(existing, ViewDef):
                 raise CatalogRefused(f"{database}.{name}: expected a view, found a table. Set `view:` to another name, or rename the table.")
             return existing
 
@@ -111,13 +113,33 @@ class MemoryCatalog:
                 view.database.lower(), view.name.lower(), view.text, rules.stored(view.columns), properties, view.dialect
             )
 
+    def native(self, database: str, name: str) -> NativeDef | None:
+        """Return the Iceberg table, or None."""
+        with self._lock:
+            existing = self._object(database, name)
+            if existing is not None and not isinstance(existing, NativeDef):
+                raise CatalogRefused(
+                    f"{database}.{name}: expected an Iceberg table, found another object. Set `view:` to another name, or rename it."
+                )
+            return existing
+
+    def point(self, table: NativeDef, expected: str | None) -> bool:
+        """Create the table or move its pointer, if the pointer is `expected`."""
+        with self._lock:
+            self._check_database(table.database, f"{table.database}.{table.name}")
+            existing = self.native(table.database, table.name)
+            if (existing.metadata if existing else None) != expected:
+                return False
+            self._objects[table.database.lower(), table.name.lower()] = dataclasses.replace(table, columns=rules.stored(table.columns))
+            return True
+
     def table(self, database: str, name: str) -> TableDef | None:
         """Return the registered table, or None."""
         with self._lock:
             existing = self._object(database, name)
             return existing.definition if isinstance(existing, _Table) else None
 
-    def _object(self, database: str, name: str) -> _Table | ViewDef | None:
+    def _object(self, database: str, name: str) -> _Table | ViewDef | NativeDef | None:
         return self._objects.get((database.lower(), name.lower()))
 
     def _check_database(self, name: str, label: str) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from compactor.catalog import rules
-from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.catalog.ddl import NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model.files import FileInfo
 from tests.oracle.engine import ListEngine
 from tests.parts.memory_catalog import MemoryCatalog
@@ -128,6 +128,14 @@ class ActorCatalog:
     def view(self, database: str, name: str) -> ViewDef | None:
         """One step."""
         return self._call("view", name, lambda: self._inner.view(database, name))
+
+    def native(self, database: str, name: str) -> NativeDef | None:
+        """One step."""
+        return self._call("native", name, lambda: self._inner.native(database, name))
+
+    def point(self, table: NativeDef, expected: str | None) -> bool:
+        """One step."""
+        return self._call("point", table.metadata, lambda: self._inner.point(table, expected))
 
     def replace_view(self, view: ViewDef) -> None:
         """One step."""

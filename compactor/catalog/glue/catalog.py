@@ -16,7 +16,7 @@ from compactor.catalog import rules
 from compactor.catalog.formats import FORMATS
 from compactor.catalog.glue import shapes
 from compactor.catalog.glue.client import GlueClient, GlueSettings, refusal
-from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.catalog.ddl import NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused
 
 log = logging.getLogger(__name__)
@@ -145,6 +145,32 @@ class GlueCatalog:
                 self._update(label, existing, requested)
 
         self._client.retry(label, "replace the view", attempt)
+
+    def native(self, database: str, name: str) -> NativeDef | None:
+        """Return the Iceberg table, or None."""
+        label = f"{database}.{name}"
+        existing = self._client.retry(label, "look", lambda: self._get(database, name))
+        return None if existing is None else shapes.native(label, existing)
+
+    def point(self, table: NativeDef, expected: str | None) -> bool:
+        """Create the table or move its pointer, with the `VersionId` that was read."""
+        label = f"{table.database}.{table.name}"
+
+        def attempt() -> bool:
+            existing = self._get(table.database, table.name)
+            there = shapes.native(label, existing).metadata if existing else None
+            if there != expected and there != rules.place(table.metadata):
+                return False
+            made = shapes.native_input(table, expected)
+            if existing is None:
+                self._create(label, table.database, made)
+            elif there == expected:
+                self._update(
+                    label, existing, shapes.updated(existing, **{**made, "Parameters": {**existing.get("Parameters", {}), **made["Parameters"]}})
+                )
+            return True
+
+        return self._client.retry(label, "move its pointer", attempt)
 
     def _get(self, database: str, name: str) -> dict[str, Any] | None:
         label = f"{database}.{name}"

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from compactor.catalog import rules
-from compactor.catalog.formats import FORMATS, VIEW_FORMAT, serde_parameters
+from compactor.catalog.formats import FORMATS, NATIVE_FORMAT, VIEW_FORMAT, serde_parameters
 from compactor.catalog.glue import presto
-from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
+from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
 
 TABLE, VIEW = "EXTERNAL_TABLE", "VIRTUAL_VIEW"
 _TABLE_FIELDS = (
@@ -90,6 +90,25 @@ def view(entry: dict[str, Any]) -> ViewDef:
     text = definition["originalSql"] if definition else entry.get("ViewExpandedText") or original
     shown = columns(entry.get("StorageDescriptor", {}).get("Columns", []))
     return ViewDef(entry["DatabaseName"], entry["Name"], text, shown, properties, "presto" if definition else "hive")
+
+
+def native_input(table: NativeDef, before: str | None) -> dict[str, Any]:
+    """Return the input that creates or moves an Iceberg table. `before`: the metadata file that it pointed to."""
+    return {
+        "Name": table.name.lower(),
+        "TableType": TABLE,
+        "Parameters": rules.native_parameters(table, before),
+        "PartitionKeys": [],
+        "StorageDescriptor": _descriptor(rules.stored(table.columns), rules.uri(table.location), NATIVE_FORMAT),
+    }
+
+
+def native(label: str, entry: dict[str, Any]) -> NativeDef:
+    """Convert an Iceberg table of the catalog. Raises CatalogRefused for any other object."""
+    storage, parameters = entry.get("StorageDescriptor", {}), entry.get("Parameters", {})
+    metadata = rules.pointer(label, parameters)
+    location = rules.place(storage.get("Location", ""))
+    return NativeDef(entry["DatabaseName"], entry["Name"], columns(storage.get("Columns", [])), location, metadata, rules.shown(parameters))
 
 
 def updated(entry: dict[str, Any], **changes: Any) -> dict[str, Any]:

@@ -50,6 +50,24 @@ class PartitionDef:
 
 
 @dataclass(frozen=True)
+class NativeDef:
+    """An Iceberg table: a pointer to a metadata file."""
+
+    database: str
+    """Its database."""
+    name: str
+    """Its name."""
+    columns: tuple[Column, ...]
+    """Columns with Hive types, for people; engines read those in the metadata file."""
+    location: str
+    """Directory of the table."""
+    metadata: str
+    """The metadata file."""
+    properties: dict[str, str] = field(default_factory=dict)
+    """Our properties."""
+
+
+@dataclass(frozen=True)
 class ViewDef:
     """A view."""
 

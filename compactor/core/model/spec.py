@@ -190,8 +190,7 @@ class TableKeys(Section):
     """(S3) ARN of a KMS key for ingested files in the archive and for files in quarantine. Then only identities that may use this key can read them
     (docs/design/privacy.md). Files that were archived before: `compactor reencrypt`. Default: the key of all other files."""
     tombstone_retention: Duration = 7 * 86400.0
-    """How long a tombstone is kept. While it is kept, an older event that arrives late cannot restore the row
-    (docs/semantics.md#deletes-and-tombstones)."""
+    """How long a tombstone keeps older events that arrive late from restoring the row (docs/semantics.md#deletes-and-tombstones)."""
     beyond_retention: Literal["quarantine", "refuse", "apply"] = "quarantine"
     """A change that is older than the purged tombstones and whose row is not stored: quarantine it, stop the run, or insert it."""
     quarantine: Annotated[
@@ -254,17 +253,16 @@ class TableKeys(Section):
     """When runs may compact: always; never (only `compactor run --compact`, which the DAG `maintenance` runs too); or hours of the day in UTC, such
     as 22:00-05:30. Outside the window the Delta grows and reads get slower."""
     compact_budget: Size | None = None
-    """Bytes that the compactions of one run may rewrite, over all tables of the run, such as 20 GB. The largest Deltas come first, the rest waits for
-    the next run (docs/operations.md#a-budget-for-compactions). `compactor run --compact` has no limit. Default: no limit."""
+    """Bytes that the compactions of one run may rewrite, over all its tables, such as 20 GB; the largest Deltas come first
+    (docs/operations.md#a-budget-for-compactions). `compactor run --compact` has no limit. Default: no limit."""
     cluster_by: Names = ()
-    """Columns that readers filter by, as the source spells them, most significant first. The files of a Segment are sorted by them, then by the key,
-    so such filters skip data (docs/readers.md#filters-on-other-columns-than-the-key)."""
+    """Columns that readers filter by, as the source spells them: files are sorted by them, then by the key, so that such filters skip data
+    (docs/readers.md#filters-on-other-columns-than-the-key)."""
     parquet: Literal["hive", "standard"] = "hive"
     """Form of new Parquet files. hive: what Hive 2 and 3 can read (timestamps as INT96, lists, maps and decimals in Hive's layout, snappy). standard:
     the format's own types, by which filters on timestamps skip data, and zstd, which needs half of the bytes. All tables of a file have the same."""
     keep: Duration = 7 * 86400.0
-    """How long `vacuum` keeps a Snapshot after a newer one was published, and the changes of a version in the change feed. The two newest Snapshots
-    are kept at any age (docs/operations.md#versions-and-vacuum)."""
+    """How long `vacuum` keeps a Snapshot after a newer one was published, and its changes in the change feed. The two newest are kept at any age."""
     grace: Duration = 86400.0
     """Delay before files are deleted that no kept Snapshot references. Longer than any query of the view and any run."""
     policy: Annotated[
@@ -290,6 +288,8 @@ class TableKeys(Section):
     read_optimized: Flag = False
     """Also create <view>_ro: the rows as of the last compaction, at the cost of a bare scan (docs/readers.md#the-base-alone). Then a compaction
     rewrites every Segment with changes, not only those for which it pays off."""
+    iceberg: Literal["base"] | None = None
+    r"""base: also create the Iceberg table \<view>_iceberg, with the rows of `read_optimized` (docs/native.md). Needs `parquet: standard`."""
     daily: Daily | None = None
     """Also create <view>_daily: the rows as they were at the end of each day (docs/readers.md#frozen-days). `daily: {}` has the defaults."""
     history: Flag = False

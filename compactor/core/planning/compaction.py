@@ -183,6 +183,11 @@ def affordable(targets: Sequence[Segment], budget: int | None, spent: int, whole
     return tuple(chosen)
 
 
+def one_version(spec: TableSpec) -> bool:
+    """Return whether a compaction takes every Segment with Delta rows, so that the base alone is one version."""
+    return spec.read_optimized or spec.iceberg is not None
+
+
 def threshold(changes: int, base_rows: int) -> float:
     """Return the share of Delta rows at which a Segment is worth rewriting: sqrt(2C/N), where waiting costs as much as compacting."""
     return min(1.0, math.sqrt(2.0 * max(changes, 1) / max(base_rows, 1)))

@@ -79,12 +79,18 @@ def possibly_kept(newest: Snapshot) -> set[int]:
 
 
 def kept(
-    spec: TableSpec, newest: Snapshot, whole: Sequence[Snapshot], modified: Mapping[int, float], shown: int | None, now: float
+    spec: TableSpec,
+    newest: Snapshot,
+    whole: Sequence[Snapshot],
+    modified: Mapping[int, float],
+    shown: int | None,
+    now: float,
+    exported: str | None = None,
 ) -> dict[int, str]:
     """Return version → why it is kept.
 
-    `whole`: all Snapshots except stubs. `modified`: when each version was written. `shown`: the version that the catalog shows. Times are epoch
-    seconds of the store's clock.
+    `whole`: all Snapshots except stubs. `modified`: when each version was written. `shown`: the version that the catalog shows. `exported`: the id
+    of the base that the Iceberg table shows. Times are epoch seconds of the store's clock.
     """
     layout = Layout(spec.root, spec.landing)
     pinned = {pin.version: pin.name for pin in newest.pins}
@@ -99,6 +105,8 @@ def kept(
             continue
         elif shown is not None and version >= shown:
             reasons[version] = "the catalog shows it" if version == shown else "newer than the version that the catalog shows"
+        elif snapshot.base_id == exported != newest.base_id:
+            reasons[version] = "the Iceberg table shows its base"
         elif version in pinned:
             reasons[version] = f"pinned as {pinned[version]}"
         elif version in frozen:
@@ -124,13 +132,14 @@ def plan_vacuum(
     shown: int | None,
     now: float,
     changes: Sequence[Snapshot] = (),
+    exported: str | None = None,
 ) -> VacuumPlan:
     """Plan a vacuum.
 
     `units`: all units in storage, by path. `changes`: the Snapshots, stubs among them, whose feed parts are kept so far. Others as in `kept`.
     """
     layout = Layout(spec.root, spec.landing)
-    reasons = kept(spec, newest, whole, modified, shown, now)
+    reasons = kept(spec, newest, whole, modified, shown, now, exported)
     expired = tuple(snapshot for snapshot in whole if snapshot.version not in reasons)
     live = {path for snapshot in whole if snapshot.version in reasons for path in snapshot.named}
     feed_kept = feed.given_up(spec, newest, modified, now)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from compactor.flows.keep import raw_files
 from compactor.flows.keep.discard import DISCARDED
 from compactor.flows.keep.raw_files import RawFile
 from compactor.flows.keep.vacuum import vacuum
-from compactor.flows.publish import archive, publish
+from compactor.flows.publish import archive, native, publish
 from compactor.flows.read import quarantine
 from compactor.flows.resume import resume
 from compactor.flows.table import Table
@@ -237,6 +238,9 @@ def _left(table: Table, newest: Snapshot, erased: Erased, request: Request) -> l
         # the id of an attempt begins with the version that it tried to make
         if unit is not None and unit[0] not in named and int(unit[1][1:9]) <= erased.version:
             left.append(relative(info.path, layout.root))
+    # the bounds in manifests are values of rows
+    exports = [*table.storage.list(layout.iceberg())]
+    left += [relative(path, layout.root) for path in native.unused(table, exports, math.inf)]
     if not request.now and table.storage.now() < erased.since + table.spec.grace:
         left.append("files that a run may still write which began before the erase")
     return left

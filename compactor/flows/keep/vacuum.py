@@ -34,7 +34,7 @@ from compactor.core.results.reports import Swept, VacuumReport
 from compactor.flows import logs, owner
 from compactor.flows.keep import discard
 from compactor.flows.keep.discard import Discards
-from compactor.flows.publish import audit, publish
+from compactor.flows.publish import audit, native, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 
@@ -45,7 +45,7 @@ Values = dict[str, list[tuple[str, ...]]]
 @dataclasses.dataclass(frozen=True)
 class _Inspection:
     """Step 1. `snapshots`: the file of each version; `orphan_partitions`: partitions that no view needs; `changes`: the Snapshots, stubs too, whose
-    parts of the feed are still kept; `records`: run records past their age.
+    parts of the feed are still kept; `records`: run records past their age; `exports`: the files of the Iceberg table.
     """
 
     newest: Snapshot
@@ -58,6 +58,7 @@ class _Inspection:
     now: float
     changes: tuple[Snapshot, ...]
     records: tuple[FileInfo, ...]
+    exports: tuple[FileInfo, ...]
 
 
 @logs.of_table
@@ -84,10 +85,12 @@ def vacuum(table: Table, dry: bool, label: str = "") -> VacuumReport:
     newest = inspection.newest
     with contextlib.suppress(audit.Blocked):
         newest = publish.publish(table, made) if made is not None else newest
+    # what goes is in no export any more, also of a version that was blocked
+    native.export(table, made or newest, advance=False)
     _unregister(table, inspection)
     for stub in _stubs(inspection, made is not None):
         _write_over(table, inspection.snapshots[stub.version], stub)
-    table.storage.delete(_files(table, inspection))
+    table.storage.delete([*_files(table, inspection), *native.unused(table, inspection.exports, inspection.now)])
     return _report(table, inspection, dry=False, version=newest.version)
 
 
@@ -114,7 +117,8 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
     shown = None if table.env.files_only else publish.shown_version(table, newest)
     # before the files are listed: what is registered was written before
     registered = {} if table.env.files_only else _registered(table, newest)
-    units, snapshots, records = _listed(table, layout)
+    units, snapshots, records, exports = _listed(table, layout)
+    exported = native.current(table) if exports and table.spec.iceberg else None
     for version in range(1, max([newest.version, *snapshots]) + 1):
         if version not in snapshots:
             snapshots[version] = _numbered(table, version)
@@ -142,21 +146,22 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
             f"table {table.name}: version {newest.version} names {missing[0]}, which is not there. Nothing was deleted. "
             f"`compactor verify {table.name}` lists what else is missing; restore it from a backup."
         )
-    sweep = retention.plan_vacuum(table.spec, newest, whole, modified, units, shown, now, changes)
+    sweep = retention.plan_vacuum(table.spec, newest, whole, modified, units, shown, now, changes, exported.base if exported else None)
     kept = tuple(snapshot for snapshot in whole if snapshot.version in sweep.kept)
     named = {*(path for snapshot in kept for path in snapshot.named), *feed.paths(changes, sweep.feed_kept)}
     orphans = _orphan_partitions(layout, newest, named, units, registered)
     old = tuple(info for info in records if info.modified < now - DAYS_KEPT * 86400.0)
-    return _Inspection(newest, snapshots, kept, sweep, units, orphans, discard.due(table, newest, now), now, tuple(changes), old)
+    return _Inspection(newest, snapshots, kept, sweep, units, orphans, discard.due(table, newest, now), now, tuple(changes), old, tuple(exports))
 
 
-def _listed(table: Table, layout: Layout) -> tuple[dict[str, Unit], dict[int, FileInfo], list[FileInfo]]:
-    """The units below the root by path, the file of each Snapshot, and the run records.
+def _listed(table: Table, layout: Layout) -> tuple[dict[str, Unit], dict[int, FileInfo], list[FileInfo], list[FileInfo]]:
+    """The units below the root by path, the file of each Snapshot, the run records, and the files of the Iceberg table.
 
     Raises StateRefused for an object that this version does not know.
     """
     units: dict[str, Unit] = {}
     records: list[FileInfo] = []
+    exports: list[FileInfo] = []
     snapshots: dict[int, FileInfo] = {}
     unknown: list[str] = []
     landing = table.spec.landing.rstrip("/") + "/"
@@ -168,6 +173,8 @@ def _listed(table: Table, layout: Layout) -> tuple[dict[str, Unit], dict[int, Fi
             units[unit[0]] = _with(units.get(unit[0]) or Unit(*unit, (), 0, info.modified), info)
         elif (kind := layout.kind(info.path)) == "run":
             records.append(info)
+        elif kind == "iceberg":
+            exports.append(info)
         elif kind is None and not info.path.startswith(landing):
             unknown.append(info.path)
     if unknown:
@@ -175,7 +182,7 @@ def _listed(table: Table, layout: Layout) -> tuple[dict[str, Unit], dict[int, Fi
             f"table {table.name}: {len(unknown)} objects below {table.spec.root} are not ours, such as {unknown[0]}. Nothing was deleted. Move them "
             "elsewhere; if a newer compactor wrote them, let that one vacuum."
         )
-    return units, snapshots, records
+    return units, snapshots, records, exports
 
 
 def _with(unit: Unit, info: FileInfo) -> Unit:

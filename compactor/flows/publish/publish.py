@@ -16,7 +16,7 @@ from compactor.core.model.errors import CatalogRefused, TryLater
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.flows import logs, owner
-from compactor.flows.publish import audit, daily
+from compactor.flows.publish import audit, daily, native
 from compactor.flows.publish.shown import publication, published_views, remember_published
 from compactor.flows.table import Table
 from compactor.flows.write import feed
@@ -76,7 +76,7 @@ def newest_shown(table: Table, snapshot: Snapshot) -> int:
 
 
 def publish(table: Table, snapshot: Snapshot) -> Snapshot:
-    """Show `snapshot`, or what has become newer meanwhile; gives back what is shown.
+    """Show `snapshot`, or what has become newer meanwhile, also as an Iceberg table if there is one; gives back what is shown.
 
     Raises audit.Blocked if a rule of `checks:` does not hold for it; the views stay as they are. Raises TryLater when the process slept longer than
     `publish_window` between reading the Snapshot and the replacement.
@@ -97,6 +97,7 @@ def publish(table: Table, snapshot: Snapshot) -> Snapshot:
             newest = table.newest()
             # a writer that came after us and published before our replacement has just been undone: show the newest again
             if newest is None or newest.version <= snapshot.version:
+                native.export(table, snapshot)
                 return snapshot
             snapshot = newest
 

@@ -40,7 +40,7 @@ class Spending:
     def take(self, spec: TableSpec, targets: Sequence[Segment]) -> tuple[tuple[Segment, ...], str | None]:
         """Spend the budget on the first of these Segments. Return them, and why the others wait, if any do."""
         with self._lock:
-            chosen = compaction.affordable(targets, spec.compact_budget, self._spent, spec.read_optimized)
+            chosen = compaction.affordable(targets, spec.compact_budget, self._spent, compaction.one_version(spec))
             self._spent += sum(segment.size for segment in chosen)
             if len(chosen) == len(targets):
                 return chosen, None
@@ -88,7 +88,7 @@ class _Compaction:
         self.table, self.read = table, read
         self.commit = commit_id(read.version + 1, table.env.nonce())
         shares = table.engine().shares(table.spec, read)
-        self.targets, self.waiting = spending.take(table.spec, compaction.targets(read, shares, read.brought, table.spec.read_optimized))
+        self.targets, self.waiting = spending.take(table.spec, compaction.targets(read, shares, read.brought, compaction.one_version(table.spec)))
         # their rows are those of `read` already
         self.unchanged = {segment.id for segment in read.segments if not shares.get(segment.id, 0)}
         self.staged: Staged | None = None

@@ -1,0 +1,19 @@
+"""`<view>_iceberg`: the Iceberg table in the catalog, which points to a metadata file."""
+
+from __future__ import annotations
+
+from compactor.core.catalog import views
+from compactor.core.catalog.ddl import Column, NativeDef
+from compactor.core.model.schema import Schema
+from compactor.core.model.spec import TableSpec
+
+
+def called(spec: TableSpec) -> str:
+    """Return the name of the table."""
+    return f"{spec.view}_iceberg"
+
+
+def definition(spec: TableSpec, schema: Schema, uuid: str, location: str, metadata: str) -> NativeDef:
+    """Return the table. `location`: its directory; `metadata`: the metadata file. Engines read the columns there, and people read these."""
+    columns = tuple(Column(schema.view_name(field), field.type, views.column_comment(field)) for field in schema.payload)
+    return NativeDef(spec.database, called(spec), columns, location, metadata, {views.UUID: uuid})

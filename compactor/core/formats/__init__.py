@@ -1,0 +1,1 @@
+"""File formats, as far as compactor reads and writes them itself: a cluster has neither fastavro nor pyarrow."""

@@ -1,0 +1,147 @@
+"""Avro container files: encode and decode records by their schema (https://avro.apache.org/docs/1.11.1/specification/).
+
+Covers the types that Iceberg's manifests use: int, long, boolean, string, bytes, records, arrays, and unions with null.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+_MAGIC = b"Obj\x01"
+_HEADER = {"type": "map", "values": "bytes"}
+
+Encoder = Callable[[Any, bytearray], None]
+Decoder = Callable[[io.BytesIO], Any]
+
+
+def write(schema: Any, records: Sequence[Any], metadata: Mapping[str, str]) -> bytes:
+    """Return a container file with one deflated block. The same records give the same bytes."""
+    encode, body = _encoder(schema), bytearray()
+    for record in records:
+        encode(record, body)
+    header = {"avro.schema": json.dumps(schema), "avro.codec": "deflate", **metadata}
+    packer = zlib.compressobj(wbits=-15)
+    packed = packer.compress(bytes(body)) + packer.flush()
+    out = bytearray(_MAGIC)
+    _encoder(_HEADER)({name: text.encode() for name, text in header.items()}, out)
+    marker = hashlib.sha256(bytes(out) + packed).digest()[:16]
+    out += marker
+    if records:
+        _long(len(records), out)
+        _long(len(packed), out)
+        out += packed + marker
+    return bytes(out)
+
+
+def read(data: bytes) -> tuple[dict[str, str], list[Any]]:
+    """Return the metadata and the records of a container file that `write` made. Raises ValueError for other files."""
+    stream = io.BytesIO(data)
+    if stream.read(4) != _MAGIC:
+        raise ValueError("no Avro container file")
+    header = {name: value.decode() for name, value in _decoder(_HEADER)(stream).items()}
+    if header.get("avro.codec") != "deflate":
+        raise ValueError(f"codec {header.get('avro.codec')}, expected deflate")
+    decode, records = _decoder(json.loads(header["avro.schema"])), list[Any]()
+    marker = stream.read(16)
+    while stream.tell() < len(data):
+        count, size = _read_long(stream), _read_long(stream)
+        block = io.BytesIO(zlib.decompress(stream.read(size), wbits=-15))
+        records += [decode(block) for _ in range(count)]
+        if stream.read(16) != marker:
+            raise ValueError("a block of an Avro container file is damaged")
+    return header, records
+
+
+def _encoder(schema: Any) -> Encoder:
+    """Return a function that appends a value."""
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if isinstance(kind, list):
+        value = _encoder(kind[1])
+
+        def union(each: Any, out: bytearray) -> None:
+            out.append(0 if each is None else 2)
+            if each is not None:
+                value(each, out)
+
+        return union
+    if kind == "record":
+        members = [(field["name"], _encoder(field["type"])) for field in schema["fields"]]
+
+        def record(each: Any, out: bytearray) -> None:
+            for name, encode in members:
+                encode(each[name], out)
+
+        return record
+    if kind in ("array", "map"):
+        item, text = _encoder(schema["items" if kind == "array" else "values"]), _encoder("string")
+
+        def several(each: Any, out: bytearray) -> None:
+            if each:
+                _long(len(each), out)
+            for part in each:
+                if kind == "map":
+                    text(part, out)
+                item(each[part] if kind == "map" else part, out)
+            out.append(0)
+
+        return several
+    return _SCALARS[kind][0]
+
+
+def _decoder(schema: Any) -> Decoder:
+    """Return a function that takes a value from a stream."""
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if isinstance(kind, list):
+        value = _decoder(kind[1])
+        return lambda stream: value(stream) if stream.read(1) == b"\x02" else None
+    if kind == "record":
+        members = [(field["name"], _decoder(field["type"])) for field in schema["fields"]]
+        return lambda stream: {name: decode(stream) for name, decode in members}
+    if kind in ("array", "map"):
+        item, text = _decoder(schema["items" if kind == "array" else "values"]), _decoder("string")
+
+        def several(stream: io.BytesIO) -> Any:
+            parts: list[Any] = []
+            while count := _read_long(stream):
+                parts += [(text(stream), item(stream)) if kind == "map" else item(stream) for _ in range(count)]
+            return dict(parts) if kind == "map" else parts
+
+        return several
+    return _SCALARS[kind][1]
+
+
+def _long(value: int, out: bytearray) -> None:
+    rest = (value << 1) ^ (value >> 63)
+    while rest > 0x7F:
+        out.append((rest & 0x7F) | 0x80)
+        rest >>= 7
+    out.append(rest)
+
+
+def _read_long(stream: io.BytesIO) -> int:
+    value = shift = 0
+    while True:
+        byte = stream.read(1)[0]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1)
+        shift += 7
+
+
+def _bytes(value: bytes, out: bytearray) -> None:
+    _long(len(value), out)
+    out += value
+
+
+_SCALARS: dict[str, tuple[Encoder, Decoder]] = {
+    "int": (_long, _read_long),
+    "long": (_long, _read_long),
+    "bytes": (_bytes, lambda stream: stream.read(_read_long(stream))),
+    "string": (lambda value, out: _bytes(value.encode(), out), lambda stream: stream.read(_read_long(stream)).decode()),
+    "boolean": (lambda value, out: out.append(int(value)), lambda stream: stream.read(1) == b"\x01"),
+}

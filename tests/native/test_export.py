@@ -1,0 +1,293 @@
+"""The Iceberg table over the list engine's files: what it shows, after whatever happens to the table, and wherever an export dies."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.core.iceberg import metadata
+from compactor.core.model.errors import CatalogRefused, NoRowsYet, StateRefused, TryLater, Unavailable
+from compactor.core.settings.forms import NEVER
+from compactor.flows.keep.erase import Request, erase
+from compactor.flows.run import look_at
+from tests.faults import ERRORS, MODES, Crash, Faults, every_fault
+from tests.native import readers
+from tests.native.lake import NativeLake, as_parquet
+from tests.oracle.model import line
+from tests.oracle.programs import program
+from tests.oracle.reader import look
+from tests.oracle.sizes import FULL, tiered
+
+__all__ = ["as_parquet"]
+pytestmark = pytest.mark.usefixtures("as_parquet")
+
+KEPT = {"keep": 0.0, "keep_versions": 1, "grace": 0.0}
+"""Vacuum keeps what it must."""
+
+
+def ro(lake: NativeLake) -> tuple[tuple[str, ...], list[Any]]:
+    """Columns and rows of `t_ro`."""
+    seen = look(lake.catalog, lake.storage, lake.spec, "t_ro")
+    assert seen is not None
+    return seen.columns, sorted(([*row] for row in seen.rows), key=repr)
+
+
+def check(lake: NativeLake, *names: str) -> None:
+    """Every reader shows what `t_ro` shows; totals are exact; the catalog points where the hint does."""
+    place, (columns, rows) = lake.dump(), ro(lake)
+    for reader in names or readers.READERS:
+        found = readers.rows(reader, place)
+        assert (tuple(name.lower() for name in found[0]), found[1]) == (columns, rows), reader
+    assert int(lake.exported().current["summary"]["total-records"]) == len(rows)
+    pointer = lake.catalog.native("school", "t_iceberg")
+    assert pointer is not None
+    assert pointer.metadata == place
+
+
+def change(lake: NativeLake, seq: int, *keys: int, op: str = "u", **more: Any) -> None:
+    """Land a change of these keys and run."""
+    lines = [line(op, [key], [seq], None if op == "d" else {"a": seq, **more}) for key in keys]
+    lake.deliver(f"increment_2026010100/{seq}.json", lines)
+    lake.run()
+
+
+def test_it_shows_the_last_compaction(tmp_path: Path) -> None:
+    """A Delta is in no export; a compaction is, and only new manifests are written; an idle run asks nothing; the past can be queried."""
+    lake = NativeLake(tmp_path, compact_window=NEVER)
+    change(lake, 1, *range(40), op="c")
+    check(lake)
+    first = lake.exported()
+    change(lake, 2, 3, 50)
+    assert lake.exported() == first
+    check(lake)
+    spec, lake.spec = lake.spec, lake.spec.compacting_now
+    lake.run()
+    lake.spec = spec
+    check(lake)
+    second = lake.exported()
+    assert [each["summary"]["compactor.state_version"] for each in second.raw["snapshots"]] == ["1", "3"]
+    old = readers.rows("pyiceberg", lake.hint(), snapshot=first.raw["current-snapshot-id"])
+    assert (len(old[1]), len(ro(lake)[1])) == (40, 41)
+    faults = Faults()
+    assert look_at(lake.table(faults)) != 0
+    assert not any("_iceberg" in path for _, path in faults.calls)
+
+
+def test_a_filter_opens_only_files_whose_bounds_match(tmp_path: Path) -> None:
+    """On the key, on another column, on a text; nothing for a value that no file has."""
+    lake = NativeLake(tmp_path)
+    lake.deliver("increment_2026010100/1.json", [line("c", [key], [key], {"a": key // 8, "b": f"v{key:03d}"}) for key in range(64)])
+    lake.run()
+    place = lake.dump()
+    files = [file for segment in lake.newest().segments for file in segment.files]  # type: ignore[union-attr]
+    assert len(files) > 6
+    assert [len(readers.plan(place, where)) for where in ("id = 17", "b = 'v020'", "a > 99", "a is null", "b > 'v06'")] == [1, 1, 0, 0, 1]
+    # eight neighbours have a = 3
+    assert len(readers.plan(place, "a = 3")) <= 3
+
+
+def test_columns_come_change_and_are_renamed(tmp_path: Path) -> None:
+    """A new column without a compaction is null; numbers that became text are a new generation under the same name."""
+    lake = NativeLake(tmp_path, compact_window=NEVER)
+    change(lake, 1, *range(20), op="c")
+    lake.deliver("increment_2026010101/new.json", [line("u", [3], [7], {"a": 7, "b": "new"})])
+    lake.run()
+    check(lake)
+    assert ro(lake)[0] == ("id", "a", "b")
+    lake.spec = lake.spec.compacting_now
+    lake.run()
+    check(lake)
+
+
+def test_a_default_is_named_and_the_older_export_stays(tmp_path: Path) -> None:
+    """Rows from before a column show its default in the view, which no file has: nothing is exported that shows null there."""
+    lake = NativeLake(tmp_path)
+    change(lake, 1, *range(10), op="c")
+    first = lake.exported()
+    lake.deliver("increment_2026010101/new.json", [json.dumps({**json.loads(line("u", [3], [7], {"a": 7, "d": 8})), "defaults": {"d": 7}})])
+    report = lake.run()
+    assert lake.exported() == first
+    assert report.notes[0] == "Iceberg shows version 1: rows from before the column d read its default, which no Parquet file has"
+    lake.spec = dataclasses.replace(lake.spec, **KEPT)
+    for _ in range(2):
+        lake.vacuum()
+    assert lake.exported() == first
+    assert len(readers.rows("pyiceberg", lake.dump())[1]) == 10
+
+
+def test_a_foreign_table_is_refused(tmp_path: Path) -> None:
+    """A view or an Iceberg table of that name that is not ours stays as it is, and the run says so."""
+    lake = NativeLake(tmp_path)
+    change(lake, 1, 1, op="c")
+    ours = lake.catalog.native("school", "t_iceberg")
+    assert ours is not None
+    other = NativeLake(tmp_path / "other", name="u", view="u")
+    other.catalog = lake.catalog
+    change(other, 1, 1, op="c")
+    theirs = lake.catalog.native("school", "u_iceberg")
+    assert theirs is not None
+    lake.catalog._objects["school", "t_iceberg"] = theirs
+    with pytest.raises(CatalogRefused, match="is not ours"):
+        change(lake, 2, 2)
+    assert lake.catalog.native("school", "t_iceberg") == theirs
+    # the folder of another life
+    wiped = NativeLake(tmp_path)
+    for info in lake.storage.list(lake.layout.iceberg()):
+        wiped.storage.write(info.path, lake.storage.read(info.path))
+    with pytest.raises(StateRefused, match="another life"):
+        change(wiped, 1, 1, op="c")
+
+
+@pytest.mark.parametrize("seed", tiered([*range(60 if FULL else 6)], fast=[0, 1]))
+def test_whatever_happens_it_shows_what_ro_shows(tmp_path: Path, seed: int) -> None:
+    """Changes, deletes, compactions, restores, rebuilds, erased keys, vacuums; runs are cut at any call. No reader misses a file, in no snapshot."""
+    rng = random.Random(seed)
+    lake = NativeLake(tmp_path, **KEPT, compact_every=rng.choice([0.0, 4.0]), tombstone_retention=5.0, beyond_retention="apply")
+    change(lake, 1, *range(40), op="c")
+    for step in range(2, 24):
+        do = rng.choice(["run"] * 6 + ["compact", "restore", "rebuild", "erase", "vacuum", "cut"])
+        if do in ("run", "cut"):
+            lines = [
+                line(rng.choice("uuu"), [key], [step - rng.choice([0, 0, 3])], {"a": step}) for key in rng.sample(range(40), rng.choice([1, 2, 6]))
+            ]
+            lake.deliver(f"increment_2026010100/{step}.json", lines)
+            with suppress(Crash, TryLater):
+                lake.run(Faults(rng.randrange(80), "from_then_on") if do == "cut" else None)
+        elif do == "restore":
+            lake.restore(rng.choice(lake.restorable()))
+        elif do == "rebuild":
+            lake.rebuild(accept=True)
+        elif do == "erase":
+            erase(lake.table(), Request(((str(rng.randrange(40)),),), now=True))
+        elif do == "vacuum":
+            lake.vacuum()
+        else:
+            spec, lake.spec = lake.spec, lake.spec.compacting_now
+            lake.run()
+            lake.spec = spec
+        lake.run()
+        if not lake.table().notes and lake.exported().base == lake.newest().base_id:  # type: ignore[union-attr]
+            check(lake, "pyiceberg")
+        for each in lake.exported().raw["snapshots"]:
+            shown = readers.rows("pyiceberg", lake.dump(), snapshot=each["snapshot-id"])
+            assert len(shown[1]) == int(each["summary"]["total-records"]), (step, do)
+    check(lake)
+
+
+@pytest.mark.parametrize("seed", tiered([*range(10 if FULL else 3)], fast=[0]))
+def test_random_programs(tmp_path: Path, seed: int) -> None:
+    """Twenty programs in a table: truncates, added columns, odd names, numbers that become text, keys that change. Each reader after each run."""
+    made, compared = program(seed, 20), 0
+    settings = {name: value for name, value in made.settings.items() if name != "delete"}
+    lake = NativeLake(tmp_path, **settings)
+    for hour, files in enumerate(made.runs):
+        for number, places in enumerate(files):
+            lake.deliver(f"increment_20260101{hour:02d}/{(made.seed + number * 7) % 10}.json", [made.line(place) for place in places])
+        with suppress(NoRowsYet):
+            report = lake.run()
+            newest = lake.newest()
+            assert newest is not None
+            if isinstance(metadata.parts_of(newest), str):
+                assert any(note.startswith("Iceberg shows") for note in report.notes)
+            else:
+                check(lake)
+                compared += 1
+    assert compared or made.settings.get("write_mode") == "merge-on-read"
+
+
+WAYS = tiered([(mode, error) for error in ERRORS for mode in MODES], fast=[("from_then_on", "crash"), ("after_effect", "unavailable")], several=True)
+
+
+@pytest.mark.parametrize(("mode", "error"), WAYS)
+def test_an_export_that_dies_at_any_call_is_repeated(tmp_path: Path, mode: str, error: str) -> None:
+    """Readers see the older export or the new one in between, and the next run leaves what an undisturbed one leaves."""
+    begun = NativeLake(tmp_path)
+    change(begun, 1, *range(20), op="c")
+    change(begun, 2, *range(3))
+    old = begun.exported()
+    begun.deliver("increment_2026010100/3.json", [line("u", [key], [3], {"a": 3}) for key in range(5)])
+    expected: dict[str, Any] = {}
+    for faults in (Faults(), *every_fault(mode=mode, error=error)):
+        lake = NativeLake(tmp_path)
+        copied = begun.copy()
+        lake.storage, lake.catalog, lake.now, lake.delivered, lake._nonces = (
+            copied.storage,
+            copied.catalog,
+            copied.now,
+            copied.delivered,
+            copied._nonces,
+        )
+        with suppress(Crash, Unavailable, TryLater):
+            lake.run(faults)
+        between = lake.storage.read(lake.hint())
+        assert b'"format-version": 2' in between
+        assert lake.exported().base in (old.base, *(each.base_id for each in lake.committed()))
+        lake.run()
+        newest = lake.newest()
+        assert newest is not None
+        assert lake.exported().base == newest.base_id
+        found = {"rows": ro(lake), "total": lake.exported().current["summary"]["total-records"], "hint": lake.hint().rpartition("/")[2] != ""}
+        expected = expected or found
+        assert found == expected
+        pointer = lake.catalog.native("school", "t_iceberg")
+        assert pointer is not None
+        assert pointer.metadata == lake.hint()
+    check(lake, "pyiceberg")
+
+
+def test_a_reader_in_a_loop_sees_committed_versions(tmp_path: Path) -> None:
+    """After each of 200 publishes, and of what each call of them leaves, the hint leads to one committed version whose files are all there."""
+    lake = NativeLake(tmp_path, **KEPT)
+    rng = random.Random(7)
+    change(lake, 1, *range(30), op="c")
+    for seq in range(2, 202 if FULL else 22):
+        lake.deliver(f"increment_2026010100/{seq}.json", [line("u", [rng.randrange(30)], [seq], {"a": seq})])
+        with suppress(Crash, TryLater):
+            lake.run(Faults(rng.randrange(20, 90), "from_then_on"))
+        place = lake.dump()
+        shown = readers.rows("pyiceberg", place)[1]
+        assert sum(row[1] for row in shown) in {
+            sum(row[1] for row in lake.expected(lake.committed_at(each.version))) for each in lake.committed() if not each.expired
+        }
+        if seq % 5 == 0:
+            lake.run()
+            lake.vacuum()
+
+
+def test_vacuum_keeps_what_an_export_names_and_removes_older_exports(tmp_path: Path) -> None:
+    """Snapshots of given-up bases leave the export before their files go; files of older exports go after `grace`."""
+    lake = NativeLake(tmp_path, **{**KEPT, "grace": 100.0})
+    for seq in range(1, 5):
+        change(lake, seq, *range(seq, 20), op="u")
+    before = len(lake.exported().raw["snapshots"])
+    lake.vacuum()
+    assert (before, len(lake.exported().raw["snapshots"])) == (4, 1)
+    files = {info.path for info in lake.storage.list(lake.layout.iceberg())}
+    lake.now += 200
+    lake.vacuum()
+    left = {info.path for info in lake.storage.list(lake.layout.iceberg())}
+    assert left < files
+    check(lake)
+    lake.spec = dataclasses.replace(lake.spec, iceberg=None)
+    lake.now += 200
+    change(lake, 9, 1)
+    lake.vacuum()
+    assert not [*lake.storage.list(lake.layout.iceberg())]
+
+
+def test_erase_leaves_no_bound_of_an_erased_row(tmp_path: Path) -> None:
+    """Manifests hold values: none of an erased row is left anywhere below `_iceberg`."""
+    lake = NativeLake(tmp_path)
+    lake.deliver("increment_2026010100/1.json", [line("c", [key], [key], {"b": f"secret{key}"}) for key in range(10)])
+    lake.run()
+    report = erase(lake.table(), Request((("9",),), now=True))
+    assert report.left == ()
+    check(lake)
+    assert len(readers.rows("pyiceberg", lake.hint())[1]) == 9
+    assert len([info for info in lake.storage.list(lake.layout.iceberg()) if info.path.endswith(".avro")]) == 2

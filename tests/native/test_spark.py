@@ -1,0 +1,229 @@
+"""The Iceberg table over files that Spark wrote: PyIceberg, Polars and DuckDB answer what `_ro` answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+
+from compactor.app.app import App
+from compactor.core.formats import parquet
+from compactor.core.iceberg import metadata, schema
+from compactor.core.settings.forms import NEVER
+from compactor.flows.publish import native
+from compactor.flows.table import Table
+from compactor.flows.write import restore
+from compactor.spark.session import PARQUET
+from tests.capture import config, landing
+from tests.native import readers
+from tests.parts.one_spark import app_on_one_spark, spark
+from tests.spark.conftest import lake
+from tests.spark.lake import Lake
+
+__all__ = ["app_on_one_spark", "lake", "spark"]
+pytestmark = pytest.mark.spark
+
+SETTINGS = {"iceberg": "base", "read_optimized": True, "parquet": "standard"}
+
+
+@pytest.fixture(autouse=True)
+def standard(spark: SparkSession) -> Iterator[None]:
+    """Files as a session for `parquet: standard` writes them."""
+    before = {name: spark.conf.get(name) for name in PARQUET["standard"]}
+    for name, value in PARQUET["standard"].items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def same(spark: SparkSession, view: str, table: Table, folder: Path) -> int:
+    """Check that every reader shows what the view shows, and what the footers say of the files. Return the number of rows."""
+    spark.table(view).write.mode("overwrite").parquet(str(folder))
+    expected = readers.rows("parquet", str(folder))
+    exported = native.current(table)
+    assert exported is not None
+    for reader in readers.READERS:
+        found = readers.rows(reader, table.layout.iceberg_metadata(exported.number))
+        assert found == expected, (view, reader)
+    check_footers(table)
+    return len(expected[1])
+
+
+def check_footers(table: Table) -> None:
+    """Our reader of footers says what pyarrow's says."""
+    newest = table.newest()
+    assert newest is not None
+    columns = schema.columns_of(newest, {})
+    parts = metadata.parts_of(newest)
+    assert not isinstance(parts, str)
+    for part in parts:
+        for file in part.files:
+            path = Path(table.layout.inside(part.path)) / file.name
+            ours, theirs = parquet.parse(path.read_bytes(), columns.bounded), pyarrow.parquet.read_metadata(path)
+            assert ours.rows == theirs.num_rows
+            for at in range(theirs.num_columns):
+                chunks = [theirs.row_group(group).column(at) for group in range(theirs.num_row_groups)]
+                stats = ours.columns.get(tuple(chunks[0].path_in_schema.split(".")))
+                if stats is not None:
+                    assert stats.values == sum(chunk.num_values for chunk in chunks)
+                    assert stats.nulls == sum(chunk.statistics.null_count for chunk in chunks)
+
+
+TYPES = (
+    "id INT, seq INT, t TINYINT, s SMALLINT, b BIGINT, f FLOAT, d DOUBLE, y BOOLEAN, x STRING, z BINARY, day DATE, at TIMESTAMP, small DECIMAL(5,2), "
+    "middle DECIMAL(18,3), large DECIMAL(38,10), list ARRAY<INT>, texts ARRAY<STRING>, member STRUCT<n: INT, deep: STRUCT<at: TIMESTAMP, l: ARRAY<INT>>>, "
+    "rows ARRAY<STRUCT<a: INT, b: STRING>>, pairs MAP<STRING, INT>, Odd STRING, `with space` INT, `größe` DOUBLE"
+)
+ROW = (
+    "named_struct('n', id, 'deep', named_struct('at', timestamp_micros(id * 1234567), 'l', array(id, NULL)))",
+    "array(named_struct('a', id, 'b', 'x'), NULL)",
+    "map('k', id, 'l', NULL)",
+)
+
+
+def every_type(lake: Lake, first: int, end: int, seq: int) -> list[Any]:
+    """Rows with a value of every type; each tenth row has nulls only."""
+    rows = lake.spark.range(first, end).selectExpr("CAST(id AS INT) AS id").selectExpr(
+        "id", f"CAST({seq} AS INT) AS seq", "CAST(id % 100 - 50 AS TINYINT)", "CAST(id * 11 - 9000 AS SMALLINT)", "id * 10000000000L - 5", "CAST(id / 7 AS FLOAT)",
+        "CASE WHEN id = 7 THEN double('NaN') WHEN id = 8 THEN double('-Infinity') ELSE id / 3 - 9 END", "id % 2 = 0",
+        "concat(repeat('ä', 40), id, '🙂')", "CAST(concat('b', id) AS BINARY)", "date_add(DATE'1500-01-01', id * 900)",
+        "timestamp_micros(id * 86400000000123 - 9000000000000000)", "CAST(id / 10 - 5 AS DECIMAL(5,2))", "CAST(id * 1000003 - 7 AS DECIMAL(18,3))",
+        "CAST(CAST(id - 20 AS DECIMAL(38,10)) * 123456789012345678 AS DECIMAL(38,10))", "array(id, NULL, 3)", "array('a', NULL, concat('x', id))", *ROW,
+        "concat('o', id)", "id + 1", "id / 9",
+    )  # fmt: skip
+    made = rows.toDF(*[part.split()[0].strip("`") for part in _columns()])
+    return [row if row[0] % 10 else (row[0], row[1], *[None] * (len(row) - 2)) for row in (tuple(row) for row in made.collect())]
+
+
+def _columns() -> list[str]:
+    return [
+        "id",
+        "seq",
+        "t",
+        "s",
+        "b",
+        "f",
+        "d",
+        "y",
+        "x",
+        "z",
+        "day",
+        "at",
+        "small",
+        "middle",
+        "large",
+        "list",
+        "texts",
+        "member",
+        "rows",
+        "pairs",
+        "Odd",
+        "with_space",
+        "größe",
+    ]
+
+
+def test_every_type(lake: Lake, tmp_path: Path) -> None:
+    """Several Segments, nulls, NaN, dates before 1582, long texts, nested types; after changes, a compaction, a new column, a restore."""
+    spec = lake.spec(**SETTINGS, compact_window=NEVER, target_file_bytes=20_000)
+    names = [part.strip() for part in _columns()]
+
+    def land(hour: int, rows: list[Any]) -> None:
+        lake.land_parquet(spec, hour, [dict(zip(names, row, strict=True)) for row in rows], TYPES)
+
+    land(0, every_type(lake, 0, 1500, 1))
+    lake.run(spec)
+    table, view, out = Table(lake.env, spec), f"`{lake.database}`.`t_ro`", tmp_path / "expected"
+    assert len(lake.snapshot(spec).segments) > 2
+    assert same(lake.spark, view, table, out) == 1500
+    place = table.layout.iceberg_metadata(1)
+    files = sum(len(segment.files) for segment in lake.snapshot(spec).segments)
+    for where in ("b = 20004999999995", "day = '1998-11-11'", "Odd = 'o77'", "middle < -1"):
+        assert len(readers.plan(place, where.replace("Odd", "odd"))) < files, where
+    land(1, every_type(lake, 1400, 1600, 2))
+    lake.run(spec)
+    assert same(lake.spark, view, table, out) == 1500
+    lake.run(spec.compacting_now)
+    assert same(lake.spark, view, table, out) == 1600
+    assert len(native.current(table).raw["snapshots"]) == 2  # type: ignore[union-attr]
+    restore.restore(table, restore.at_version(table, 1))
+    assert same(lake.spark, view, table, out) == 1500
+    exported = native.current(table)
+    assert exported is not None
+    assert (exported.number, len(exported.raw["snapshots"])) == (3, 2)
+    assert exported.raw["current-snapshot-id"] == exported.raw["snapshots"][0]["snapshot-id"]
+    assert lake.problems(spec) == []
+    pointer = lake.env.catalog().native(lake.database, "t_iceberg")
+    assert pointer is not None
+    assert pointer.metadata == table.layout.iceberg_metadata(3)
+
+
+def test_files_in_the_layout_for_hive_are_refused(lake: Lake) -> None:
+    """Readers misread its lists: the run says how to rewrite them, and nothing is exported."""
+    for name, value in PARQUET["hive"].items():
+        lake.spark.conf.set(name, value)
+    spec = lake.spec(**SETTINGS)
+    lake.land(spec, 0, [{"id": 1, "seq": 1, "list": [1, 2]}])
+    with pytest.raises(Exception, match="holds list in the form for Hive"):
+        lake.run(spec)
+    assert native.current(Table(lake.env, spec)) is None
+    lake.run(dataclasses.replace(spec, iceberg=None))
+    assert len(lake.rows(spec)) == 1
+
+
+def test_text_that_became_a_column_of_another_type(lake: Lake, tmp_path: Path) -> None:
+    """A new generation: all files are new, and the older snapshot keeps its columns."""
+    spec = lake.spec(**SETTINGS)
+    lake.land(spec, 0, [{"id": at, "seq": 1, "n": at} for at in range(20)])
+    lake.run(spec)
+    lake.land(spec, 1, [{"id": 3, "seq": 2, "n": 1.5, "more": "x"}])
+    lake.run(spec)
+    table = Table(lake.env, spec)
+    assert same(lake.spark, f"`{lake.database}`.`t_ro`", table, tmp_path / "expected") == 20
+    exported = native.current(table)
+    assert exported is not None
+    assert [len(each["fields"]) for each in exported.raw["schemas"]] == [3, 4]
+    first = exported.raw["snapshots"][0]["snapshot-id"]
+    assert len(readers.rows("pyiceberg", table.layout.iceberg_metadata(exported.number), snapshot=first)[0]) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("app_on_one_spark")
+@pytest.mark.parametrize("form", ["debezium_json_kafka"])
+def test_every_table_of_the_capture(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    """What PostgreSQL sent, in three runs. Where a column's default stands in for a null the export says so and stays."""
+    text = config.config_text(form, warehouse=tmp_path, database="school", table_extra=SETTINGS)
+    (tmp_path / "compactor.yaml").write_text(text)
+    compared, named = 0, set()
+    for hours in ([0, 1, 2], [3, 4], [5, 6, 7, 8]):
+        landing.land(tmp_path, form, hours=hours)
+        with App.open(tmp_path / "compactor.yaml") as app:
+            for report in app.run(compact=True):
+                assert report.error is None, report
+                if any(note.startswith("Iceberg shows") for note in report.notes):
+                    named.add(report.table)
+                elif report.version is not None:
+                    compared += same(spark, f"school.{report.table}_ro", app.table(report.table), tmp_path / "expected") > 0
+    assert compared > 40
+    assert named <= {"evolve", "evolve_volatile", "toast_def"}
+
+
+def test_the_stored_metadata_is_what_the_specification_asks_for(lake: Lake) -> None:
+    """Required fields of version 2, ids from 1, no path twice."""
+    spec = lake.spec(**SETTINGS)
+    lake.land(spec, 0, [{"id": at, "seq": 1, "n": at} for at in range(20)])
+    lake.run(spec)
+    raw = json.loads(Path(Table(lake.env, spec).layout.iceberg_metadata(1)).read_text())
+    required = {
+        "format-version", "table-uuid", "location", "last-sequence-number", "last-updated-ms", "last-column-id", "schemas", "current-schema-id",
+        "partition-specs", "default-spec-id", "last-partition-id", "sort-orders", "default-sort-order-id",
+    }  # fmt: skip
+    assert required <= set(raw)
+    assert [field["id"] for field in raw["schemas"][0]["fields"]] == [1, 2, 3]
