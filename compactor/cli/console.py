@@ -21,7 +21,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.reconcile.report import EQUAL
 from compactor.core.results import summary
 from compactor.core.results.checks import REMARKS, Check
-from compactor.core.results.explained import FRAMES, SHORT, Explained
+from compactor.core.results.explained import COLUMNS, FRAMES, PASSES, SHORT, Explained
 from compactor.core.results.phrases import counted, without_table
 from compactor.core.results.record import RunRecord, TableReport
 from compactor.core.results.reports import Progress as ProgressCallback
@@ -198,8 +198,8 @@ def explained(made: Explained) -> None:
     for step, why in made.steps:
         out.print(f"  {step}: {visible(why)}", soft_wrap=True)
     for each in made.passes:
-        out.print(f"\npass {each.name}", style="bold")
-        meanings = {**{f"{{{name}}}": meaning for name, meaning in FRAMES.items()}, **{f"{name}(": meaning for name, meaning in SHORT.items()}}
+        out.print(f"\npass {each.name}: {PASSES.get(each.name, '')}", style="bold", soft_wrap=True)
+        meanings = {f"{{{name}}}": meaning for name, meaning in FRAMES.items()} | {f"{name}(": meaning for name, meaning in SHORT.items()} | COLUMNS
         for name, meaning in meanings.items():
             if name in each.sql:
                 out.print(f"  {name.replace('(', '(..)')}: {meaning}", style="dim", soft_wrap=True)

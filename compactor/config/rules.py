@@ -79,10 +79,7 @@ def _top_problems(keys: Settings) -> Iterator[Problem]:
     yield from _connection_problems(keys)
     kinds = {table.parquet: name for name, table in keys.tables.items()}
     if len(kinds) > 1:
-        yield (
-            ("tables", kinds["standard"], "parquet"),
-            f"table {kinds['hive']} has hive; all tables of one file need the same form",
-        )
+        yield ("tables", kinds["standard"], "parquet"), f"table {kinds['hive']} has hive; all tables of one file need the same form"
 
 
 def _connection_problems(keys: Settings) -> Iterator[Problem]:
@@ -92,10 +89,7 @@ def _connection_problems(keys: Settings) -> Iterator[Problem]:
     valid = (*named, *([keys.registry.token_env] if keys.registry.token_env else []), USER_INFO)
     for variable in keys.airflow.conn_ids:
         if variable not in valid:
-            yield (
-                ("airflow", "conn_ids", variable),
-                f"expected {listed(valid)}, the variables that `notify` and `registry` use",
-            )
+            yield ("airflow", "conn_ids", variable), f"expected {listed(valid)}, the variables that `notify` and `registry` use"
 
 
 def _glue_problems(keys: Settings) -> Iterator[Problem]:
@@ -117,10 +111,7 @@ def _table_problems(keys: Settings, name: str, table: Table) -> Iterator[Problem
     if join(keys.warehouse_dir, name) == keys.metastore_dir:
         yield (), "the embedded metastore uses this folder; choose another name"
     if table.key is None and not table.schema_.startswith(SUBJECT):
-        yield (
-            ("key",),
-            "expected the key columns, found nothing; set `key: [id]`, or `key: []` if rows have no key",
-        )
+        yield ("key",), "expected the key columns, found nothing; set `key: [id]`, or `key: []` if rows have no key"
     yield from _envelope_problems(table)
     if table.iceberg and table.parquet == "hive":
         yield ("iceberg",), "Iceberg's readers misread files in the form for Hive 2 and 3; set `parquet: standard` for all tables of the file"

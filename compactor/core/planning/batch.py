@@ -52,20 +52,19 @@ def plan(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, whole:
     barrier = None if spec.shard else latest([summary.truncate, parent.truncated_to if parent else None])
     barriers = summary.barriers(parent.shards_truncated_to if parent else ())
     tombstones = bool(summary.deletes or summary.moves or (parent and parent.tombstones) or spec.keyless or spec.source.full_loads)
+    sizes = f"{files:,} bytes of files (1 MB more for each) and {merged:,} stored ones are merged"
     reasons = [
         ("new base", "all stored rows are merged with the changes") if whole else ("new Delta", "the changes are few against the rows of the base"),
-        ("one task", f"{files + merged:,} bytes are read and merged, less than the limit of {spec.small_batch:,}")
-        if small
-        else ("exchange by key", f"{files + merged:,} bytes are read and merged, more than one task takes ({spec.small_batch:,})"),
+        ("one task" if small else "exchange by key", f"{sizes}; one task takes {spec.small_batch:,} of either"),
     ]
     if late and not whole:
         reasons.append(("look up the base", "some changes are at or below the newest stored Position, so they may be late"))
     elif partial and not whole:
         reasons.append(("look up the base", "stored rows may have the values that some changes lack"))
     if partial:
-        reasons.append(("clocks of columns", f"some states have no value for {', '.join(partial)}"))
+        reasons.append(("clocks of columns", f"some events or stored rows have no value for {', '.join(partial)}"))
     if summary.moves:
-        reasons.append(("key changes", f"{counted(summary.moves, 'change')} may be one of a key: it leaves a tombstone under the old one"))
+        reasons.append(("key changes", f"{counted(summary.moves, 'change')} may be one of a key. A key change leaves a tombstone under the old key"))
     if barrier is not None:
         reasons.append(("barrier", f"a truncate, or an epoch that replaces, at {list(barrier)}: what is at or below it is gone"))
     for shard, bound in barriers:

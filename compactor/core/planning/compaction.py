@@ -64,7 +64,7 @@ def whole_base(spec: TableSpec, parent: Snapshot | None, changes: int, rewritten
     if parent is None or not parent.segments:
         return "the table has no base yet"
     if rewritten:
-        return "stored rows change: a column has another type, or older rows read another default"
+        return "stored rows change: a column has another type, or older rows read another default than before"
     if truncated:
         return "a truncate may cut through the Segments"
     if spec.write_mode == "copy-on-write":

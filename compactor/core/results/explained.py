@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+PASSES = {
+    "survey": "counts the records and finds their first and last Positions: by file, writer (the columns of a record) and Kafka partition",
+    "states": "turns each change into a state: what it says of its key, with the Position of everything it says",
+    "carry": "makes a state of the values that a key change takes along from the old key to the new one",
+    "reduce": "merges all states of a key into its row: the greatest Position of each clock wins",
+}
+"""What each pass is for."""
+
 FRAMES = {
     "records": "the decoded records of the files, one row each",
-    "changes": "the usable records in the columns of the table, with operation, Position and old key (Changes)",
-    "states": "Changes as states, with the rows of the Delta and those rows of the base that they may change",
+    "changes": "the usable records in the columns of the table, with operation, Position and old key",
+    "states": "the states of the changes, with the rows of the Delta and those rows of the base that they may change",
     "unavailable": "the texts that Debezium sends in place of a value that it did not read",
     "unavailable_numbers": "the same in an array of numbers",
     "position": "the type of a Position: epoch, order columns, file, block, row",
@@ -16,26 +24,41 @@ FRAMES = {
 """What each name in braces in the SQL of a pass stands for: rows, and texts that would be repeated."""
 
 SHORT = {
-    "event": "the place of a Position at its source, without file and record: struct(p.epoch, p.o1, ..)",
-    "content": "a hash of all values of a row, and of the places of nulls",
+    "place": "the place of a Position at its source, without file and record: struct(p.epoch, p.o1, ..)",
+    "content": "a hash of the values that share the clock of the row, and of the places of nulls",
     "clock": "the Position that a column's value comes from: its entry in `_own`, else `_at`",
     "known": "whether a value of the column is known at that Position: its entry in `_own` says so, or it has none",
 }
 """What stands for a long text that depends on the table, written as a function."""
 
+COLUMNS = {
+    "_at": "Position of the newest event that is no delete",
+    "_gone": "Position of the newest delete; a row whose `_gone` is above its `_at` is a tombstone, which the view hides or marks as deleted",
+    "_own": "columns whose value is not of `_at`",
+    "_origin": "0 a change of the batch, 1 and -1 what a key change makes, 2 a row of the Delta, 3 a row of the base",
+    "_moved": "of a tombstone, the key under which its row lives on; # and `_link` (transaction and LSN) while that is not known",
+    "_missing": "columns without a value in a change",
+    "_behind": "whether a change is older than a purged tombstone may be",
+    "_was_": "what was stored of the key before",
+    "_row": "all columns that share the clock of the row",
+    "_r_": "value and clock of a column with a clock of its own; `_c_` orders them, `_f_` is what counts, `_w_` what was stored",
+    "get(array(": "the version, which is no constant in the code that Spark generates",
+}
+"""Columns of states and reduced rows → their meaning."""
+
 NUMBERS = (
-    ("read", "pass survey, n: all records"),
-    ("ignored", "pass survey, ignored: records without a row of the table"),
-    ("quarantined", "pass survey, invalid, and values of another type than their column's"),
-    ("applied", "pass reduce, _applied, and every truncate: the newest event of a key, if it is newer than the stored row"),
-    ("superseded", "pass reduce, _superseded: an event below a newer one of the same batch, or below a truncate"),
-    ("duplicate", "pass reduce, _duplicate: the event that made the stored row, delivered again"),
-    ("late", "pass reduce, _late: an event below the stored row of its key"),
-    ("beyond retention", "pass reduce, _behind: older than purged tombstones, without a stored row"),
-    ("ties", "pass reduce, _ties: keys whose newest events share a place in the order and differ"),
-    ("unresolved", "the written files, _own: values of shown rows that no event has carried"),
+    ("read", "survey, n: all records; the sum of the next seven"),
+    ("ignored", "survey, ignored: records without a row of the table"),
+    ("quarantined", "survey, invalid; and changes without a key, or with a value of another type than their column's"),
+    ("beyond retention", "reduce, _behind: changes of keys without a row that are older than purged tombstones; they wait in quarantine"),
+    ("late", "reduce, _late: events of a key whose stored row stays the newest; they may still change single columns, or what a tombstone hides"),
+    ("duplicate", "reduce, _duplicate: of those, one that has the place of the stored row"),
+    ("applied", "reduce, _applied: the newest event of a key whose row it replaces; and every truncate"),
+    ("superseded", "reduce, _superseded: all other events of such a key; and changes at or below a truncate, which are counted before"),
+    ("ties", "reduce, _ties: keys whose newest events have one place and differ; the one in the later file or line wins"),
+    ("unresolved", "the written files, _own: values of shown rows that are not known"),
 )
-"""(number of a run's report, where it comes from). The report's `read` is the sum of the seven outcomes."""
+"""(number of a run's report, where it comes from)."""
 
 
 @dataclass(frozen=True)

@@ -248,14 +248,13 @@ class _Rebuild:
         self, batch: Batch, parent: Snapshot, before: Snapshot | None, writer: str, whole: bool, inputs: Sequence[Input], locations: Locations
     ) -> Edit:
         """Write the batch on top of `before`; None: on nothing. Tombstones are never purged: no event is too old for a rebuild."""
-        table = self.table
+        table, summary = self.table, batch.summary
         with ExitStack() as scratch:
             scratch.callback(batch.close)
-            summary = batch.summary
             _check_read(table, summary, inputs, locations)
             self._look_for_invalid(parent, summary, inputs)
             truncated, retyped = summary.truncate is not None, bool(summary.evolved.retyped)
-            whole = whole or compaction.whole_base(table.spec, before, summary.changes, retyped, truncated) is not None
+            whole = whole or bool(compaction.whole_base(table.spec, before, summary.changes, retyped, truncated))
             self.progress(table.name, "resolve", 0.3)
             written = state.write(table, batch, before, writer, whole, 0, scratch)
             counts, ties = written.counts, written.staged.ties

@@ -59,4 +59,4 @@ def _shortened(text: str, reducer: Reducer) -> str:
                 text = text.replace(f"({long})", long).replace(long, f"{name}({state}{quoted(column)})")
     first, *others = [name for name, _ in members(reducer.order)][: -len(TIE_BREAKERS)]
     rest = "".join(rf", \1\.{name}" for name in others)
-    return re.sub(rf"struct\(((?:(?! struct).)+?)\.{first}{rest}\)", r"event(\1)", text)
+    return re.sub(rf"struct\(((?:(?! struct).)+?)\.{first}{rest}\)", r"place(\1)", text)
