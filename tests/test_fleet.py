@@ -308,3 +308,13 @@ def test_tables_are_added_to_a_folder_in_s3(server: Server, s3_endpoint: None, t
             assert [(spec.name, spec.landing) for spec in app.specs()] == [("orders", "s3://lake/own/topics/orders")]
     with App.open(tmp_path / "two" / "compactor.yaml") as app:
         assert app.add_tables() == []
+
+
+def test_the_log_of_a_table_has_the_reason_why_it_was_made(tmp_path: Path) -> None:
+    """And whoever looks before the first run sees it, too."""
+    config = written(tmp_path, f"discover: [{ENTRY}]\n")
+    landed(tmp_path / "topics/pg.shop.orders" / HOUR, record(1, "id"))
+    with App.open(config) as app:
+        app.add_tables()
+    assert "made by `discover:`: " in (shown := invoked("log", "shop_orders", "--config", str(config))[1])
+    assert "key id by the keys of the Kafka records (1 row sampled); added 20" in shown

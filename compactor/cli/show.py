@@ -147,7 +147,14 @@ def log(
         from compactor.flows.record import last_run
 
         snapshots, last = call.app.log(table, limit), last_run(call.app.table(table))
-        call.answer([console.snapshot_json(snapshot) for snapshot in snapshots], lambda: console.snapshots(snapshots, last, call.verbose))
+        evidence = call.app.settings.tables[table].evidence
+
+        def show() -> None:
+            console.snapshots(snapshots, last, call.verbose)
+            if evidence:
+                grid.print_message(f"{table}: made by `discover:`: {evidence}")
+
+        call.answer([console.snapshot_json(snapshot) for snapshot in snapshots], show)
 
 
 def _show_files(call: Call, table: str, as_of: str | None) -> None:
