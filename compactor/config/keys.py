@@ -194,9 +194,10 @@ class Keys(Section):
     defaults: Table = Table()
     """Keys of every table that does not set them itself; mappings are merged."""
     discover: Annotated[tuple[Discovery, ...], Form(source=list[dict[str, Any]], convert=values.discover, json=values.DISCOVER)] = ()
-    """Folders that become tables by themselves (docs/operations.md#tables-that-appear-and-fall-silent): a list of {from: 'topics/pg.{schema}.{table}', name:
-    '{schema}_{table}'}, with the folder pattern of `increments` at the end of `from` where files do not show it. Optional: exclude, a list of shell
-    patterns of folders, at_most (50), the number of tables of the entry, and keys of its tables, such as envelope: debezium."""
+    """Folders that become tables by themselves (docs/operations.md#tables-that-appear-and-fall-silent): a list of
+    {from: 'topics/pg.{schema}.{table}', name: '{schema}_{table}'}, with the folder pattern of `increments` at the end of `from` where files do not
+    show it. Optional: exclude, a list of shell patterns of folders, at_most (50), the number of tables of the entry, and keys of its tables, such as
+    envelope: debezium."""
     discovered: Text = "tables.d"
     """Folder of the tables that `discover` adds, one file a table, read like `tables`: relative to this file, or s3://bucket/prefix where nobody may
     write beside this file. People may edit these files."""

@@ -58,8 +58,8 @@ class Alert:
     table: str
     """The table's name."""
     event: str
-    """`run_failed`: an Airflow task failed and has no retries left. `table_late`: the table's deadline has passed, or nothing has landed for longer than usual. `quarantined`: files or records
-    wait in quarantine. `run_recovered`: a run succeeded after `run_failed` was sent."""
+    """`run_failed`: an Airflow task failed and has no retries left. `table_late`: the table's deadline has passed, or nothing has
+    landed for longer than usual. `quarantined`: files or records wait in quarantine. `run_recovered`: a run succeeded after `run_failed` was sent."""
     time: str
     """When it happened, ISO 8601."""
     reason: str
