@@ -31,7 +31,7 @@ from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Feed, Pin, Snapshot
 from compactor.core.planning.landing import Landing
-from compactor.core.reconcile.report import Cell, ReconcileReport, RowDifference
+from compactor.core.reconcile.report import Cell, ReconcileReport, RepairReport, RowDifference
 from compactor.core.results.checks import Check, Difference
 from compactor.core.results.record import RunRecord, TableReport
 from compactor.core.results.reports import AdoptReport, RebuildReport, ReencryptReport, Swept, TablePlan, TableStatus, VacuumReport
@@ -166,6 +166,11 @@ class FakeApp:
     def reconcile(self, name: str, url: str, *more: Any) -> ReconcileReport:
         self.asked = {"name": name, "url": url, "more": more}
         return RECONCILED
+
+    def repair(self, name: str, url: str, *more: Any, run: bool, signal: str | None) -> RepairReport:
+        self.asked = {"name": name, "run": run, "signal": signal}
+        after = dataclasses.replace(RECONCILED, outcome="equal", differences=(), different=0) if run else None
+        return RepairReport(RECONCILED, after, 2, 1, 4, "increment_2026112014/_repair-0a.json" if run else "")
 
     def publish(self, names: Sequence[str], dry_run: bool, accept: bool) -> list[Synced]:
         if not accept:
@@ -343,6 +348,27 @@ def test_reconcile_names_rows_columns_and_positions(fake: FakeApp) -> None:
     code, shown, _ = called("reconcile", "student", "--source", "postgresql://db/school", "-o", "json")
     assert (code, json.loads(shown)["differences"][0]["cells"]) == (1, [{"column": "fee", "source": "1.25", "lake": None}])
     assert (json.loads(shown)["exit_code"], dataclasses.replace(RECONCILED, outcome="unproven").exit_code) == (1, 75)
+
+
+REPAIRS = [
+    ((), 1, "dry run: a repair would bring 2 rows from the source, 1 deletes; 4 rows that differ are left; use --run to repair"),
+    (
+        ("--run", "--signal", "s"),
+        0,
+        "repaired by increment_2026112014/_repair-0a.json: 2 rows from the source, 1 deletes; 4 rows that differ are left.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "code", "sentence"), REPAIRS, ids=["dry run", "run"])
+def test_a_repair_is_done_on_request_only(fake: FakeApp, options: tuple[str, ...], code: int, sentence: str) -> None:
+    """And ends with the exit code of the last comparison."""
+    exit_code, shown, _ = called("reconcile", "student", "--source", "postgresql://db/school", "--repair", *options)
+    assert (exit_code, fake.asked) == (code, {"name": "student", "run": bool(options), "signal": "s" if options else None})
+    assert sentence in " ".join(shown.split())
+    _, shown, _ = called("reconcile", "student", "--source", "postgresql://db/school", "--repair", *options, "-o", "json")
+    assert json.loads(shown)["exit_code"] == code
+    assert called("reconcile", "student", "--source", "postgresql://db/school", "--run")[0] == 2
 
 
 def test_publish_shows_a_blocked_version_when_it_is_accepted(fake: FakeApp) -> None:
