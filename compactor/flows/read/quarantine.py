@@ -31,7 +31,6 @@ class QuarantinedFile:
     """An input that waits in quarantine: the whole file, or some of its records."""
 
     table: str
-    """The table's name."""
     path: str
     """Path below the landing root."""
     etag: str
