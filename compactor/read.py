@@ -49,7 +49,6 @@ class Source:
     stored: Stored
     """The table."""
     snapshot: Snapshot
-    """The version."""
     lock: threading.Lock = field(default_factory=threading.Lock, compare=False)
     """Held while footers are read: a connection answers one query at a time."""
 

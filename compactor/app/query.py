@@ -20,7 +20,6 @@ class Rows:
     """The rows of a query. Iterating returns one JSON object a row, as text. The JVM writes it, because it supports years beyond 9999."""
 
     columns: list[str]
-    """Column names."""
     texts: Iterable[str] = ()
     """One JSON object a row."""
 

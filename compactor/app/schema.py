@@ -18,11 +18,9 @@ class Synced:
     """What `compactor publish` did for one table."""
 
     table: str
-    """The table's name."""
     state: str
     """The state of the table's view, as a sentence."""
     statements: tuple[str, ...]
-    """The statements, in order."""
     applied: bool
     """Whether the statements were run; False after a dry run."""
 

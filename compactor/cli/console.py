@@ -83,13 +83,9 @@ class TableError(NamedTuple):
     """The error of a table."""
 
     table: str
-    """The table's name."""
     outcome: str
-    """The outcome of its run."""
     text: str
-    """The message."""
     id: str
-    """The id of the error's class."""
 
 
 def print_errors(errors: Sequence[TableError]) -> None:

@@ -42,7 +42,6 @@ class Environment:
     """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM."""
 
     storage: Storage
-    """The object store."""
     engine: Callable[[], Engine]
     catalog: Callable[[], Catalog]
     clock: Callable[[], float] = time.time
@@ -58,7 +57,6 @@ class Environment:
     dry: bool = False
     """Whether the catalog only records statements, so that nothing may be written beside it."""
     program: str = ""
-    """The version of compactor."""
     stop: Stop = field(default_factory=Stop)
     """Ends a run early."""
     tasks: Callable[[str], Tasks | None] = _no_tasks

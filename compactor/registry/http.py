@@ -46,7 +46,6 @@ class Answer:
     """A response of the registry."""
 
     status: int
-    """HTTP status."""
 
     body: Any
     """Parsed JSON; None if an error response has none."""

@@ -55,7 +55,6 @@ class Order:
     """Parameters of spark-submit, before the program."""
 
     arguments: tuple[str, ...]
-    """Arguments of the program."""
 
     logs: str
     """Location for EMR's own logs."""

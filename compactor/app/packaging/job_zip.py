@@ -43,7 +43,6 @@ class Package:
     files: dict[str, bytes]
     """File name → content."""
     modules: tuple[str, ...]
-    """Names of the modules in the zip."""
 
     @property
     def digest(self) -> str:

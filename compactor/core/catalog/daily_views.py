@@ -45,9 +45,7 @@ class Form:
     snapshot: Snapshot
     """One of their versions, or its stub."""
     first: str
-    """The first day."""
     last: str
-    """The last day."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ class Column:
     """One column of a table or a view."""
 
     name: str
-    """Name in lower case."""
     type: str
     """Hive type text, such as `decimal(10,2)`."""
     comment: str = ""
@@ -23,12 +22,9 @@ class TableDef:
     database: str
     name: str
     columns: tuple[Column, ...]
-    """Columns in the files."""
     partition_columns: tuple[Column, ...]
     location: str
-    """Directory of the table."""
     properties: dict[str, str] = field(default_factory=dict)
-    """Our table properties."""
     format: str = "parquet"
     """`parquet`, `avro` or `json`."""
     comment: str = ""
@@ -41,12 +37,10 @@ class PartitionDef:
     values: tuple[str, ...]
     """Values of the partition columns."""
     location: str
-    """Its directory."""
     rows: int | None = None
     size: int | None = None
     """Bytes."""
     files: int | None = None
-    """Number of files."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +48,12 @@ class NativeDef:
     """An Iceberg table: a pointer to a metadata file."""
 
     database: str
-    """Its database."""
     name: str
-    """Its name."""
     columns: tuple[Column, ...]
     """Columns with Hive types, for people; engines read those in the metadata file."""
     location: str
-    """Directory of the table."""
     metadata: str
-    """The metadata file."""
     properties: dict[str, str] = field(default_factory=dict)
-    """Our properties."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +63,6 @@ class ViewDef:
     database: str
     name: str
     text: str
-    """The query."""
     columns: tuple[Column, ...]
     """Columns of the query's result, with Hive types."""
     properties: dict[str, str] = field(default_factory=dict)

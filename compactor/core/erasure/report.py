@@ -37,7 +37,6 @@ class ErasureReport:
     time: str
     """When it was written, ISO 8601, UTC."""
     program: str
-    """The version of compactor."""
     keys: tuple[str, ...]
     """Keyed hashes of the erased keys."""
     rows: int

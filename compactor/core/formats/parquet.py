@@ -41,7 +41,6 @@ class Footer:
     """What a footer says of a file."""
 
     rows: int
-    """Number of rows."""
     splits: tuple[int, ...]
     """Where the row groups begin."""
     columns: Mapping[tuple[str, ...], ColumnStats] = field(default_factory=dict)

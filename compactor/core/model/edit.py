@@ -65,7 +65,6 @@ class NotReplaced:
     """No restore and no rebuild was committed since a version. Commits, compactions, pins and vacuums may have been."""
 
     since: int
-    """The version."""
 
     def problem(self, newest: Snapshot | None) -> str | None:
         """Compare with the newest version that replaced the State."""
@@ -78,7 +77,6 @@ class HasSegments:
     """The Segments that the Edit replaces are still part of the base."""
 
     ids: tuple[str, ...]
-    """Their ids."""
 
     def problem(self, newest: Snapshot | None) -> str | None:
         """Look for each id."""
@@ -96,7 +94,6 @@ class Edit:
     writer: str
     """The id of the attempt, which the names of its files contain."""
     state: State | None = None
-    """The new State."""
     replaces: bool = False
     """Whether the new State does not continue the parent's (first version, restore, rebuild)."""
     inputs: tuple[Input, ...] = ()
@@ -134,7 +131,6 @@ class Stamp:
     """Who applies an Edit, and when."""
 
     table: str
-    """The table's name."""
     uuid: str
     """The uuid of a table that has no Snapshot yet."""
     run: str

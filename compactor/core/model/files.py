@@ -62,7 +62,6 @@ class Folder(_Directory):
     path: str
     """Directory below the table's root."""
     rows: int
-    """Stored rows."""
     files: tuple[DataFile, ...]
     """The Parquet files, with their names in the folder."""
 

@@ -218,15 +218,9 @@ class Layout:
         """Return the location of an input in the archive. With `etag` the name contains it, for a name that other content uses already."""
         return join(self.root, "archive", _other_name(path, etag) if etag else path)
 
-    def without_etag(self, path: str) -> str:
-        """Return the path of an input by its path below the archive. Names with an etag that were cut keep their hash.
-
-        >>> Layout("/lake/t", "/lake/t/incremental").without_etag("hour/1a2b~part-0.json")
-        'hour/part-0.json'
-        """
-        head, _, name = path.rpartition("/")
-        plain = name.partition("~")[2] or name
-        return join(head, plain) if head else plain
+    def repaired(self, path: str, etag: str) -> str:
+        """Return the location of the repaired copy of a partly ingested input in the archive, beside its original."""
+        return self.archived(path, f"R{etag}")
 
     def quarantined(self, path: str, etag: str = "") -> str:
         """Return the location of an unreadable input in quarantine. `etag` as in `archived`."""

@@ -87,7 +87,6 @@ class Schema:
     """The stored columns of a table."""
 
     fields: tuple[Field, ...]
-    """The columns in order."""
     key: tuple[str, ...]
     """Stored names of the key columns."""
     generation: int = 1

@@ -66,9 +66,7 @@ class Pin:
     """A version that vacuum keeps until the pin is removed."""
 
     name: str
-    """The name that the operator gave."""
     version: int
-    """The pinned version."""
     time: str
     """When it was pinned, ISO 8601."""
 
@@ -103,7 +101,6 @@ class State:
     """
 
     schema: Schema
-    """The stored columns."""
     order: tuple[tuple[str, str], ...]
     """The Position columns: (name, type)."""
     base_id: str

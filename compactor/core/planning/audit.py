@@ -22,7 +22,6 @@ class Measured:
     """What an engine has counted for an audit."""
 
     rows: int
-    """Rows of the version."""
     offending: tuple[tuple[int, str], ...]
     """For each rule that is measured: (offending rows, one of them as text)."""
 
@@ -37,7 +36,6 @@ class Audit:
     failures: tuple[str, ...]
     """A sentence for each rule that does not hold."""
     rows: int
-    """Rows of the version."""
     accepted: bool
     """Whether an operator has accepted it."""
     passed_rows: int | None

@@ -32,7 +32,6 @@ class Day:
     """A frozen day."""
 
     day: str
-    """The day, such as 2026-11-20."""
     version: int
     """The last version before the midnight at its end."""
     form: str

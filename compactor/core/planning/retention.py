@@ -34,7 +34,6 @@ class Unit:
     files: tuple[str, ...]
     """Locations of its files."""
     size: int
-    """Bytes of its files."""
     newest: float
     """When its newest file was written, in epoch seconds."""
 

@@ -107,7 +107,6 @@ class ErasedRecords:
     numbers: tuple[int, ...]
     """Their numbers in the file, from 1."""
     total: int
-    """All records of the file."""
     changes: tuple[tuple[int, int], ...] = ()
     """Of records that hold changes of other keys too: (number of the record, number of the change in it, from 0). Only these changes go."""
     events: int = 0

@@ -24,11 +24,9 @@ class Check:
     """The result of one check."""
 
     table: str
-    """The table's name."""
     name: str
     """What was checked, such as `segments tile the keys`."""
     ok: bool
-    """Whether the check passed."""
     detail: str
     """What was compared, and what differs."""
 

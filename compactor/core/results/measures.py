@@ -30,7 +30,6 @@ class Measure:
     statistic: str
     """How values of several tables become one: SUM or MAXIMUM."""
     text: str
-    """What it measures."""
     by_table: bool = False
     """Whether CloudWatch also gets it for each table. Each such metric has a price of its own there."""
 
@@ -76,7 +75,6 @@ class TableMeasures:
     """The values of one table after a run. What is unknown has no value: a table without source time has no freshness."""
 
     table: str
-    """The table's name."""
     values: Mapping[Measure, float]
     """In the order of MEASURES."""
     record: RunRecord | None = None

@@ -56,7 +56,6 @@ class Alert:
     """A table that needs attention, or no longer does."""
 
     table: str
-    """The table's name."""
     event: str
     """`run_failed`: an Airflow task failed and has no retries left. `table_late`: the table's deadline has passed, or nothing has
     landed for longer than usual. `quarantined`: files or records wait in quarantine. `run_recovered`: a run succeeded after `run_failed` was sent."""
@@ -92,7 +91,6 @@ class Notice:
     """The schema changes of one table in one run."""
 
     table: str
-    """The table's name."""
     version: int
     """The version that the run makes, or would have made."""
     time: str

@@ -31,7 +31,6 @@ class Phase:
     name: str
     """`discover`, `read`, `resolve`, `check`, `publish`, `archive` or `compact`."""
     seconds: float
-    """Its duration."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,6 @@ class TableReport:
     """What one run did for one table."""
 
     table: str
-    """The table's name."""
     outcome: str
     """`committed`, `resumed` (it only finished an earlier run), `blocked` (committed, and not shown because a rule of `checks:` does not hold),
     `idle`, `failed`, `later` (try again), or `stopped` (by Ctrl-C). Of a comparison: `equal`, `different`, `unproven` or `too many`."""
@@ -94,7 +92,6 @@ class TableReport:
     operations: tuple[str, ...] = ()
     """The Snapshots that the run made, such as `commit 3` and `compact 4`."""
     files: int = 0
-    """Landed files taken."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Number of events by outcome. `read` is the sum of the others: `applied`, `superseded`, `duplicate`, `late`, `ignored`, .."""
     rows: int = 0
@@ -114,9 +111,7 @@ class TableReport:
     bytes_stored: int = 0
     """Bytes of base and Delta after the run."""
     delta_rows: int = 0
-    """Rows of the Delta after the run."""
     delta_bytes: int = 0
-    """Bytes of the Delta after the run."""
     source_time: str | None = None
     """The newest source time in the table, ISO 8601; null if unknown."""
     newest_folder: str | None = None
@@ -128,7 +123,6 @@ class TableReport:
     seconds: float = 0.0
     """Duration of the run, without waiting for other tables."""
     notes: tuple[str, ...] = ()
-    """Sentences for the operator."""
     error: str | None = None
     """Message of the error; null unless `failed`, `blocked`, `later` or `stopped`."""
     error_class: str | None = None
@@ -150,7 +144,6 @@ class RunRecord(TableReport):
     """What one run did with one table, when and how. Idle runs have no record."""
 
     id: str = ""
-    """Random id of the record."""
     verb: str = "run"
     """`run`, `replay`, `discard`, `reabsorb`, `restore`, `rebuild`, `adopt` or `reconcile`."""
     started: str = ""
@@ -160,9 +153,7 @@ class RunRecord(TableReport):
     label: str = ""
     """The scheduler's name of the run."""
     program: str = ""
-    """The version of compactor."""
     phases: tuple[Phase, ...] = ()
-    """The phases, in order."""
     source_lag_seconds: float | None = None
     """Time from the newest source time to the end of the run; null if unknown."""
     landing_lag_seconds: float | None = None

@@ -37,7 +37,6 @@ class TableStatus:
     """The state of a table: its newest version, and what waits in landing."""
 
     table: str
-    """The table's name."""
     version: int | None
     """The newest version; None without one."""
     newest_folder: str | None
@@ -49,7 +48,6 @@ class TableStatus:
     rows: int
     """Live rows, at most."""
     segments: int
-    """Segments of the base."""
     bytes: int
     """Bytes of base and Delta."""
     delta_rows: int
@@ -111,15 +109,12 @@ class Swept:
     """A unit or raw file that vacuum deletes now or later."""
 
     table: str
-    """The table's name."""
     path: str
     """Path below the table's root."""
     reason: str
     """`orphan`, `expired`, `discarded` for a raw file, or `record` for old run records."""
     files: int
-    """Number of its files."""
     bytes: int
-    """Bytes of its files."""
     goes: str | None
     """The time from which it may be deleted, ISO 8601; None for now."""
 
@@ -129,7 +124,6 @@ class VacuumReport:
     """What vacuum did, or would do in a dry run."""
 
     table: str
-    """The table's name."""
     version: int | None
     """The newest version after it; None without one."""
     dry: bool
@@ -141,7 +135,6 @@ class VacuumReport:
     swept: tuple[Swept, ...] = ()
     """Everything that is deleted now or later."""
     notes: tuple[str, ...] = ()
-    """Sentences for the operator."""
 
     @property
     def bytes_gone(self) -> int:
@@ -158,7 +151,6 @@ class RebuildReport:
     """What a rebuild did."""
 
     table: str
-    """The table's name."""
     outcome: str
     """`published`; `equal` (a dry run); `differs` (not published, because the result differs and nobody accepted that); `fewer` (not published,
     because far fewer rows would be left and nobody accepted that)."""
@@ -169,9 +161,7 @@ class RebuildReport:
     files: int
     """Raw files read."""
     bytes: int
-    """Bytes of these files."""
     rows: int
-    """Rows of the result."""
     difference: Difference
     """How the result differs from version `against`."""
     undone: int = 0
@@ -181,7 +171,6 @@ class RebuildReport:
     invalid_first: str = ""
     """One of them: its file, its number, and why it is invalid."""
     notes: tuple[str, ...] = ()
-    """Sentences for the operator."""
 
     @property
     def exit_code(self) -> int:
@@ -235,7 +224,6 @@ class ReencryptReport:
     """The result of encrypting raw files again."""
 
     table: str
-    """The table's name."""
     key: str
     """ARN of the KMS key that all of them have now."""
     files: int
@@ -253,19 +241,14 @@ class AdoptReport:
     """The result of adopting a base that another tool wrote."""
 
     table: str
-    """The table's name."""
     outcome: str
     """`adopted`, or `would be adopted` after a dry run."""
     version: int | None
     """The version that it made; None without one."""
     path: str
-    """Location of the base."""
     files: int
-    """Parquet files of the base."""
     bytes: int
-    """Bytes of these files."""
     rows: int
-    """Rows of the base."""
     order: tuple[tuple[str, str], ...]
     """The order columns of Positions: (name, type)."""
     columns: tuple[tuple[str, str, str], ...]
@@ -287,11 +270,9 @@ class TablePlan:
     """What a run would do."""
 
     table: str
-    """The table's name."""
     version: int | None
     """The newest version; None without one."""
     landing: Landing
-    """The landed files."""
     steps: tuple[str, ...]
     """Sentences about each step."""
     checks: tuple[Check, ...] = ()
@@ -319,6 +300,5 @@ class Ended:
     code: int
     """Exit code; a negative one is the signal that killed the process."""
     output: str
-    """Standard output."""
     errors: str = ""
     """The last lines of standard error."""

@@ -28,7 +28,6 @@ class Version:
     folder: str | None
     """The newest landing hour in the table."""
     files: int
-    """Landed files taken."""
     base_bytes: int | None
     """Bytes of the base; None for an expired version without a run record."""
     delta_bytes: int | None
@@ -81,7 +80,6 @@ class Timeline:
     """A table up to a moment."""
 
     table: str
-    """The table's name."""
     view: str
     """`database.view`."""
     versions: tuple[Version, ...] = ()
@@ -89,7 +87,6 @@ class Timeline:
     runs: tuple[RunRecord, ...] = ()
     """The newest run records, oldest first."""
     quarantine: tuple[Quarantined, ...] = ()
-    """Files in quarantine."""
     changes: tuple[SchemaChange, ...] = ()
     """Changes of the columns, newest first."""
     delta_estimate: int = 0

@@ -48,12 +48,6 @@ class AvroSchema:
         branches = [branch for branch in definition["branches"] if self.of(branch)["type"] != "null"]
         return self.present(branches[0]) if len(branches) == 1 else {"type": "union", "branches": branches}
 
-    def nullable(self, kind: Any) -> bool:
-        """Return whether null is a value of this type."""
-        definition = self.of(kind)
-        branches = definition["branches"] if definition["type"] == "union" else []
-        return definition["type"] == "null" or any(self.of(branch)["type"] == "null" for branch in branches)
-
     def is_envelope(self) -> bool:
         """Return whether the schema is Debezium's envelope: a record with `op`, and with `after`, which is a record too."""
         members = {member["name"]: member["type"] for member in self.of(self.root).get("fields", ())}

@@ -10,9 +10,7 @@ class RegisteredSchema:
     """One version of a subject."""
 
     subject: str
-    """The subject's name."""
     version: int
-    """The version number."""
     id: int | None
     """The schema id in Kafka records; None if the registry has no ids."""
     text: str

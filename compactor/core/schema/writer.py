@@ -91,11 +91,9 @@ class WriterField:
     semantic: str = ""
     """The semantic type of the value, such as `io.debezium.time.Date`; "" without one."""
     scale: int = 0
-    """The scale of a decimal."""
     default: Any = None
     """The source's default if it is a constant. The epoch and the zero uuid are none, as they stand for now() and gen_random_uuid()."""
     doc: str = ""
-    """The documentation of the column."""
     item: WriterField | None = None
     """The elements of an array."""
     guessed: bool = False
@@ -115,7 +113,6 @@ class WriterSchema:
     id: str
     """Identifies the schema (`signature`)."""
     fields: tuple[WriterField, ...]
-    """The columns in order."""
     first: Position | None = None
     """The least Position of the events with this schema. The engine sets it."""
     last: Position | None = None
@@ -254,11 +251,6 @@ def from_avro(text: str) -> WriterSchema:
     schema = avro.parse(text)
     reader = _AvroReader(schema)
     return WriterSchema(signature(text), tuple(reader.field(member, member["name"]) for member in schema.row()["fields"]))
-
-
-def avro_column(schema: avro.AvroSchema, member: dict[str, Any], path: str) -> WriterField:
-    """Return a field of an Avro record as a column. `path` is its name in errors. Raises SchemaRefused."""
-    return _AvroReader(schema).field(member, path)
 
 
 class _AvroReader:

@@ -31,11 +31,9 @@ class JobConfig:
 
     specs: tuple[TableSpec, ...]
     warehouse: str
-    """Location of the warehouse."""
     catalog: str = "glue"
     """`hive` or `glue`."""
     metastore_uri: str | None = None
-    """URI of the Hive metastore."""
     catalog_id: str | None = None
     """Account of the Glue catalog; None for the job's own."""
     catalog_region: str | None = None

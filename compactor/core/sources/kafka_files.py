@@ -21,7 +21,6 @@ class Offsets:
 
     topic: str
     partition: int
-    """The partition of the topic."""
     first: int
     """Offset of the first record."""
     last: int

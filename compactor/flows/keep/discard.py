@@ -16,6 +16,7 @@ from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.sources.kafka_files import offsets_of
 from compactor.flows import ledger
+from compactor.flows.publish import archive
 from compactor.flows.table import Table
 
 DISCARDED = "discarded"
@@ -80,6 +81,5 @@ def _spent(item: Input) -> bool:
 
 
 def _files(table: Table, inputs: Sequence[Input], there: Mapping[str, FileInfo]) -> list[FileInfo]:
-    layout = table.layout
-    places = dict.fromkeys(place for item in inputs for place in (layout.archived(item.path), layout.archived(item.path, item.etag)))
+    places = dict.fromkeys(place for item in inputs for place in archive.places(table, item))
     return [there[place] for place in places if place in there]

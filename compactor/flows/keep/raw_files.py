@@ -39,7 +39,7 @@ def find(table: Table, snapshot: Snapshot, erased: Erased) -> list[RawFile]:
     layout = table.layout
     owners: dict[str, list[Input]] = {}
     for item in ledger.latest(ledger.everything(table, snapshot)).values():
-        for place in dict.fromkeys((layout.archived(item.path), layout.archived(item.path, item.etag))):
+        for place in archive.places(table, item):
             owners.setdefault(place, []).append(item)
     there = {info.path: info for info in table.storage.list(layout.inside("archive"))}
     if unaccounted := [location for location in there if location not in owners]:

@@ -32,12 +32,10 @@ class Ingested:
     """What `ingest` wrote for a topic."""
 
     table: str
-    """The table's name."""
     topic: str
     records: int
     """Records written into landing."""
     files: int
-    """Files written."""
     behind: int
     """Records that the topic had already and that are left for the next round."""
 
@@ -51,9 +49,7 @@ class Ingest:
     """Lands the topics of tables, in rounds."""
 
     storage: Storage
-    """The object store."""
     topics: Topics
-    """Reads the topics."""
     specs: Sequence[TableSpec]
     staging: str
     """A directory of its own."""

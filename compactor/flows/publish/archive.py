@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from compactor.core.model.errors import Refused
 from compactor.core.model.files import FileInfo
-from compactor.core.model.inputs import AGAIN, GIVEN_UP, ORIGINAL, Input
+from compactor.core.model.inputs import AGAIN, GIVEN_UP, LATER, ORIGINAL, Input
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.phrases import counted
 from compactor.core.schema.adoption import ADOPTED
@@ -43,39 +43,54 @@ def still_landed(table: Table, item: Input) -> bool:
 
 
 def place(table: Table, item: Input) -> str | None:
-    """Where an input that was taken lies now, None when it is gone."""
+    """Where an input that was taken lies now, None when it is gone. Of a repaired one the copy."""
+    return _first(table, [table.layout.repaired(item.path, item.etag)]) or original(table, item)
+
+
+def original(table: Table, item: Input) -> str | None:
+    """Where an input lies as it landed, None when it is gone."""
     layout = table.layout
-    places = [layout.archived(item.path, item.etag), layout.archived(item.path)]
+    places = _places(item, layout.archived)
     if item.outcome == "quarantined":
-        places = [layout.quarantined(item.path, item.etag), layout.quarantined(item.path), *places]
-    location = next((place for place in places if table.storage.stat(place) is not None), None)
-    return location or (layout.landed(item.path) if still_landed(table, item) else None)
+        places = [*_places(item, layout.quarantined), *places]
+    return _first(table, places) or (layout.landed(item.path) if still_landed(table, item) else None)
+
+
+def _places(item: Input, located: Callable[..., str]) -> list[str]:
+    """Return the locations that an input may have in archive or quarantine: the plain name is that of the first content of a path."""
+    return [located(item.path, item.etag), *([located(item.path)] if item.content == 1 else [])]
+
+
+def places(table: Table, item: Input) -> list[str]:
+    """Return all locations that an input and its repaired copy may have in the archive."""
+    return [*_places(item, table.layout.archived), table.layout.repaired(item.path, item.etag)]
+
+
+def _first(table: Table, locations: Iterable[str]) -> str | None:
+    return next((location for location in locations if table.storage.stat(location) is not None), None)
 
 
 def repaired(table: Table, item: Input) -> tuple[str, str] | None:
-    """The original of an input and its repaired copy in the archive, where both lie there.
-
-    Under the name with the etag may also lie an original, whose plain name another input has: that one has the size that was read first.
-    """
-    layout = table.layout
-    both = (layout.archived(item.path), layout.archived(item.path, item.etag))
-    original, copy = (table.storage.stat(place) for place in both)
-    return both if original and copy and original.size in (item.size, item.was) and copy.size not in (item.size, item.was) else None
+    """The original of an input and its repaired copy in the archive, where both lie there."""
+    there, copy = original(table, item), _first(table, [table.layout.repaired(item.path, item.etag)])
+    return (there, copy) if there and copy else None
 
 
-def content(table: Table, item: Input, there: str | None, again: bool) -> str | None:
-    """Where the very content of an input lies, None when it is gone; `there` is where a file of its name does, which may hold another's.
-
-    An input that was ingested `again` from quarantine may have been repaired and may have any size.
-    """
+def content(table: Table, item: Input, again: bool) -> str | None:
+    """Where the content lies that a version has absorbed, None when it is gone: the original, or what was ingested `again` from quarantine."""
+    if again and not item.etag.endswith(ORIGINAL):
+        return place(table, item)
+    there = original(table, dataclasses.replace(item, etag=item.etag.removesuffix(ORIGINAL)))
     info = table.storage.stat(there) if there else None
-    if info is None:
-        return None
-    if info.size in (item.size, item.was or item.size) or again or item.etag.endswith(ORIGINAL):
-        return info.path
-    # repaired after this version: what that absorbed is in the original
-    both = repaired(table, item)
-    return both[0] if both else None
+    # somebody may have put another file into its place
+    return info.path if info and info.size in (item.size, item.was or item.size) else None
+
+
+def overwritten(table: Table, item: Input, entries: Iterable[Input]) -> bool:
+    """Return whether the sink has written another content under an input's name: absorbed after it, or in landing now."""
+    first = [entry.etag for entry in entries if entry.path == item.path and entry.outcome not in LATER]
+    there = table.storage.stat(table.layout.landed(item.path))
+    return first[-1:] != [item.etag] or (there is not None and there.etag != item.etag)
 
 
 def unread(entries: Iterable[Input]) -> set[tuple[str, str]]:
@@ -126,7 +141,7 @@ def _archived(table: Table, item: Input) -> bool:
         return _left_quarantine(table, item)
     if table.spec.archive == "keep":
         return False
-    goes_to = layout.quarantined if item.outcome == "quarantined" else layout.archived
+    *others, goes_to = _places(item, layout.quarantined if item.outcome == "quarantined" else layout.archived)
     source = table.storage.stat(layout.landed(item.path))
     if source is None or not _same(source, item):
         # archived by an earlier attempt; or the sink wrote the name again: that is a new input, and this one's content is in the Snapshot's rows only
@@ -136,10 +151,11 @@ def _archived(table: Table, item: Input) -> bool:
         return table.storage.stat(target) is None and table.storage.move(source, target, keep=True)
     owner.check_landing(table)
     try:
-        with contextlib.suppress(FileExistsError):
-            return table.storage.move(source, goes_to(item.path))
-        # another input of this name was archived before: a sink writes a name again with other content
-        return table.storage.move(source, goes_to(item.path, item.etag))
+        try:
+            return table.storage.move(source, goes_to)
+        except FileExistsError:
+            # the file of a version that was lost
+            return table.storage.move(source, others[0])
     except Refused as error:
         raise Refused(
             f"table {table.name}: {item.path} is ingested and cannot be taken out of {table.spec.landing}. Until it can, runs ingest nothing more. "
@@ -167,32 +183,24 @@ def _left_quarantine(table: Table, item: Input) -> bool:
     if original is not None:
         # before the move: afterwards nothing shows that a copy was read in its place, and the archive would hold both
         table.storage.delete([original.path])
-    for target in (layout.archived(item.path), layout.archived(item.path, item.etag)):
+    targets = [layout.repaired(item.path, item.etag)] if item.outcome == "reread" else [*reversed(_places(item, layout.archived))]
+    for target in targets:
         with contextlib.suppress(FileExistsError):
             return table.storage.move(source, target)
-    return table.storage.move(source, layout.archived(item.path, source.etag))
+    raise FileExistsError(targets[-1])
 
 
 def _taken_again(table: Table, item: Input) -> FileInfo | None:
     """The file in quarantine that a replay has read, while it is there."""
     layout = table.layout
-    info = table.storage.stat(layout.quarantined(item.path, item.etag))
-    return info or (table.storage.stat(layout.quarantined(item.path)) if item.outcome == "replayed" else None)
+    located = _places(item, layout.quarantined) if item.outcome == "replayed" else [layout.quarantined(item.path, item.etag)]
+    return next((info for location in located if (info := table.storage.stat(location)) is not None), None)
 
 
 def _replaced(table: Table, item: Input, source: FileInfo) -> FileInfo | None:
-    """Return the unreadable file in quarantine in whose place `source`, its repaired copy, was read.
-
-    Under the plain name may also lie another input of the same name, which has reasons of its own.
-    """
+    """Return the unreadable file in quarantine in whose place `source`, its repaired copy, was read."""
     plain = table.layout.quarantined(item.path)
-    info = table.storage.stat(plain) if item.outcome == "replayed" and source.path != plain else None
-    if info is None or info.size != item.size:
-        return None
-    folder, _, name = plain.rpartition("/")
-    ours = table.layout.reason(item.path, item.etag)
-    others = [each for each in table.storage.list(folder) if each.path.endswith(f"~{name}.reason.json") and each.path != ours]
-    return None if others else info
+    return table.storage.stat(plain) if item.outcome == "replayed" and item.content == 1 and source.path != plain else None
 
 
 def _same(info: FileInfo | None, item: Input) -> bool:

@@ -31,7 +31,6 @@ class QuarantinedFile:
     """An input that waits in quarantine: the whole file, or some of its records."""
 
     table: str
-    """The table's name."""
     path: str
     """Path below the landing root."""
     etag: str
@@ -156,11 +155,8 @@ def _quarantined(table: Table, item: Input) -> QuarantinedFile:
     whole = item.outcome in WHOLE
     layout = table.layout
     # a repaired copy of a partly ingested file may lie in quarantine, under a name with the etag of the content it repairs
-    places = [layout.quarantined(item.path, item.etag)]
-    places += [layout.quarantined(item.path)] if whole else [layout.archived(item.path, item.etag), layout.archived(item.path)]
-    location = next((place for place in places if table.storage.stat(place) is not None), None)
-    if location is None and archive.still_landed(table, item):
-        location = layout.landed(item.path)
+    copy = layout.quarantined(item.path, item.etag)
+    location = copy if table.storage.stat(copy) else archive.place(table, dataclasses.replace(item, outcome="quarantined") if whole else item)
     return QuarantinedFile(
         table.name,
         item.path,

@@ -222,6 +222,9 @@ def _raw_files(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Ch
         place = archive.place(table, item)
         info = table.storage.stat(place) if place else None
         size += item.size
+        if info is None and archive.overwritten(table, item, entries):
+            # its content is in the rows, and in what the sink wrote then
+            continue
         if info is None or (info.size not in (item.size, item.was or item.size) and name not in repaired):
             problems.append(f"{item.path}: expected {item.size} bytes, found {f'{info.size} in {place}' if info else 'nothing'}")
     return Check(table.name, "raw files", not problems, "; ".join(problems[:3]) or f"{counted(len(latest_entries), 'file')}, {size:,} bytes")
@@ -248,7 +251,8 @@ def _inputs(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check
     first = [item for item in entries if item.outcome not in LATER]
     twice = len(first) - len({(item.path, item.etag) for item in first})
     discarded = discard.ever(entries)
-    lost = [item.path for item in first if (item.path, item.etag) not in discarded and archive.place(table, item) is None]
+    kept = [item for item in first if (item.path, item.etag) not in discarded]
+    lost = [item.path for item in kept if archive.place(table, item) is None and not archive.overwritten(table, item, entries)]
     problems = [f"{twice} inputs are in the ledger twice"] if twice else []
     problems += [f"{len(lost)} ingested files are neither in landing nor in archive or quarantine, such as {lost[0]}"] if lost else []
     return Check(table.name, "inputs", not problems, "; ".join(problems) or f"{len(first)} ingested, {len(landing.new)} waiting")
@@ -269,12 +273,9 @@ def _archive(entries: Sequence[Input], table: Table) -> Check:
 
 def _unnamed(table: Table, paths: Sequence[str], entries: Sequence[Input]) -> list[str]:
     """Return those of the paths below the archive that no entry of the ledger has."""
-    layout = table.layout
-    root = layout.archived("")
-    named = {relative(place, root) for item in entries for place in (layout.archived(item.path), layout.archived(item.path, item.etag))}
-    # a repaired copy may have its own etag in its name, which no ledger has
-    repaired = {item.path for item in entries if item.outcome in AGAIN}
-    return [path for path in paths if path not in named and layout.without_etag(path) not in repaired]
+    root = table.layout.archived("")
+    named = {relative(place, root) for item in entries for place in archive.places(table, item)}
+    return [path for path in paths if path not in named]
 
 
 def _not_comparable(table: Table, snapshot: Snapshot, entries: Sequence[Input]) -> str | None:
@@ -295,8 +296,6 @@ def _not_comparable(table: Table, snapshot: Snapshot, entries: Sequence[Input]) 
     repaired = {name for name, item in latest_entries.items() if item.outcome in AGAIN}
     for name, item in latest_entries.items():
         if item.path in undone and not item.unabsorbed and name not in repaired:
-            place = archive.place(table, item)
-            info = table.storage.stat(place) if place else None
-            if info is not None and info.size != item.size:
+            if archive.place(table, item) is None and archive.overwritten(table, item, entries):
                 return f"{item.path} was written again by its sink before it was archived, and what it held then is undone"
     return None

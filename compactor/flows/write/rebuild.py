@@ -306,14 +306,14 @@ def _sources(table: Table, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[
     Of a name that its sink wrote again before it was archived the first content is lost; the second, absorbed later, holds what it did.
     """
     entries = ledger.everything(table, snapshot)
-    inputs, places = archive.taken(table, entries)
+    inputs, _ = archive.taken(table, entries)
     again = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
     discarded = discard.ever(entries)
     chosen: dict[str, Input] = {}
     gone, chosen_paths = [], set()
     for item in reversed(inputs):
         name = (item.path, item.etag)
-        there = archive.content(table, item, places.get(name), name in again) if name not in discarded else None
+        there = archive.content(table, item, name in again) if name not in discarded else None
         if there is not None:
             # of two inputs in one place one is read
             chosen.setdefault(there, item)

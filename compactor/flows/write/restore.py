@@ -19,7 +19,7 @@ from compactor.core.model import times
 from compactor.core.model.edit import Edit, NewestIs
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.history import brought_back
-from compactor.core.model.inputs import AGAIN, GIVEN_UP, LATER, Input
+from compactor.core.model.inputs import AGAIN, GIVEN_UP, Input
 from compactor.core.model.layout import commit_id
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
@@ -170,11 +170,9 @@ def reabsorb(table: Table, progress: Progress = silent, label: str = "") -> Snap
         ]
         reread = {(item.path, item.etag) for item in entries if item.outcome == "reread"}
         again = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
-        places = {
-            (item.path, item.etag): archive.content(table, item, archive.place(table, item), (item.path, item.etag) in again) for item in inputs
-        }
+        places = {(item.path, item.etag): archive.content(table, item, (item.path, item.etag) in again) for item in inputs}
         # what its sink wrote again before it was archived is lost; what it wrote then holds it
-        lost = [item for item in inputs if not places[item.path, item.etag] and _replaced(table, item, entries)]
+        lost = [item for item in inputs if not places[item.path, item.etag] and archive.overwritten(table, item, entries)]
         inputs = [item for item in inputs if item not in lost]
         places = {(item.path, item.etag): places[item.path, item.etag] for item in inputs}
         gone = [path for (path, _), location in places.items() if location is None]
@@ -186,13 +184,6 @@ def reabsorb(table: Table, progress: Progress = silent, label: str = "") -> Snap
         return inputs, {name: location for name, location in places.items() if location}
 
     return commit.ingest(table, undone, "reabsorb", label, progress)
-
-
-def _replaced(table: Table, item: Input, entries: Iterable[Input]) -> bool:
-    """Whether the sink has written another content under an input's name: absorbed after it, or in landing now."""
-    first = [entry.etag for entry in entries if entry.path == item.path and entry.outcome not in LATER]
-    there = table.storage.stat(table.layout.landed(item.path))
-    return first[-1:] != [item.etag] or (there is not None and there.etag != item.etag)
 
 
 def _check_repaired(table: Table, inputs: Iterable[Input]) -> None:

@@ -32,9 +32,7 @@ class Written:
     resolution: Resolution
     """The resolved batch, open until the scratch is closed."""
     staged: Staged
-    """What was written."""
     state: State
-    """The State that it makes."""
 
     @property
     def counts(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Convert raw values to the values that Hive stores: one SQL expression for each semantic type. No UDFs, and no expression that can fail (H29).
+"""Convert raw values to the values that Hive stores: one SQL expression for each semantic type. No UDFs, and no expression that can fail.
 
 A value that no engine can hold (`infinity`, a timestamp after the year 294246, more digits than the declared precision) becomes null,
 never a wrong value.

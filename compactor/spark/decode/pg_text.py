@@ -1,4 +1,4 @@
-"""Convert values that arrive as text to what Hive stores: PostgreSQL's output format, and that of hand-made events. No expression can fail (H29).
+"""Convert values that arrive as text to what Hive stores: PostgreSQL's output format, and that of hand-made events. No expression can fail.
 
 | type | text | stored |
 |---|---|---|

@@ -48,7 +48,6 @@ class _Layout:
     """The layout of files that can be read together."""
 
     names: tuple[str, ...]
-    """The columns."""
 
     header: bool
     """Whether the first line holds the names."""

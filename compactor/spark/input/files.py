@@ -1,6 +1,6 @@
 """Landed files become raw DataFrames: FILE, BLOCK, ROW, and TEXT (JSON) or VALUE (a struct), as `spark/columns.py` describes them.
 
-BLOCK is the offset of the file's block, and ROW the order inside it. Together they order the rows of one file even if Spark splits it (H29). Nothing
+BLOCK is the offset of the file's block, and ROW the order inside it. Together they order the rows of one file even if Spark splits it. Nothing
 here depends on the envelope. CSV has a module of its own, `csv_files`; its frames also have UNREADABLE.
 """
 
@@ -201,7 +201,7 @@ def with_origin(rows: DataFrame, origin: Sequence[str], value: str) -> DataFrame
 
 
 def _by_header(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[str, list[str]]:
-    """Group Avro files by the writer's schema in their header. The header is parsed here, because fastavro is not on the cluster (H30).
+    """Group Avro files by the writer's schema in their header. The header is parsed here, because fastavro is not on the cluster.
 
     A file that ends inside a block is unfinished.
     """

@@ -109,7 +109,7 @@ class Inputs:
         return kept
 
     def find_unreadable(self) -> bool:
-        """Find the files that make Spark fail by reading each half alone until single files are left (H29). Returns whether there are any."""
+        """Find the files that make Spark fail by reading each half alone until single files are left. Returns whether there are any."""
         before = len(self.unreadable)
         for kind, paths in self.by_format().items():
             self._read_halves(kind, paths)
