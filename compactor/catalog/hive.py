@@ -216,7 +216,7 @@ class HiveCatalog:
             return None
         pointer = rules.pointer(f"{database}.{name}", entry["parameters"])
         location = rules.place(entry["sd"].get("location", ""))
-        return NativeDef(entry["dbName"], entry["tableName"], _columns(entry["sd"]["cols"]), location, pointer, rules.shown(entry["parameters"]))
+        return NativeDef(entry["dbName"], entry["tableName"], _columns(entry["sd"]["cols"]), location, pointer, rules.own(entry["parameters"]))
 
     def point(self, table: NativeDef, expected: str | None) -> bool:
         """Create the table, or replace its pointer by one `alter_table`, which the metastore compares where it can ."""

@@ -137,6 +137,11 @@ def pointer(label: str, parameters: Mapping[str, str]) -> str:
     return place(parameters[POINTER])
 
 
+def own(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that are ours alone."""
+    return {name: value for name, value in parameters.items() if name.startswith("compactor.")}
+
+
 def kept(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties that stay when we alter an object."""
     return {name: value for name, value in properties.items() if not name.startswith(FOREIGN_PREFIXES)}

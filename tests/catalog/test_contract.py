@@ -15,7 +15,7 @@ from compactor.aws.client import ClientConfig
 from compactor.catalog.glue.catalog import GlueCatalog
 from compactor.catalog.glue.client import GlueSettings
 from compactor.catalog.hive import HiveCatalog
-from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
+from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused
 from compactor.ports import Catalog
 from tests.parts.memory_catalog import MemoryCatalog
@@ -339,3 +339,38 @@ def test_a_managed_table_and_what_spark_left_behind(hive: HiveCatalog, spark: An
     kept = hive._hive.read(hive._hive.client.getTable(name, "t"))["parameters"]
     assert not [key for key in kept if key.startswith(("spark.sql.", "view."))]
     assert kept["team"] == "blue"
+
+
+def native(database: str, root: Path, number: int, **changes: Any) -> NativeDef:
+    """An Iceberg table that points to a metadata file."""
+    made = NativeDef(database, "t_iceberg", COLUMNS, str(root / "i"), str(root / f"i/metadata/v{number}.metadata.json"), {"compactor.uuid": "u1"})
+    return dataclasses.replace(made, **changes)
+
+
+def test_the_pointer_of_an_iceberg_table_moves_only_from_where_it_is_expected(catalog: Catalog, database: str, tmp_path: Path) -> None:
+    """Creating and moving are a compare-and-set: whoever expects an older pointer changes nothing."""
+    assert catalog.native(database, "t_iceberg") is None
+    first, second, third = (native(database, tmp_path, number) for number in (1, 2, 3))
+    assert catalog.point(first, None)
+    assert not catalog.point(second, None)
+    assert catalog.native(database, "T_iceberg") == first
+    assert catalog.point(second, first.metadata)
+    assert not catalog.point(third, first.metadata)
+    assert catalog.native(database, "t_iceberg") == second
+    longer = dataclasses.replace(third, columns=(*COLUMNS, Column("name", "string")))
+    assert catalog.point(longer, second.metadata)
+    found = catalog.native(database, "t_iceberg")
+    assert found is not None
+    assert (found.metadata, found.columns[-1].name) == (third.metadata, "name")
+
+
+def test_other_objects_are_no_iceberg_tables(catalog: Catalog, database: str, tmp_path: Path) -> None:
+    """A view or a plain table of the name is refused, and an Iceberg table is no view."""
+    catalog.ensure_table(table(database, tmp_path))
+    catalog.replace_view(view(database))
+    for name in ("t", "t_base"):
+        with pytest.raises(CatalogRefused, match="expected an Iceberg table"):
+            catalog.native(database, name)
+    assert catalog.point(native(database, tmp_path, 1), None)
+    with pytest.raises(CatalogRefused, match="expected a view"):
+        catalog.view(database, "t_iceberg")

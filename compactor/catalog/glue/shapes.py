@@ -108,7 +108,7 @@ def native(label: str, entry: dict[str, Any]) -> NativeDef:
     storage, parameters = entry.get("StorageDescriptor", {}), entry.get("Parameters", {})
     metadata = rules.pointer(label, parameters)
     location = rules.place(storage.get("Location", ""))
-    return NativeDef(entry["DatabaseName"], entry["Name"], columns(storage.get("Columns", [])), location, metadata, rules.shown(parameters))
+    return NativeDef(entry["DatabaseName"], entry["Name"], columns(storage.get("Columns", [])), location, metadata, rules.own(parameters))
 
 
 def updated(entry: dict[str, Any], **changes: Any) -> dict[str, Any]:
