@@ -34,6 +34,7 @@ tools   := build/terraform
 airflow := build/airflow
 spark4  := build/spark4
 peers   := build/peers
+native  := build/native
 # What every table goes through; Avro files and topics need jars that Maven Central does not have for every Spark 4.1.
 core4   := $(addprefix tests/spark/test_,settings.py flat.py debezium.py compaction.py schema_changes.py csv.py change_event.py wal2json.py)
 
@@ -64,15 +65,15 @@ wheel: $(venv)/.installed-dev ## build dist/*.whl and the sdist, and try them in
 image: $(venv)/.installed-dev ## build the image compactor, or without Docker execute the Dockerfile's steps in build/image
 	@if docker info >/dev/null 2>&1; then docker build -t compactor .; else rm -rf build/image && $(python) scripts/build_image.py build/image; fi
 
-test: setup ## the fast tests: everything but slow, engines, terraform and airflow
+test: setup $(native)/.installed ## the fast tests: everything but slow, engines, terraform and airflow
 	@$(pytest) $(two) $(junit) -m 'not slow and not engines and not terraform and not airflow' $(ARGS)
 
-test-sample: setup ## a sample of the slow and engines tests (needs what test-engines needs)
+test-sample: setup $(native)/.installed ## a sample of the slow and engines tests (needs what test-engines needs)
 	@# most of it is Spark: two processes with a session each, but never two sets of real servers
 	@COMPACTOR_TESTS=sample $(pytest) -n 2 --dist loadfile $(junit) -m 'slow and not engines and not terraform' $(ARGS)
 	@COMPACTOR_TESTS=sample $(pytest) -m engines $(ARGS)
 
-test-faults: setup ## crashes, kill -9 and long random programs, at full size
+test-faults: setup $(native)/.installed ## crashes, kill -9 and long random programs, at full size
 	@COMPACTOR_TESTS=full $(pytest) -m 'slow and not engines' $(ARGS)
 
 test-engines: setup ## real servers, at full size (needs PostgreSQL's server programs, a JDK, Maven, and Java 24 or newer for Trino)
@@ -90,7 +91,7 @@ test-airflow-server: setup $(airflow)/.installed ## the DAGs in an Airflow with 
 test-spark4: $(spark4)/.installed ## the suite's core on PySpark 4.1 (needs Java 17 or 21; fetches 460 MB)
 	@$(spark4)/bin/python -m pytest $(or $(ARGS),$(core4))
 
-test-all: setup $(tools)/.installed $(airflow)/.installed ## every test at full size
+test-all: setup $(native)/.installed $(tools)/.installed $(airflow)/.installed ## every test at full size
 	@COMPACTOR_TESTS=full $(pytest) -m 'not airflow' $(ARGS)
 	@COMPACTOR_TESTS=full COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow -m airflow
 
@@ -190,6 +191,13 @@ $(peers)/.installed: benchmarks/peers/pins.py | $(venv)/.installed-dev
 	@rm -rf $(peers)
 	@$(python) -m venv --without-pip $(peers)
 	@scripts/install.sh $(peers)/bin/python $$($(python) -m benchmarks.peers.pins)
+	@touch $@
+
+# Readers of Iceberg tables: DuckDB's extension is for another DuckDB than ours.
+$(native)/.installed: tests/native/pins.txt | $(venv)/.installed-dev
+	@rm -rf $(native)
+	@$(python) -m venv --without-pip $(native)
+	@scripts/install.sh $(native)/bin/python -r tests/native/pins.txt
 	@touch $@
 
 # Looked at every time, because a Java can come and go.

@@ -1,4 +1,4 @@
-"""Answers questions about Iceberg tables, one JSON line each, in an environment with PyIceberg, Polars and DuckDB's extension (`make native`).
+"""Answers questions about Iceberg tables, one JSON line each, in an environment with PyIceberg, Polars and DuckDB's extension (pins.txt).
 
     {"reader": "pyiceberg", "metadata": "/lake/t/_iceberg/metadata/v1.metadata.json"}   → {"columns": [..], "rows": [[..], ..]}
     {"reader": "plan", "metadata": .., "filter": "a > 5"}                               → {"files": [..]}

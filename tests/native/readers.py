@@ -1,4 +1,4 @@
-"""PyIceberg, Polars and DuckDB's Iceberg extension, each asked in their own environment: build/native, which `make native` sets up."""
+"""PyIceberg, Polars and DuckDB's Iceberg extension, each asked in their own environment: build/native, which `make test` sets up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READERS = ("pyiceberg", "polars", "duckdb")
 @functools.cache
 def _process() -> subprocess.Popen[str]:
     if not PYTHON.exists():
-        raise RuntimeError(f"{PYTHON} is missing: run `make native`")
+        raise RuntimeError(f"{PYTHON} is missing: run `make build/native/.installed`")
     process = subprocess.Popen([PYTHON, Path(__file__).with_name("answer.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(_ended, process)
     return process
