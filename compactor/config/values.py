@@ -12,7 +12,6 @@ from typing import Any
 
 from compactor.core.planning.folders import Discovery
 from compactor.core.results.notice import IN_VARIABLES
-from compactor.core.sources.increment import split_pattern
 
 
 def shown(value: Any) -> str:
@@ -142,7 +141,9 @@ def _discovery(entry: dict[str, Any]) -> Discovery:
     where, name, exclude, at_most = own["from"], own["name"] or "{table}", own["exclude"] or [], str(own["at_most"] or Discovery.at_most)
     if not isinstance(where, str) or not isinstance(name, str):
         raise ValueError(f"expected entries such as {{from: 'topics/shop.{{schema}}.{{table}}', name: '{{table}}'}}, found {shown(entry)}")
-    place, pattern = split_pattern(where.removesuffix("/.."))
+    parts = where.removesuffix("/..").rstrip("/").split("/")
+    dated = next((at for at, part in enumerate(parts) if "%" in part), len(parts))
+    place, pattern = "/".join(parts[:dated]), "/".join(parts[dated:])
     names = re.findall(r"\{(\w+)\}", place)
     absent = [each for each in re.findall(r"\{(\w*)\}", name) if each not in names]
     if not names or len({*names}) < len(names) or "{" in pattern:
