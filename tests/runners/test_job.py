@@ -184,7 +184,7 @@ def test_spark_ends_with_the_job(job_config: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(job, "answer", answer)
     assert told(job_config, "run")[0] == 0
-    assert calls == (["open INT96", "close"] if started else [])
+    assert calls == (["open hive", "close"] if started else [])
 
 
 def test_the_entry_point_calls_it() -> None:

@@ -11,19 +11,11 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.spark.columns import SEGMENT
 from compactor.spark.tables import segments
-from compactor.spark.tables.segments import Placement, placement, spark_hash
+from compactor.spark.tables.segments import Placement, placement
 from compactor.spark.tables.table_writer import Written
 from tests.spark.lake import Lake
 
 IDS = Schema((Field("id", "id", "bigint"),), ("id",))
-
-
-@pytest.mark.spark
-def test_the_hash_is_that_of_spark(lake: Lake) -> None:
-    """Otherwise Segments would share tasks: slower, and never wrong."""
-    texts = ["", "a", "0-00000", "12-00017", "399-99999", "0-0000", "~" * 9]
-    frame = lake.spark.createDataFrame([(text,) for text in texts], "t STRING")
-    assert [row.h for row in frame.selectExpr("hash(t) AS h").collect()] == [spark_hash(text) for text in texts]
 
 
 @pytest.mark.spark
@@ -33,7 +25,7 @@ def test_every_segment_is_written_by_a_task_of_its_own(lake: Lake, count: int) -
     rows = lake.spark.range(count * 500).selectExpr("id")
     placed = placement(rows, IDS, [(None, None, count)], count * 500)
     sizes = placed.place(rows, IDS).selectExpr(SEGMENT, "spark_partition_id() AS task").groupBy(SEGMENT, "task").count().collect()
-    assert len(sizes) == count == len({row.task for row in sizes}) == len({*placed.names})
+    assert len(sizes) == count == len({row.task for row in sizes}) == len({*placed.names(lake.spark)})
     assert all(150 < row["count"] < 1500 for row in sizes)
 
 

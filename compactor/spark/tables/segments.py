@@ -8,13 +8,12 @@ resolving and writing need the same order, unless `cluster_by:` asks for another
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.files import Segment
 from compactor.core.model.layout import Layout, join
@@ -51,11 +50,9 @@ class Placement:
     ranges: tuple[tuple[Bound, Bound], ...]
     """(low, high) of each."""
 
-    @functools.cached_property
-    def names(self) -> tuple[str, ...]:
+    def names(self, spark: SparkSession) -> tuple[str, ...]:
         """Return the name of each Segment: `N-00017`, where N only serves to spread the Segments over tasks."""
-        count = len(self.ranges)
-        return tuple(_name(at, count) for at in range(count))
+        return _names(spark, len(self.ranges))
 
     def place(self, rows: DataFrame, schema: Schema) -> DataFrame:
         """Return the rows with SEGMENT, each Segment in one task. One Segment alone gets no column: its rows are in one partition."""
@@ -67,7 +64,7 @@ class Placement:
         """Return the rows with SEGMENT, in the tasks and the order that they have."""
         if len(self.ranges) == 1:
             return rows
-        texts = ", ".join(map(literal, self.names))
+        texts = ", ".join(map(literal, self.names(rows.sparkSession)))
         return rows.selectExpr("*", f"get(array({texts}), {range_index([high for _, high in self.ranges], schema)}) AS {SEGMENT}")
 
     def sorted(self, rows: DataFrame, schema: Schema) -> DataFrame:
@@ -81,28 +78,18 @@ def one() -> Placement:
     return Placement(((None, None),))
 
 
-def _name(at: int, count: int) -> str:
-    names = (f"{salt}-{at:05d}" for salt in range(_TRIES))
-    return next((name for name in names if spark_hash(name) % count == at), f"0-{at:05d}") if count > 1 else f"0-{at:05d}"
+_NAMES: dict[int, tuple[str, ...]] = {1: ("0-00000",)}
+"""Number of Segments → their names."""
 
 
-def spark_hash(text: str) -> int:
-    """Return Spark's hash of an ASCII text: Murmur3, 32 bits, seed 42; bytes behind the last word are mixed one by one."""
-    data = text.encode("ascii")
-    words = len(data) // 4 * 4
-    blocks = [int.from_bytes(data[at : at + 4], "little") for at in range(0, words, 4)]
-    state = 42
-    for block in [*blocks, *data[words:]]:
-        mixed = block * 0xCC9E2D51 & 0xFFFFFFFF
-        mixed = (mixed << 15 | mixed >> 17) & 0xFFFFFFFF
-        state ^= mixed * 0x1B873593 & 0xFFFFFFFF
-        state = (state << 13 | state >> 19) & 0xFFFFFFFF
-        state = (state * 5 + 0xE6546B64) & 0xFFFFFFFF
-    state ^= len(data)
-    state = (state ^ state >> 16) * 0x85EBCA6B & 0xFFFFFFFF
-    state = (state ^ state >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
-    state ^= state >> 16
-    return state - (1 << 32) if state & 0x80000000 else state
+def _names(spark: SparkSession, count: int) -> tuple[str, ...]:
+    """Return a name for each of `count` Segments, which Spark's hash sends to a task of its own. Spark's optimizer computes them, without a job."""
+    if count in _NAMES:
+        return _NAMES[count]
+    tried = f"transform(sequence(0, {_TRIES - 1}), _salt -> format_string('%d-%05d', _salt, _at))"
+    chosen = f"coalesce(get(filter({tried}, _name -> pmod(hash(_name), {count}) = _at), 0), format_string('0-%05d', _at))"
+    (row,) = spark.sql(f"SELECT transform(sequence(0, {count - 1}), _at -> {chosen}) AS names FROM VALUES (1) AS _one(_x)").collect()
+    return _NAMES.setdefault(count, tuple(row.names))
 
 
 def placement(rows: DataFrame, schema: Schema, ranges: Sequence[Range], about: int) -> Placement:
@@ -156,7 +143,7 @@ def write(
     Raises CheckFailed if a key is null, or if other rows are in the files than were written.
     """
     directory, files = Layout(spec.root, spec.landing).base(commit), of_segments(spec, schema)
-    names = [f"{SEGMENT}={name}" for name in placed.names]
+    names = [f"{SEGMENT}={name}" for name in placed.names(rows.sparkSession)]
     if len(names) == 1:
         alone, done = table_writer.write_one(storage, rows, schema, order, join(directory, names[0]), spec.name, partial, files, in_order=in_order)
         made = {names[0]: dataclasses.replace(alone, name=names[0])} if alone else {}
