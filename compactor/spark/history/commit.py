@@ -260,7 +260,7 @@ class _Work:
     def _reached(
         self, events: DataFrame, keys: DataFrame, loaded: DataFrame, reach: list[HistoryPart]
     ) -> tuple[DataFrame, DataFrame, list[HistoryPart]]:
-        """Add the keys that rows moved to, if they may now hold other values: a change of the old key is carried along, through chains too (H10)."""
+        """Add the keys that rows moved to, if they may now hold other values: a change of the old key is carried along, through chains too."""
         versions, digest = self.versions, None
         went = [f"{value} AS {quoted(name)}" for name, value in zip(versions.schema.key, key_columns(MOVED_TO, key_types(versions.schema)))]
         columns = [MOVED_TO, f"{versions.event()} AS __e"]

@@ -27,12 +27,12 @@ class Plan:
 
     @property
     def whole(self) -> bool:
-        """Whether everything is written anew: the history begins, a column has changed its type (H14), or old rows read another default (H15)."""
+        """Whether everything is written anew: the history begins, a column has changed its type, or old rows read another default."""
         return self.stored is None or bool(self.batch.summary.evolved.retyped) or self.other_defaults
 
     @property
     def other_defaults(self) -> bool:
-        """Whether stored events may read another default than before (H15), so that other columns of them differ from the event before."""
+        """Whether stored events may read another default than before, so that other columns of them differ from the event before."""
         evolved, parent = self.batch.summary.evolved, self.batch.parent
         return parent is not None and self.stored is not None and evolved.schema.defaults_moved(parent.schema, parent.position_max)
 

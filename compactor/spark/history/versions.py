@@ -13,7 +13,7 @@ In and out: stored events (`core/catalog/history_views.state_types`). While they
 | `__same` | boolean | whether the event need not be written again |
 
 A batch is worked on together with the stored events of its keys, from the last event before the batch's first on: nothing older can change. Events
-are in the order of their Positions, and times follow that order (H26).
+are in the order of their Positions, and times follow that order.
 """
 
 from __future__ import annotations

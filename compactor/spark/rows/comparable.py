@@ -1,4 +1,4 @@
-"""Payload columns that order changes: they are compared as the values that are stored, exactly. No SQL here can fail (H29).
+"""Payload columns that order changes: they are compared as the values that are stored, exactly. No SQL here can fail.
 
 | stored as | compared as |
 |---|---|

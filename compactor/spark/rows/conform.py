@@ -188,7 +188,7 @@ def _lacking(frame: Frame, evolved: Evolved, field: Field) -> str | None:
 
 
 def _reads_default(frame: Frame, evolved: Evolved, field: Field, order: position.Order) -> str | None:
-    """SQL: whether the row is from before the column, so that it has the column's default (H15). None: never."""
+    """SQL: whether the row is from before the column, so that it has the column's default. None: never."""
     lacking = _lacking(frame, evolved, field)
     if lacking is None or field.name not in evolved.schema.defaults:
         return None

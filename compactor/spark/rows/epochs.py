@@ -21,7 +21,7 @@ def check_epoch(spec: TableSpec, parent: Snapshot | None) -> None:
 
 
 def epoch(opened: Inputs) -> str:
-    """SQL for the epoch of a row: that of its file (H6)."""
+    """SQL for the epoch of a row: that of its file."""
     files: dict[int, list[str]] = {}
     for item in opened.inputs:
         files.setdefault(item.epoch, []).append(literal(item.name))
@@ -41,7 +41,7 @@ def barrier(spec: TableSpec, counts: survey.SurveyResult, order: position.Order)
 
 
 def check_offsets(spec: TableSpec, parent: Snapshot | None, order: position.Order, counts: survey.SurveyResult) -> None:
-    """Raise OrderRefused if Kafka offsets order the table and those of the batch do not compare with the table's (H6)."""
+    """Raise OrderRefused if Kafka offsets order the table and those of the batch do not compare with the table's."""
     if not order or order[0][0] not in OFFSETS:
         return
     if spec.shard:

@@ -34,7 +34,7 @@ def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema, kept: bo
     `kept`: the changes are computed once. Otherwise the job reads what it judges by, the keys and the columns that can have another type, and
     whoever uses the changes reads the files again.
 
-    Returns those with a key (H27) and values of their types, the number of others by file, the first others, and the number of all changes whose old
+    Returns those with a key and values of their types, the number of others by file, the first others, and the number of all changes whose old
     key is known.
     """
     keyless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"

@@ -1,4 +1,4 @@
-"""Tables without key (H13): the key is `_row_id`, the identity of the event that brought the row.
+"""Tables without key: the key is `_row_id`, the identity of the event that brought the row.
 
 Two steps. `identify` gives every decoded record its identity. It turns an update into a removal (op `x`, the before image) and an insert, and a
 delete into a removal. `match_removals` lets every removal take one row with equal content, the lowest first. A removal without such a row waits for

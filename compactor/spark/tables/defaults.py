@@ -1,4 +1,4 @@
-"""Defaults: what rows from before a column read in it (H15).
+"""Defaults: what rows from before a column read in it.
 
 An event whose writer lacks a column writes the column's default if the event lies below the first one with the column, else null. Both the default
 and that first event can still change when an older event arrives. So files do not hold what a row's own Position decides: they have null there, and

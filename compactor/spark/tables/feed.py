@@ -5,7 +5,7 @@
 
 A commit marks the rows that it writes with its version, so its own files hold what it changed. The images before are looked up by key, in the
 Segments that own these keys. A truncate, a restore and a rebuild take rows without writing any, so for them more is compared; and all rows where
-older ones read another default now (H15). Rows are read in the columns of the newer Snapshot: images before have its types, and the defaults of
+older ones read another default now. Rows are read in the columns of the newer Snapshot: images before have its types, and the defaults of
 columns that came with it.
 
 In: states. Out: the columns OWN, then the table's stored columns.

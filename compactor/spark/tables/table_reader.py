@@ -1,4 +1,4 @@
-"""Read a Snapshot as states: its Delta, its base, and the base rows that a batch must be compared with (H8).
+"""Read a Snapshot as states: its Delta, its base, and the base rows that a batch must be compared with.
 
 Out: the stored columns, `columns.STATE` and ORIGIN (BASE or DELTA).
 """
@@ -53,7 +53,7 @@ class TableReader:
         return self.rows([segment for segment in self.snapshot.segments if not at_or_below(segment.position_max, barrier)])
 
     def delta(self) -> DataFrame | None:
-        """Return the Delta without the rows that a compaction has put into the base (H16), or None if there is no Delta."""
+        """Return the Delta without the rows that a compaction has put into the base, or None if there is no Delta."""
         delta, segments = self.snapshot.delta, self.snapshot.segments
         if delta is None:
             return None
@@ -102,7 +102,7 @@ class TableReader:
         return self.rows(segments).join(keys, list(self.schema.key), "left_semi") if segments else None
 
     def link_key_changes(self, changes: DataFrame) -> DataFrame:
-        """Return Changes with FROM and TO of key changes whose other half an earlier run absorbed (H10).
+        """Return Changes with FROM and TO of key changes whose other half an earlier run absorbed.
 
         The halves share only transaction and LSN, so this reads the marks of all stored rows. Call it only if a create lacks values, or if a late
         delete meets a table with unavailable values.
