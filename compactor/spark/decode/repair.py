@@ -74,7 +74,8 @@ def _frame(rows: DataFrame, writer: WriterSchema, spec: TableSpec, others: Seque
         *("_op", "CAST(NULL AS STRING) AS _invalid", "_writer", "CAST(NULL AS STRING) AS _schema"),
         *(f"CASE WHEN _op = 'u' THEN {image} END AS _after", f"CASE WHEN _op = 'd' THEN {image} END AS _before"),
         *("_named", "CAST(NULL AS STRING) AS _record_key", "CAST(NULL AS STRING) AS _old_key"),
-        "struct(_order AS position, CAST(NULL AS INT) AS phase) AS _source",
+        # the fields that the order of a new table is decided by: a rebuild reads all files as one
+        "struct(_order AS position, CAST(NULL AS INT) AS phase, CAST(NULL AS STRING) AS connector) AS _source",
         # only a history needs the time of the read, which is no time of the source
         "_time" if spec.history else "CAST(NULL AS BIGINT) AS _time",
     )
