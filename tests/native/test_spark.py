@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from compactor.core.settings.forms import NEVER
 from compactor.flows.publish import native
 from compactor.flows.table import Table
 from compactor.flows.write import restore
+from compactor.spark.interpreting import Sessions
 from compactor.spark.session import PARQUET
 from tests.capture import config, landing
 from tests.native import readers
@@ -35,19 +36,24 @@ SETTINGS = {"iceberg": "base", "read_optimized": True, "parquet": "standard"}
 
 
 @pytest.fixture(autouse=True)
-def standard(spark: SparkSession) -> Iterator[None]:
+def standard(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Files as a session for `parquet: standard` writes them."""
+    made = Sessions._other
+
+    def other(sessions: Sessions, name: str, settings: Mapping[str, str]) -> SparkSession:
+        # one that is made of the shared session has the settings with which that began
+        return made(sessions, name, {**{key: str(spark.conf.get(key)) for key in PARQUET["hive"]}, **settings})
+
+    monkeypatch.setattr(Sessions, "_other", other)
     write_as(spark, "standard")
     yield
     write_as(spark, "hive")
 
 
 def write_as(spark: SparkSession, form: str) -> None:
-    """Write in this form, also in sessions that are made of this one: they have the settings with which it began."""
-    begun: Any = spark._jsparkSession.sharedState().conf()
+    """Write in this form from now on."""
     for name, value in PARQUET[form].items():
         spark.conf.set(name, value)
-        begun.set(name, value)
 
 
 def same(spark: SparkSession, view: str, table: Table, folder: Path) -> int:
