@@ -492,6 +492,15 @@ BAD_FILES: list[tuple[str, str]] = [
     ("tables: {a: {key: [x], daily: {}}, a_daily: {key: [x]}}", "table a_daily, key view: default.a_daily is also a name of table a"),
     ("tables: {a: {key: [x], daily: {}}, b: {key: [x], view: a_daily_rows_g2}}", "default.a_daily_rows_g2 is also a name of table a"),
     ("tables: {a: {key: [x], read_optimized: on}, a_ro: {key: [x]}}", "table a_ro, key view: default.a_ro is also a name of table a"),
+    (
+        "tables: {a: {key: [x], iceberg: base, parquet: standard}, a_iceberg: {key: [x], parquet: standard}}",
+        "default.a_iceberg is also a name of table a",
+    ),
+    (
+        "tables: {a: {key: [x], iceberg: base}}",
+        "table a, key iceberg: Iceberg's readers misread files in the form for Hive 2 and 3; set `parquet: standard`",
+    ),
+    ("tables: {a: {key: [x], iceberg: base, parquet: standard, delete: soft}}", "table a, key iceberg: `_deleted` is computed by the view"),
     ("tables: {a: {key: [x], live_view: on}, a_live: {key: [x]}}", "table a_live, key view: default.a_live is also a name of table a"),
     ("tables: {a: {key: [x]}, b: {key: [x], parquet: standard}}", "table b, key parquet: table a has hive"),
     ("tables: {a: {key: [x], increments: b/base}, b: {key: [x]}}", "table a, key increments: "),

@@ -10,7 +10,7 @@ from compactor.config.keys import Settings, Table
 from compactor.config.shards import shard_problems
 from compactor.config.text import Place
 from compactor.config.values import absolute, is_s3, is_zone, shown
-from compactor.core.catalog import views
+from compactor.core.catalog import native_table, views
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
 from compactor.core.model.spec import SUBJECT, TableSpec
@@ -113,10 +113,8 @@ def _table_problems(keys: Settings, name: str, table: Table) -> Iterator[Problem
     if table.key is None and not table.schema_.startswith(SUBJECT):
         yield ("key",), "expected the key columns, found nothing; set `key: [id]`, or `key: []` if rows have no key"
     yield from _envelope_problems(table)
-    if table.iceberg and table.parquet == "hive":
-        yield ("iceberg",), "Iceberg's readers misread files in the form for Hive 2 and 3; set `parquet: standard` for all tables of the file"
-    if table.iceberg and table.delete == "soft":
-        yield ("iceberg",), "`_deleted` is computed by the view and is in no Parquet file; set `delete: hide`, or remove this key"
+    if problem := native_table.problem(table):
+        yield ("iceberg",), problem
     if table.delete_when and table.key == ():
         yield ("delete_when",), "needs rows with a key, which says what is deleted; set `key: [..]`, or remove this key"
     if table.patch_rows and table.key == ():

@@ -29,7 +29,7 @@ def text(value: Any) -> Any:
     if isinstance(value, (float, Decimal)):
         return f"n{value!r}" if isinstance(value, float) else f"n{value:f}"
     if isinstance(value, dict):
-        return {name: text(part) for name, part in value.items()}
+        return {name: text(part) for name, part in sorted(value.items())}
     if isinstance(value, (list, tuple)):
         return [text(part) for part in value]
     return value
@@ -46,6 +46,8 @@ def _plain(value: Any) -> Any:
     # a map is a list of pairs
     if isinstance(value, list) and value and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value):
         return {str(key): _plain(part) for key, part in value}
+    if isinstance(value, list) and value and all(isinstance(pair, dict) and pair.keys() == {"key", "value"} for pair in value):
+        return {str(pair["key"]): _plain(pair["value"]) for pair in value}
     if isinstance(value, list):
         return [_plain(part) for part in value]
     return {name: _plain(part) for name, part in value.items()} if isinstance(value, dict) else value

@@ -5,12 +5,21 @@ from __future__ import annotations
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, NativeDef
 from compactor.core.model.schema import Schema
-from compactor.core.model.spec import TableSpec
+from compactor.core.model.spec import TableKeys, TableSpec
 
 
 def called(spec: TableSpec) -> str:
     """Return the name of the table."""
     return f"{spec.view}_iceberg"
+
+
+def problem(keys: TableKeys) -> str | None:
+    """Return why a table with these keys can have no Iceberg table, or None if it can or has none."""
+    if keys.iceberg and keys.parquet == "hive":
+        return "Iceberg's readers misread files in the form for Hive 2 and 3; set `parquet: standard` for all tables of the file"
+    if keys.iceberg and keys.delete == "soft":
+        return "`_deleted` is computed by the view and is in no Parquet file; set `delete: hide`, or remove this key"
+    return None
 
 
 def definition(spec: TableSpec, schema: Schema, uuid: str, location: str, metadata: str) -> NativeDef:

@@ -33,6 +33,11 @@ from compactor.flows import logs
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS
 
+
+class _Misread(Exception):
+    """A file is in a form that readers of Iceberg misread; the text says which, and what to do."""
+
+
 _NUMBER = re.compile(r"/v(\d+)\.metadata\.json$")
 
 
@@ -103,19 +108,19 @@ def _next(table: Table, snapshot: Snapshot, before: Exported | None, advance: bo
     columns = schema.columns_of(snapshot, before.ids if before else {})
     if before is not None and before.shows(snapshot, columns):
         return None
-    parts = metadata.parts_of(snapshot)
+    parts, entry = metadata.parts_of(snapshot), None
+    if advance and not isinstance(parts, str):
+        try:
+            entry = (before.snapshot_of(snapshot.base_id) if before else None) or _written(table, snapshot, before, columns, parts)
+        except _Misread as error:
+            parts = str(error)
     if isinstance(parts, str):
         table.notes.append(f"Iceberg shows {_shown(before)}: {parts}")
-        advance = False
-    if not advance and (before is None or not before.outdated(snapshot)):
-        return None
+    if entry is None:
+        if before is None or not before.outdated(snapshot):
+            return None
+        columns, entry = _same_columns(before, columns), before.current
     bases = {each.base_id for each in table.kept(snapshot)} if before and before.outdated(snapshot) else _bases(before)
-    if not advance or isinstance(parts, str):
-        assert before is not None  # noqa: S101 - narrows the type
-        columns = _same_columns(before, columns)
-        entry = before.current
-    else:
-        entry = (before.snapshot_of(snapshot.base_id) if before else None) or _written(table, snapshot, before, columns, parts)
     made = metadata.following(before, snapshot, columns, entry, bases, metadata.address(table.layout.iceberg()), table.env.now())
     return metadata.logged(made, before, metadata.address(table.layout.iceberg_metadata(before.number)) if before else "")
 
@@ -176,7 +181,7 @@ def _entries(
 
 
 def read_footer(table: Table, path: str, file: DataFile, columns: Columns) -> Footer:
-    """Return the footer of a file: one request, two for a long footer. Raises StateRefused for a file that engines would misread."""
+    """Return the footer of a file: one request, two for a long footer. Raises _Misread for a file that engines would misread."""
     first = min(parquet.TAIL, file.size)
     tail = table.storage.read_range(path, file.size - first, first)
     length = parquet.length(tail)
@@ -184,10 +189,7 @@ def read_footer(table: Table, path: str, file: DataFile, columns: Columns) -> Fo
         tail = table.storage.read_range(path, file.size - length, length)
     read = parquet.parse(tail, columns.bounded)
     if read.legacy:
-        raise StateRefused(
-            f"table {table.name}: {path} holds {read.legacy} in the form for Hive 2 and 3, which Iceberg's readers misread: it was written before "
-            f"`parquet: standard`. Rewrite all files once: `compactor rebuild {table.name}`. Nothing was exported."
-        )
+        raise _Misread(f"{path} holds {read.legacy} in the form for Hive 2 and 3; `compactor rebuild {table.name}` writes all files anew")
     return read
 
 
