@@ -95,6 +95,13 @@ class FakeApp:
         self.rows = Rows(["a", "b"], ['{"a":1.50,"b":null}', '{"a":2,"b":"x, \\"y\\""}'])
         self.ok, self.key = True, "arn:aws:kms:eu-central-1:123456789012:key/1"
         self.asked: dict[str, Any] = {}
+        self.settings = SimpleNamespace(uses_s3=False)
+
+    def folders(self) -> list[str]:
+        return []
+
+    def plan_of_folders(self, samples: bool) -> list[Any]:
+        return []
 
     def __enter__(self) -> FakeApp:
         return self

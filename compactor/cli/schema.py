@@ -29,7 +29,7 @@ def schema(
         typer.Option("--dbt", metavar="FILE", help="Write dbt's sources.yml with the views instead; - for standard output.", show_default=False),
     ] = None,
 ) -> int:
-    """Show what new schemas change, or write the views' schemas for dbt.
+    """Show what new schemas change, or describe the views to dbt.
 
     Compares the newest schema in the registry (or the .avsc file) with the stored columns, and shows what a run would do. Default: all
     tables that declare a schema. Exits 1 if a run would stop. Use --next before a producer deploys a schema: it also asks the registry
