@@ -32,7 +32,7 @@ class Sink:
     def __init__(self, servers: str, landing: Path) -> None:
         self._landing, self._next = landing, defaultdict[str, int](int)
         consumer = [
-            "org.apache.kafka.tools.ConsoleConsumer",
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
             "--bootstrap-server",
             servers,
             "--include",
@@ -46,6 +46,8 @@ class Sink:
     def land(self) -> None:
         """Land what has come since the last time."""
         done = subprocess.run(self._command, capture_output=True, text=True, check=False)
+        # without messages for a while the consumer ends with an exception about the time, and says how many there were
+        assert "Processed a total of" in done.stderr, done.stderr
         records = defaultdict[str, list[dict[str, Any]]](list)
         for line in done.stdout.splitlines():
             offset, key, value = line.split("\t", 2)
@@ -111,5 +113,5 @@ def until_equal(app: App, sink: Sink, stack: Any, columns: dict[str, str]) -> No
 def differs(app: App, stack: Any, name: str, columns: str) -> set[str]:
     """Rows that only PostgreSQL or only the view has."""
     theirs = {*stack.sql(f"select {columns} from {name}")}
-    ours = {"|".join(map(str, row)) for row in app.sql(f"select {columns} from {name}").rows}
+    ours = {"|".join(map(str, json.loads(row).values())) for row in app.sql(f"select {columns} from {name}")}
     return theirs ^ ours
