@@ -163,5 +163,5 @@ def test_any_name_and_any_text_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
         store = S3Storage("s3://lake/w", S3Settings(path_style=True).within(os.environ))
         boto3.client("s3", endpoint_url=server.url).put_object(Bucket="lake", Key=f"w/in/{any_text.FOLDER}//a.json", Body=b"{}\n")
-        (report,) = any_text.travel(store, "s3://lake/w", tmp_path, chance, names, more="s3: {path_style: true}\n")
+        (report,) = any_text.travel(store, "s3://lake/w", tmp_path, chance, names, "s3: {path_style: true}\n", ["--leave-landing"])
         assert any("2026112014//a.json has a name that Spark cannot open" in note for note in report["notes"])

@@ -39,10 +39,12 @@ class _Tags(HTMLParser):
         self.names |= {tag, *(name for name, _ in attrs)}
 
 
-def travel(store: Storage, warehouse: str, folder: Path, chance: random.Random, names: Sequence[str], more: str = "") -> list[dict[str, Any]]:
+def travel(
+    store: Storage, warehouse: str, folder: Path, chance: random.Random, names: Sequence[str], more: str = "", erase: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """Land a file for each of `names`, erase a row, then land files that cannot be used whole, and check all of their way.
 
-    Returns the reports of the first run. `more`: more lines of configuration.
+    Returns the reports of the first run. `more`: more lines of configuration; `erase`: more options of `compactor erase`.
     """
     config = folder / "compactor.yaml"
     config.write_text(f"warehouse: {json.dumps(warehouse)}\n{CONFIG}{more}", encoding="utf-8")
@@ -52,7 +54,8 @@ def travel(store: Storage, warehouse: str, folder: Path, chance: random.Random, 
         command = [sys.executable, "-m", "compactor", *words, "--config", str(config)]
         done = subprocess.run(command, capture_output=True, timeout=900, check=False, env=environment, cwd=folder)
         out, log = done.stdout.decode(), done.stderr.decode()
-        assert 0 == done.returncode, log
+        # a file that waits because no engine can open its name is a problem
+        assert done.returncode in ((0, 1) if words[0] == "plan" else (0,)), log
         assert SUBSTITUTED not in out + log
         return out, log
 
@@ -71,7 +74,7 @@ def travel(store: Storage, warehouse: str, folder: Path, chance: random.Random, 
     _check_rows(compactor, rows)
     assert sorted(names) == _below(store, f"{warehouse}/t/archive/{FOLDER}")
     key = chance.choice([*rows])
-    for text in compactor("erase", "t", "--now", "--key", json.dumps({"id": key})):
+    for text in compactor("erase", "t", "--now", "--key", json.dumps({"id": key}), *erase):
         assert visible(text, "\n\t") == text
     marker = rows.pop(key).partition(" ")[0]
     _check_rows(compactor, rows)
