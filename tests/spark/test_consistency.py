@@ -241,10 +241,10 @@ def test_a_run_that_misses_a_stored_file_is_refused(lake: Lake) -> None:
         lake.run(spec)
     snapshot = lake.snapshot(spec)
     assert snapshot.delta is not None
-    (path,) = (Path(spec.root) / snapshot.delta.path).glob("*.parquet")
+    (path,) = (Path(spec.root) / snapshot.delta.path).glob("row_state=live/*.parquet")
     path.rename(path.with_name("_hidden"))
     lake.land(spec, 3, [{"id": 3, "seq": 3}])
-    message = rf"{re.escape(snapshot.delta.path)}: expected {snapshot.delta.size:,} bytes, Spark lists 0"
+    message = rf"{re.escape(snapshot.delta.path)}/row_state=live: expected {snapshot.delta.size:,} bytes, Spark lists 0"
     with pytest.raises(InconsistentRead, match=message):
         lake.run(spec)
     path.with_name("_hidden").rename(path)

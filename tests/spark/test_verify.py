@@ -104,7 +104,9 @@ class planted:
     """Change the rows of the first file in a directory of the table; the Snapshots name its new size. Everything is put back at the end."""
 
     def __init__(self, lake: Lake, spec: TableSpec, path: str, change: Callable[[DataFrame], DataFrame]) -> None:
-        self.file = min((Path(spec.root) / path).glob("*.parquet"))
+        folder = Path(spec.root) / path
+        self.file = min([*folder.glob("row_state=live/*.parquet"), *folder.glob("*.parquet")])
+        self.name = self.file.relative_to(folder).as_posix()
         self.lake, self.path, self.change = lake, path, change
         snapshots = [Path(Table(lake.env, spec).layout.snapshot(version)) for version in range(1, lake.snapshot(spec).version + 1)]
         self.before = {each: each.read_bytes() for each in [self.file, *snapshots]}
@@ -125,10 +127,10 @@ class planted:
         """Files of several directories have the same name."""
         if isinstance(value, dict):
             mine = value["path"] == self.path if "path" in value else mine
-            own = {"size": size, "checksum": ""} if mine and value.get("name") == self.file.name else {}
+            own = {"size": size, "checksum": ""} if mine and value.get("name") == self.name else {}
             return {key: self.resized(member, size, mine) for key, member in value.items()} | own
         if isinstance(value, list):
-            return [self.file.name, size] if mine and value[:1] == [self.file.name] else [self.resized(member, size, mine) for member in value]
+            return [self.name, size] if mine and value[:1] == [self.name] else [self.resized(member, size, mine) for member in value]
         return value
 
     def write(self, path: Path, data: bytes) -> None:

@@ -52,9 +52,9 @@ def _text(reducer: Reducer) -> str:
     after_gone = after.format("_gone", reducer.bound()) if reducer.bounded else ""
     registers, values, entries = [], [], []
     for at, name in enumerate(reducer.partial):
-        _, clock, has_known = register(name, "s.", "s._at")
+        entry, clock, has_known = register(name, "s.", "s._at")
         value = f"struct(s.{quoted(name)} AS v, {clock} AS at, {has_known} AS known)"
-        newest = f"CASE WHEN {clock} < m._p THEN struct({clock} AS at, {has_known} AS known, s._origin AS o) END"
+        newest = f"CASE WHEN {clock} < m._p THEN struct({clock} AS at, {has_known} AS known, {entry} IS NULL AS own, s._origin AS o) END"
         registers.append(f"max_by({value}, {newest}) AS _r{at}")
         has = f"coalesce(_r{at}.known AND (_floor IS NULL OR _r{at}.at >= _floor){after.format(f'_r{at}.at', '_bound')}, false)"
         values.append(f"CASE WHEN {has} THEN _r{at}.v END AS {quoted(name)}")

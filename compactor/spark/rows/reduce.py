@@ -201,8 +201,8 @@ class Reducer:
         clocks += [f"coalesce(_at <= {self.bound()}, false) AS _ended", f"{self.bound()} AS _bound"] if self.bounded else []
         for name in self.partial:
             own_entry, clock, has_known = register(name, at=at)
-            # of one event: what this run carried along counts most if it knows all of the old key, else least
-            rank = f"CASE _origin WHEN {MADE} THEN 2 WHEN {MADE_OF_BATCH} THEN 0 ELSE 1 END"
+            # of one event: its own value, then what this run carried along if it knows all of the old key; else that counts least
+            rank = f"CASE WHEN {own_entry} IS NULL THEN 3 WHEN _origin = {MADE} THEN 2 WHEN _origin = {MADE_OF_BATCH} THEN 0 ELSE 1 END"
             newest = f"struct({self._event(f'({clock})')} AS e, {has_known} AS known, {rank} AS r, {clock} AS at)"
             clocks += [f"struct({quoted(name)} AS v, {clock} AS at, {has_known} AS known, {own_entry} IS NOT NULL AS own) AS {_register(name)}"]
             clocks += [f"CASE WHEN ({clock}) IS NOT NULL THEN {newest} END AS {_clock(name)}"]
