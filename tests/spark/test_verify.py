@@ -80,11 +80,11 @@ def test_verify_finds_a_wrong_cell_a_lost_row_and_a_doubled_row_in_view_history_
             assert failed(lake, spec) == expected | ({"feed table"} if name != "wrong cell" else set()), name
     with planted(lake, spec, snapshot.delta.path, PLANTS["wrong cell"]), text(lake, spec, history, "wrong cell"):
         assert {"view equals full recompute", "history equals full recompute"} <= failed(lake, spec)
-    copy = Path(spec.root) / snapshot.delta.path / "part-copy.parquet"
+    copy = Path(spec.root) / snapshot.delta.path / "row_state=live/part-copy.parquet"
     copy.write_bytes(next(copy.parent.glob("*.parquet")).read_bytes())
     files = next(check for check in verify(Table(dataclasses.replace(lake.env, files_only=True), spec)) if check.name == "files")
     assert not files.ok
-    assert files.detail.startswith(f"{snapshot.delta.path}/part-copy.parquet: expected nothing, found")
+    assert files.detail.startswith(f"{snapshot.delta.path}/row_state=live/part-copy.parquet: expected nothing, found")
 
 
 def live_view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
