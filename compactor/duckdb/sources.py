@@ -18,7 +18,7 @@ from compactor.core.catalog import daily_views, feed, history_views, views
 from compactor.core.catalog.ddl import TableDef
 from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model import types
-from compactor.core.model.files import Delta, Folder, Segment
+from compactor.core.model.files import ROW_STATE, DataFile, Delta, Segment
 from compactor.core.model.history import values
 from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
@@ -59,7 +59,7 @@ def of_rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str, s
     text = DUCKDB.text
 
     def parts(stored: Segment | Delta, fixed: Mapping[str, str]) -> list[Part]:
-        return [Part(_addresses(layout, folder), {**fixed, views.STATE: text(folder.state)}) for folder in stored.folders]
+        return [Part(_addresses(layout, stored.path, folder.files), {**fixed, ROW_STATE: text(folder.state)}) for folder in stored.folders]
 
     # only the Segments that the view names have an id here: each is a query of its own
     named, version = views.compared(snapshot), {"base_version": text(snapshot.base_id)}
@@ -71,8 +71,9 @@ def of_rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str, s
     return sources
 
 
-def _addresses(layout: Layout, folder: Folder) -> tuple[str, ...]:
-    return tuple(address(layout.inside(f"{folder.path}/{file.name}"), file.size) for file in folder.files)
+def _addresses(layout: Layout, path: str, files: Sequence[DataFile]) -> tuple[str, ...]:
+    """Return the names in SQL of the files of a directory, which lies at `path` below the table's root."""
+    return tuple(address(layout.inside(f"{path}/{file.name}"), file.size) for file in files)
 
 
 def of_history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str, str]:
@@ -105,8 +106,8 @@ def of_days(connection: Any, spec: TableSpec, tables: Iterable[TableDef], days: 
         for stored in directories:
             part = DUCKDB.text("delta" if stored is version.delta else "base")
             for folder in stored.folders:
-                fixed = {daily_views.DAY_COLUMN: DUCKDB.text(day), daily_views.PART_COLUMN: part, views.STATE: DUCKDB.text(folder.state)}
-                parts.setdefault(daily_views.table(spec, version), []).append(Part(_addresses(layout, folder), fixed))
+                fixed = {daily_views.DAY_COLUMN: DUCKDB.text(day), daily_views.PART_COLUMN: part, ROW_STATE: DUCKDB.text(folder.state)}
+                parts.setdefault(daily_views.table(spec, version), []).append(Part(_addresses(layout, stored.path, folder.files), fixed))
     return {table.name: _query(connection, table, _merged(parts.get(table.name, []))) for table in tables}
 
 
@@ -119,7 +120,7 @@ def of_feed(connection: Any, spec: TableSpec, snapshots: Iterable[Snapshot]) -> 
             definition = feed.table(spec, snapshot)
             files = tables.get(definition.name, (definition, []))[1]
             part = snapshot.feed.part
-            more = [address(layout.inside(f"{part.path}/{file.name}"), file.size) for file in part.files] if part else []
+            more = _addresses(layout, part.path, part.files) if part else ()
             tables[definition.name] = (definition, [*files, *more])
     version = f"regexp_extract({DUCKDB.name(_FILE)}, 'feed/([^/]+)/[^/]*$', 1)"
     return {

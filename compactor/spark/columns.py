@@ -148,9 +148,6 @@ while that is not known. Of tables without key: `keyless.REMOVAL` or `keyless.MA
 STATE = (VERSION, AT, GONE, OWN, MOVED)
 """The internal columns that base and Delta files store, after the table's columns."""
 
-ROW_STATE = "row_state"
-"""string: `live` or `deleted`, of rows that are written: the folder of a row inside its Segment or Delta."""
-
 BEHIND = "_behind"
 """boolean: of an event: whether its key may have had a tombstone that was purged (`rows/position.py`)."""
 

@@ -21,6 +21,7 @@ from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
 from compactor.core.catalog.dialect import HIVE, HIVE_NAME, PORTABLE, PRESTO, Dialect
 from compactor.core.model import types
 from compactor.core.model.files import DELETED as TOMBSTONES
+from compactor.core.model.files import ROW_STATE
 from compactor.core.model.layout import Layout
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Snapshot
@@ -98,7 +99,7 @@ def tables(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form]) -> list[T
             spec.tables_in,
             table(spec, each),
             (*views.tables(spec, each)[0].columns, *absent[generation].values()),
-            (Column(DAY_COLUMN, "string"), Column(PART_COLUMN, "string"), Column(views.STATE, "string")),
+            (Column(DAY_COLUMN, "string"), Column(PART_COLUMN, "string"), Column(ROW_STATE, "string")),
             layout.inside("base"),
             {views.UUID: snapshot.uuid},
             comment=f"compactor: days of {spec.database}.{called(spec)}; read the view",
@@ -184,7 +185,7 @@ def _values(alias: str, spec: TableSpec, form: Snapshot, columns: Sequence[_Show
                 value = f"CAST({value} AS {'varchar(65535)' if text else dialect.type(types.text(column.type))})"
         yield f"{value} AS {q(column.name)}"
     if spec.soft:
-        yield f"({alias}.{q(views.STATE)} = '{TOMBSTONES}') AS {q(views.DELETED)}"
+        yield f"({alias}.{q(ROW_STATE)} = '{TOMBSTONES}') AS {q(views.DELETED)}"
     yield f"{alias}.{q(DAY_COLUMN)} AS {q(DAY)}"
 
 

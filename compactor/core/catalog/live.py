@@ -27,6 +27,7 @@ from compactor.core.catalog.ddl import Column, TableDef, ViewDef, quoted
 from compactor.core.catalog.dialect import HIVE
 from compactor.core.model import types
 from compactor.core.model.errors import Refused
+from compactor.core.model.files import DELETED, LIVE, ROW_STATE
 from compactor.core.model.inputs import Input
 from compactor.core.model.position import NULLABLE, Position, payload_column
 from compactor.core.model.schema import Field
@@ -104,7 +105,7 @@ def _branches(spec: TableSpec, snapshot: Snapshot, files: TableDef, folders: Fol
     """Return the queries whose rows are the view. `shown`: (name in the view, column)."""
     of_stored = ", ".join(f"{views.value('`__s`', field, snapshot, HIVE)} AS {quoted(name)}" for name, field in shown)
     stored = _stored(spec, snapshot)
-    kept = f"SELECT {of_stored} FROM ({stored}) `__s` WHERE `__s`.`{views.STATE}` = 'live'"
+    kept = f"SELECT {of_stored} FROM ({stored}) `__s` WHERE `__s`.`{ROW_STATE}` = '{LIVE}'"
     if not folders:
         return [kept]
     events = _Events(spec, snapshot, files, folders)
@@ -268,9 +269,9 @@ def _stored(spec: TableSpec, snapshot: Snapshot) -> str:
     schema = snapshot.schema
     # extracted from the struct here, because Spark cannot do it in the condition of an anti-join
     members = ["epoch", *(f"o{at + 1}" for at in range(len(snapshot.order)))]
-    newest = [f"CASE WHEN `{views.STATE}` = 'deleted' THEN `_gone`.`{name}` ELSE `_at`.`{name}` END" for name in members]
+    newest = [f"CASE WHEN `{ROW_STATE}` = '{DELETED}' THEN `_gone`.`{name}` ELSE `_at`.`{name}` END" for name in members]
     places = [f"{value} AS {column.removeprefix('`__s`.')}" for value, column in zip(newest, _stored_position(snapshot))]
-    columns = ", ".join([*(quoted(field.name) for field in schema.fields), f"`{views.STATE}`", "`_at`", *places])
+    columns = ", ".join([*(quoted(field.name) for field in schema.fields), f"`{ROW_STATE}`", "`_at`", *places])
     base = f"{quoted(spec.tables_in)}.{quoted(views.table_name(spec, 'base', schema.generation))}"
     head = f"SELECT {columns} FROM {base} `__b` WHERE `__b`.`base_version` = '{snapshot.base_id}'"
     if snapshot.delta is None:

@@ -12,7 +12,7 @@ from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef, 
 from compactor.core.catalog.dialect import HIVE, PRESTO, Dialect
 from compactor.core.model import names, types
 from compactor.core.model.files import DELETED as TOMBSTONES
-from compactor.core.model.files import LIVE, Delta, Segment
+from compactor.core.model.files import LIVE, ROW_STATE, Delta, Segment
 from compactor.core.model.layout import Layout
 from compactor.core.model.position import state_columns
 from compactor.core.model.schema import Field, Schema
@@ -24,9 +24,6 @@ DELETED = "_deleted"
 
 ROW_VERSION = "__row_version"
 """The version that stored a row, where a query shows it. No view does."""
-
-STATE = "row_state"
-"""The partition column of base and Delta tables: rows that are shown (`live`), or tombstones (`deleted`)."""
 
 UUID, VERSION, ROOT = "compactor.uuid", "compactor.version", "compactor.root"
 WHOLE_TO, UNKNOWN = "compactor.whole_to", "not known"
@@ -69,7 +66,7 @@ def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
         spec.tables_in,
         table_name(spec, "base", generation),
         stored,
-        (Column("base_version", "string"), Column("segment", "string"), Column(STATE, "string")),
+        (Column("base_version", "string"), Column("segment", "string"), Column(ROW_STATE, "string")),
         layout.inside("base"),
         properties,
         comment=f"compactor: base of {spec.database}.{spec.view}; read the view",
@@ -78,7 +75,7 @@ def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
         spec.tables_in,
         table_name(spec, "delta", generation),
         stored,
-        (Column("delta_version", "string"), Column(STATE, "string")),
+        (Column("delta_version", "string"), Column(ROW_STATE, "string")),
         layout.inside("delta"),
         properties,
         comment=f"compactor: delta of {spec.database}.{spec.view}; read the view",
@@ -129,7 +126,7 @@ def exists(alias: str, spec: TableSpec, dialect: Dialect) -> str:
 
 def _select(alias: str, snapshot: Snapshot, spec: TableSpec, dialect: Dialect = HIVE, versions: bool = False) -> str:
     schema = snapshot.schema
-    deleted = [f"({alias}.{dialect.name(STATE)} = '{TOMBSTONES}') AS {dialect.name(DELETED)}"] if spec.soft else []
+    deleted = [f"({alias}.{dialect.name(ROW_STATE)} = '{TOMBSTONES}') AS {dialect.name(DELETED)}"] if spec.soft else []
     shown = (
         f"{value(alias, field, snapshot, dialect, exists(alias, spec, dialect))} AS {dialect.name(schema.view_name(field))}"
         for field in schema.payload
@@ -140,7 +137,7 @@ def _select(alias: str, snapshot: Snapshot, spec: TableSpec, dialect: Dialect = 
 
 def live_only(alias: str, spec: TableSpec, dialect: Dialect = HIVE) -> str:
     """Return the condition that hides tombstones, to append to another condition. It selects partitions."""
-    return "" if spec.soft else f" AND {alias}.{dialect.name(STATE)} = '{LIVE}'"
+    return "" if spec.soft else f" AND {alias}.{dialect.name(ROW_STATE)} = '{LIVE}'"
 
 
 def compared(snapshot: Snapshot) -> tuple[str, ...] | None:
@@ -198,7 +195,7 @@ def reference_text(spec: TableSpec, snapshot: Snapshot) -> str:
 
 def _rank(alias: str, schema: Schema, from_delta: int) -> str:
     keys = ", ".join(f"{alias}.{quoted(name)} AS `_k{at}`" for at, name in enumerate(schema.key))
-    return f"{keys}, {alias}.`{STATE}` AS `{STATE}`, {from_delta} AS `_from_delta`"
+    return f"{keys}, {alias}.`{ROW_STATE}` AS `{ROW_STATE}`, {from_delta} AS `_from_delta`"
 
 
 def view(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> ViewDef:

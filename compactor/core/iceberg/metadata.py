@@ -85,9 +85,9 @@ class Part:
     segment: str
     """The id of the Segment."""
     path: str
-    """The directory with the rows that are shown, below the table's root."""
+    """Its directory below the table's root."""
     files: tuple[DataFile, ...]
-    """The Parquet files there."""
+    """The Parquet files with the rows that are shown, with their names in the directory."""
 
 
 def parts_of(snapshot: Snapshot) -> Sequence[Part] | str:
@@ -102,7 +102,7 @@ def parts_of(snapshot: Snapshot) -> Sequence[Part] | str:
         if any(at_or_below(segment.position_min, first) for segment in snapshot.segments):
             return f"rows from before the column {snapshot.schema.field(name).source} read its default, which no Parquet file has"
     # a range whose rows were all deleted has no such folder
-    return [Part(segment.id, each.path, each.files) for segment in snapshot.segments for each in segment.folders if each.state == LIVE]
+    return [Part(segment.id, segment.path, each.files) for segment in snapshot.segments for each in segment.folders if each.state == LIVE]
 
 
 def address(location: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +36,11 @@ class DataFile:
     """Checksum of the content, as in `core/model/checksum.py`; "" if none was taken."""
 
 
+ROW_STATE = "row_state"
+"""The partition column of Segments and Deltas, and the name of their folders: `row_state=live`."""
+
 LIVE, DELETED = "live", "deleted"
-"""Values of the partition column `row_state`: rows that are shown, and tombstones."""
+"""Its values: rows that are shown, and tombstones."""
 
 
 class _Directory:
@@ -63,7 +65,7 @@ class Folder(_Directory):
     """Directory below the table's root."""
     rows: int
     files: tuple[DataFile, ...]
-    """The Parquet files, with their names in the folder."""
+    """The Parquet files, with their names in the directory of the Segment or Delta."""
 
 
 class _Rows(_Directory):
@@ -77,9 +79,9 @@ class _Rows(_Directory):
         """Return the folders that have files, that of the rows that are shown first."""
         made = []
         for state, rows in ((LIVE, self.rows - self.tombstones), (DELETED, self.tombstones)):
-            start = f"row_state={state}/"
-            files = tuple(dataclasses.replace(file, name=file.name[len(start) :]) for file in self.files if file.name.startswith(start))
-            made += [Folder(state, f"{self.path}/{start[:-1]}", rows, files)] if files else []
+            folder = f"{ROW_STATE}={state}"
+            files = tuple(file for file in self.files if file.name.startswith(f"{folder}/"))
+            made += [Folder(state, f"{self.path}/{folder}", rows, files)] if files else []
         return tuple(made)
 
 

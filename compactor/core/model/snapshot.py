@@ -243,7 +243,8 @@ class Snapshot(State, Commit):
     @property
     def position_max(self) -> Position | None:
         """Return the greatest Position of any stored row or barrier. Events above it are newer than everything stored."""
-        return latest([*(part.position_max for part in self._parts), self.truncated_to, self.purged_to, *dict(self.shards_truncated_to).values()])
+        barriers = [self.truncated_to, *(bound for _, bound in self.shards_truncated_to)]
+        return latest([*(part.position_max for part in self._parts), *barriers, self.purged_to])
 
     def to_bytes(self) -> bytes:
         """Return the JSON text that is stored."""
@@ -269,15 +270,19 @@ def _position(value: Any) -> Position | None:
     return tuple(value) if value is not None else None
 
 
+def _files(raw: list[dict[str, Any]]) -> tuple[DataFile, ...]:
+    return tuple(DataFile(**file) for file in raw)
+
+
 def _part_values(raw: dict[str, Any]) -> dict[str, Any]:
     bounds: dict[str, Any] = {name: _position(raw[name]) for name in ("position_min", "position_max", "low", "high") if name in raw}
     texts: dict[str, Any] = {name: tuple(raw[name]) for name in ("unavailable_columns", "untouched", "sorted_by") if name in raw}
-    return {**raw, **bounds, **texts, "files": tuple(DataFile(**file) for file in raw["files"])}
+    return {**raw, **bounds, **texts, "files": _files(raw["files"])}
 
 
 def _feed(raw: dict[str, Any]) -> Feed:
     part = raw["part"]
-    return Feed(**{**raw, "part": FeedPart(**{**part, "files": tuple(DataFile(**file) for file in part["files"])}) if part else None})
+    return Feed(**{**raw, "part": FeedPart(**{**part, "files": _files(part["files"])}) if part else None})
 
 
 def _values(raw: dict[str, Any]) -> dict[str, Any]:

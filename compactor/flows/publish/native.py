@@ -75,7 +75,7 @@ def unused(table: Table, files: Sequence[FileInfo], now: float) -> list[str]:
     Without `iceberg:` that is all of them.
     """
     old = [info.path for info in files if info.modified <= now - table.spec.grace]
-    exported = _newest(table)[1] if old and table.spec.iceberg else None
+    exported = current(table) if old and table.spec.iceberg else None
     needed = _needed(table, exported) if exported else set()
     return [path for path in old if path not in needed]
 

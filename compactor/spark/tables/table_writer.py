@@ -19,14 +19,14 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from compactor.core.model import types
 from compactor.core.model.errors import CheckFailed
-from compactor.core.model.files import DELETED, LIVE, DataFile
+from compactor.core.model.files import DELETED, LIVE, ROW_STATE, DataFile
 from compactor.core.model.layout import join, relative
 from compactor.core.model.position import Position, earliest, latest
 from compactor.core.model.schema import Schema
 from compactor.core.schema.clustering import FileOrder
 from compactor.ports import Storage
 from compactor.spark import measured
-from compactor.spark.columns import AT, GONE, OWN, ROW_STATE, SEGMENT, STATE, state_types
+from compactor.spark.columns import AT, GONE, OWN, SEGMENT, STATE, state_types
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.decode import conversions
 from compactor.spark.measured import Pass
