@@ -6,8 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 
 from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.schema import Schema
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterField
+
+
+def stored(spec: TableSpec, schema: Schema) -> str:
+    """Return the stored name of the shard's column; "" without shards."""
+    return next(field.name for field in schema.fields if field.source == spec.shard) if spec.shard else ""
 
 
 def columns(spec: TableSpec, fields: Sequence[WriterField]) -> tuple[WriterField, ...]:

@@ -115,13 +115,14 @@ def conform(frames: Sequence[Frame], evolved: Evolved, spec: TableSpec, order: p
 def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Order, partial: bool) -> DataFrame:
     schema = evolved.schema
     kinds = key_types(schema)
-    keys = [shard(spec) if schema.field(name).source == spec.shard else _key(frame, evolved, name) for name in schema.key]
+    of_shard = shards.stored(spec, schema)
+    keys = [shard(spec) if name == of_shard else _key(frame, evolved, name) for name in schema.key]
     columns = []
     missing = []
     mistyped = []
     origin = ORIGIN if spec.keyless else "0"
     for field in schema.fields:
-        if field.source == spec.shard:
+        if field.name == of_shard:
             columns.append(f"{shard(spec)} AS {quoted(field.name)}")
             continue
         if field.name in schema.key:
@@ -277,7 +278,7 @@ def _moved(frame: Frame, evolved: Evolved, spec: TableSpec, keys: list[str], kin
     if schema.key == (ROW_ID,):
         return "CAST(NULL AS STRING)"
     fields = [schema.field(name) for name in schema.key]
-    of_shard = {field: shard(spec) for field in fields if field.source == spec.shard}
+    of_shard = {field: shard(spec) for field in fields if field.name == shards.stored(spec, schema)}
     header = [of_shard.get(field) or record_key(frame, evolved, field, OLD_KEY) or null(types.parse(field.type)) for field in fields]
     before = [of_shard.get(field) or _image_key(frame, evolved, field, BEFORE) for field in fields]
     from_header = " AND ".join(f"({value}) IS NOT NULL" for value in header)

@@ -19,6 +19,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.planning.batch import Plan, plan
 from compactor.core.results.batch import BatchSummary
+from compactor.core.schema import shards
 from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX, Limits
 from compactor.spark import failures, measured
 from compactor.spark.columns import BEHIND, FILE
@@ -157,9 +158,7 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
     made = plan(spec, parent, summary, whole)
     schema, stored_rows = summary.evolved.schema, parent is not None
     reducer = Reducer(schema, summary.order, batch.version, spec.keyless, made.barrier, made.partial, stored_rows, made.tombstones)
-    if spec.shard:
-        column = next(field.name for field in schema.fields if field.source == spec.shard)
-        reducer = dataclasses.replace(reducer, shard=column, barriers=made.barriers)
+    reducer = dataclasses.replace(reducer, shard=shards.stored(spec, schema), barriers=made.barriers)
     stored = TableReader(batch.session, Layout(spec.root, spec.landing), parent, reducer.schema) if parent else None
     own: list[DataFrame] = []
     linked = None

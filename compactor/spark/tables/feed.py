@@ -26,6 +26,7 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import ROW_ID, TableSpec
 from compactor.core.results.checks import Check
+from compactor.core.schema import shards
 from compactor.ports import Storage
 from compactor.spark import measured
 from compactor.spark.columns import POSITION
@@ -231,7 +232,7 @@ def _own(kind: str, made: Snapshot, deleted: str, at: str) -> list[str]:
 
 def _ended(made: Snapshot, spec: TableSpec) -> str:
     """SQL: whether a truncate has ended an `_old` row."""
-    shard = next((field.name for field in made.schema.fields if spec.shard and field.source == spec.shard), "")
+    shard = shards.stored(spec, made.schema)
     reducer = Reducer(made.schema, made.order, made.version, barrier=made.truncated_to, shard=shard, barriers=made.shards_truncated_to)
     return f"_old._position <= {reducer.bound('' if shard in made.schema.key else '_old.')}" if reducer.bounded else "false"
 
