@@ -226,17 +226,11 @@ class Engine(Protocol):
     def resolve(self, batch: Any, whole: bool) -> Resolution:
         """Resolve the batch against the parent's Delta and base. `whole`: against the whole base; else against the rows that must be compared."""
 
-    def explain(
-        self,
-        spec: TableSpec,
-        parent: Snapshot | None,
-        inputs: Sequence[Input],
-        version: int,
-        locations: InputLocations,
-        entries: Entries,
-        committed: bool,
-    ) -> Explained:
-        """Return the passes over these inputs, with their SQL. Writes nothing. `committed`: they have made this version already."""
+    def explain(self, read: Callable[[], Batch], whole: Callable[[BatchSummary], str | None], committed: bool) -> Explained:
+        """Return the passes over a batch, with their SQL. Writes nothing.
+
+        `read` calls `Engine.read`; `whole` returns why a commit of the batch writes a new base, or None; `committed`: the version exists already.
+        """
 
     def write(self, resolution: Any, commit: str, purge_through: int) -> Staged:
         """Write a `whole` resolution as a new base, without tombstones of versions up to `purge_through`; any other as a new Delta."""

@@ -7,7 +7,7 @@ modules only build SQL.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +26,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.planning.audit import Measured
-from compactor.core.results.batch import ErasedRecords, InputLocations, Staged
+from compactor.core.results.batch import BatchSummary, ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.results.explained import Explained
 from compactor.core.schema.adoption import ForeignBase
@@ -84,18 +84,9 @@ class SparkEngine:
         """Resolve the batch with the stored rows. `whole` reads the whole base, for a new base."""
         return resolve(batch, whole)
 
-    def explain(
-        self,
-        spec: TableSpec,
-        parent: Snapshot | None,
-        inputs: Sequence[Input],
-        version: int,
-        locations: InputLocations,
-        entries: Entries,
-        committed: bool,
-    ) -> Explained:
-        """Return how these inputs become a version. Reads them as a commit does, and writes nothing."""
-        return explain.explain(spec, parent, lambda: self.read(spec, parent, inputs, version, locations, entries), committed)
+    def explain(self, read: Callable[[], SparkBatch], whole: Callable[[BatchSummary], str | None], committed: bool) -> Explained:
+        """Return how a batch becomes a version. Reads it as a commit does, and writes nothing."""
+        return explain.explain(read, whole, committed)
 
     def write(self, resolution: Resolution, commit: str, purge_through: int) -> Staged:
         """Write the resolved rows as a new base or a new Delta, and check what was written."""

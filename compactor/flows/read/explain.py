@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from compactor.core.model.errors import NoRowsYet, Refused
+from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.batch import InputLocations
 from compactor.core.results.explained import Explained
 from compactor.flows import ledger
 from compactor.flows.land import discover
 from compactor.flows.publish import archive
-from compactor.flows.read.log import history
 from compactor.flows.table import Table
-from compactor.flows.write.commit import FILES_MAX
+from compactor.flows.write.commit import FILES_MAX, why_new_base
 
 
 def explain(table: Table) -> Explained:
@@ -21,9 +25,8 @@ def explain(table: Table) -> Explained:
     newest = table.newest()
     new = discover.landing(table, newest).new[:FILES_MAX]
     if new:
-        version = newest.version + 1 if newest else 1
-        return table.engine().explain(table.spec, newest, new, version, {}, lambda: ledger.newest_entries(table, newest), False)
-    made = next((snapshot for snapshot in history(table, 0) if snapshot.inputs and snapshot.operation in ("commit", "replay")), None)
+        return _explained(table, table.spec, newest, new, newest.version + 1 if newest else 1, {})
+    made = _newest_with_files(table, newest)
     if made is None:
         raise NoRowsYet(
             f"table {table.name}: nothing waits in landing, and no kept version took files. Land some, or see `compactor log {table.name}`."
@@ -34,7 +37,33 @@ def explain(table: Table) -> Explained:
     if gone is not None:
         raise Refused(f"table {table.name}: {gone}, which version {made.version} took, is neither in the archive nor in landing any more")
     there = {name: place for name, place in places.items() if place is not None}
-    return table.engine().explain(table.spec.unguarded, parent, made.inputs, made.version, there, lambda: ledger.newest_entries(table, parent), True)
+    return _explained(table, table.spec.unguarded, parent, made.inputs, made.version, there, True)
+
+
+def _explained(
+    table: Table,
+    spec: TableSpec,
+    parent: Snapshot | None,
+    inputs: Sequence[Input],
+    version: int,
+    places: InputLocations,
+    committed: bool = False,
+) -> Explained:
+    engine = table.engine()
+    return engine.explain(
+        lambda: engine.read(spec, parent, inputs, version, places, lambda: ledger.newest_entries(table, parent)),
+        lambda summary: why_new_base(table, parent, summary),
+        committed,
+    )
+
+
+def _newest_with_files(table: Table, newest: Snapshot | None) -> Snapshot | None:
+    """Return the newest kept version that took files, or None."""
+    for version in range(newest.version if newest else 0, 0, -1):
+        snapshot = table.committed(version)
+        if snapshot.expired or (snapshot.inputs and snapshot.operation in ("commit", "replay")):
+            return None if snapshot.expired else snapshot
+    return None
 
 
 def _parent(table: Table, made: Snapshot) -> Snapshot | None:

@@ -18,7 +18,7 @@ from compactor.core.model.layout import commit_id
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction, landing
-from compactor.core.results.batch import InputLocations, Staged
+from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Progress
 from compactor.core.sources import full_loads
@@ -206,8 +206,7 @@ class _Ingestion:
         table, parent = self.table, self.parent
         evolved = batch.summary.evolved
         notices.notify(table, parent, evolved.decisions, evolved.schema)
-        rewritten = bool(evolved.retyped) or _holds_other_defaults(table, parent, evolved.schema)
-        whole = compaction.whole_base(table.spec, parent, batch.summary.changes, rewritten, batch.summary.truncate is not None) is not None
+        whole = why_new_base(table, parent, batch.summary) is not None
         self.progress(table.name, "resolve", 0.4)
         purge = state.purge_through(table, parent) if whole else 0
         written = state.write(table, batch, parent, commit, whole, purge, self.scratch)
@@ -243,6 +242,12 @@ class _Ingestion:
     def _unchanged(self, item: Input) -> bool:
         info = self.table.storage.stat(self.table.layout.landed(item.path))
         return info is not None and info.etag == item.etag
+
+
+def why_new_base(table: Table, parent: Snapshot | None, summary: BatchSummary) -> str | None:
+    """Return why the commit of a batch writes a new base, or None if it writes a Delta."""
+    rewritten = bool(summary.evolved.retyped) or _holds_other_defaults(table, parent, summary.evolved.schema)
+    return compaction.whole_base(table.spec, parent, summary.changes, rewritten, summary.truncate is not None)
 
 
 def _holds_other_defaults(table: Table, parent: Snapshot | None, schema: Schema) -> bool:

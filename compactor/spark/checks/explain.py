@@ -6,9 +6,7 @@ import re
 from collections.abc import Callable
 
 from compactor.core.model.position import TIE_BREAKERS, members
-from compactor.core.model.snapshot import Snapshot
-from compactor.core.model.spec import TableSpec
-from compactor.core.planning import compaction
+from compactor.core.results.batch import BatchSummary
 from compactor.core.results.explained import Explained, ExplainedPass
 from compactor.spark import sql
 from compactor.spark.decode.conversions import UNAVAILABLE_NUMBERS, UNAVAILABLE_TEXTS
@@ -19,27 +17,27 @@ from compactor.spark.rows.resolution import resolve
 from compactor.spark.sql import quoted
 
 
-def explain(spec: TableSpec, parent: Snapshot | None, read: Callable[[], SparkBatch], committed: bool) -> Explained:
-    """Return how the batch that `read` returns becomes a version. Runs the survey, and writes nothing."""
+def explain(read: Callable[[], SparkBatch], whole: Callable[[BatchSummary], str | None], committed: bool) -> Explained:
+    """Return how the batch that `read` returns becomes a version. Runs the survey, and writes nothing. `whole` returns why it is a new base."""
     with sql.recorded() as queries:
         batch = read()
         try:
             summary = batch.summary
-            whole = compaction.whole_base(spec, parent, summary.changes, bool(summary.evolved.retyped), summary.truncate is not None)
-            work = resolve(batch, whole is not None)
+            reason = whole(summary)
+            work = resolve(batch, reason is not None)
             work.close()
         finally:
             batch.close()
     base, *steps = work.plan.reasons
     passes = dict.fromkeys((label, _shortened(text, work.reducer)) for label, text in queries)
     return Explained(
-        spec.name,
+        batch.spec.name,
         batch.version,
         committed,
         len(summary.inputs),
         sum(item.size for item in summary.inputs),
         summary.read,
-        ((base[0], whole or base[1]), *steps),
+        ((base[0], reason or base[1]), *steps),
         tuple(ExplainedPass(*each) for each in passes),
     )
 
