@@ -19,7 +19,7 @@ from compactor.reconcile.postgres import PostgresSource
 from tests.parts import decoding
 from tests.parts.metastore import postgres_server
 from tests.parts.one_spark import app_on_one_spark
-from tests.parts.reconciling import ROUNDS, ROWS, Load, double, named, repaired_under_load
+from tests.parts.reconciling import ROUNDS, ROWS, Load, configured, double, named, repaired_under_load
 
 __all__ = ["app_on_one_spark"]
 
@@ -90,12 +90,7 @@ def test_only_real_differences_are_reported_while_the_source_is_written_to(url: 
     # the runs are in this process, on the session that a pause would otherwise close for the runs of other processes
     monkeypatch.setattr(App, "_release_metastore", lambda app: None)
     landing = tmp_path / "landing"
-    config = tmp_path / "compactor.yaml"
-    config.write_text(
-        f"warehouse: {tmp_path / 'warehouse'}\ncatalog: {{database: proof}}\ndefaults: {{envelope: wal2json}}\n"
-        f"tables: {{every: {{key: [id], increments: {landing}/increment_%Y%m%d%H}}}}\n"
-    )
-    with App.open(config) as app:
+    with App.open(configured(tmp_path, "wal2json")) as app:
         load = loaded(url, app, landing)
         load.land()
         quiet = app.reconcile("every", url, from_table="public.every")
@@ -188,12 +183,7 @@ def falsify(url: str, load: Load) -> None:
 def test_rows_damaged_by_hand_are_repaired_while_the_source_is_written_to(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows deleted, changed and doubled in the lake's files: after the repair the table is equal to its source, also once it was compacted."""
     monkeypatch.setattr(App, "_release_metastore", lambda app: None)
-    config = tmp_path / "compactor.yaml"
-    config.write_text(
-        f"warehouse: {tmp_path / 'warehouse'}\ncatalog: {{database: proof}}\ndefaults: {{envelope: wal2json}}\n"
-        f"tables: {{every: {{key: [id], increments: {tmp_path}/landing/increment_%Y%m%d%H}}}}\n"
-    )
-    with App.open(config) as app:
+    with App.open(configured(tmp_path, "wal2json")) as app:
         load = loaded(url, app, tmp_path / "landing")
         load.land()
         repaired_under_load(load, url)

@@ -20,7 +20,7 @@ from compactor.flows.read.reconcile import Options
 from compactor.reconcile.mysql import MysqlSource
 from tests.parts.mariadb import Capture, mariadb_server
 from tests.parts.one_spark import app_on_one_spark
-from tests.parts.reconciling import ROUNDS, ROWS, Load, double, named, repaired_under_load
+from tests.parts.reconciling import ROUNDS, ROWS, Load, configured, double, named, repaired_under_load
 
 __all__ = ["app_on_one_spark"]
 
@@ -97,12 +97,7 @@ def test_only_real_differences_are_reported_while_the_source_is_written_to(sourc
     monkeypatch.setattr(App, "_release_metastore", lambda app: None)
     monkeypatch.setenv("MYSQL_PWD", "it's")
     url = f"mysql://hive@127.0.0.1:{source.port}/school"
-    config = tmp_path / "compactor.yaml"
-    config.write_text(
-        f"warehouse: {tmp_path / 'warehouse'}\ncatalog: {{database: proof}}\ndefaults: {{envelope: debezium}}\n"
-        f"tables: {{every: {{key: [id], increments: {tmp_path}/landing/increment_%Y%m%d%H}}}}\n"
-    )
-    with App.open(config) as app:
+    with App.open(configured(tmp_path, "debezium")) as app:
         load = loaded(source, app, tmp_path / "landing")
         load.land()
         quiet = app.reconcile("every", url, from_table="school.every")
@@ -187,12 +182,7 @@ def test_rows_damaged_by_hand_are_repaired_while_the_source_is_written_to(source
     monkeypatch.setattr(App, "_release_metastore", lambda app: None)
     monkeypatch.setenv("MYSQL_PWD", "it's")
     url = f"mysql://hive@127.0.0.1:{source.port}/school"
-    config = tmp_path / "compactor.yaml"
-    config.write_text(
-        f"warehouse: {tmp_path / 'warehouse'}\ncatalog: {{database: proof}}\ndefaults: {{envelope: debezium}}\n"
-        f"tables: {{every: {{key: [id], increments: {tmp_path}/landing/increment_%Y%m%d%H}}}}\n"
-    )
-    with App.open(config) as app:
+    with App.open(configured(tmp_path, "debezium")) as app:
         load = loaded(source, app, tmp_path / "landing")
         load.land()
         repaired_under_load(load, url)

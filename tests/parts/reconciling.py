@@ -26,6 +26,16 @@ ROWS = 8_000
 Execute = Callable[[str, tuple[Any, ...]], Any]
 
 
+def configured(folder: Path, envelope: str) -> Path:
+    """The configuration of the table `every`, which lands in `folder`/landing."""
+    config = folder / "compactor.yaml"
+    config.write_text(
+        f"warehouse: {folder / 'warehouse'}\ncatalog: {{database: proof}}\ndefaults: {{envelope: {envelope}}}\n"
+        f"tables: {{every: {{key: [id], increments: {folder}/landing/increment_%Y%m%d%H}}}}\n"
+    )
+    return config
+
+
 class Load:
     """Threads that change random rows of the table `every`, and the pipeline behind them: changes, a landed file, a run.
 
