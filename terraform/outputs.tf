@@ -107,8 +107,8 @@ locals {
     local.runner == "local" ? {} : {
       emr = merge(
         {
-          job    = "s3://${local.code_bucket}/jobs/${var.package_version}"
-          logs   = "s3://${local.logs_bucket}/jobs"
+          job  = "s3://${local.code_bucket}/jobs/${var.package_version}"
+          logs = "s3://${local.logs_bucket}/jobs"
         },
         { for application in aws_emrserverless_application.this : "application" => application.id },
         { for role in aws_iam_role.job : "role" => role.arn },

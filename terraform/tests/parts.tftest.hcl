@@ -59,7 +59,7 @@ run "rights_without_compute" {
   }
 
   assert {
-    condition     = yamldecode(output.compactor_yaml) == { warehouse = output.warehouse, catalog = { type = "glue", database = "school", region = "eu-west-1" }, defaults = {} }
+    condition     = yamldecode(output.compactor_yaml) == { warehouse = output.warehouse, catalog = { type = "glue", database = "school" }, region = "eu-west-1", defaults = {} }
     error_message = "compactor.yaml has no block for EMR."
   }
 }
