@@ -22,7 +22,7 @@ spark = SparkSession.builder.master("local[1]").config("spark.jars.packages", sy
 rows = spark.read.format("iceberg").load(sys.argv[2])
 for row in rows.orderBy("id").toJSON().collect():
     print("row " + row)
-print("row", rows.where("a = 7").count(), len(rows.where("a = 7").inputFiles()))
+print("row", rows.where("a = 7").count(), *(rows.where(f"a = {value}").rdd.getNumPartitions() for value in (7, 999)))
 """
 
 
@@ -57,4 +57,5 @@ if FULL:  # the runtime comes from Maven
         ]
         assert len(expected) == 60
         assert [json.loads(line) for line in shown[:-1]] == expected
-        assert shown[-1] == "1 1"
+        # by the bounds of `a`, no file has a 999
+        assert shown[-1] == "1 1 0"
