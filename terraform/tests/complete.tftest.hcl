@@ -282,6 +282,25 @@ run "lake_formation_grants_what_jobs_and_readers_need" {
   }
 }
 
+run "readers_of_iceberg_tables_get_their_files_and_no_raw_ones" {
+  assert {
+    condition = toset(flatten([for each in jsondecode(output.iceberg_reader_policy).Statement : [
+      for action in each.Action : [for resource in flatten([each.Resource]) : "${action} ${replace(resource, "/.*:key/.*/", "key")}"]
+      ]])) == toset([
+      "s3:GetObject arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/_iceberg/*",
+      "s3:GetObject arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/base/*",
+      "s3:ListBucket arn:aws:s3:::compactor-lake-123456789012-eu-west-1",
+      "kms:Decrypt key",
+    ])
+    error_message = "They read metadata and base, and neither landing nor archives nor what runs keep of them."
+  }
+
+  assert {
+    condition     = jsondecode(output.iceberg_reader_policy).Statement[1].Condition == { StringLike = { "s3:prefix" = ["cdc/*/_iceberg/*"] } }
+    error_message = "They list metadata only."
+  }
+}
+
 run "the_output_is_the_beginning_of_compactor_yaml" {
   # tests/terraform/test_module.py loads the file as a configuration.
   assert {
