@@ -164,6 +164,9 @@ class Reader:
         opened.check_names(counts.files)
         unusable = tuple(item for frame in placed if counts.invalid for item in unusable_records(frame, opened))
         opened.within_limits(counts.invalid, counts.read, unusable)
+        if not counts.invalid:
+            # that each record can be used is not computed again
+            placed = [with_position(frame, spec, order, epoch, valid=True) for frame in frames]
         if counts.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
         epochs.check_offsets(spec, parent, order, counts)
@@ -186,7 +189,7 @@ class Reader:
         if counts.unlinked and not spec.keyless:
             changes = link_key_changes(changes, evolved.schema)
         changes = protect.protect(changes, evolved.schema, spec)
-        changes = changes.coalesce(1) if opened.small else changes
+        changes = changes.coalesce(1) if opened.small and len(placed) > 1 else changes
         kept = parent is not None or not _read_again(opened)
         changes, mistyped, listed, moves = without_invalid(opened, changes, evolved.schema, kept)
         if mistyped:

@@ -86,7 +86,9 @@ def check_footers(table: Table) -> None:
                 stats = ours.columns.get(tuple(chunks[0].path_in_schema.split(".")))
                 if stats is not None:
                     assert stats.values == sum(chunk.num_values for chunk in chunks)
-                    assert stats.nulls == sum(chunk.statistics.null_count for chunk in chunks)
+                    nulls = [chunk.statistics.null_count for chunk in chunks if chunk.statistics is not None and chunk.statistics.has_null_count]
+                    # Parquet writes no statistics of values that are too long for them
+                    assert stats.nulls == (sum(nulls) if len(nulls) == len(chunks) else None)
 
 
 TYPES = (
@@ -234,7 +236,7 @@ def test_every_table_of_the_capture(spark: SparkSession, tmp_path: Path, form: s
                     same(spark, f"school.{report.table}_ro", app.table(report.table), tmp_path / "expected")
                     compared += 1
     assert compared > len(tables or ())
-    assert named <= {"evolve", "evolve_volatile", "toast_def"}
+    assert named <= {"student", "evolve", "evolve_volatile", "toast_def"}
 
 
 def test_the_stored_metadata_is_what_the_specification_asks_for(lake: Lake) -> None:

@@ -84,8 +84,12 @@ class Origins:
         # url_decode would turn a plus sign into a blank, and sinks put plus signs into names
         decoded = "url_decode(replace(_metadata.file_path, '+', '%2B'))" if self.encoded else "_metadata.file_path"
         cases = [f"WHEN endswith({decoded}, {literal(_bare(location))}) THEN {literal(name)}" for location, name in self.named]
-        below = [(f"instr({decoded}, {literal(_bare(root) + '/')})", len(_bare(root)) + 1) for root in self.roots]
-        cases += [f"WHEN {at} > 0 THEN substr({decoded}, {at} + {length})" for at, length in below]
+        for root in self.roots:
+            folder, length = literal(_bare(root) + "/"), len(_bare(root)) + 1
+            begin = f"instr({decoded}, {folder}) + {length}"
+            # to count characters in the path of every row takes longer than to decode the row
+            name = f"substr({decoded}, {begin})" if self.encoded else f"CAST(substr(CAST({decoded} AS BINARY), {begin}) AS STRING)"
+            cases.append(f"WHEN contains({decoded}, {folder}) THEN {name}")
         return f"CASE {' '.join(cases)} END"
 
 
