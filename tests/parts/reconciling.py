@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from compactor.app import App
+from compactor.core.model.files import LIVE, ROW_STATE
 from compactor.core.reconcile.report import ReconcileReport
 from compactor.flows.read.reconcile import Options
 from tests.oracle.sizes import FULL
@@ -121,7 +122,7 @@ def double(app: App, key: int) -> None:
             scratch = place.parent.parent / "scratch"
             rows.coalesce(1).write.parquet(str(scratch))
             (part,) = scratch.glob("*.parquet")
-            part.rename(place / "part-doubled.parquet")
+            part.rename(place / f"{ROW_STATE}={LIVE}" / "part-doubled.parquet")
             spark.catalog.clearCache()
             return
     raise AssertionError(f"no file has the row {key}")
