@@ -32,7 +32,7 @@ _MODIFIED = "The table has been modified"
 """Beginning of the metastore's error when an expected parameter has another value."""
 
 _OTHER_TYPES = "types incompatible with the existing columns"
-"""Part of the metastore's error when a column has another type than the one that was at its place."""
+"""Part of the metastore's error when a column has another type than the one before it at its place."""
 
 _CANNOT = "start with SELECT"
 """Error of DataNucleus when the metastore's defaults (HiveConf) are older than its code. Nothing was altered then."""

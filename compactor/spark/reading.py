@@ -164,22 +164,15 @@ class Reader:
         opened.check_names(counts.files)
         unusable = tuple(item for frame in placed if counts.invalid for item in unusable_records(frame, opened))
         opened.within_limits(counts.invalid, counts.read, unusable)
-        if not counts.invalid:
-            # that each record can be used is not computed again
-            placed = [with_position(frame, spec, order, epoch, valid=True) for frame in frames]
+        # that each record can be used is not computed again
+        placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, valid=True) for frame in frames]
         if counts.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
         epochs.check_offsets(spec, parent, order, counts)
         writers = writer_positions(counts.writers, payload_writers(placed, spec))
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: {counts.read} records landed, none of them with a row; they wait for the first that has one")
-        try:
-            evolved = evolve(parent.schema if parent else None, writers, spec.row_key, version, spec.name, spec.policy)
-        except SchemaRefused as error:
-            raise misfits.located(error, placed, opened) from None
-        evolved = dataclasses.replace(evolved, schema=protection.marked(evolved.schema, spec.columns))
-        if parent is not None and evolved.retyped:
-            exactness.check(self.spark, spec, parent, evolved)
+        evolved = self._evolved(opened, parent, writers, version, placed)
         if spec.keyless:
             numbered = any(name in OFFSETS for name, _ in order)
             contents = {} if numbered else {item.name: self._identity(spec, item, place) for item, place in opened.places.items()}
@@ -205,6 +198,18 @@ class Reader:
         if spec.source.full_loads:
             changes, summary = FullLoads(self.spark, opened, parent, summary, version, entries).changes(changes)
         return SparkBatch(summary, spec, parent, version, changes, opened.raws, tuple(unpacked), tuple(frames))
+
+    def _evolved(self, opened: Inputs, parent: Snapshot | None, writers: Sequence[WriterSchema], version: int, placed: Sequence[Frame]) -> Evolved:
+        """Return the schema with the columns of these writers. Raises SchemaRefused, with the first record that the policy refuses."""
+        spec = opened.spec
+        try:
+            evolved = evolve(parent.schema if parent else None, writers, spec.row_key, version, spec.name, spec.policy)
+        except SchemaRefused as error:
+            raise misfits.located(error, placed, opened) from None
+        evolved = dataclasses.replace(evolved, schema=protection.marked(evolved.schema, spec.columns))
+        if parent is not None and evolved.retyped:
+            exactness.check(self.spark, spec, parent, evolved)
+        return evolved
 
     def _read_base(self, opened: Inputs, base: ForeignBase) -> SparkBatch:
         """Read the files of a foreign base as the first load of a table. Refuses everything that `_read` would put into quarantine."""
