@@ -296,6 +296,8 @@ class TableKeys(Section):
     """Also create <view>_history: every version of every row with its begin and end time (docs/readers.md#history)."""
     track: Names = ()
     """(history) Columns whose changes begin a new version, as the source spells them. Other columns are updated in the version. Default: all."""
+    evidence: Text | None = None
+    """(written by runs) Why `discover` made the table, and where its key comes from."""
 
 
 @dataclass(frozen=True)
