@@ -97,7 +97,6 @@ class TableLocation:
     """The name of a table, and where it is. Locations are full paths or URIs."""
 
     name: str
-    """Name in the configuration."""
     root: str
     """Directory of the table's own files."""
     landing: str
@@ -107,7 +106,6 @@ class TableLocation:
     database: str
     """Catalog database of the view."""
     view: str
-    """Name of the view."""
     tables_in: str
     """Catalog database of the tables below the view."""
     key: tuple[str, ...]
