@@ -97,7 +97,6 @@ class TableLocation:
     """The name of a table, and where it is. Locations are full paths or URIs."""
 
     name: str
-    """Name in the configuration."""
     root: str
     """Directory of the table's own files."""
     landing: str
@@ -107,7 +106,6 @@ class TableLocation:
     database: str
     """Catalog database of the view."""
     view: str
-    """Name of the view."""
     tables_in: str
     """Catalog database of the tables below the view."""
     key: tuple[str, ...]
@@ -296,6 +294,8 @@ class TableKeys(Section):
     """Also create <view>_history: every version of every row with its begin and end time (docs/readers.md#history)."""
     track: Names = ()
     """(history) Columns whose changes begin a new version, as the source spells them. Other columns are updated in the version. Default: all."""
+    evidence: Text | None = None
+    """(written by runs) Why `discover` made the table, and where its key comes from."""
 
 
 @dataclass(frozen=True)
