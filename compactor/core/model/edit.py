@@ -11,11 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from compactor.core.erasure.erased import Erased
 from compactor.core.model.files import DataFile
 from compactor.core.model.inputs import Input, LedgerFile
-from compactor.core.model.snapshot import Feed, PendingDeletion, Pin, Snapshot, State
-from compactor.core.planning.daily import Days
+from compactor.core.model.snapshot import Days, Erased, Feed, PendingDeletion, Pin, Snapshot, State
 
 
 class Requirement(Protocol):

@@ -33,7 +33,7 @@ class DataFile:
     size: int
     """Bytes."""
     checksum: str = ""
-    """Checksum of the content, as in `core/model/checksum.py`; "" if none was taken."""
+    """Checksum of the content, as in `core/formats/checksum.py`; "" if none was taken."""
 
 
 ROW_STATE = "row_state"
