@@ -105,7 +105,6 @@ class Edit:
     unresolved: int = 0
     """As `Snapshot.unresolved`."""
     pins: tuple[Pin, ...] | None = None
-    """The pins after the Edit."""
     pending_deletions: tuple[PendingDeletion, ...] | None = None
     """What vacuum has given up after the Edit."""
     oldest: int | None = None

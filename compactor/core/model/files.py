@@ -150,8 +150,5 @@ class FeedPart(_Directory):
     files: tuple[DataFile, ...]
     """The Parquet files in the directory."""
     inserts: int
-    """Number of inserted rows."""
     updates: int
-    """Number of updated rows."""
     deletes: int
-    """Number of deleted rows."""

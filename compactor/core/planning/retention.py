@@ -31,7 +31,6 @@ class Unit:
     commit: str
     """The id of the commit that wrote it."""
     files: tuple[str, ...]
-    """Locations of its files."""
     size: int
     newest: float
     """When its newest file was written, in epoch seconds."""
