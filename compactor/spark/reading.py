@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.catalog.feed import OFF
-from compactor.core.erasure.erased import Erased
 from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused, SchemaRefused
 from compactor.core.model.inputs import Input
 from compactor.core.model.position import OFFSETS, earliest, latest, payload_column, same_order
-from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations
 from compactor.core.schema import column_types, protection
@@ -54,7 +53,7 @@ ENVELOPES = {
     "full-load": Decoder(flat.decode, settle=full_load.settle, order=full_load.order, declared_order=full_load.order),
     "wal2json": Decoder(wal2json.decode, order=wal2json.order),
 }
-"""The decoder of each envelope in `core/sources/envelopes.py`."""
+"""The decoder of each envelope in `core/model/envelopes.py`."""
 
 KEPT_MAX = 4 << 20
 """Bytes of Parquet files up to which the changes of a first load are kept. Kept rows need twenty times the bytes, and are not read by column."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from compactor.core.model import policy as policies
-from compactor.core.model.policy import EVOLVE, Checks, Policy, Protection, Rule
-from compactor.core.planning.daily import Daily
+from compactor.core.model.envelopes import BESIDE_VALUES, ENVELOPES, Envelope
+from compactor.core.model.policy import EVOLVE, Checks, Daily, Policy, Protection, Rule
 from compactor.core.settings.forms import (
     ALWAYS,
     Character,
@@ -31,7 +31,6 @@ from compactor.core.settings.forms import (
     pairs,
     tolerance,
 )
-from compactor.core.sources.envelopes import BESIDE_VALUES, ENVELOPES, Envelope
 
 ROW_ID = "_row_id"
 """The key column of a table without key: a non-null string that identifies the event that inserted the row."""
