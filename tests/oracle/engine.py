@@ -31,6 +31,7 @@ from compactor.core.model.position import Position, at_or_below, earliest, event
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import COUNTS, Erased, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.planning import compaction
 from compactor.core.planning.audit import Measured, Rule, query
 from compactor.core.results.batch import BatchSummary, ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
@@ -265,14 +266,15 @@ class ListEngine:
             return Staged(None, segments, resolution.counts, purged_to=purged)
         delta = [state for key, state in resolution.states.items() if key in resolution.in_delta or state != resolution.stored.get(key)]
         layout = Layout(batch.spec.root, batch.spec.landing)
-        files = self._write(layout.delta(commit), schema, delta)
+        files = self._write(layout.delta(commit), schema, delta, batch.spec.iceberg is not None)
         if not delta:
             return Staged(None, (), resolution.counts)
         bases = batch.parent.segments if batch.parent else ()
         owners = {_owner(bases, state.key).id for state in delta} if bases else set()
         untouched = tuple(segment.id for segment in bases if segment.id not in owners)
         path, bounds = relative(layout.delta(commit), layout.root), _bounds([state.position for state in delta])
-        return Staged(Delta(commit, path, len(delta), _tombstones(delta), files, *bounds, (), untouched), (), resolution.counts)
+        filled = compaction.stored_defaults(batch.spec, schema)
+        return Staged(Delta(commit, path, len(delta), _tombstones(delta), files, *bounds, (), untouched, filled), (), resolution.counts)
 
     def write_history(self, resolution: ListResolution, commit: str, staged: Staged) -> History:
         """Every event played back."""
@@ -463,33 +465,33 @@ class ListEngine:
 
     def _delta(self, spec: TableSpec, snapshot: Snapshot, schema: Schema) -> dict[Key, State]:
         """The Delta's rows that no compaction has put into the base."""
-        rows = self._files(spec, snapshot.delta, schema) if snapshot.delta else []
+        rows = self._files(spec, snapshot.delta, schema, snapshot.schema) if snapshot.delta else []
         return {row.key: row for row in rows if not snapshot.segments or row.version > _owner(snapshot.segments, row.key).compacted_through}
 
     def _base(self, spec: TableSpec, segments: Sequence[Segment], snapshot: Snapshot, schema: Schema) -> dict[Key, State]:
         out: dict[Key, State] = {}
         for segment in segments:
-            rows = self._files(spec, segment, schema)
+            rows = self._files(spec, segment, schema, snapshot.schema)
             misplaced = [row.key for row in rows if _owner(snapshot.segments, row.key).id != segment.id]
             if misplaced:
                 raise CheckFailed(f"table {spec.name}: {segment.id} holds {misplaced[0]}, which another segment owns")
             out.update({row.key: row for row in rows})
         return out
 
-    def _files(self, spec: TableSpec, part: Segment | Delta, schema: Schema) -> list[State]:
+    def _files(self, spec: TableSpec, part: Segment | Delta, schema: Schema, stored: Schema) -> list[State]:
         layout = Layout(spec.root, spec.landing)
         rows = []
         for file in part.files:
             data = self._storage.read(f"{layout.inside(part.path)}/{file.name}")
             if len(data) != file.size:
                 raise CheckFailed(f"{part.path}/{file.name}: expected {file.size} bytes, found {len(data)}")
-            rows += [_revived(raw, schema) for raw in json.loads(data)]
+            rows += [_revived(raw, schema, stored) for raw in json.loads(data)]
         return rows
 
-    def _write(self, directory: str, schema: Schema, states: Sequence[State]) -> tuple[DataFile, ...]:
+    def _write(self, directory: str, schema: Schema, states: Sequence[State], fill: bool) -> tuple[DataFile, ...]:
         ranked = sorted(states, key=lambda state: state.key)
         for name, deleted in ((LIVE, False), ("deleted", True)):
-            alike = [_plain(state, schema) for state in ranked if state.deleted == deleted]
+            alike = [_plain(state, schema, fill) for state in ranked if state.deleted == deleted]
             for start in range(0, len(alike), _ROWS_PER_FILE):
                 data = json.dumps(alike[start : start + _ROWS_PER_FILE]).encode()
                 self._storage.write(f"{directory}/row_state={name}/part-{start // _ROWS_PER_FILE:05d}.json", data)
@@ -502,18 +504,22 @@ class ListEngine:
         self, spec: TableSpec, schema: Schema, commit: str, ranges: Sequence[tuple[Key | None, Key | None, list[State]]], through: int
     ) -> tuple[Segment, ...]:
         """Segments of about the target size that tile each range. A range without rows still has one, of no files."""
-        layout = Layout(spec.root, spec.landing)
+        layout, fill, filled = Layout(spec.root, spec.landing), spec.iceberg is not None, compaction.stored_defaults(spec, schema)
         out = []
         for run, (low, high, states) in enumerate(ranges):
             ranked = sorted(states, key=lambda state: state.key)
-            size = sum(len(json.dumps(_plain(state, schema))) for state in ranked)
+            size = sum(len(json.dumps(_plain(state, schema, fill))) for state in ranked)
             step = -(-len(ranked) // max(1, min(len(ranked), round(size / spec.target_file_bytes)))) or 1
             parts = [ranked[start : start + step] for start in range(0, len(ranked), step)] or [[]]
             for at, part in enumerate(parts):
                 directory, name = f"{layout.base(commit)}/segment={run}-{at:05d}", f"{commit}.{run}-{at:05d}"
                 first, last = low if at == 0 else part[0].key, high if at == len(parts) - 1 else parts[at + 1][0].key
-                files, bounds = self._write(directory, schema, part), _bounds([state.position for state in part])
-                out.append(Segment(name, relative(directory, layout.root), len(part), _tombstones(part), files, first, last, *bounds, through, ()))
+                files, bounds = self._write(directory, schema, part, fill), _bounds([state.position for state in part])
+                out.append(
+                    Segment(
+                        name, relative(directory, layout.root), len(part), _tombstones(part), files, first, last, *bounds, through, defaults=filled
+                    )
+                )
         return tuple(out)
 
 
@@ -654,17 +660,21 @@ def _bounds(positions: Sequence[Position]) -> tuple[Position | None, Position | 
     return earliest(positions), latest(positions)
 
 
-def _plain(state: State, schema: Schema) -> dict[str, Any]:
+def _plain(state: State, schema: Schema, fill: bool) -> dict[str, Any]:
     row = {**state.values, **dict(zip(schema.key, state.key))}
-    # what follows from the row's Position is the view's to show
-    later = {name for name, (first, _) in _added(schema).items() if state.at is not None and sort_key(state.at) < sort_key(first)}
-    columns = {name: row.get(name) if name not in later else None for name in schema.names}
+    # what follows from the row's Position is the view's to show, unless others read the files alone
+    later = {name: default for name, (first, default) in _added(schema).items() if state.at is not None and sort_key(state.at) < sort_key(first)}
+    shown = {**later, **{name: value for name, value in row.items() if value is not None}} if fill else {**row, **dict.fromkeys(later)}
+    columns = {name: shown.get(name) for name in schema.names}
     return {**columns, "_version": state.version, "_at": state.at, "_gone": state.gone, "_padding": _PADDING}
 
 
-def _revived(raw: dict[str, Any], schema: Schema) -> State:
+def _revived(raw: dict[str, Any], schema: Schema, stored: Schema) -> State:
     at, gone = raw["_at"] and tuple(raw["_at"]), raw["_gone"] and tuple(raw["_gone"])
     kinds = {field.name: field.type for field in schema.fields}
+    for name, read in _added(stored).items():
+        if at is not None and sort_key(at) < sort_key(read[0]) and raw.get(name) == read[1] and _added(schema).get(name) != read:
+            raw = {**raw, name: None}
     values = {name: cast(raw.get(name), kind) for name, kind in kinds.items() if name not in schema.key and raw.get(name) is not None}
     for name, (first, default) in _added(schema).items():
         if at is not None and sort_key(at) < sort_key(first) and name not in values:

@@ -18,8 +18,8 @@ from compactor.core.iceberg.manifests import Manifest
 from compactor.core.iceberg.schema import Columns, Ids, ids_of, mapping
 from compactor.core.model import times
 from compactor.core.model.files import LIVE, DataFile
-from compactor.core.model.position import at_or_below
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.planning import compaction
 
 MAPPING = "schema.name-mapping.default"
 UUID, VERSION, PENDING = "compactor.uuid", "compactor.version", "compactor.pending"
@@ -98,9 +98,9 @@ def parts_of(snapshot: Snapshot) -> Sequence[Part] | str:
     """
     if snapshot.delta is not None and base_views.shown(snapshot).delta is not None:
         return "its Segments are of several versions until the next compaction"
-    for name, (first, _) in snapshot.schema.defaults.items():
-        if any(at_or_below(segment.position_min, first) for segment in snapshot.segments):
-            return f"rows from before the column {snapshot.schema.field(name).source} read its default, which no Parquet file has"
+    name = next((name for segment in snapshot.segments if (name := compaction.lacking_default(segment, snapshot.schema))), None)
+    if name is not None:
+        return f"rows from before the column {snapshot.schema.field(name).source} read its default, which the next compaction stores in them"
     # a range whose rows were all deleted has no such folder
     return [Part(segment.id, segment.path, each.files) for segment in snapshot.segments for each in segment.folders if each.state == LIVE]
 

@@ -113,6 +113,8 @@ class Segment(_Rows):
     """Columns whose value comes from an older event in some row, or is unknown there (`_own`)."""
     sorted_by: tuple[str, ...] = ()
     """The columns that each file is sorted by; () if that is not known."""
+    defaults: tuple[str, ...] = ()
+    """Columns whose default is stored in each row that reads it (`iceberg:`). In all others the views put it in the place of a null."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,8 @@ class Delta(_Rows):
     """Columns whose value comes from an older event in some row, or is unknown there (`_own`)."""
     untouched: tuple[str, ...] = ()
     """Ids of Segments that own none of its rows: readers need not compare them. A Segment that is not listed may own some."""
+    defaults: tuple[str, ...] = ()
+    """As in `Segment`."""
 
 
 @dataclass(frozen=True)

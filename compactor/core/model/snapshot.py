@@ -312,7 +312,7 @@ def _files(raw: list[dict[str, Any]]) -> tuple[DataFile, ...]:
 
 def _part_values(raw: dict[str, Any]) -> dict[str, Any]:
     bounds: dict[str, Any] = {name: _position(raw[name]) for name in ("position_min", "position_max", "low", "high") if name in raw}
-    texts: dict[str, Any] = {name: tuple(raw[name]) for name in ("unavailable_columns", "untouched", "sorted_by") if name in raw}
+    texts: dict[str, Any] = {name: tuple(raw[name]) for name in ("unavailable_columns", "untouched", "sorted_by", "defaults") if name in raw}
     return {**raw, **bounds, **texts, "files": _files(raw["files"])}
 
 

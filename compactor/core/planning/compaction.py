@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 
 from compactor.core.model import times
-from compactor.core.model.files import Segment
-from compactor.core.model.position import KEY, PARTITION, TABLE, Order, Partitions, scope
+from compactor.core.model.files import Delta, Segment
+from compactor.core.model.position import KEY, PARTITION, TABLE, Order, Partitions, at_or_below, scope
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -188,21 +188,32 @@ def one_version(spec: TableSpec) -> bool:
     return spec.read_optimized or spec.iceberg is not None
 
 
+def stored_defaults(spec: TableSpec, schema: Schema) -> tuple[str, ...]:
+    """Return the columns whose default the files of this schema hold in each row that reads it: all of them if others read the files alone."""
+    return tuple(schema.defaults) if spec.iceberg else ()
+
+
+def lacking_default(part: Segment | Delta, schema: Schema) -> str | None:
+    """Return a column whose default some row of a Segment or Delta reads and no file holds, or None."""
+    return next((name for name, (first, _) in schema.defaults.items() if name not in part.defaults and at_or_below(part.position_min, first)), None)
+
+
 def threshold(changes: int, base_rows: int) -> float:
     """Return the share of Delta rows at which a Segment is worth rewriting: sqrt(2C/N), where waiting costs as much as compacting."""
     return min(1.0, math.sqrt(2.0 * max(changes, 1) / max(base_rows, 1)))
 
 
-def targets(snapshot: Snapshot, shares: dict[str, int], changes: int, every: bool = False) -> tuple[Segment, ...]:
+def targets(snapshot: Snapshot, shares: dict[str, int], changes: int, every: bool = False, fill: bool = False) -> tuple[Segment, ...]:
     """Return the Segments worth compacting now, those with the largest share of Delta rows first.
 
     `shares`: Delta rows by Segment id. `changes`: rows that a typical run brings. `every`: all Segments with Delta rows, so that the base is one
-    version afterwards.
+    version afterwards. `fill`: with `every`, those too that lack a default.
     """
     if snapshot.delta is None:
         return ()
     if every:
-        return tuple(segment for segment in snapshot.segments if shares.get(segment.id, 0))
+        lacking = {segment.id for segment in snapshot.segments if fill and lacking_default(segment, snapshot.schema)}
+        return tuple(segment for segment in snapshot.segments if shares.get(segment.id, 0) or segment.id in lacking)
     rows = sum(segment.rows for segment in snapshot.segments)
     limit = threshold(changes, rows)
     ranked = sorted(snapshot.segments, key=lambda segment: -shares.get(segment.id, 0) / max(segment.rows, 1))

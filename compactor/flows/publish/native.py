@@ -170,7 +170,8 @@ def _entries(
         del left[segment]
     for manifest in earlier:
         if manifest not in kept and not left.keys().isdisjoint(manifest.segments):
-            places = {metadata.address(table.layout.inside(part.path)): segment for segment, part in left.items()}
+            folders = {segment: f"{part.path}/{part.files[0].name}".rpartition("/")[0] for segment, part in left.items()}
+            places = {metadata.address(table.layout.inside(folder)): segment for segment, folder in folders.items()}
             for entries in manifests.existing(table.storage.read(_location(table, manifest.path)), manifest, places):
                 del left[entries.segment]
                 yield entries

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from compactor.core.catalog import native_table
+from compactor.core.iceberg import metadata
 from compactor.core.model.errors import Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import Layout, join, relative
@@ -90,6 +92,10 @@ def _results(table: Table, looked: Looked) -> Iterator[tuple[str, str, str]]:
     yield "landing folder of its own", _shared(spec, looked.others), f"no other table reads {spec.landing}"
     if looked.samples:
         yield "environment of its own", owner.foreign(table), f"database {spec.database}"
+    if spec.iceberg and looked.snapshot is not None:
+        parts = metadata.parts_of(looked.snapshot)
+        older = f"readers see an older version: {parts}"
+        yield f"rows of {native_table.called(spec)}", "", older if isinstance(parts, str) else "as of the last compaction"
     if looked.snapshot is None and not looked.infos:
         yield "files in landing", missing(table), ""
         return

@@ -252,7 +252,12 @@ def why_new_base(table: Table, parent: Snapshot | None, summary: BatchSummary) -
 
 def _holds_other_defaults(table: Table, parent: Snapshot | None, schema: Schema) -> bool:
     """Return whether stored files may hold defaults that a late event has changed. Other rows read them, and hold none."""
-    if parent is None or not (table.spec.soft or parent.unavailable_columns):
+    if parent is None:
+        return False
+    filled = {name for part in (*parent.segments, parent.delta) if part for name in part.defaults}
+    if any(schema.defaults.get(name) != parent.schema.defaults.get(name) for name in filled):
+        return True
+    if not (table.spec.soft or parent.unavailable_columns):
         return False
     return schema.defaults_moved(parent.schema, parent.position_max)
 

@@ -88,7 +88,8 @@ class _Compaction:
         self.table, self.read = table, read
         self.commit = commit_id(read.version + 1, table.env.nonce())
         shares = table.engine().shares(table.spec, read)
-        self.targets, self.waiting = spending.take(table.spec, compaction.targets(read, shares, read.brought, compaction.one_version(table.spec)))
+        worth = compaction.targets(read, shares, read.brought, compaction.one_version(table.spec), table.spec.iceberg is not None)
+        self.targets, self.waiting = spending.take(table.spec, worth)
         # their rows are those of `read` already
         self.unchanged = {segment.id for segment in read.segments if not shares.get(segment.id, 0)}
         self.staged: Staged | None = None
@@ -104,6 +105,8 @@ class _Compaction:
         """Return the result as an Edit of `parent`: `read` itself, or a later version."""
         if self.staged is None:
             return None
+        if any(parent.schema.defaults.get(name) != self.read.schema.defaults[name] for segment in self.staged.segments for name in segment.defaults):
+            raise Conflict(f"table {self.table.name}: a commit changed a default that the compaction stored")
         replaced = tuple(segment.id for segment in self.targets)
         placed = _placed(parent.segments, set(replaced), self.staged.segments)
         segments = [self._through(segment) if segment.id in self.unchanged else segment for segment in placed]

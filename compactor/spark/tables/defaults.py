@@ -2,8 +2,9 @@
 
 An event whose writer lacks a column writes the column's default if the event lies below the first one with the column, else null. Both the default
 and that first event can still change when an older event arrives. So files do not hold what a row's own Position decides: they have null there, and
-views and readers put the default in its place. Where only `_own` decides (a value that later events left out) the file has the
-default, and the commit that changes it writes a new base (`Schema.defaults_moved`).
+views and readers put the default in its place. Files of a table with `iceberg:` do hold it, because others read them alone (`Segment.defaults`); who
+reads them after a change of the default takes it out again (`in_file`). Where only `_own` decides (a value that later events left out) the file has
+the default, and the commit that changes it writes a new base (`Schema.defaults_moved`).
 """
 
 from __future__ import annotations
