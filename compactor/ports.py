@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.core.catalog.ddl import NativeDef, PartitionDef, TableDef, ViewDef
-from compactor.core.erasure.erased import Erased
 from compactor.core.model.files import FeedPart, FileInfo, Segment
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
 from compactor.core.model.policy import Rule
-from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import BatchSummary, ErasedRecords, InputLocations, Staged
@@ -52,7 +51,7 @@ class Storage(Protocol):
         """Return the object at this location, or None if there is none."""
 
     def checksum(self, file: FileInfo) -> str:
-        """Return the checksum of an object (`core/model/checksum.py`) in the cheapest way that the store has. Raises FileNotFoundError."""
+        """Return the checksum of an object (`core/formats/checksum.py`) in the cheapest way that the store has. Raises FileNotFoundError."""
 
     def write(self, path: str, data: bytes) -> None:
         """Create or replace an object atomically."""

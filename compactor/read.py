@@ -47,7 +47,6 @@ class Source:
     """A table's Snapshot and a connection for it."""
 
     stored: Stored
-    """The table."""
     snapshot: Snapshot
     lock: threading.Lock = field(default_factory=threading.Lock, compare=False)
     """Held while footers are read: a connection answers one query at a time."""

@@ -16,8 +16,8 @@ from compactor.config.rules import shared, within
 from compactor.config.settings import Settings, load
 from compactor.config.text import read
 from compactor.core.model.errors import ConfigError
+from compactor.core.model.policy import Daily
 from compactor.core.model.spec import Csv, TableSpec
-from compactor.core.planning.daily import Daily
 from compactor.core.settings.forms import seconds as duration
 from compactor.core.settings.forms import size
 from compactor.core.settings.job_config import plain, restored

@@ -217,6 +217,10 @@ def test_a_folder_beside_those_of_tables_is_named(tmp_path: Path) -> None:
             str(tmp_path / "topics/new"),
         ]
     assert "no table takes" not in invoked("status", "a", "--config", str(config))[1], "asked about one table"
+    page = tmp_path / "report.html"
+    for words, count in (((), 2), (("a",), 0), (("--as-of", "2026-01-01"), 0)):
+        assert invoked("report", *words, "--out", str(page), "--config", str(config))[0] == 0
+        assert page.read_text(encoding="utf-8").count("No table takes the files in ") == count
     plans = json.loads(invoked("check", "--no-samples", "--output", "json", "--config", str(config))[1])
     assert [check["name"] for check in plans[-1]["checks"]] == ["folders of no table"] * 2
     assert plans[-1]["table"] == ""

@@ -13,7 +13,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from compactor.app.as_of import as_of_views, micros
@@ -95,14 +94,9 @@ class App(Versions, Runners, Reconcile):
                 progress(spec.name, "done", 1.0)
         env, start = self.runtime.environment(), lambda busy, size: self._start_for(busy, False, size <= BRIEF_MAX)
         done = {report.table: report for report in run_tables(env, specs, progress, parallel, label, start)}
-        reports = [self._with_evidence(failed.get(spec.name) or done[spec.name]) for spec in requested]
+        reports = [failed.get(spec.name) or done[spec.name] for spec in requested]
         self._send_metrics(requested, reports)
         return reports
-
-    def _with_evidence(self, report: TableReport) -> TableReport:
-        """Return the report of the first run of a table that `discover:` made with the reason why it did."""
-        evidence = self.settings.tables[report.table].evidence
-        return replace(report, notes=(f"new table: {evidence}", *report.notes)) if evidence and report.before is None else report
 
     def add_tables(self, top: str | None = None, dry_run: bool = False) -> list[Appeared]:
         """Make a table of each folder that fits `discover:`, or lies in `top`, if its key is certain. Return all such folders. Starts no JVM."""
@@ -219,13 +213,13 @@ class App(Versions, Runners, Reconcile):
     def report(self, names: Sequence[str] = (), at: str | None = None, versions: int = 50) -> str:
         """Return an HTML page about tables. `at`: the page of that moment (ISO 8601, UTC unless it has a zone). `versions`: newest versions a table.
 
-        It is made from Snapshots and run records only. Starts no JVM.
+        It is made from Snapshots and run records, and for now and all tables it names landed folders that no table takes. Starts no JVM.
         """
         from compactor.report.page import page
 
         now = self.runtime.environment(files_only=True).clock() if at is None else micros(at) / 1e6
         title = self.settings.metrics.deployment or self.settings.file.parent.name or "compactor"
-        return page(self._timelines(names, now, versions), now, title, past=at is not None)
+        return page(self._timelines(names, now, versions), now, title, at is not None, () if names or at is not None else self.folders())
 
     def _timelines(self, names: Sequence[str], now: float, versions: int = 50) -> list[Timeline]:
         from compactor.flows.read.timeline import timelines

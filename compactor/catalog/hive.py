@@ -31,6 +31,9 @@ TURNS = 10
 _MODIFIED = "The table has been modified"
 """Beginning of the metastore's error when an expected parameter has another value."""
 
+_OTHER_TYPES = "types incompatible with the existing columns"
+"""Part of the metastore's error when a column has another type than the one before it at its place."""
+
 _CANNOT = "start with SELECT"
 """Error of DataNucleus when the metastore's defaults (HiveConf) are older than its code. Nothing was altered then."""
 
@@ -219,25 +222,31 @@ class HiveCatalog:
         return NativeDef(entry["dbName"], entry["tableName"], _columns(entry["sd"]["cols"]), location, pointer, rules.own(entry["parameters"]))
 
     def point(self, table: NativeDef, expected: str | None) -> bool:
-        """Create the table, or replace its pointer by one `alter_table`, which the metastore compares where it can ."""
+        """Create the table, or replace its pointer by one `alter_table`, which the metastore compares where it can."""
         with self._hive.calls(f"{table.database}.{table.name}"):
             if expected is None:
                 return self._hive.create(self._hive.new_native(table)) is None
             handle = self._hive.get(table.database, table.name)
-            there = self._hive.read(handle)["parameters"] if handle is not None else {}
-            pointer = there.get(rules.POINTER, "")
+            entry = self._hive.read(handle) if handle is not None else {"parameters": {}}
+            pointer = entry["parameters"].get(rules.POINTER, "")
             if handle is None or rules.place(pointer) != expected:
                 return False
-            handle.setSd(self._hive.descriptor(rules.stored(table.columns), rules.uri(table.location), NATIVE_FORMAT))
-            handle.setParameters({**rules.kept(there), **rules.native_parameters(table, expected)})
+            handle.setParameters({**rules.kept(entry["parameters"]), **rules.native_parameters(table, expected)})
             compared = {"expected_parameter_key": rules.POINTER, "expected_parameter_value": pointer} if self._compares else {}
-            try:
-                self._hive.client.alter_table_with_environmentContext(table.database, table.name, handle, self._hive.context(compared))
-            except Py4JJavaError as error:
-                if _MODIFIED not in " ".join(causes(error).values()):
-                    raise
-                return False
-            return True
+            registered = _columns(entry["sd"]["cols"])
+            # the metastore may refuse other types at the same places: readers of Iceberg take the columns from the metadata
+            for columns in (rules.stored(table.columns), registered):
+                handle.setSd(self._hive.descriptor(columns, rules.uri(table.location), NATIVE_FORMAT))
+                try:
+                    self._hive.client.alter_table_with_environmentContext(table.database, table.name, handle, self._hive.context(compared))
+                    return True
+                except Py4JJavaError as error:
+                    messages = " ".join(causes(error).values())
+                    if _MODIFIED in messages:
+                        return False
+                    if _OTHER_TYPES not in messages or columns is registered:
+                        raise
+            return False
 
     def _update_table(self, label: str, existing: Any, table: TableDef) -> None:
         entry = self._hive.read(existing)

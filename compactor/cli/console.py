@@ -328,7 +328,6 @@ def starting() -> Iterator[None]:
 
 class _Bars:
     current: _Bars | None = None
-    """The bars on the screen."""
 
     def __init__(self, total: int) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[step]:<8}"), TimeElapsedColumn())

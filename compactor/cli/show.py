@@ -218,8 +218,8 @@ def report(
     """Write a page about the tables.
 
     One HTML file that needs no server: whether everything is all right, what to do if not, and for each table its commits, freshness,
-    sizes, bytes written, schema changes, quarantine and runs; the newest --limit versions and run records of each. Made from Snapshots and
-    run records, so --as-of shows any past day. Starts no Spark.
+    sizes, bytes written, schema changes, quarantine and runs; the newest --limit versions and run records of each. Made from Snapshots,
+    run records and names of folders; --as-of: any past day. Starts no Spark.
 
     \b
     Example:

@@ -57,8 +57,6 @@ class Table(TableKeys):
     retries: Number = 5
     """How often Airflow retries a run after something was unavailable. Other errors are never retried. Delays: Airflow's `default_task_retry_delay`,
     doubled with each retry, up to 30 minutes."""
-    evidence: Text | None = None
-    """(written by runs) Why `discover` made the table, and where its key comes from."""
     deadline: Duration | None = None
     """(Airflow 3.2 or later) Send an alert to `notify` if files of the table still wait this long after the start of a run."""
 

@@ -11,6 +11,7 @@ from compactor.config.shards import shard_problems
 from compactor.config.text import Place
 from compactor.config.values import absolute, is_s3, is_zone, shown
 from compactor.core.catalog import native_table, views
+from compactor.core.model.envelopes import ENVELOPES, SPECIAL_SETTINGS, accepting
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
 from compactor.core.model.spec import SUBJECT, TableSpec
@@ -20,7 +21,6 @@ from compactor.core.schema.policy import CHOOSABLE
 from compactor.core.settings import s3
 from compactor.core.settings.forms import alike, listed
 from compactor.core.settings.variables import USER_INFO
-from compactor.core.sources.envelopes import ENVELOPES, SPECIAL_SETTINGS, accepting
 from compactor.core.sources.increment import landed, pattern_problem, shard_column, split_pattern
 
 NAME_CHARS_MAX = 110

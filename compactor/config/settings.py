@@ -25,11 +25,11 @@ from compactor.config.reference import FORMER, FORMER_VALUES, names, path_of, se
 from compactor.config.rules import SMALLEST, Problem, landing, shared
 from compactor.config.text import Place
 from compactor.config.values import absolute, is_s3, shown
+from compactor.core.model.envelopes import ENVELOPES
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
 from compactor.core.model.spec import SUBJECT, TableKeys, TableSpec
 from compactor.core.settings.forms import alike, listed
-from compactor.core.sources.envelopes import ENVELOPES
 from compactor.core.sources.increment import shard_column
 
 __all__ = ["Settings", "load"]

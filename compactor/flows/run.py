@@ -204,6 +204,8 @@ def report_of(
         return TableReport(table.name, outcome, notes=(missing(table) or f"no file below {table.spec.landing} is ready to be ingested", *notes))
     if before is not None:
         notes = (*notes, *type_changes(before.schema, current.schema))
+    elif table.spec.evidence:
+        notes = (f"new table: {table.spec.evidence}", *notes)
     ingested = [snapshot for snapshot in made if snapshot.operation in _INGESTING]
     inputs = [item for snapshot in ingested for item in snapshot.inputs]
     counts = {name: sum(snapshot.counts.get(name, 0) for snapshot in ingested) for snapshot in ingested for name in snapshot.counts}

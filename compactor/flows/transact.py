@@ -17,10 +17,9 @@ from compactor.core.catalog.daily_views import form
 from compactor.core.model import times
 from compactor.core.model.edit import Edit, Stamp, apply, unmet
 from compactor.core.model.errors import CheckFailed, Conflict, InconsistentRead, RequirementFailed, TryLater
-from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.snapshot import Day, Days, Snapshot
 from compactor.core.planning import daily
 from compactor.core.planning.compaction import tiling_problem
-from compactor.core.planning.daily import Day, Days
 from compactor.core.results.phrases import counted
 from compactor.flows import ledger, logs, owner
 from compactor.flows.table import Table

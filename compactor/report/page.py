@@ -21,12 +21,12 @@ _SIGNS = {"bad": "✕ act", "warn": "! look", "ok": "✓ fine"}
 """Kind of a state → its sign and word, the most urgent first."""
 
 
-def page(tables: Sequence[Timeline], now: float, title: str, past: bool = False) -> str:
+def page(tables: Sequence[Timeline], now: float, title: str, past: bool = False, folders: Sequence[str] = ()) -> str:
     """Return the page as HTML. `now`: the moment it shows, in epoch seconds; `past`: whether that is an earlier moment.
 
-    Raises Refused without Jinja2.
+    `folders`: a line for each landed folder that no table takes. Raises Refused without Jinja2.
     """
-    problems = attention.problems(tables, now)
+    problems = attention.problems(tables, now, folders)
     states = {table.table: "ok" for table in tables}
     for problem in problems:
         if problem.table and states[problem.table] != "bad":
@@ -84,7 +84,10 @@ def _verdict(count: int, problems: Sequence[Problem]) -> tuple[str, str]:
     if any(problem.urgent for problem in problems):
         act = f"{len(urgent)} of {count} tables {'needs' if len(urgent) == 1 else 'need'} you" if urgent else "Nothing runs"
         return "bad", act + (f"; {look}" if others else "")
-    return ("warn", f"Data flow; {look}") if problems else ("ok", f"All {count} tables are fine" if count > 1 else "The table is fine")
+    if others:
+        return "warn", f"Data flow; {look}"
+    fine = f"All {count} tables are fine" if count > 1 else "The table is fine"
+    return ("warn", f"{fine}; no table takes some of the landed files") if problems else ("ok", fine)
 
 
 def _tiles(tables: Sequence[Timeline], now: float) -> list[tuple[str, str]]:

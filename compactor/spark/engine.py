@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.catalog.ddl import TableDef, ViewDef
-from compactor.core.erasure.erased import Erased
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.files import LIVE, Delta, FeedPart, FileInfo, Segment
 from compactor.core.model.history import History
@@ -22,7 +21,7 @@ from compactor.core.model.layout import Layout, relative
 from compactor.core.model.policy import Rule
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.planning.audit import Measured

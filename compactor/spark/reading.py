@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.catalog.feed import OFF
-from compactor.core.erasure.erased import Erased
 from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused, SchemaRefused
 from compactor.core.model.inputs import Input
 from compactor.core.model.position import OFFSETS, earliest, latest, payload_column, same_order
-from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations
 from compactor.core.schema import column_types, protection
@@ -54,7 +53,7 @@ ENVELOPES = {
     "full-load": Decoder(flat.decode, settle=full_load.settle, order=full_load.order, declared_order=full_load.order),
     "wal2json": Decoder(wal2json.decode, order=wal2json.order),
 }
-"""The decoder of each envelope in `core/sources/envelopes.py`."""
+"""The decoder of each envelope in `core/model/envelopes.py`."""
 
 KEPT_MAX = 4 << 20
 """Bytes of Parquet files up to which the changes of a first load are kept. Kept rows need twenty times the bytes, and are not read by column."""
@@ -164,19 +163,15 @@ class Reader:
         opened.check_names(counts.files)
         unusable = tuple(item for frame in placed if counts.invalid for item in unusable_records(frame, opened))
         opened.within_limits(counts.invalid, counts.read, unusable)
+        # that each record can be used is not computed again
+        placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, valid=True) for frame in frames]
         if counts.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
         epochs.check_offsets(spec, parent, order, counts)
         writers = writer_positions(counts.writers, payload_writers(placed, spec))
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: {counts.read} records landed, none of them with a row; they wait for the first that has one")
-        try:
-            evolved = evolve(parent.schema if parent else None, writers, spec.row_key, version, spec.name, spec.policy)
-        except SchemaRefused as error:
-            raise misfits.located(error, placed, opened) from None
-        evolved = dataclasses.replace(evolved, schema=protection.marked(evolved.schema, spec.columns))
-        if parent is not None and evolved.retyped:
-            exactness.check(self.spark, spec, parent, evolved)
+        evolved = self._evolved(opened, parent, writers, version, placed)
         if spec.keyless:
             numbered = any(name in OFFSETS for name, _ in order)
             contents = {} if numbered else {item.name: self._identity(spec, item, place) for item, place in opened.places.items()}
@@ -186,7 +181,7 @@ class Reader:
         if counts.unlinked and not spec.keyless:
             changes = link_key_changes(changes, evolved.schema)
         changes = protect.protect(changes, evolved.schema, spec)
-        changes = changes.coalesce(1) if opened.small else changes
+        changes = changes.coalesce(1) if opened.small and len(placed) > 1 else changes
         kept = parent is not None or not _read_again(opened)
         changes, mistyped, listed, moves = without_invalid(opened, changes, evolved.schema, kept)
         if mistyped:
@@ -202,6 +197,18 @@ class Reader:
         if spec.source.full_loads:
             changes, summary = FullLoads(self.spark, opened, parent, summary, version, entries).changes(changes)
         return SparkBatch(summary, spec, parent, version, changes, opened.raws, tuple(unpacked), tuple(frames))
+
+    def _evolved(self, opened: Inputs, parent: Snapshot | None, writers: Sequence[WriterSchema], version: int, placed: Sequence[Frame]) -> Evolved:
+        """Return the schema with the columns of these writers. Raises SchemaRefused, with the first record that the policy refuses."""
+        spec = opened.spec
+        try:
+            evolved = evolve(parent.schema if parent else None, writers, spec.row_key, version, spec.name, spec.policy)
+        except SchemaRefused as error:
+            raise misfits.located(error, placed, opened) from None
+        evolved = dataclasses.replace(evolved, schema=protection.marked(evolved.schema, spec.columns))
+        if parent is not None and evolved.retyped:
+            exactness.check(self.spark, spec, parent, evolved)
+        return evolved
 
     def _read_base(self, opened: Inputs, base: ForeignBase) -> SparkBatch:
         """Read the files of a foreign base as the first load of a table. Refuses everything that `_read` would put into quarantine."""

@@ -67,7 +67,6 @@ class SessionSettings:
     """The folder of an embedded Derby metastore. One process at a time can use it."""
 
     warehouse_dir: str
-    """The warehouse of the catalog."""
 
     app_name: str = "compactor"
     """The name of the Spark application."""

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from compactor.core.model import checksum
+from compactor.core.formats import checksum
 
 DATA = b"0123456789"
 

@@ -8,10 +8,9 @@ import pytest
 
 from compactor.core.model.edit import ContinuesState, Edit, HasSegments, NewestIs, NotReplaced, Requirement, Stamp, apply, unmet
 from compactor.core.model.files import DataFile, Delta, FeedPart, Segment
-from compactor.core.model.inputs import Input
+from compactor.core.model.inputs import Input, Watermark
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Feed, PendingDeletion, Pin, Snapshot, State
-from compactor.core.sources.watermark import Watermark
 
 SCHEMA = Schema((Field("id", "id", "bigint"),), ("id",))
 STAMP = Stamp("t", "new-uuid", "hourly", "2026-01-01T00:00:00.000Z")

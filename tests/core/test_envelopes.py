@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from compactor.config.keys import Table
+from compactor.core.model.envelopes import ENVELOPES, SPECIAL_SETTINGS, Envelope, accepting
 from compactor.core.model.spec import TableSpec
 from compactor.core.settings.job_config import plain, restored
-from compactor.core.sources.envelopes import ENVELOPES, SPECIAL_SETTINGS, Envelope, accepting
 from compactor.spark import reading
 
 ALL = list(ENVELOPES.values())

@@ -11,8 +11,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from compactor.core.erasure.erased import hashed
-from compactor.core.erasure.keys import check_key, key_values, with_keys
+from compactor.core.erasure.keys import check_key, hashed, key_values, with_keys
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import Csv

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from compactor.core.model.errors import StateRefused
 from compactor.core.model.files import DataFile, Delta, FeedPart, Segment
-from compactor.core.model.inputs import Input, LedgerFile
+from compactor.core.model.inputs import Input, LedgerFile, Watermark
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import COUNTS, FORMAT, Feed, PendingDeletion, Pin, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.settings.job_config import plain, restored
-from compactor.core.sources.watermark import Watermark
 from tests.oracle.sizes import sized
 
 TEXT = st.text(max_size=6)

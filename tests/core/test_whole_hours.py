@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.core.model import times
+from compactor.core.model.inputs import IN_QUARANTINE, LEFT_OUT, NOTHING_KNOWN, Brought, Watermark
 from compactor.core.sources import whole_hours
-from compactor.core.sources.watermark import IN_QUARANTINE, LEFT_OUT, NOTHING_KNOWN, Brought, Watermark
 from compactor.core.sources.whole_hours import HOUR, UNNAMED, advanced, stream_of
 from tests.oracle.sizes import sized
 

@@ -9,7 +9,7 @@ import pytest
 
 from compactor.core.catalog import daily_views
 from compactor.core.catalog.dialect import PRESTO
-from compactor.core.planning.daily import Daily
+from compactor.core.model.policy import Daily
 from compactor.flows.publish import daily
 from compactor.flows.table import Table
 from tests.engines.test_readers import published

@@ -72,8 +72,8 @@ def test_dbt_reads_the_sources_and_its_tests_pass(tmp_path: Path) -> None:
 def test_freshness_is_that_of_the_whole_hour(tmp_path: Path) -> None:
     """A whole hour of long ago is an error where `fresh` is set, and a warning elsewhere."""
     from compactor.core.catalog import dbt as sources
+    from compactor.core.model.inputs import Watermark
     from compactor.core.model.policy import FRESH, Rule
-    from compactor.core.sources.watermark import Watermark
     from tests.oracle.lake import table
     from tests.report import synthetic
 

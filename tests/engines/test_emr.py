@@ -94,9 +94,9 @@ def company(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "application": application,
         "role": ROLE,
         "cluster": cluster,
-        "spark": {"spark.sql.shuffle.partitions": "3", "spark.app.name": "a name with blanks"},
     }
-    extra = {"s3": {"path_style": True}, "defaults": {"runner": "emr-serverless"}, "emr": emr}
+    spark = {"spark.sql.shuffle.partitions": "3", "spark.app.name": "a name with blanks"}
+    extra = {"s3": {"path_style": True}, "defaults": {"runner": "emr-serverless", "spark": spark}, "emr": emr}
     said = yaml.safe_load(config.config_text(FORM, TABLES, extra=extra))
     said["catalog"]["type"] = "glue"
     said["tables"][TABLES[1]]["runner"] = "emr-steps"

@@ -16,10 +16,10 @@ from compactor.core.catalog.daily_views import Form
 from compactor.core.catalog.dialect import PRESTO
 from compactor.core.model import times
 from compactor.core.model.errors import CatalogRefused, TryLater
+from compactor.core.model.policy import Daily
 from compactor.core.model.schema import Field
-from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.snapshot import Day, Snapshot
 from compactor.core.planning import daily
-from compactor.core.planning.daily import Daily, Day
 from compactor.core.settings.job_config import plain, restored
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.publish.sync import sync_table

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.core.model import checksum
+from compactor.core.formats import checksum
 from compactor.flows.read.verify import verify
 from compactor.flows.table import Table
 from compactor.ports import Storage

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, TryLater
+from compactor.core.model.inputs import IN_QUARANTINE
 from compactor.core.model.policy import Policy
 from compactor.core.results.reports import silent
-from compactor.core.sources.watermark import IN_QUARANTINE
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from compactor.flows.verbs import rebuild_table

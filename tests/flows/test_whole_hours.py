@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from compactor.core.catalog import views
 from compactor.core.model import times
 from compactor.core.model.errors import InputRefused, NoRowsYet, Refused
-from compactor.core.sources.watermark import IN_QUARANTINE, LEFT_OUT
+from compactor.core.model.inputs import IN_QUARANTINE, LEFT_OUT
 from compactor.core.sources.whole_hours import HOUR
 from compactor.flows.read.arrived import whole
 from compactor.flows.read.status import status

@@ -19,17 +19,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.catalog.ddl import TableDef, ViewDef
-from compactor.core.erasure.erased import Erased
 from compactor.core.erasure.keys import with_keys
-from compactor.core.model import checksum, types
+from compactor.core.formats import checksum
+from compactor.core.model import types
 from compactor.core.model.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
 from compactor.core.model.files import LIVE, DataFile, Delta, FeedPart, FileInfo, Segment
 from compactor.core.model.history import History
-from compactor.core.model.inputs import Input
+from compactor.core.model.inputs import Brought, Input
 from compactor.core.model.layout import Layout, relative
 from compactor.core.model.position import Position, at_or_below, earliest, event_part, latest, sort_key
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import COUNTS, Snapshot
+from compactor.core.model.snapshot import COUNTS, Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.planning.audit import Measured, Rule, query
@@ -40,7 +40,6 @@ from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import flat_rows
 from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable, not_usable_now
-from compactor.core.sources.watermark import Brought
 from compactor.core.sources.whole_hours import brought_by_stream
 from compactor.ports import Entries, Storage
 from compactor.spark.input import raw_records

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from compactor.core.erasure.erased import Erased, hashed
+from compactor.core.erasure.keys import hashed
+from compactor.core.model.snapshot import Erased
 
 SECRET = b"a secret of the list engine"
 

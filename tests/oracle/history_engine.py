@@ -9,11 +9,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from compactor.core.erasure.erased import Erased
 from compactor.core.model.history import FOREVER, OPEN, History, HistoryPart
 from compactor.core.model.layout import Layout, relative
 from compactor.core.model.position import latest
 from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Erased
 from compactor.core.model.spec import TableSpec
 from compactor.ports import Storage
 from tests.oracle import erasing

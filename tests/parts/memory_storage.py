@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from compactor.core.model import checksum
+from compactor.core.formats import checksum
 from compactor.core.model.errors import Refused
 from compactor.core.model.files import FileInfo
 

@@ -16,12 +16,16 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from compactor.app import App
+from compactor.core.model.files import LIVE, ROW_STATE
 from compactor.core.reconcile.report import ReconcileReport
 from compactor.flows.read.reconcile import Options
 from tests.oracle.sizes import FULL
 
 ROUNDS = 50 if FULL else 3
 ROWS = 8_000
+
+_AHEAD = 500
+"""Statements after which writers wait for the pipeline to begin again. Without a limit the lake never reaches the source on a loaded machine."""
 
 Execute = Callable[[str, tuple[Any, ...]], Any]
 
@@ -52,6 +56,7 @@ class Load:
     ) -> None:
         self.app, self.landing, self.connected, self.statements, self.changes = app, landing, connected, statements, changes
         self.files = 0
+        self._written = 0
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -59,6 +64,7 @@ class Load:
     def land(self, drop: Any = None) -> None:
         """Bring the lake forward once. `drop`: changes to leave out or to falsify."""
         with self._lock:
+            self._written = 0
             changes = [change for each in self.changes() if (change := drop(each) if drop else each)]
             if changes:
                 self.files += 1
@@ -76,12 +82,14 @@ class Load:
             yield
 
     def write(self, seed: int) -> None:
-        """Updates, deletes, inserts, key changes: some keys are hot."""
+        """Updates, deletes, inserts, key changes: some keys are hot. They wait for a pipeline that a loaded machine slows down."""
         draw = random.Random(seed)
         with self.connected() as execute:
             while not self._stop.wait(0.02):
-                key = draw.choice((draw.randint(1, ROWS), draw.randint(1, 20)))
-                execute(draw.choice(self.statements), (key,))
+                if self._written < _AHEAD:
+                    self._written += 1
+                    key = draw.choice((draw.randint(1, ROWS), draw.randint(1, 20)))
+                    execute(draw.choice(self.statements), (key,))
 
     def _pipeline(self) -> None:
         while not self._stop.wait(0.5):
@@ -121,7 +129,7 @@ def double(app: App, key: int) -> None:
             scratch = place.parent.parent / "scratch"
             rows.coalesce(1).write.parquet(str(scratch))
             (part,) = scratch.glob("*.parquet")
-            part.rename(place / "part-doubled.parquet")
+            part.rename(place / f"{ROW_STATE}={LIVE}" / "part-doubled.parquet")
             spark.catalog.clearCache()
             return
     raise AssertionError(f"no file has the row {key}")

@@ -21,6 +21,7 @@ from compactor.core.results.record import RunRecord
 from compactor.core.results.timeline import Timeline
 from compactor.flows.read.timeline import timelines
 from compactor.report.page import bytes_plot
+from compactor.report.page import page as shown_page
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.parts.browser import ask, framed, picture
@@ -244,6 +245,8 @@ def test_a_failure_is_over_when_a_later_run_went_well(school: Path, tmp_path: Pa
         synthetic.idle_run(config, "student", synthetic.END + 900)
         tables = timelines(app.runtime.environment(), app.specs(["student"]), now, 50)
     assert attention.problems(tables, now) == []
+    folders = ["no table takes the files in /landing/new, such as a.json"]
+    assert "The table is fine; no table takes some of the landed files" in text_of(shown_page(tables, now, "school", folders=folders))
     (never,) = attention.problems([Timeline("t", "d.t")], now)
     assert (never.urgent, never.text, never.commands[-1]) == (False, "No run has looked at the table yet.", "compactor run t")
 

@@ -11,8 +11,8 @@ import pytest
 from compactor.core.catalog import daily_views
 from compactor.core.catalog.dialect import PRESTO
 from compactor.core.model import times
+from compactor.core.model.policy import Daily
 from compactor.core.model.spec import TableSpec
-from compactor.core.planning.daily import Daily
 from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.publish import daily
 from compactor.flows.table import Table

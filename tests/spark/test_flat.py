@@ -82,7 +82,7 @@ def test_ties_are_broken_by_file_then_row_and_counted(lake: Lake) -> None:
     lake.land(spec, 1, [up(1, 7, "a"), up(1, 7, "c")], "part-0.json")
     report = lake.run(spec)
     assert "b" == lake.rows(spec)[0]["v"]
-    assert (0, 2) == (report.ties, report.counts["duplicate"])
+    assert (0, 1, 1) == (report.ties, report.counts["duplicate"], report.counts["late"])
     lake.land(spec, 2, [{"id": 2, "seq": 7, "v": "x", "w": None}, {"id": 2, "seq": 7, "v": None, "w": "x"}])
     report = lake.run(spec)
     assert (1, 0, 1) == (report.ties, report.counts["duplicate"], report.counts["superseded"])

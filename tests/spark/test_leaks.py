@@ -16,10 +16,10 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compactor.core.erasure.erased import Erased, hashed
-from compactor.core.erasure.keys import with_keys
+from compactor.core.erasure.keys import hashed, with_keys
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.policy import Protection
+from compactor.core.model.snapshot import Erased
 from compactor.core.model.spec import Csv, TableSpec
 from compactor.flows.read.plan import plan
 from compactor.flows.run_tables import run_tables

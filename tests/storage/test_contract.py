@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.model import checksum
+from compactor.core.formats import checksum
 from compactor.core.model.errors import Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.settings.s3 import S3Settings

@@ -13,7 +13,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from compactor.core.model import checksum
+from compactor.core.formats import checksum
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.files import FileInfo
 from compactor.core.settings.s3 import S3Settings

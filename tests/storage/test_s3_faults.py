@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.model import checksum
+from compactor.core.formats import checksum
 from compactor.core.model.errors import Unavailable
 from compactor.core.model.files import FileInfo
 from compactor.core.settings.s3 import S3Settings, place

@@ -35,7 +35,6 @@ class PartitionDef:
     """A partition. Trino and Hive use its statistics for planning; None is unknown."""
 
     values: tuple[str, ...]
-    """Values of the partition columns."""
     location: str
     rows: int | None = None
     size: int | None = None

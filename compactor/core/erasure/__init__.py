@@ -1,1 +1,1 @@
-"""Erasing keys for good: the erased keys of a table as keyed hashes (`erased`, `keys`), and what an erase did and found (`report`)."""
+"""Erasing keys for good: keyed hashes of them (`keys`), and what an erase did (`report`)."""

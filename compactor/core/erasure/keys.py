@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import hmac
 import json
 from collections.abc import Collection, Sequence
 
-from compactor.core.erasure.erased import Erased, hashed
 from compactor.core.model.errors import Refused
 from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Erased
 
 _FINGERPRINT = "the secret of erased keys"
+
+
+def hashed(text: str, secret: bytes) -> str:
+    """Return the keyed hash of a key as text."""
+    return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
 
 
 def with_keys(erased: Erased | None, texts: Collection[str], secret: bytes, table: str) -> Erased:

@@ -11,11 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from compactor.core.erasure.erased import Erased
 from compactor.core.model.files import DataFile
 from compactor.core.model.inputs import Input, LedgerFile
-from compactor.core.model.snapshot import Feed, PendingDeletion, Pin, Snapshot, State
-from compactor.core.planning.daily import Days
+from compactor.core.model.snapshot import Days, Erased, Feed, PendingDeletion, Pin, Snapshot, State
 
 
 class Requirement(Protocol):
@@ -107,7 +105,6 @@ class Edit:
     unresolved: int = 0
     """As `Snapshot.unresolved`."""
     pins: tuple[Pin, ...] | None = None
-    """The pins after the Edit."""
     pending_deletions: tuple[PendingDeletion, ...] | None = None
     """What vacuum has given up after the Edit."""
     oldest: int | None = None

@@ -33,7 +33,7 @@ class DataFile:
     size: int
     """Bytes."""
     checksum: str = ""
-    """Checksum of the content, as in `core/model/checksum.py`; "" if none was taken."""
+    """Checksum of the content, as in `core/formats/checksum.py`; "" if none was taken."""
 
 
 ROW_STATE = "row_state"
@@ -154,8 +154,5 @@ class FeedPart(_Directory):
     files: tuple[DataFile, ...]
     """The Parquet files in the directory."""
     inserts: int
-    """Number of inserted rows."""
     updates: int
-    """Number of updated rows."""
     deletes: int
-    """Number of deleted rows."""

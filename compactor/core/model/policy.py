@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compactor.core.model import names, types
-from compactor.core.settings.forms import Duration, Form, Ratio, Section, Share, alike, distinct, listed, pairs
+from compactor.core.settings.forms import Count, Duration, Form, Ratio, Section, Share, Text, alike, distinct, listed, pairs
 
 POLICIES = ("evolve", "freeze", "fail")
 """`evolve` follows every change that loses nothing. `freeze` keeps the columns as they are and refuses what would put values at risk. `fail` stops
@@ -177,3 +177,13 @@ def protections(value: dict[str, str | None]) -> tuple[Protection, ...]:
             raise ValueError(f"{column}: expected exclude, hash, mask(4) or null, found {rule!r}")
         parsed.append(Protection(column, match[1] or MASK, int(match[2] or 0)))
     return tuple(parsed)
+
+
+@dataclass(frozen=True)
+class Daily(Section):
+    """Which days are frozen."""
+
+    keep: Count = 400
+    """Number of days to keep. Vacuum deletes files that only older days need."""
+    time_zone: Text = "UTC"
+    """Time zone whose midnights end the days, such as Europe/Berlin."""

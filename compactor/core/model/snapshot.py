@@ -7,15 +7,12 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from compactor.core.erasure.erased import Erased
 from compactor.core.model.errors import StateRefused
 from compactor.core.model.files import DataFile, Delta, FeedPart, Segment
 from compactor.core.model.history import History
-from compactor.core.model.inputs import Input, LedgerFile
+from compactor.core.model.inputs import IN_QUARANTINE, NOTHING_KNOWN, Input, LedgerFile, Watermark
 from compactor.core.model.position import Partitions, Position, latest
 from compactor.core.model.schema import Schema, fields_of
-from compactor.core.planning.daily import Day
-from compactor.core.sources.watermark import IN_QUARANTINE, NOTHING_KNOWN, Watermark
 
 FORMAT = 3
 """Number of the stored form. A Snapshot of another one is refused."""
@@ -69,6 +66,45 @@ class Pin:
     version: int
     time: str
     """When it was pinned, ISO 8601."""
+
+
+@dataclass(frozen=True)
+class Day:
+    """A frozen day."""
+
+    day: str
+    version: int
+    """The last version before the midnight at its end."""
+    form: str
+    """A digest of that version's columns (`core/catalog/daily_views.py`)."""
+    shown: bool = True
+    """Whether readers see the day. False: vacuum expires its version, and removes the day from the list when only the stub is left."""
+
+
+Days = tuple[Day, ...]
+
+
+@dataclass(frozen=True)
+class Erased:
+    """The erased keys of a table."""
+
+    secret: str
+    """A hash that only the secret of `keys` gives. With another secret no erased key would be recognised."""
+    keys: tuple[str, ...]
+    """HMAC-SHA256 of each key as text, in hexadecimal digits, sorted."""
+    version: int = 0
+    """The newest version that an erase made. Every older version may have rows of the keys and is deleted."""
+    since: float = 0.0
+    """When that version was made, in epoch seconds of the store's clock."""
+    rows: int = 0
+    """Number of stored rows that all erases have removed, tombstones included."""
+    events: int = 0
+    """Number of events of the history that all erases have removed."""
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> Erased:
+        """Return the Erased of a JSON object."""
+        return cls(**{**raw, "keys": tuple(raw["keys"])})
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from compactor.core.model import policy as policies
-from compactor.core.model.policy import EVOLVE, Checks, Policy, Protection, Rule
-from compactor.core.planning.daily import Daily
+from compactor.core.model.envelopes import BESIDE_VALUES, ENVELOPES, Envelope
+from compactor.core.model.policy import EVOLVE, Checks, Daily, Policy, Protection, Rule
 from compactor.core.settings.forms import (
     ALWAYS,
     Character,
@@ -31,7 +31,6 @@ from compactor.core.settings.forms import (
     pairs,
     tolerance,
 )
-from compactor.core.sources.envelopes import BESIDE_VALUES, ENVELOPES, Envelope
 
 ROW_ID = "_row_id"
 """The key column of a table without key: a non-null string that identifies the event that inserted the row."""
@@ -97,7 +96,6 @@ class TableLocation:
     """The name of a table, and where it is. Locations are full paths or URIs."""
 
     name: str
-    """Name in the configuration."""
     root: str
     """Directory of the table's own files."""
     landing: str
@@ -107,7 +105,6 @@ class TableLocation:
     database: str
     """Catalog database of the view."""
     view: str
-    """Name of the view."""
     tables_in: str
     """Catalog database of the tables below the view."""
     key: tuple[str, ...]
@@ -296,6 +293,8 @@ class TableKeys(Section):
     """Also create <view>_history: every version of every row with its begin and end time (docs/readers.md#history)."""
     track: Names = ()
     """(history) Columns whose changes begin a new version, as the source spells them. Other columns are updated in the version. Default: all."""
+    evidence: Text | None = None
+    """(written by runs) Why `discover` made the table, and where its key comes from."""
 
 
 @dataclass(frozen=True)

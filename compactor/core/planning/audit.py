@@ -32,7 +32,6 @@ class Audit:
 
     version: int
     digest: str
-    """A digest of the rules."""
     failures: tuple[str, ...]
     """A sentence for each rule that does not hold."""
     rows: int

@@ -8,39 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
-from compactor.core.settings.forms import Count, Section, Text
+from compactor.core.model.policy import Daily
+from compactor.core.model.snapshot import Day, Days
 
 _ONE = timedelta(days=1)
-
-
-@dataclass(frozen=True)
-class Daily(Section):
-    """Which days are frozen."""
-
-    keep: Count = 400
-    """Number of days to keep. Vacuum deletes files that only older days need."""
-    time_zone: Text = "UTC"
-    """Time zone whose midnights end the days, such as Europe/Berlin."""
-
-
-@dataclass(frozen=True)
-class Day:
-    """A frozen day."""
-
-    day: str
-    version: int
-    """The last version before the midnight at its end."""
-    form: str
-    """A digest of that version's columns (`core/catalog/daily_views.py`)."""
-    shown: bool = True
-    """Whether readers see the day. False: vacuum expires its version, and removes the day from the list when only the stub is left."""
-
-
-Days = tuple[Day, ...]
 
 
 def ended(setting: Daily, since: datetime, until: datetime) -> Iterator[str]:

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from compactor.core.catalog import feed
 from compactor.core.model import history
 from compactor.core.model.layout import Layout, relative
-from compactor.core.model.snapshot import PendingDeletion, Snapshot
+from compactor.core.model.snapshot import Days, PendingDeletion, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import daily
-from compactor.core.planning.daily import Days
 
 EXPIRED, ORPHAN = "expired", "orphan"
 
@@ -32,7 +31,6 @@ class Unit:
     commit: str
     """The id of the commit that wrote it."""
     files: tuple[str, ...]
-    """Locations of its files."""
     size: int
     newest: float
     """When its newest file was written, in epoch seconds."""

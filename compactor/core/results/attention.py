@@ -18,9 +18,10 @@ QUIET_SECONDS_MIN = 3600.0
 _QUIET_FACTOR, _GAPS_MIN = 4.0, 4
 
 
-def problems(tables: Sequence[Timeline], now: float) -> list[Problem]:
-    """Return what needs a person, the most urgent first. `now`: epoch seconds."""
+def problems(tables: Sequence[Timeline], now: float, folders: Sequence[str] = ()) -> list[Problem]:
+    """Return what needs a person, the most urgent first. `now`: epoch seconds; `folders`: a line for each landed folder that no table takes."""
     every = [problem for table in tables for problem in _of(table, now)]
+    every += [Problem("", False, f"{line[0].upper()}{line[1:]}.", ("compactor check",)) for line in folders]
     last = max((moment for table in tables if (moment := last_run(table)) is not None), default=None)
     if last is not None and now - last > SILENT_SECONDS:
         text = f"No run since {times.from_seconds(last)}. Check that the scheduler starts `compactor run`."

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from compactor.core.model.files import Delta, Segment
-from compactor.core.model.inputs import Input
+from compactor.core.model.inputs import Brought, Input
 from compactor.core.model.position import Partitions, Position, latest
 from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable
-from compactor.core.sources.watermark import Brought
 
 InputLocations = Mapping[tuple[str, str], str]
 """(path, etag) → location, for inputs that are no longer in landing."""

@@ -76,13 +76,11 @@ class Explained:
     """How a batch becomes a version."""
 
     table: str
-    """The table's name."""
     version: int
     """The version that the batch makes or made."""
     committed: bool
     """Whether the version exists: then these are its own files, read again from the archive."""
     files: int
-    """Number of files of the batch."""
     size: int
     """Their bytes."""
     read: int

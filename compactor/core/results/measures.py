@@ -24,7 +24,6 @@ class Measure:
     """One figure."""
 
     name: str
-    """Name in CloudWatch."""
     unit: str
     """One of the units above."""
     statistic: str

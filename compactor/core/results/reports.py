@@ -27,7 +27,6 @@ class Tasks:
     done: int
     """Tasks that have ended."""
     running: int
-    """Tasks that run."""
     all: int
     """All tasks, also those that wait."""
 
@@ -73,7 +72,6 @@ class TableStatus:
     feed_from: int | None = None
     """The oldest version from which a reader can follow the feed."""
     history_events: int = 0
-    """Stored events of the history."""
     history_bytes: int = 0
     history_since: str | None = None
     """When the history was switched on for a table with rows; None if it is complete."""

@@ -22,7 +22,6 @@ class Version:
     label: str
     """The scheduler's name of the run."""
     events: Mapping[str, int]
-    """Number of events by outcome."""
     source_time: str | None
     """The newest source time in the table, ISO 8601."""
     folder: str | None

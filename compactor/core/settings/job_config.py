@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.model.errors import ConfigError
-from compactor.core.model.policy import Policy, Protection, Rule
+from compactor.core.model.policy import Daily, Policy, Protection, Rule
 from compactor.core.model.spec import Csv, InputLimits, TableSpec
-from compactor.core.planning.daily import Daily
 from compactor.core.results.notice import Target
 from compactor.core.settings.s3 import S3Settings
 

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from compactor.core.sources.envelopes import BESIDE_VALUES
+from compactor.core.model.envelopes import BESIDE_VALUES
 
 _PARTS = {
     "%Y": r"(?P<Y>\d{4})",

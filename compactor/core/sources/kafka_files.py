@@ -22,7 +22,6 @@ class Offsets:
     topic: str
     partition: int
     first: int
-    """Offset of the first record."""
     last: int
     """Offset of the last record (inclusive)."""
     topic_id: str = ""

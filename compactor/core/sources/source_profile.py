@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from compactor.core.model.envelopes import ENVELOPES, Envelope
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema import avro
 from compactor.core.sources import increment, records
-from compactor.core.sources.envelopes import ENVELOPES, Envelope
 from compactor.core.sources.key_inference import RowSample
 from compactor.core.sources.value_forms import CSV_FORMS, JSON_FORMS, ValueForms
 

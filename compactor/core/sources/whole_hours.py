@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from compactor.core.model import times
-from compactor.core.sources.watermark import Brought, Watermark
+from compactor.core.model.inputs import Brought, Watermark
 
 HOUR = 3600 * 1_000_000
 """An hour in microseconds."""

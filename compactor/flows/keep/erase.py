@@ -21,14 +21,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from compactor.core.catalog import feed
-from compactor.core.erasure.erased import Erased
 from compactor.core.erasure.report import ErasureReport, Rewritten
 from compactor.core.model import times
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, Refused, TryLater
 from compactor.core.model.inputs import LATER
 from compactor.core.model.layout import commit_id, relative
-from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.planning import retention
 from compactor.core.results.phrases import counted
 from compactor.flows import ledger, logs

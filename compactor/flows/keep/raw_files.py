@@ -10,11 +10,10 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compactor.core.erasure.erased import Erased
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input, other_events
-from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.results.batch import ErasedRecords
 from compactor.core.results.phrases import counted
 from compactor.flows import ledger, logs

@@ -15,7 +15,7 @@ from functools import partial
 
 from compactor.core.catalog import feed as feeds
 from compactor.core.catalog import landed, live
-from compactor.core.model import checksum
+from compactor.core.formats import checksum
 from compactor.core.model.errors import Conflict, InconsistentRead, Refused, StateRefused
 from compactor.core.model.files import DataFile
 from compactor.core.model.inputs import AGAIN, LATER, Input

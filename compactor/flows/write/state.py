@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 from compactor.core.model import times
 from compactor.core.model.history import History
-from compactor.core.model.inputs import Input
+from compactor.core.model.inputs import NOTHING_KNOWN, Input
 from compactor.core.model.position import KEY, PARTITION, TABLE, Partitions, latest, scope
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.results.batch import BatchSummary, Staged
 from compactor.core.results.phrases import counted
 from compactor.core.schema import clustering
-from compactor.core.sources.watermark import NOTHING_KNOWN
 from compactor.flows import logs
 from compactor.flows.table import Table
 from compactor.ports import Batch, Resolution

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable
 
-from compactor.core.model.inputs import Input
+from compactor.core.model.inputs import IN_QUARANTINE, LEFT_OUT, NOTHING_KNOWN, Input, Watermark
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import BatchSummary
-from compactor.core.sources.watermark import IN_QUARANTINE, LEFT_OUT, NOTHING_KNOWN, Watermark
 from compactor.core.sources.whole_hours import advanced
 from compactor.flows import ledger
 from compactor.flows.table import Table

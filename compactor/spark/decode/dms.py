@@ -20,12 +20,12 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from compactor.core.model import types
+from compactor.core.model.envelopes import ENVELOPES
 from compactor.core.model.errors import InputRefused, OrderRefused
 from compactor.core.model.inputs import NAME_ENDING
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterField, signature
 from compactor.core.sources import increment
-from compactor.core.sources.envelopes import ENVELOPES
 from compactor.spark.columns import OLD_KEY, PLACE
 from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import Frame, plain_writer

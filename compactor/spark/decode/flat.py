@@ -81,7 +81,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     columns = dict(frame.images[1])
     by_writer = {writer.id: operation_column(spec, {*(field.name for field in writer.fields), *writer.undecided}) for writer in frame.writers}
     code, codes = _code(frame, by_writer, columns), operations(spec)
-    mapped = " ".join(f"WHEN {literal(text)} THEN {literal(meaning)}" for text, meaning in codes.items() if meaning != "ignore")
+    mapped = ", ".join(f"{literal(text)}, {literal(meaning)}" for text, meaning in codes.items() if meaning != "ignore")
     dropped = [text for text, meaning in codes.items() if meaning == "ignore"]
     silent = f"{code} IN ({', '.join(literal(text) for text in dropped)})" if dropped else "false"
     deleted = f"lower(CAST({frame.value(DELETED)} AS STRING)) = 'true'" if DELETED in columns else "false"
@@ -100,7 +100,8 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     other = "false"
     if spec.source_table and TABLE in columns:
         other = f"NOT coalesce({frame.value(TABLE)} = {literal(spec.source_table.split('.')[-1])}, false)"
-    op_of_code = f"CASE {code} {mapped} END"
+    # CASE would compute the code again for each WHEN
+    op_of_code = f"try_element_at(map({mapped}), {code})"
     # a row without operation is an upsert; without a key it can only be an insert
     bare = "u" if spec.key else "c"
     row_op = f"WHEN {deleted} THEN 'd' WHEN {code} IS NULL THEN '{bare}' ELSE {op_of_code}"

@@ -35,7 +35,6 @@ class _Declared:
     """What is known of columns apart from the records."""
 
     schema: WriterSchema | None
-    """`schema:` of the table."""
 
     stored: Mapping[str, WriterField]
     """The columns of the table, by name."""

@@ -6,10 +6,9 @@ import dataclasses
 
 from pyspark.sql import SparkSession
 
-from compactor.core.erasure.erased import Erased
 from compactor.core.model.history import History
 from compactor.core.model.layout import Layout
-from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.ports import Storage
 from compactor.spark.columns import FROM

@@ -59,7 +59,6 @@ class Parts:
     """The parts of a history as DataFrames."""
 
     spark: SparkSession
-    """The session."""
 
     layout: Layout
     """The paths of the table."""
@@ -125,7 +124,6 @@ class Writer:
     """Write the parts of one commit and read them back."""
 
     spark: SparkSession
-    """The session."""
 
     storage: Storage
     """Lists the files that were written."""
@@ -140,7 +138,6 @@ class Writer:
     """The name of the commit; its parts lie in a folder of this name."""
 
     table: str
-    """The name of the table, for errors."""
 
     def write(self, rows: DataFrame, about: int) -> None:
         """Write rows with `history_part`: `d` and the day they ended, or `delta`. `about` is the approximate number of rows."""

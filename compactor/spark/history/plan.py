@@ -18,7 +18,6 @@ class Plan:
     """How the history of one batch is written."""
 
     batch: Resolution
-    """The batch."""
 
     @property
     def stored(self) -> History | None:

@@ -52,7 +52,6 @@ class Versions:
     """The stored columns and the key."""
 
     order: position.Order
-    """The order columns of the Positions."""
 
     version: int
     """The version that is being made."""

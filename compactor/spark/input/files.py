@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -24,7 +23,7 @@ from compactor.core.schema.writer import WriterField
 from compactor.spark import failures
 from compactor.spark.columns import UNREADABLE, VALUE
 from compactor.spark.consistency import ConsistentReads, together
-from compactor.spark.input import parquet_files
+from compactor.spark.input import hadoop, parquet_files
 from compactor.spark.sql import as_column, literal, member, not_utf8
 
 IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
@@ -84,8 +83,12 @@ class Origins:
         # url_decode would turn a plus sign into a blank, and sinks put plus signs into names
         decoded = "url_decode(replace(_metadata.file_path, '+', '%2B'))" if self.encoded else "_metadata.file_path"
         cases = [f"WHEN endswith({decoded}, {literal(_bare(location))}) THEN {literal(name)}" for location, name in self.named]
-        below = [(f"instr({decoded}, {literal(_bare(root) + '/')})", len(_bare(root)) + 1) for root in self.roots]
-        cases += [f"WHEN {at} > 0 THEN substr({decoded}, {at} + {length})" for at, length in below]
+        for root in self.roots:
+            folder, length = literal(_bare(root) + "/"), len(_bare(root)) + 1
+            begin = f"instr({decoded}, {folder}) + {length}"
+            # to count characters in the path of every row takes longer than to decode the row
+            name = f"substr({decoded}, {begin})" if self.encoded else f"CAST(substr(CAST({decoded} AS BINARY), {begin}) AS STRING)"
+            cases.append(f"WHEN contains({decoded}, {folder}) THEN {name}")
         return f"CASE {' '.join(cases)} END"
 
 
@@ -227,29 +230,16 @@ def head(spark: SparkSession, path: str, size: int = _HEAD, unpack: bool = False
 
 
 def _head(spark: SparkSession, path: str, size: int, unpack: bool) -> bytes:
-    jvm: Any = spark._jvm
-    location = jvm.org.apache.hadoop.fs.Path(path)
-    conf = spark._jsparkSession.sessionState().newHadoopConf()
-    stream = location.getFileSystem(conf).open(location)
-    try:
-        codec = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(location) if unpack else None
-        content = codec.createInputStream(stream) if codec is not None else stream
-        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(jvm.org.apache.commons.io.input.BoundedInputStream(content, size)))
-    finally:
-        stream.close()
+    codec = hadoop.codec(spark, path) if unpack else None
+    with hadoop.opened(spark, path) as stream:
+        return hadoop.content(spark, codec.createInputStream(stream) if codec is not None else stream, size)
 
 
 def _tail(spark: SparkSession, path: str, size: int) -> bytes:
     """Return the last bytes of a file."""
-    jvm: Any = spark._jvm
-    location = jvm.org.apache.hadoop.fs.Path(path)
-    system = location.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    stream = system.open(location)
-    try:
-        stream.seek(system.getFileStatus(location).getLen() - size)
-        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-    finally:
-        stream.close()
+    with hadoop.opened(spark, path) as stream:
+        stream.seek(hadoop.size(spark, path) - size)
+        return hadoop.content(spark, stream, size)
 
 
 def _avro(spark: SparkSession, origins: Origins, text: str, paths: list[str], reads: ConsistentReads) -> RawFrame:

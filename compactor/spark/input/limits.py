@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import types
 from compactor.core.model.spec import InputLimits
+from compactor.spark.input import hadoop
 from compactor.spark.input.files import Problem, RawFrame, Unreadable
 from compactor.spark.sql import literal, named
 
@@ -91,24 +92,15 @@ def _may_hold(path: str, size: int, most: int) -> bool:
     return size > most or path.endswith(_PACKED) or (path.endswith(".gz") and size * _GZIP_RATIO > most)
 
 
-def _codec(spark: SparkSession, path: str) -> Any:
-    jvm: Any = spark._jvm
-    conf = spark._jsparkSession.sessionState().newHadoopConf()
-    return jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(jvm.org.apache.hadoop.fs.Path(path))
-
-
 def _begins_long(spark: SparkSession, path: str, most: int) -> bool:
     """Whether one of the first two lines is longer than `most` bytes. Whoever reads the whole file finds what is unreadable."""
     jvm: Any = spark._jvm
-    location, codec = jvm.org.apache.hadoop.fs.Path(path), _codec(spark, path)
+    codec = hadoop.codec(spark, path)
     try:
-        stream = location.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).open(location)
-        try:
+        with hadoop.opened(spark, path) as stream:
             reader = jvm.org.apache.hadoop.util.LineReader(codec.createInputStream(stream) if codec is not None else stream, _BUFFER)
             text = jvm.org.apache.hadoop.io.Text()
             return any(int(reader.readLine(text, 1, most + 1)) > most + 1 for _ in range(2))
-        finally:
-            stream.close()
     except Exception:
         return False
 

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql import types as T
 
 from compactor.core.model.errors import InputRefused
+from compactor.spark.input import hadoop
 from compactor.spark.sql import literal, quoted
 
 _FOREIGN = re.compile(
@@ -55,11 +56,11 @@ def columns(spark: SparkSession, path: str) -> Columns:
     Raises InputRefused for a type that Spark does not read, and Spark's error for a file that it cannot open.
     """
     jvm: Any = spark._jvm
-    state = spark._jsparkSession.sessionState()
-    file = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(jvm.org.apache.hadoop.fs.Path(path), state.newHadoopConf())
-    converter = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetToSparkSchemaConverter(state.conf())
+    file = hadoop.parquet_file(spark, path)
+    converter = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetToSparkSchemaConverter(spark._jsparkSession.sessionState().conf())
     try:
-        reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(file)
+        with hadoop.parquet(spark, file) as reader:
+            footer = reader.getFooter().getFileMetaData()
     except Py4JJavaError as error:
         if "LogicalType" in str(error.java_exception):
             # parquet-java does not know the type, and does not name the column
@@ -68,10 +69,6 @@ def columns(spark: SparkSession, path: str) -> Columns:
             ]
             raise _refused(", ".join(unknown) or "?", "a type that Spark does not know (FLOAT16, VARIANT, ..)") from None
         raise
-    try:
-        footer = reader.getFooter().getFileMetaData()
-    finally:
-        reader.close()
     schema, text = footer.getSchema(), str(footer.getSchema().toString())
     if foreign := _FOREIGN.search(text):
         raise _refused(foreign[1], f"the type {foreign[2]}")
@@ -147,12 +144,7 @@ def _meant(value: str, read_as: T.DataType, meant: T.DataType) -> str:
 
 def unreadable(spark: SparkSession, path: str) -> str | None:
     """Return which codec or encoding Spark cannot read in a file whose footer it can read. None: it is something else."""
-    jvm: Any = spark._jvm
-    file = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(
-        jvm.org.apache.hadoop.fs.Path(path), spark._jsparkSession.sessionState().newHadoopConf()
-    )
-    reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(file)
-    try:
+    with hadoop.parquet(spark, hadoop.parquet_file(spark, path)) as reader:
         for block in reader.getFooter().getBlocks():
             for column in block.getColumns():
                 name, codec = str(column.getPath().toDotString()), str(column.getCodec())
@@ -160,6 +152,4 @@ def unreadable(spark: SparkSession, path: str) -> str | None:
                     return f"is compressed with {codec}, which Spark cannot unpack: have the writer use zstd, snappy or gzip"
                 if "BYTE_STREAM_SPLIT" in str(column.getEncodings().toString()):
                     return f"column {name} has the encoding BYTE_STREAM_SPLIT, which Spark does not read: have the writer use another"
-    finally:
-        reader.close()
     return None

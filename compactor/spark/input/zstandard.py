@@ -16,6 +16,7 @@ from compactor.core.model.errors import InputRefused
 from compactor.spark import failures
 from compactor.spark.columns import FILE
 from compactor.spark.consistency import ConsistentReads
+from compactor.spark.input import hadoop
 from compactor.spark.input.files import RawFrame, plain_reason
 
 _PLAIN = "/plain"
@@ -54,16 +55,13 @@ def unpack(spark: SparkSession, path: str, copy: str, most: int) -> str:
 def _copy_unpacked(spark: SparkSession, path: str, target: str, most: int) -> int:
     """Unpack a file and return the size of its content in bytes. No more than `most` and one byte are written."""
     jvm: Any = spark._jvm
-    location = jvm.org.apache.hadoop.fs.Path(path)
-    stream = location.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).open(location)
     try:
-        content = jvm.org.apache.commons.io.input.BoundedInputStream(jvm.com.github.luben.zstd.ZstdInputStream(stream), most + 1)
-        jvm.org.apache.commons.io.FileUtils.copyInputStreamToFile(content, jvm.java.io.File(target))
+        with hadoop.opened(spark, path) as stream:
+            content = jvm.org.apache.commons.io.input.BoundedInputStream(jvm.com.github.luben.zstd.ZstdInputStream(stream), most + 1)
+            jvm.org.apache.commons.io.FileUtils.copyInputStreamToFile(content, jvm.java.io.File(target))
     except Exception as error:
         failures.raise_environment_error(error)
         raise InputRefused(f"{path}: cannot be unpacked ({plain_reason(error)}). Have the sink write it again, or remove it.") from None
-    finally:
-        stream.close()
     return os.path.getsize(target)
 
 

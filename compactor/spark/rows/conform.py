@@ -51,8 +51,8 @@ EVENTS_MAX = 1 << 30
 """The greatest number of events in one record. Together with the 33 bits of a row's number it fills a bigint."""
 
 
-def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: str) -> Frame:
-    """Return the frame with POSITION. `epoch` is SQL.
+def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: str, valid: bool = False) -> Frame:
+    """Return the frame with POSITION. `epoch` is SQL; `valid`: no record is INVALID, as an earlier pass has found out.
 
     A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP.
     """
@@ -64,6 +64,7 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     names = ", ".join(name for name, _ in order)
     reason = literal(f"a column of the order ({names}) is null or not of the order's type; set `order_by:` to columns that every change has")
     why = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} END"
+    why = "CAST(NULL AS STRING)" if valid else why
     keep = [name for name in frame.rows.columns if name not in (INVALID, OP)]
     # a record that holds several events: the record's place orders the file, the event's number orders the record
     place = f"_row * {EVENTS_MAX}L + coalesce(_event, 0)" if EVENT in frame.rows.columns else ROW

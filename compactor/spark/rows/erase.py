@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from compactor.core.erasure.erased import Erased
 from compactor.core.erasure.keys import check_secret, with_keys
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, ErasedRecords
 from compactor.spark import measured

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
-from compactor.core.erasure.erased import Erased
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.inputs import path_of
 from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Erased
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.evolution import Evolved
 from compactor.spark.columns import BLOCK, FILE, KEY, OFFSET, RECORD_KEY, ROW, TEXT, VALUE

@@ -171,14 +171,13 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
     states = _with_stored(batch, made, events, stored)
     if made.partial:
         states = carry.with_carried(reducer, states, stored)
-    if made.small:
-        states = states.coalesce(1)
     placed = None
     if whole and not several_passes:
         placed = placement(states, reducer.schema, [(None, None, segments(batch))], summary.changes + (parent.rows if parent else 0))
-        # removals of a keyless table are matched across all ranges: they are placed after that
-        if len(placed.ranges) > 1 and not spec.keyless:
-            states, reducer = placed.place(states, reducer.schema), dataclasses.replace(reducer, placed=True)
+    if placed is not None and not spec.keyless:
+        states, reducer = placed.place(states, reducer.schema), dataclasses.replace(reducer, placed=len(placed.ranges) > 1)
+    elif made.small:
+        states = states.coalesce(1)
     rows, numbers = reducer.rows(states), None
     if made.behind or several_passes:
         rows, numbers = measured.materialize_and_measure(rows, OUTCOMES)
@@ -191,9 +190,9 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
         batch, numbers = _without(batch, beyond), measured.compute(rows, OUTCOMES)
         own.append(batch.changes)
     if spec.keyless:
+        # removals are matched across all ranges: rows are placed after that
         rows = keyless.match_removals(rows, reducer.schema, batch.version)
-    if placed is not None and not reducer.placed:
-        rows = placed.place(rows, reducer.schema)
+        rows = placed.place(rows, reducer.schema) if placed is not None else rows
     return Resolution(batch, made, reducer, rows, placed, numbers, linked, tuple(own))
 
 

@@ -16,12 +16,11 @@ from pyspark.sql import DataFrame
 
 from compactor.core.model import times
 from compactor.core.model.errors import InputRefused
-from compactor.core.model.inputs import path_of
+from compactor.core.model.inputs import Brought, path_of
 from compactor.core.model.position import Partitions, Position, earliest, latest
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources.increment import is_repair, shard_of
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
-from compactor.core.sources.watermark import Brought
 from compactor.core.sources.whole_hours import brought_by_stream
 from compactor.spark.columns import BLOCK, FILE, PARTITION, ROW, SOURCE, TEXT, WRITER
 from compactor.spark.decode.frame import Frame

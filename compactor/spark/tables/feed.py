@@ -33,7 +33,7 @@ from compactor.spark.columns import POSITION
 from compactor.spark.measured import Numbers, Pass
 from compactor.spark.rows import position
 from compactor.spark.rows.reduce import NEWEST, Reducer, union
-from compactor.spark.sql import literal, named, quoted
+from compactor.spark.sql import listed, literal, named, query, quoted
 from compactor.spark.tables import compare, footers, table_writer
 from compactor.spark.tables.table_reader import TableReader
 
@@ -184,13 +184,6 @@ def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: S
     `gone` is SQL: whether an `_old` row that `after` lacks was deleted.
     """
     schema = made.schema
-    new = _side(after, schema, "_new")
-    if before is None:
-        # not as SQL: Spark does not quote the names inside a struct's type
-        both = new.withColumn("_old", F.lit(None).cast(new.schema["_new"].dataType))
-    else:
-        live = before if spec.soft else before.where("_gone IS NULL")
-        both = _joined(_side(live, schema, "_old"), new, list(schema.key), "full", one_task)
     shown = "(_new IS NOT NULL)" if spec.soft else "(_new IS NOT NULL AND NOT _new._deleted)"
     compared = ["_deleted", *(field.name for field in schema.payload if field.name not in schema.key)]
     kinds = {"_deleted": "boolean", **{field.name: field.type for field in schema.fields}}
@@ -207,18 +200,22 @@ def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: S
     )
     # for a delete the image is the old row, and the Position is that of the tombstone
     at = f"CASE WHEN _image.kind = '{DELETE}' THEN _new._position ELSE _image.row._position END"
-    keys = [quoted(name) for name in schema.key]
-    rows = both.selectExpr(*keys, "_new", f"explode({images}) AS _image")
+    keys = listed([quoted(name) for name in schema.key])
+    new, old = _side("after", "_new", schema), _side("before", "_old", schema) + ("" if spec.soft else " WHERE _gone IS NULL")
+    if before is None:
+        frames, both = {"after": after}, f"SELECT *, CASE WHEN false THEN _new END AS _old FROM ({new})"
+    else:
+        frames = {"before": before, "after": after}
+        both = f"SELECT {'/*+ MERGE(n) */ ' if one_task else ''}{keys}, _old, _new\nFROM ({old}) o\nFULL JOIN ({new}) n USING ({keys})"
     values = [quoted(name) if name in schema.key else f"_image.row.{quoted(name)} AS {quoted(name)}" for name in schema.names]
     own = _own("_image.kind", made, "_image.row._deleted", at)
-    return rows.selectExpr(*own, *values)
+    return query("feed", f"SELECT {listed([*own, *values])}\nFROM (SELECT {keys}, _new, explode({images}) AS _image\nFROM ({both}))", **frames)
 
 
-def _side(rows: DataFrame, schema: Schema, name: str) -> DataFrame:
-    """Return the key columns, and one struct `name` of `_deleted`, POSITION and the other stored columns."""
-    members = ", ".join(quoted(name) for name in schema.values)
-    row = f"struct(_gone IS NOT NULL AS _deleted, {NEWEST} AS _position{', ' + members if members else ''}) AS {name}"
-    return rows.selectExpr(*[quoted(name) for name in schema.key], row)
+def _side(rows: str, name: str, schema: Schema) -> str:
+    """SQL: the key columns, and one struct `name` of `_deleted`, POSITION and the other stored columns. `rows`: the name of a frame."""
+    members = listed(["_gone IS NOT NULL AS _deleted", f"{NEWEST} AS _position", *map(quoted, schema.values)])
+    return f"SELECT {listed([quoted(name) for name in schema.key])}, struct({members}) AS {name} FROM {{{rows}}}"
 
 
 def _array(*images: tuple[str, str]) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from compactor.core.model.errors import InconsistentRead
 from compactor.spark import failures
 from compactor.spark.consistency import retried
+from compactor.spark.input import hadoop
 
 FILES_MAX = 64
 """The number of footers that the driver reads one after the other. Each takes three requests to a remote store; for more a Spark job is faster."""
@@ -22,17 +22,11 @@ def count_rows(spark: SparkSession, files: Mapping[str, int]) -> int:
 
 
 def _rows(spark: SparkSession, location: str, size: int) -> int:
-    jvm: Any = spark._jvm
-    parquet = jvm.org.apache.parquet.hadoop
-    conf = spark._jsparkSession.sessionState().newHadoopConf()
     try:
-        file = parquet.util.HadoopInputFile.fromPath(jvm.org.apache.hadoop.fs.Path(location), conf)
+        file = hadoop.parquet_file(spark, location)
         if file.getLength() != size:
             raise InconsistentRead(f"{location}: expected {size:,} bytes, Spark's client sees {file.getLength():,}. Nothing was committed. Run again")
-        reader = parquet.ParquetFileReader.open(file)
-        try:
+        with hadoop.parquet(spark, file) as reader:
             return int(reader.getRecordCount())
-        finally:
-            reader.close()
     except Exception as error:
         raise failures.environment_error(error, stored=True) or error from None

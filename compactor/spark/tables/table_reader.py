@@ -28,14 +28,8 @@ class TableReader:
     """The stored rows of one Snapshot."""
 
     spark: SparkSession
-    """The session."""
-
     layout: Layout
-    """The paths of the table."""
-
     snapshot: Snapshot
-    """The Snapshot to read."""
-
     schema: Schema
     """The columns to read in: the Snapshot's own, or those of its successor after a schema change."""
 

@@ -165,7 +165,6 @@ class Written:
     """Columns that have a register of their own in some row (`_own`)."""
 
     files: tuple[DataFile, ...]
-    """The Parquet files."""
 
     numbers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """The aggregates that were asked for; empty if the pass that wrote did not compute them."""

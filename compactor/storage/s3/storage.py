@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from compactor.aws.retry import ABSENT, PASSING, TAKEN, UNSUPPORTED, ExpectedError, Retryable, kind_of, words
-from compactor.core.model import checksum
+from compactor.core.formats import checksum
 from compactor.core.model.errors import Refused, TryLater
 from compactor.core.model.files import FileInfo
 from compactor.core.settings.s3 import Place, S3Settings, key_problem, place
