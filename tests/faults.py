@@ -18,7 +18,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from compactor.core.catalog.ddl import NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import Unavailable
@@ -26,6 +26,7 @@ from compactor.core.model.files import FileInfo
 from compactor.ports import Catalog, Storage
 
 T = TypeVar("T")
+Port = TypeVar("Port")
 
 MODES = ("before", "after_effect", "from_then_on")
 ERRORS = ("crash", "unavailable")
@@ -87,28 +88,28 @@ def every_fault(mode: str = "before", only: Iterable[str] | None = None, error: 
             return
 
 
-def _faults(fail_at: int | Faults, mode: str, only: Iterable[str] | None, error: str) -> Faults:
-    return fail_at if isinstance(fail_at, Faults) else Faults(fail_at, mode, only, error)
-
-
-class FaultyStorage:
+class _Faulty(Generic[Port]):
     """`inner`, failing at call `fail_at`; give a Faults instead of the number to share its counter."""
 
     def __init__(
         self,
-        inner: Storage,
+        inner: Port,
         fail_at: int | Faults = 0,
         mode: str = "before",
         only: Iterable[str] | None = None,
         error: str = "crash",
     ) -> None:
         self.inner = inner
-        self.faults = _faults(fail_at, mode, only, error)
+        self.faults = fail_at if isinstance(fail_at, Faults) else Faults(fail_at, mode, only, error)
 
     @property
     def calls(self) -> Sequence[tuple[str, str]]:
-        """What was counted so far, as (operation, path)."""
+        """What was counted so far, as (operation, path or name)."""
         return self.faults.calls
+
+
+class FaultyStorage(_Faulty[Storage]):
+    """A storage that fails."""
 
     def list(self, prefix: str) -> Iterator[FileInfo]:
         """One call, made at once: the listing is complete before the first entry is looked at."""
@@ -171,24 +172,8 @@ class FaultyStorage:
         return self.faults.call("now", "", self.inner.now)
 
 
-class FaultyCatalog:
-    """`inner`, failing at call `fail_at`; give a Faults instead of the number to share its counter."""
-
-    def __init__(
-        self,
-        inner: Catalog,
-        fail_at: int | Faults = 0,
-        mode: str = "before",
-        only: Iterable[str] | None = None,
-        error: str = "crash",
-    ) -> None:
-        self.inner = inner
-        self.faults = _faults(fail_at, mode, only, error)
-
-    @property
-    def calls(self) -> Sequence[tuple[str, str]]:
-        """What was counted so far, as (operation, name)."""
-        return self.faults.calls
+class FaultyCatalog(_Faulty[Catalog]):
+    """A catalog that fails."""
 
     def ensure_database(self, name: str, location: str) -> None:
         """One call."""

@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
+from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import landing
-from compactor.core.planning.landing import LandedFile
 from compactor.core.sources import full_loads
 
 SPEC = TableSpec("t", "/lake/t", "/lake/t/in", "d_%Y%m%d", "d", "t", "d", ("id",), envelope="full-load")
@@ -43,14 +43,14 @@ NOW = 1000.0
 )
 def test_a_folder_is_taken_when_it_is_complete(spec: TableSpec, files: dict[str, float], taken: list[str]) -> None:
     """All of its files or none."""
-    result = landing.discover(spec, [LandedFile(path, 5, "e", modified) for path, modified in files.items()], frozenset(), NOW)
+    result = landing.discover(spec, [FileInfo(path, 5, "e", modified) for path, modified in files.items()], frozenset(), NOW)
     assert taken == [item.path for item in result.new]
     assert len(result.new) + result.waiting == sum(not path.rsplit("/", 1)[-1].startswith(("_", ".")) and "/_" not in path for path in files)
 
 
 def test_a_file_that_cannot_be_finished_yet_holds_its_load_back() -> None:
     """A Parquet file without a byte may still be being written, whatever the marker says."""
-    files = [LandedFile(f"{ONE}/a.parquet", 5, "e", 990), LandedFile(f"{ONE}/b.parquet", 0, "e", 990), LandedFile(f"{ONE}/_SUCCESS", 0, "e", 995)]
+    files = [FileInfo(f"{ONE}/a.parquet", 5, "e", 990), FileInfo(f"{ONE}/b.parquet", 0, "e", 990), FileInfo(f"{ONE}/_SUCCESS", 0, "e", 995)]
     assert ((), 2) == (landing.discover(MARKED, files, frozenset(), NOW).new, landing.discover(MARKED, files, frozenset(), NOW).waiting)
     assert 2 == len(landing.discover(MARKED, files, frozenset(), NOW + landing.UNFINISHED_GRACE).new)
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import InputRefused
+from compactor.core.model.files import FileInfo
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import landing
-from compactor.core.planning.landing import LandedFile
 
 SPEC = TableSpec("t", "/lake/t", "/lake/t/in", "h_%Y%m%d%H", "d", "t", "d", ("id",))
 
 
-def file(path: str, etag: str = "e", size: int = 5, modified: float = 0.0) -> LandedFile:
+def file(path: str, etag: str = "e", size: int = 5, modified: float = 0.0) -> FileInfo:
     """A file in landing."""
-    return LandedFile(path, size, etag, modified)
+    return FileInfo(path, size, etag, modified)
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def file(path: str, etag: str = "e", size: int = 5, modified: float = 0.0) -> La
         # what no run can take is named
         ([file("h_2026023100/a")], {}, {"unusable": ("h_2026023100/a lies in a folder that names no date",)}),
         ([file("h_2026010124/a"), file("other/a")], {}, {"unusable": ("h_2026010124/a lies in a folder that names no date",), "ignored": 1}),
-        ([LandedFile("h_2026010100/l", 5, "e", 0.0, "is a link")], {}, {"unusable": ("h_2026010100/l is a link",)}),
-        ([LandedFile("h_2026010100/_l", 5, "e", 0.0, "is a link"), file("h_2026010100/_x")], {}, {"ignored": 2}),
+        ([FileInfo("h_2026010100/l", 5, "e", 0.0, "is a link")], {}, {"unusable": ("h_2026010100/l is a link",)}),
+        ([FileInfo("h_2026010100/_l", 5, "e", 0.0, "is a link"), file("h_2026010100/_x")], {}, {"ignored": 2}),
     ],
 )
-def test_discover(files: list[LandedFile], changes: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_discover(files: list[FileInfo], changes: dict[str, Any], expected: dict[str, Any]) -> None:
     """New inputs are the files in landing that are not in the ledger, in path order."""
     result = landing.discover(dataclasses.replace(SPEC, **changes), files, frozenset({("h_2026010100/a", "ingested")}), 100.0)
     assert [item.path for item in result.new] == expected.get("new", [])
@@ -112,7 +112,7 @@ DATED = [file("31-12-2025/a"), file("05-03-2026/b"), file("01-04-2026/c")]
         ),
     ],
 )
-def test_the_epoch_of_a_file_follows_the_date_of_its_folder(files: list[LandedFile], changes: dict[str, Any], epochs: dict[str, int]) -> None:
+def test_the_epoch_of_a_file_follows_the_date_of_its_folder(files: list[FileInfo], changes: dict[str, Any], epochs: dict[str, int]) -> None:
     """Not the text of the name. A full load beside the dated folders belongs to the epoch in which it is taken."""
     result = landing.discover(dataclasses.replace(SPEC, **changes), files, frozenset(), 100.0)
     assert {item.path: item.epoch for item in result.new} == epochs

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from compactor.core.model.files import FileInfo
 from compactor.core.model.position import latest
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.planning.landing import LandedFile, discover
+from compactor.core.planning.landing import discover
 from compactor.core.reconcile import repair
 from compactor.core.reconcile.canonical import Columns, Pair
 from compactor.core.reconcile.side import Row
@@ -126,7 +127,7 @@ def test_a_file_has_a_line_for_each_key() -> None:
 def test_a_repair_is_an_input_and_no_other_hidden_file_is() -> None:
     """Engines that read the folders, and everybody who looks for data there, leave it out."""
     name = increment.repair_name("0a1b2c3d")
-    files = [LandedFile(f"increment_2026112014/{each}", 10, "e", 0.0) for each in (name, "_SUCCESS", "_repair-x.tmp")]
+    files = [FileInfo(f"increment_2026112014/{each}", 10, "e", 0.0) for each in (name, "_SUCCESS", "_repair-x.tmp")]
     assert [item.path for item in discover(table(), files, frozenset(), 100.0).new] == [f"increment_2026112014/{name}"]
     assert increment.ignored(f"increment_2026112014/{name}")
 

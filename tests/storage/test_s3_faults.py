@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 from collections.abc import Callable, Iterator
@@ -17,25 +18,14 @@ from compactor.core.model.errors import Unavailable
 from compactor.core.model.files import FileInfo
 from compactor.core.settings.s3 import S3Settings, place
 from compactor.storage.s3.storage import PROBE_PREFIX, S3Storage
+from tests.oracle.s3_lake import SETTINGS
 from tests.oracle.sizes import FULL
 from tests.parts.proxy import ALWAYS, KINDS, STALE_SECONDS, Fault, Proxy
 from tests.parts.s3 import Server
 from tests.storage.worlds import World
 
 pytestmark = pytest.mark.slow
-FAST = S3Settings(
-    path_style=True,
-    region="us-east-1",
-    connect_seconds=2,
-    read_seconds=0.3,
-    operation_seconds=20,
-    wait_seconds_min=0.02,
-    wait_seconds_max=0.1,
-    client_attempts=1,
-    list_page=2,
-    copy_bytes_max=1000,
-    copy_part_bytes=700,
-)
+FAST = dataclasses.replace(SETTINGS, list_page=2, copy_bytes_max=1000, copy_part_bytes=700)
 SMALL, LARGE = b"small", bytes(range(256)) * 6
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from compactor.core.model.errors import InputRefused
+from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources import full_loads, increment
@@ -20,22 +21,6 @@ UNFINISHED_GRACE = 900.0
 
 _NEVER_EMPTY = ("parquet", "avro")
 """Formats whose smallest file has a header or a footer. A file of 0 bytes is unfinished."""
-
-
-@dataclass(frozen=True)
-class LandedFile:
-    """A file in landing."""
-
-    path: str
-    """Path below the landing root."""
-    size: int
-    """Bytes."""
-    etag: str
-    """Changes with the content."""
-    modified: float
-    """When the file was written, in epoch seconds of the store's clock."""
-    problem: str = ""
-    """Why nobody may read it under this path; "" for all others."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +52,8 @@ class Landing:
         return sum(item.size for item in self.new)
 
 
-def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[tuple[str, str]], now: float, first: bool = True) -> Landing:
-    """Compare the files in landing with the ledger and return the new inputs.
+def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tuple[str, str]], now: float, first: bool = True) -> Landing:
+    """Compare the files in landing, by their paths below its root, with the ledger and return the new inputs.
 
     `absorbed`: (path, etag) of every input in the ledger. `now`: epoch seconds of the store's clock. An empty Parquet or Avro file is taken once
     UNFINISHED_GRACE has passed; reading it puts it into quarantine. Full loads (`core/sources/full_loads.py`) are taken only if they are complete.

@@ -8,7 +8,7 @@ from compactor.core.model.errors import OrderRefused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import join, relative
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.planning.landing import LandedFile, Landing, discover
+from compactor.core.planning.landing import Landing, discover
 from compactor.core.sources import increment
 from compactor.flows import ledger
 from compactor.flows.table import Table
@@ -20,7 +20,7 @@ def landing(table: Table, snapshot: Snapshot | None, listed: Iterable[FileInfo] 
     Raises InputRefused when files lie there and none fits the pattern.
     """
     infos = table.storage.list(table.spec.landing) if listed is None else listed
-    files = [LandedFile(relative(info.path, table.spec.landing), info.size, info.etag, info.modified, info.problem) for info in infos]
+    files = [FileInfo(relative(info.path, table.spec.landing), info.size, info.etag, info.modified, info.problem) for info in infos]
     places = [increment.landed(table.spec.pattern, item.path, load_files=table.spec.source.load_files) for item in files]
     ledgered = ledger.absorbed(table, snapshot, {place.folder for place in places if place})
     # a store's clock is a request, and only the age of a file that may still be written matters
