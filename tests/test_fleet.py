@@ -164,6 +164,31 @@ def test_a_mistake_in_an_entry_is_reported(tmp_path: Path, entry: str, message: 
     assert message in str(error.value)
 
 
+ROWS = [{"id": number, "line": 1, "seq": number} for number in range(1, 30)]
+
+MISTAKES = {
+    "a key that no row has": ("plain/{table}', key: [ident], order_by: [seq]", "no sampled file has ident"),
+    "an order that no row has": ("plain/{table}', key: [id], order_by: [sqe]", "did you mean seq?"),
+    "a key that rows share": ("plain/{table}', key: [line], order_by: [seq]", "Correct `key:`, or rows are lost"),
+    "an envelope that the rows do not have": ("plain/{table}', key: [id], envelope: debezium", "look like `envelope: flat`"),
+    "a pattern of other folders": ("plain/{table}/increment_%Y%m%d%H', key: [id], order_by: [seq]", "no file lies in folders that fit"),
+    "a folder that is not there": ("plian/{table}', key: [id], order_by: [seq]", "no folder fits"),
+    "a name of folders that no folder has": ("plain/mysql.{table}', key: [id], order_by: [seq]", "no folder fits"),
+    "no order": ("plain/{table}', key: [id]", '"order_by": ["seq"]'),
+}
+
+
+@pytest.mark.parametrize(("entry", "sentence"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_that_the_files_show_keeps_a_folder_waiting(tmp_path: Path, entry: str, sentence: str) -> None:
+    """It is named with what to correct, before a run makes the table."""
+    config = written(tmp_path, f"discover: [{{from: '{entry}}}]\n")
+    landed(tmp_path / "plain/orders" / HOUR, *ROWS)
+    assert sentence in invoked("check", "--config", str(config))[1]
+    with App.open(config) as app:
+        app.add_tables()
+        assert app.settings.names == ()
+
+
 def test_limits_and_exclusions(tmp_path: Path) -> None:
     """`at_most` counts the tables that are there; a table whose name is taken waits; what is excluded is named by nobody."""
     config = written(

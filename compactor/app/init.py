@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from compactor.app.registry import with_newest_schema
 from compactor.config.settings import load
 from compactor.config.values import absolute, is_s3
 from compactor.core.model.errors import CompactorError, ConfigError, Refused
@@ -21,6 +22,7 @@ from compactor.duckdb import sample
 from compactor.flows.land import folders as flow_folders
 from compactor.flows.land import propose as flow
 from compactor.flows.land.appeared import Appeared, appeared
+from compactor.flows.read.plan import plan
 from compactor.ports import Storage
 from compactor.registry.settings import RegistrySettings, addresses, shown
 from compactor.storage.local import LocalStorage
@@ -136,7 +138,11 @@ def look_for_tables(app: AppBase, entries: Sequence[Discovery]) -> list[Appeared
         room = template.discovery.at_most - sum(template.fits(landing) for landing in landings) if template.discovery else 0
         for folder in (folder for folder in folders if folder.template == template):
             if room <= 0:
-                text = f"the entry of `discover:` has `at_most: {template.discovery.at_most}` tables already" if template.discovery else ""
+                text = (
+                    f"the entry of `discover:` has `at_most: {template.discovery.at_most}` tables already; raise it, or name the folder in `exclude`"
+                    if template.discovery
+                    else ""
+                )
                 made.append(Appeared(folder.path, TableProposal(folder.path, folder.path), waits=text))
                 continue
             made.append(appeared(storage, sample.read, folder, _name(folder), topics))
@@ -151,7 +157,7 @@ def _name(folder: Folder) -> str:
 
 
 def _without_collisions(app: AppBase, made: Sequence[Appeared]) -> list[Appeared]:
-    """Return the tables; those with which the configuration would be refused wait."""
+    """Return the tables; those with which the configuration would be refused, or does not fit the files, wait."""
     chosen: dict[str, str] = {}
     result = []
     for each in made:
@@ -160,9 +166,12 @@ def _without_collisions(app: AppBase, made: Sequence[Appeared]) -> list[Appeared
             if content:
                 if each.table.name in chosen or each.table.name in app.settings.tables:
                     raise ConfigError(f"table {each.table.name} is there already; set another `name:` in the entry of `discover:`")
-                load(app.settings.file, more={**app.more, **chosen, each.table.name: content})
+                spec = load(app.settings.file, more={**app.more, **chosen, each.table.name: content}).spec(each.table.name)
+                spec = with_newest_schema(app.open_registry(), spec) if spec.subject else spec
+                if problems := plan(app.runtime.table(spec, files_only=True)).problems:
+                    raise ConfigError(f"{'; '.join(problems)}. Correct the entry of `discover:`")
                 chosen[each.table.name] = content
-        except ConfigError as error:
+        except CompactorError as error:
             each = replace(each, waits=str(error))
         result.append(each)
     return result
@@ -201,8 +210,17 @@ def _content(item: Appeared, now: str) -> str:
 def untaken(app: AppBase, samples: bool) -> list[str]:
     """Return a line for each landed folder that no table takes. `samples`: whether to read files of those that fit `discover:`."""
     entries = app.settings.discoveries
-    lines = {item.folder: sentence(item) for item in look_for_tables(app, entries)} if samples and entries else {}
+    looked = look_for_tables(app, entries) if samples and entries else []
+    # what needs a person first
+    lines = {item.folder: sentence(item) for item in sorted(looked, key=lambda item: not item.waits)}
     landings = [spec.landing for spec in app.specs()]
     templates = [*discovered(entries), *beside(landings, app.settings.warehouse_dir)]
     folders = flow_folders.untaken(app.runtime.storage, landings, templates)
-    return [*lines.values(), *flow_folders.sentences([folder for folder in folders if folder.path not in lines])]
+    there = [*landings, *(folder.path for folder in folders)]
+    wrong = [each for each in discovered(entries) if not any(map(each.fits, there)) and not flow_folders.exist(app.runtime.storage, each)]
+    nothing = [
+        f"no folder fits {each.discovery.place} of `discover:`; correct `from:`, which is relative to the warehouse"
+        for each in wrong
+        if each.discovery
+    ]
+    return [*nothing, *lines.values(), *flow_folders.sentences([folder for folder in folders if folder.path not in lines])]

@@ -31,6 +31,11 @@ def untaken(storage: Storage, landings: Iterable[str], templates: Sequence[Templ
     return [folders[path] for path in sorted(folders)]
 
 
+def exist(storage: Storage, template: Template) -> bool:
+    """Return whether any folder fits a template."""
+    return next(_matching(storage, template, template.top, 0), None) is not None
+
+
 def _matching(storage: Storage, template: Template, place: str, level: int) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield (path, values of the placeholders) of the folders that fit a template from a level on."""
     if level == len(template.levels):
