@@ -9,7 +9,7 @@ import contextlib
 import logging
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -110,6 +110,11 @@ def member(value: str, name: str) -> str:
 def coalesce(values: Sequence[str]) -> str:
     """Return the first of the values that is not null."""
     return values[0] if len(values) == 1 else f"coalesce({', '.join(values)})"
+
+
+def mapped(value: str, meanings: Mapping[str, str]) -> str:
+    """SQL: what a text stands for; null for others. CASE would compute the value again for each WHEN."""
+    return f"try_element_at(map({', '.join(literal(text) for pair in meanings.items() for text in pair)}), {value})"
 
 
 def struct(members: Sequence[tuple[str, str]]) -> str:

@@ -23,7 +23,7 @@ from compactor.spark.decode import named, pg_text
 from compactor.spark.decode.frame import Frame, of_other_table
 from compactor.spark.decode.order import CHANGE_EVENTS, micros
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import cited, from_json, literal, member, quoted
+from compactor.spark.sql import cited, from_json, literal, mapped, member, quoted
 
 _LISTS = ("columnNames", "columnTypes", "columnValues", "oldKeyNames", "oldKeyTypes", "oldKeyValues")
 _TEXTS = ("changeType", "timestamp", "schema", "table")
@@ -36,10 +36,9 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     own = [name for name in _order_fields(spec) if name not in (*_LISTS, *_TEXTS)]
     records = _parsed(raw, own) if raw.schema is None else _typed(raw, spec, own)
     valid = ", ".join(literal(code) for code in OPERATIONS)
-    codes = " ".join(f"WHEN {literal(code)} THEN {literal(op)}" for code, op in OPERATIONS.items())
     code = "lower(trim(_d.changeType))"
     unknown = f"WHEN {code} NOT IN ({valid}) THEN concat('has an unknown changeType ', {cited('_d.changeType')})"
-    events = records.selectExpr("*", f"CASE WHEN _problem IS NULL AND NOT ({_other(spec)}) THEN CASE {code} {codes} END END AS _op")
+    events = records.selectExpr("*", f"CASE WHEN _problem IS NULL AND NOT ({_other(spec)}) THEN {mapped(code, OPERATIONS)} END AS _op")
     new = named.image(_spelled("_d.columnNames", spec), "_d.columnTypes", "_d.columnValues")
     old = named.image(_spelled("_d.oldKeyNames", spec), "_d.oldKeyTypes", "_d.oldKeyValues")
     has_old = "(size(_d.oldKeyNames) > 0)"

@@ -32,7 +32,7 @@ from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.decode.frame import declared_order as frame_order
 from compactor.spark.decode.order import PLAIN_ROWS
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import cited, literal, null, quoted, struct
+from compactor.spark.sql import cited, literal, mapped, null, quoted, struct
 
 _ENVELOPE = ENVELOPES["dms"]
 _OPERATION = "op"
@@ -89,8 +89,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     op = by_low.get(_OPERATION)
     code = f"lower(trim(_value.{quoted(op)}))" if op and columns[op] == ("string",) else "CAST(NULL AS STRING)"
     bare = f"CASE WHEN {_LOADED} THEN 'r' ELSE '{'u' if spec.key else 'c'}' END"
-    codes_to_ops = " ".join(f"WHEN {literal(text)} THEN {literal(meaning)}" for text, meaning in _OPERATIONS.items())
-    meaning = f"CASE WHEN coalesce({code}, '') = '' THEN {bare} WHEN {code} = 'i' AND {_LOADED} THEN 'r' ELSE CASE {code} {codes_to_ops} END END"
+    meaning = f"CASE WHEN coalesce({code}, '') = '' THEN {bare} WHEN {code} = 'i' AND {_LOADED} THEN 'r' ELSE {mapped(code, _OPERATIONS)} END"
     codes = ", ".join(literal(text) for text in _OPERATIONS)
     invalid = f"coalesce({raw.unreadable}, CASE WHEN coalesce({code}, '') NOT IN ('', {codes}) THEN concat('has an unknown Op ', {cited(code)}) END)"
     payload = [name for name in columns if not _is_metadata(name, columns, spec)]

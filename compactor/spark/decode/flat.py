@@ -28,7 +28,7 @@ from compactor.spark.decode.frame import Frame, declared_order, plain_writer
 from compactor.spark.decode.order import PLAIN_ROWS, SOURCE, default_order, flat_connector, flat_source
 from compactor.spark.input.files import RawFrame
 from compactor.spark.rows import survey
-from compactor.spark.sql import cited, literal
+from compactor.spark.sql import cited, literal, mapped
 
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
@@ -81,7 +81,6 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     columns = dict(frame.images[1])
     by_writer = {writer.id: operation_column(spec, {*(field.name for field in writer.fields), *writer.undecided}) for writer in frame.writers}
     code, codes = _code(frame, by_writer, columns), operations(spec)
-    mapped = ", ".join(f"{literal(text)}, {literal(meaning)}" for text, meaning in codes.items() if meaning != "ignore")
     dropped = [text for text, meaning in codes.items() if meaning == "ignore"]
     silent = f"{code} IN ({', '.join(literal(text) for text in dropped)})" if dropped else "false"
     deleted = f"lower(CAST({frame.value(DELETED)} AS STRING)) = 'true'" if DELETED in columns else "false"
@@ -100,8 +99,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     other = "false"
     if spec.source_table and TABLE in columns:
         other = f"NOT coalesce({frame.value(TABLE)} = {literal(spec.source_table.split('.')[-1])}, false)"
-    # CASE would compute the code again for each WHEN
-    op_of_code = f"try_element_at(map({mapped}), {code})"
+    op_of_code = mapped(code, {text: meaning for text, meaning in codes.items() if meaning != "ignore"})
     # a row without operation is an upsert; without a key it can only be an insert
     bare = "u" if spec.key else "c"
     row_op = f"WHEN {deleted} THEN 'd' WHEN {code} IS NULL THEN '{bare}' ELSE {op_of_code}"
