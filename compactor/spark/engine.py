@@ -100,14 +100,14 @@ class SparkEngine:
         base = work.parent.segments if work.parent else ()
         owners = keys.owner_masks(base, work.schema)
         files = by_key(work.schema)
-        name, fill = work.spec.name, work.spec.iceberg is not None
-        made, done = table_writer.write_one(self._storage, rows, work.schema, work.order, directory, name, work.partial, files, owners, fill=fill)
+        name, filled = work.spec.name, compaction.stored_defaults(work.spec, work.schema)
+        made, done = table_writer.write_one(self._storage, rows, work.schema, work.order, directory, name, work.partial, files, owners, filled=filled)
         counts, ties = work.counts(done)
         note = repeated_keys.note(work.batch, counts)
         if made is None:
             return Staged(None, (), counts, ties, note=note)
         untouched = keys.not_owning(base, made.numbers)
-        path, columns, filled = relative(directory, work.spec.root), made.unavailable_columns, compaction.stored_defaults(work.spec, work.schema)
+        path, columns = relative(directory, work.spec.root), made.unavailable_columns
         delta = Delta(commit, path, made.rows, made.tombstones, made.files, made.position_min, made.position_max, columns, untouched, filled)
         return Staged(delta, (), counts, ties, self._unresolved(work, [delta]) if columns else 0, note=note)
 

@@ -144,16 +144,16 @@ def write(
     """
     directory, files = Layout(spec.root, spec.landing).base(commit), of_segments(spec, schema)
     names = [f"{SEGMENT}={name}" for name in placed.names(rows.sparkSession)]
-    fill = spec.iceberg is not None
+    filled = compaction.stored_defaults(spec, schema)
     if len(names) == 1:
         place = join(directory, names[0])
-        alone, done = table_writer.write_one(storage, rows, schema, order, place, spec.name, partial, files, in_order=in_order, fill=fill)
+        alone, done = table_writer.write_one(storage, rows, schema, order, place, spec.name, partial, files, in_order=in_order, filled=filled)
         made = {names[0]: dataclasses.replace(alone, name=names[0])} if alone else {}
     else:
-        several, done = table_writer.write_several(storage, rows, schema, order, directory, spec.name, partial, files, in_order, fill)
+        several, done = table_writer.write_several(storage, rows, schema, order, directory, spec.name, partial, files, in_order, filled)
         made = {each.name: each for each in several}
     written = [_segment(commit, made[name], low, high, through, files) for name, (low, high) in _without_empty(names, placed, made).items()]
-    return [dataclasses.replace(segment, defaults=compaction.stored_defaults(spec, schema)) for segment in written], done
+    return [dataclasses.replace(segment, defaults=filled) for segment in written], done
 
 
 def _without_empty(names: Sequence[str], placed: Placement, made: dict[str, table_writer.Written]) -> dict[str, tuple[Bound, Bound]]:

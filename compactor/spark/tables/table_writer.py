@@ -10,7 +10,7 @@ there. Many Segments are read back, without their keys.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -92,13 +92,13 @@ def write_one(
     layout: FileOrder,
     aggregates: Mapping[str, str] = MappingProxyType({}),
     in_order: bool = False,
-    fill: bool = False,
+    filled: Collection[str] = (),
 ) -> tuple[Written | None, Pass]:
     """Write states into one new directory, each file as `layout` says, and check what was written. One Spark job.
 
-    `partial` are the columns that may have a register of their own. `aggregates` (name → SQL) are computed for `Written.numbers`. `fill`: the files
-    hold the defaults that rows read. Returns None for what was written if there are no rows, and the pass that wrote. Raises CheckFailed if a key is
-    null, or if other rows are in the files than were written.
+    `partial` are the columns that may have a register of their own. `aggregates` (name → SQL) are computed for `Written.numbers`. `filled`: the
+    columns whose default the files hold. Returns None for what was written if there are no rows, and the pass that wrote. Raises CheckFailed if a
+    key is null, or if other rows are in the files than were written.
     """
     spark = rows.sparkSession
     counted = {
@@ -110,7 +110,7 @@ def write_one(
         "unavailable_columns": _registers(partial),
         **aggregates,
     }
-    states = measured.observe(rows.selectExpr(*_stored(schema, order, fill)), "written", counted)
+    states = measured.observe(rows.selectExpr(*_stored(schema, order, filled)), "written", counted)
     rows = states if in_order else states.sortWithinPartitions(*_sort(layout))
     done = measured.write_parquet(rows, directory, ROW_STATE, options=_options(layout))
     numbers = done.numbers("written")
@@ -136,10 +136,10 @@ def _options(layout: FileOrder) -> dict[str, str]:
     return {"parquet.block.size": str(layout.row_group_bytes)} if layout.row_group_bytes else {}
 
 
-def _stored(schema: Schema, order: position.Order, fill: bool) -> list[str]:
+def _stored(schema: Schema, order: position.Order, filled: Collection[str]) -> list[str]:
     """SQL for each column of a file, and ROW_STATE."""
     state = f"CASE WHEN _gone IS NULL THEN '{LIVE}' ELSE '{DELETED}' END AS {ROW_STATE}"
-    return [*(quoted(name) if fill else defaults.in_file(schema, name, order) for name in schema.names), *STATE, state]
+    return [*(quoted(name) if name in filled else defaults.in_file(schema, name, order) for name in schema.names), *STATE, state]
 
 
 @dataclass(frozen=True)
@@ -180,14 +180,14 @@ def write_several(
     partial: Sequence[str],
     layout: FileOrder,
     in_order: bool = False,
-    fill: bool = False,
+    filled: Collection[str] = (),
 ) -> tuple[list[Written], Pass]:
     """Write states into a new directory with a folder for each value of their column SEGMENT, and check what was written.
 
     Each file is as `layout` says. Two Spark jobs. Returns an entry for each folder, and the pass that wrote. Raises CheckFailed as `write_one` does.
     """
     counted = {"rows": "count(1)", "nokey": f"count_if({_null_key(schema)})"}
-    states = measured.observe(rows.selectExpr(*_stored(schema, order, fill), SEGMENT), "written", counted)
+    states = measured.observe(rows.selectExpr(*_stored(schema, order, filled), SEGMENT), "written", counted)
     rows = states if in_order else states.sortWithinPartitions(SEGMENT, *_sort(layout))
     done = measured.write_parquet(rows, directory, SEGMENT, ROW_STATE, options=_options(layout))
     numbers = done.numbers("written") or measured.compute(states, counted)
