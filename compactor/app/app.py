@@ -87,7 +87,7 @@ class App(Versions, Runners, Reconcile):
         requested, specs, failed = self.specs(names), [], {}
         for spec in requested:
             try:
-                with_schema = self._with_schema(spec)
+                with_schema = self.with_schema(spec)
                 specs.append(with_schema.compacting_now if compact else with_schema)
             except CompactorError as error:
                 failed[spec.name] = failed_early(self.runtime.table(spec, files_only=True), error, label)
@@ -129,7 +129,7 @@ class App(Versions, Runners, Reconcile):
         requested, specs = self.specs(names), []
         for spec in requested:
             with contextlib.suppress(CompactorError):
-                specs.append(self._with_schema(spec))
+                specs.append(self.with_schema(spec))
         reports = [report for report in idle_tables(self.runtime.environment(), specs).values() if report.outcome == "idle"]
         idle = {report.table for report in reports}
         remember_idle(self.runtime.environment(), requested, reports)
@@ -145,7 +145,7 @@ class App(Versions, Runners, Reconcile):
         """Read files from quarantine again: these paths, or all."""
         from compactor.flows.verbs import replay_table
 
-        spec = self._with_schema(self.specs([name])[0])
+        spec = self.with_schema(self.specs([name])[0])
         self._start_for([spec], archived=True)
         return replay_table(self.runtime.table(spec), paths, progress=progress, label=label)
 
@@ -153,7 +153,7 @@ class App(Versions, Runners, Reconcile):
         """Give files in quarantine up: delete them, and remember that they had no events. `records`: the invalid records of partly ingested files."""
         from compactor.flows.verbs import discard_table
 
-        spec = self._with_schema(self.specs([name])[0])
+        spec = self.with_schema(self.specs([name])[0])
         self._start_for([spec], archived=True)
         return discard_table(self.runtime.table(spec), paths, progress=progress, label=label, records=records)
 
@@ -190,7 +190,7 @@ class App(Versions, Runners, Reconcile):
         """
         from compactor.flows.read.plan import plan
 
-        specs = [self._with_schema(spec) if samples else spec for spec in self.specs(names)]
+        specs = [self.with_schema(spec) if samples else spec for spec in self.specs(names)]
         return [plan(self.runtime.table(spec, files_only=True), self.specs(), samples) for spec in specs]
 
     def explain(self, name: str) -> Explained:
@@ -250,7 +250,7 @@ class App(Versions, Runners, Reconcile):
         specs = self.specs(names)
         if not files_only:
             check_reader(self.settings, "`compactor verify --files-only` compares files and ledger")
-            specs = [self._with_schema(spec) for spec in specs]
+            specs = [self.with_schema(spec) for spec in specs]
             self._start_for(specs, archived=True)
         return [check for spec in specs for check in verify(self.runtime.table(spec, files_only), deep)]
 
@@ -356,7 +356,7 @@ class App(Versions, Runners, Reconcile):
 
         A version that `checks:` have blocked is audited again; `accept`: show it whatever they say. Raises CheckFailed if a rule does not hold.
         """
-        return [sync(self.runtime.table(self._with_schema(spec)), dry_run, accept) for spec in self.specs(names)]
+        return [sync(self.runtime.table(self.with_schema(spec)), dry_run, accept) for spec in self.specs(names)]
 
     def schema_history(self, name: str) -> list[Step]:
         """Return the Snapshots that changed a table's schema, newest first. Starts no JVM."""
@@ -376,6 +376,6 @@ class App(Versions, Runners, Reconcile):
         uses the schema.
         """
         specs = [spec for spec in self.specs(names) if names or spec.subject or spec.avro_schema]
-        specs = [self._with_schema(spec) if next_schema is None or spec.registered_key else spec for spec in specs]
+        specs = [self.with_schema(spec) if next_schema is None or spec.registered_key else spec for spec in specs]
         registry = self._registry() if any(spec.subject for spec in specs) else None
         return [schema_report(self.runtime.table(spec, files_only=True), registry, next_schema, notify) for spec in specs]

@@ -126,7 +126,7 @@ class AppBase:
         `schemas`: ask the registry for the tables' newest schemas, and for every schema that their Kafka records may reference by id.
         """
         settings = self.settings
-        specs = tuple(self._with_schema(spec) if schemas else spec for spec in self.specs(names))
+        specs = tuple(self.with_schema(spec) if schemas else spec for spec in self.specs(names))
         return JobConfig(
             specs,
             settings.warehouse_dir,
@@ -139,7 +139,7 @@ class AppBase:
             tuple(sorted(app_registry.schemas_by_id(self._registry(), specs).items())) if schemas and self._has_registry else (),
         )
 
-    def _with_schema(self, spec: TableSpec) -> TableSpec:
+    def with_schema(self, spec: TableSpec) -> TableSpec:
         """Return the spec with the newest schema of its subject. Raises RegistryRefused if the registry has no such subject."""
         return spec if spec.subject is None else app_registry.with_newest_schema(self._registry(), spec)
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from compactor.app.registry import with_newest_schema
 from compactor.config.settings import load
 from compactor.config.values import absolute, is_s3
 from compactor.core.model.errors import CompactorError, ConfigError, Refused
@@ -147,7 +146,7 @@ def look_for_tables(app: AppBase, entries: Sequence[Discovery]) -> list[Appeared
                 continue
             made.append(appeared(storage, sample.read, folder, _name(folder), topics))
             room -= not made[-1].waits
-    return _without_collisions(app, made)
+    return _without_refused(app, made)
 
 
 def _name(folder: Folder) -> str:
@@ -156,7 +155,7 @@ def _name(folder: Folder) -> str:
     return re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_") or "t"
 
 
-def _without_collisions(app: AppBase, made: Sequence[Appeared]) -> list[Appeared]:
+def _without_refused(app: AppBase, made: Sequence[Appeared]) -> list[Appeared]:
     """Return the tables; those with which the configuration would be refused, or does not fit the files, wait."""
     chosen: dict[str, str] = {}
     result = []
@@ -167,8 +166,7 @@ def _without_collisions(app: AppBase, made: Sequence[Appeared]) -> list[Appeared
                 if each.table.name in chosen or each.table.name in app.settings.tables:
                     raise ConfigError(f"table {each.table.name} is there already; set another `name:` in the entry of `discover:`")
                 spec = load(app.settings.file, more={**app.more, **chosen, each.table.name: content}).spec(each.table.name)
-                spec = with_newest_schema(app.open_registry(), spec) if spec.subject else spec
-                if problems := plan(app.runtime.table(spec, files_only=True)).problems:
+                if problems := plan(app.runtime.table(app.with_schema(spec), files_only=True)).problems:
                     raise ConfigError(f"{'; '.join(problems)}. Correct the entry of `discover:`")
                 chosen[each.table.name] = content
         except CompactorError as error:
@@ -217,10 +215,10 @@ def untaken(app: AppBase, samples: bool) -> list[str]:
     templates = [*discovered(entries), *beside(landings, app.settings.warehouse_dir)]
     folders = flow_folders.untaken(app.runtime.storage, landings, templates)
     there = [*landings, *(folder.path for folder in folders)]
-    wrong = [each for each in discovered(entries) if not any(map(each.fits, there)) and not flow_folders.exist(app.runtime.storage, each)]
-    nothing = [
-        f"no folder fits {each.discovery.place} of `discover:`; correct `from:`, which is relative to the warehouse"
-        for each in wrong
-        if each.discovery
+    places = [
+        each.discovery.place
+        for each in discovered(entries)
+        if each.discovery and not any(map(each.fits, there)) and not flow_folders.exist(app.runtime.storage, each)
     ]
+    nothing = [f"no folder fits {place} of `discover:`; correct `from:`, which is relative to the warehouse" for place in places]
     return [*nothing, *lines.values(), *flow_folders.sentences([folder for folder in folders if folder.path not in lines])]

@@ -57,7 +57,7 @@ class Versions(AppBase):
         if target is None and not reabsorb:
             raise Refused("expected a version or a time to restore, got neither")
         if reabsorb:
-            spec = self._with_schema(spec)
+            spec = self.with_schema(spec)
             self._start_for([spec], archived=True)
             done.append(reabsorb_table(self.runtime.table(spec), progress=progress, label=label))
         return done
@@ -99,7 +99,7 @@ class Versions(AppBase):
         from compactor.flows.verbs import rebuild_table
         from compactor.flows.write import restore
 
-        spec = self._with_schema(self.specs([name])[0])
+        spec = self.with_schema(self.specs([name])[0])
         target = restore.named(self.table(name), as_of)
         self._start_for([spec], archived=True)
         return rebuild_table(self.runtime.table(spec), target, accept, dry, fewer, progress=progress, label=label)
@@ -117,7 +117,7 @@ class Versions(AppBase):
         from compactor.flows.verbs import adopt_table
         from compactor.flows.write import adopt
 
-        spec = self._with_schema(self.specs([name])[0])
+        spec = self.with_schema(self.specs([name])[0])
         kind = self.settings.tables[name].runner
         if kind != "local":
             raise Refused(
@@ -149,7 +149,7 @@ class Versions(AppBase):
         """
         from compactor.flows.keep.erase import Request, erase
 
-        spec = self._with_schema(self.specs([name])[0])
+        spec = self.with_schema(self.specs([name])[0])
         kind = self.settings.tables[name].runner
         if kind != "local":
             raise Refused(
