@@ -171,7 +171,7 @@ class HiveCatalog:
                     self._replace(label, view)
                     return
                 except Py4JJavaError as error:
-                    messages = " ".join(causes(error).values())
+                    messages = _messages(error)
                     if _CANNOT in messages and self._compares:
                         log.warning("%s: the metastore cannot compare and set: set datanucleus.query.sql.allowAll to true there", label)
                         self._compares = False
@@ -233,20 +233,24 @@ class HiveCatalog:
                 return False
             handle.setParameters({**rules.kept(entry["parameters"]), **rules.native_parameters(table, expected)})
             compared = {"expected_parameter_key": rules.POINTER, "expected_parameter_value": pointer} if self._compares else {}
-            registered = _columns(entry["sd"]["cols"])
-            # the metastore may refuse other types at the same places: readers of Iceberg take the columns from the metadata
-            for columns in (rules.stored(table.columns), registered):
+
+            def alter(columns: Sequence[Column]) -> None:
                 handle.setSd(self._hive.descriptor(columns, rules.uri(table.location), NATIVE_FORMAT))
+                self._hive.client.alter_table_with_environmentContext(table.database, table.name, handle, self._hive.context(compared))
+
+            try:
                 try:
-                    self._hive.client.alter_table_with_environmentContext(table.database, table.name, handle, self._hive.context(compared))
-                    return True
+                    alter(rules.stored(table.columns))
                 except Py4JJavaError as error:
-                    messages = " ".join(causes(error).values())
-                    if _MODIFIED in messages:
-                        return False
-                    if _OTHER_TYPES not in messages or columns is registered:
+                    if _OTHER_TYPES not in _messages(error):
                         raise
-            return False
+                    # those that are registered: readers of Iceberg take the columns from the metadata
+                    alter(_columns(entry["sd"]["cols"]))
+            except Py4JJavaError as error:
+                if _MODIFIED not in _messages(error):
+                    raise
+                return False
+            return True
 
     def _update_table(self, label: str, existing: Any, table: TableDef) -> None:
         entry = self._hive.read(existing)
@@ -277,6 +281,10 @@ class HiveCatalog:
             for handle, entry in zip(handles, self._hive.read_all(handles)):
                 registered[tuple(entry["values"])] = (handle, entry)
         return registered
+
+
+def _messages(error: Py4JJavaError) -> str:
+    return " ".join(causes(error).values())
 
 
 def _check_view(label: str, entry: dict[str, Any]) -> None:

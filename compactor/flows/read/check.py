@@ -94,8 +94,8 @@ def _results(table: Table, looked: Looked) -> Iterator[tuple[str, str, str]]:
         yield "environment of its own", owner.foreign(table), f"database {spec.database}"
     if spec.iceberg and looked.snapshot is not None:
         parts = metadata.parts_of(looked.snapshot)
-        older = f"readers see an older version: {parts}"
-        yield f"rows of {native_table.called(spec)}", "", older if isinstance(parts, str) else "as of the last compaction"
+        shown = f"readers see an older version: {parts}" if isinstance(parts, str) else "as of the last compaction"
+        yield f"rows of {native_table.called(spec)}", "", shown
     if looked.snapshot is None and not looked.infos:
         yield "files in landing", missing(table), ""
         return

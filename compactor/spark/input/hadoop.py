@@ -13,12 +13,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 
-def configuration(spark: SparkSession) -> Any:
+def _configuration(spark: SparkSession) -> Any:
     """Return Hadoop's configuration with the settings of the session."""
     return spark._jsparkSession.sessionState().newHadoopConf()
 
 
-def path(spark: SparkSession, location: str) -> Any:
+def _path(spark: SparkSession, location: str) -> Any:
     """Return a location as Hadoop's Path."""
     jvm: Any = spark._jvm
     return jvm.org.apache.hadoop.fs.Path(location)
@@ -27,8 +27,8 @@ def path(spark: SparkSession, location: str) -> Any:
 @contextmanager
 def opened(spark: SparkSession, location: str) -> Iterator[Any]:
     """Open a file; yield its stream, which can seek."""
-    place = path(spark, location)
-    stream = place.getFileSystem(configuration(spark)).open(place)
+    place = _path(spark, location)
+    stream = place.getFileSystem(_configuration(spark)).open(place)
     try:
         yield stream
     finally:
@@ -37,14 +37,14 @@ def opened(spark: SparkSession, location: str) -> Iterator[Any]:
 
 def size(spark: SparkSession, location: str) -> int:
     """Return the size of a file in bytes."""
-    place = path(spark, location)
-    return int(place.getFileSystem(configuration(spark)).getFileStatus(place).getLen())
+    place = _path(spark, location)
+    return int(place.getFileSystem(_configuration(spark)).getFileStatus(place).getLen())
 
 
 def codec(spark: SparkSession, location: str) -> Any | None:
     """Return the codec of the compression that a file's suffix names, or None."""
     jvm: Any = spark._jvm
-    return jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(configuration(spark)).getCodec(path(spark, location))
+    return jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(_configuration(spark)).getCodec(_path(spark, location))
 
 
 def content(spark: SparkSession, stream: Any, most: int) -> bytes:
@@ -56,7 +56,7 @@ def content(spark: SparkSession, stream: Any, most: int) -> bytes:
 def parquet_file(spark: SparkSession, location: str) -> Any:
     """Return a Parquet file, for its size and its bytes."""
     jvm: Any = spark._jvm
-    return jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(path(spark, location), configuration(spark))
+    return jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(_path(spark, location), _configuration(spark))
 
 
 @contextmanager

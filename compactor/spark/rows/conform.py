@@ -63,8 +63,8 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
     names = ", ".join(name for name, _ in order)
     reason = literal(f"a column of the order ({names}) is null or not of the order's type; set `order_by:` to columns that every change has")
-    why = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} END"
-    why = "CAST(NULL AS STRING)" if valid else why
+    tested = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} END"
+    why = "CAST(NULL AS STRING)" if valid else tested
     keep = [name for name in frame.rows.columns if name not in (INVALID, OP)]
     # a record that holds several events: the record's place orders the file, the event's number orders the record
     place = f"_row * {EVENTS_MAX}L + coalesce(_event, 0)" if EVENT in frame.rows.columns else ROW
