@@ -412,13 +412,13 @@ def test_a_key_may_be_left_to_the_registry(tmp_path: Path) -> None:
     (tmp_path / "compactor.yaml").write_text(f"registry: {{url: schemas}}\ntables:\n{tables}", encoding="utf-8")
     with App.open(tmp_path / "compactor.yaml") as app:
         enrollment, audit_log, odd = app.specs()
-        found = app._with_schema(enrollment)
+        found = app.with_schema(enrollment)
         assert found.key == ("course_code", "student_id", "term")
         assert found.registered is not None
         with pytest.raises(Refused, match=r"no subject pga.public.audit_log-key. Set `key:"):
-            app._with_schema(audit_log)
+            app.with_schema(audit_log)
         with pytest.raises(Refused, match="does not end in -value"):
-            app._with_schema(odd)
+            app.with_schema(odd)
 
 
 def row(name: str, *fields: str) -> dict[str, Any]:
