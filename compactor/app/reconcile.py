@@ -194,12 +194,13 @@ class Reconcile(AppBase):
             return current_rows(opened.source, keys, opened.lake.reached(), opened.pause)
 
         path = repairs.land(opened.table, opened.columns, keys, read)
-        while not repairs.ingested(opened.table, path):
-            # another run may have begun before the file was there
+        while True:
             (report,) = self.run([opened.table.name])
-            if report.error or not (repairs.ingested(opened.table, path) or opened.pause()):
+            if repairs.ingested(opened.table, path):
+                return path
+            # another run may have begun before the file was there, or may commit first each time
+            if report.outcome == "failed" or not opened.pause():
                 raise Unavailable(f"{report.error or 'No run has ingested the rows yet'}. They are landed in {path}; the next run ingests them.")
-        return path
 
     @contextmanager
     def _opened(
