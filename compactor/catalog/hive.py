@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 
 from compactor.catalog import rules
 from compactor.catalog.formats import FORMATS, NATIVE_FORMAT, VIEW_FORMAT
-from compactor.catalog.hive_client import HiveClient, batches, causes, table_parameters
+from compactor.catalog.hive_client import HiveClient, batches, causes, listed, table_parameters
 from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.catalog.views import VERSION
 from compactor.core.model.errors import CatalogRefused, Unavailable
@@ -48,7 +48,7 @@ class HiveCatalog:
     def ensure_database(self, name: str, location: str) -> None:
         """Create the database if it is missing."""
         with self._hive.calls(f"database {name}"):
-            if name.lower() in {existing.lower() for existing in self._hive.client.getAllDatabases()}:
+            if self._hive.has_database(name):
                 return
             try:
                 self._hive.client.createDatabase(self._hive.database(name.lower(), "", rules.uri(location), {}))
@@ -59,7 +59,7 @@ class HiveCatalog:
     def has_database(self, name: str) -> bool:
         """Whether the database exists."""
         with self._hive.calls(f"database {name}"):
-            return name.lower() in {existing.lower() for existing in self._hive.client.getAllDatabases()}
+            return self._hive.has_database(name)
 
     def table(self, database: str, name: str) -> TableDef | None:
         """Return the registered external table, or None."""
@@ -123,7 +123,7 @@ class HiveCatalog:
         with self._hive.calls(f"{database}.{table}"):
             if self._hive.get(database, table) is None:
                 return []
-            names = list(self._hive.client.listPartitionNames(database, table, -1))
+            names = listed(self._hive.client.listPartitionNames(database, table, -1))
             registered = [
                 _partition(entry)
                 for batch in batches(names)
@@ -278,7 +278,7 @@ class HiveCatalog:
         for batch in batches(values):
             names = [self._hive.warehouse.makePartName(owner.getPartitionKeys(), list(each)) for each in batch]
             handles = self._hive.client.getPartitionsByNames(database, table, names)
-            for handle, entry in zip(handles, self._hive.read_all(handles)):
+            for handle, entry in zip(listed(handles), self._hive.read_all(handles)):
                 registered[tuple(entry["values"])] = (handle, entry)
         return registered
 

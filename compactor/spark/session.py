@@ -34,6 +34,20 @@ _COMPILE_LATER = ("-XX:Tier4InvocationThreshold=50000", "-XX:Tier4MinInvocationT
 """Ten times the defaults. The JVM then does not compile Spark's planner a second time, which costs a small commit more than its data does. What runs
 for each row is called so often that it is compiled as before (docs/design/spark.md#few-jobs)."""
 
+_NAMES = (
+    "PythonUtils",
+    "SparkSession",
+    "functions",
+    "org.apache.hadoop.fs.Path",
+    "org.apache.parquet.hadoop.ParquetFileReader",
+    "org.apache.parquet.hadoop.util.HadoopInputFile",
+    "org.apache.spark.sql.execution.datasources.parquet",
+    "org.apache.spark.util",
+    "py4j.reflection.TypeUtil",
+    "scala.Option",
+)
+"""What PySpark and compactor name in the JVM for each query."""
+
 _LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives")
 """Settings that spark-submit itself must see. All others stay off the command line, because `ps` shows it to everyone."""
 
@@ -126,6 +140,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
             lock.release()
         raise
     _settle(spark, settings)
+    _remember_names(spark.sparkContext._jvm)
     _open.append((spark, lock))
     return spark
 
@@ -295,6 +310,19 @@ def defaults_file() -> str:
     with contextlib.suppress(OSError):
         return Path(folder, "spark-defaults.conf").read_text(encoding="utf-8")
     return ""
+
+
+def _remember_names(jvm: Any) -> None:
+    """Ask once for the classes and packages that each query names.
+
+    py4j asks the JVM for a name at each use, and the JVM looks for it as a class in every jar: 200 names and a quarter of a second a commit.
+    """
+    for path in _NAMES:
+        owner = jvm
+        for name in path.split("."):
+            member = getattr(owner, name)
+            setattr(owner, name, member)
+            owner = member
 
 
 def _settle(spark: SparkSession, settings: SessionSettings) -> None:
