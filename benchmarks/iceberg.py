@@ -1,7 +1,10 @@
 """`python -m benchmarks.iceberg`: what an export costs, in CPU milliseconds and requests to the store, for tables of some numbers of files.
 
-No JVM, no network: every file has the footer of one real file of 20 columns and four row groups. The first export lists all files; the next one
+Without a JVM: every file has the footer of one real file of 20 columns and four row groups. The first export lists all files; the next one
 follows a compaction that replaced one of a hundred Segments (at least one). Segments have ten files.
+
+`--rows 10000000 --changes 10000`: instead, what commits to a table of Spark's cost with and without `iceberg: current`, by turns, and the bytes of
+the deletion vectors.
 """
 
 from __future__ import annotations
@@ -10,15 +13,20 @@ import argparse
 import dataclasses
 import io
 import json
+import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pyarrow.parquet
 
+from benchmarks.table import Table
+from benchmarks.usage import Cost
 from compactor.core.model.files import LIVE, DataFile, FileInfo, Segment
 from compactor.core.model.layout import commit_id
 from compactor.core.model.schema import Field, Schema
@@ -26,7 +34,8 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.flows.environment import Environment
 from compactor.flows.publish import native
-from compactor.flows.table import Table
+from compactor.flows.table import Table as FlowsTable
+from compactor.spark.session import SessionSettings, close_session, open_session
 from tests.parts.memory_catalog import MemoryCatalog
 from tests.parts.memory_storage import MemoryStorage
 
@@ -74,7 +83,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.iceberg", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", default="10,1000,10000", help="numbers of files, separated by commas")
+    parser.add_argument("--rows", type=int, help="measure commits to a table of so many rows")
+    parser.add_argument("--changes", type=int, default=10_000, help="changes of a commit")
+    parser.add_argument("--dir", help="where to put the table; default a temporary directory")
     given = parser.parse_args(arguments)
+    if given.rows:
+        with tempfile.TemporaryDirectory(prefix="compactor-bench-", dir=given.dir) as directory:
+            print(json.dumps(commits(Path(directory), given.rows, given.changes), indent=2))
+        return 0
     print(json.dumps([measure(int(files)) for files in given.files.split(",")], indent=2))
     return 0
 
@@ -84,8 +100,8 @@ def measure(files: int) -> dict[str, Any]:
     file = _file()
     storage, catalog = CountedStorage(file), MemoryCatalog()
     catalog.ensure_database("school", "/lake")
-    spec = TableSpec("t", "/lake/t", "/lake/t/incremental", "%Y", "school", "t", "school", key=("c0",), iceberg="base", parquet="standard")
-    table = Table(Environment(storage, lambda: None, lambda: catalog), spec)  # type: ignore[arg-type, return-value]
+    spec = TableSpec("t", "/lake/t", "/lake/t/incremental", "%Y", "school", "t", "school", key=("c0",), iceberg=("base",), parquet="standard")
+    table = FlowsTable(Environment(storage, lambda: None, lambda: catalog), spec)  # type: ignore[arg-type, return-value]
     first = _snapshot(1, [_segment(1, at, len(file)) for at in range(max(1, files // FILES))])
     replaced = max(1, len(first.segments) // 100)
     second = _snapshot(2, [*first.segments[replaced:], *(_segment(2, at, len(file)) for at in range(replaced))])
@@ -96,6 +112,28 @@ def measure(files: int) -> dict[str, Any]:
             native.export(table, snapshot)
         costs[f"{name}_requests"] = dict(storage.requests)
     return costs
+
+
+def commits(root: Path, rows: int, changes: int, rounds: int = 4) -> dict[str, Any]:
+    """Medians of commits with and without the table. The first round is not counted: the JVM compiles, and the first export lists the base."""
+    spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), parquet="standard"))
+    try:
+        table = Table(spark, root, rows, parquet="standard")
+        plain = table.spec
+        found: dict[str, list[Cost]] = {"plain": [], "current": []}
+        table.load()
+        for turn in range(rounds + 1):
+            for name in found:
+                table.spec = dataclasses.replace(plain, iceberg=("current",) if name == "current" else ())
+                cost = table.change(changes)
+                print(name, cost, file=sys.stderr, flush=True)
+                found[name] += [cost] if turn else []
+        vectors = [path.stat().st_size for path in Path(table.spec.root).glob("_iceberg_current/metadata/*.puffin")]
+    finally:
+        close_session(spark)
+    cpu = {name: round(statistics.median(cost.cpu_seconds for cost in costs), 2) for name, costs in found.items()}
+    seconds = {name: round(statistics.median(cost.seconds for cost in costs), 2) for name, costs in found.items()}
+    return {"rows": rows, "changes": changes, "cpu_seconds": cpu, "seconds": seconds, "vector_bytes": sorted(vectors)}
 
 
 @contextmanager

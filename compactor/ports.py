@@ -240,6 +240,12 @@ class Engine(Protocol):
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
         """Return Segment id → number of Delta rows in its range that are not compacted into it yet."""
 
+    def hidden(self, spec: TableSpec, snapshot: Snapshot) -> Mapping[str, Sequence[int]]:
+        """Return path below the root of a base file → places of those rows with a key of the Delta, sorted, for all files that have any.
+
+        Files of tombstones are not among them.
+        """
+
     def compact(self, spec: TableSpec, snapshot: Snapshot, targets: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """Write new Segments with the rows of these and of the Delta in their key ranges, over the same ranges."""
 

@@ -44,20 +44,20 @@ output "job_policies" {
 }
 
 output "iceberg_reader_policy" {
-  description = "What a reader of the Iceberg tables needs in S3 (`iceberg: base`), as a policy document: Snowflake, Databricks, Python. No raw files."
+  description = "What a reader of the Iceberg tables needs in S3 (`iceberg:`), as a policy document: Snowflake, Databricks, Python. No raw files."
   value = jsonencode({
     Version = "2012-10-17"
     Statement = [
       {
         Effect   = "Allow"
         Action   = ["s3:GetObject"]
-        Resource = [for part in ["_iceberg", "base"] : "${local.lake_arn}/${var.lake.warehouse}/*/${part}/*"]
+        Resource = [for part in ["_iceberg", "_iceberg_current", "base", "delta"] : "${local.lake_arn}/${var.lake.warehouse}/*/${part}/*"]
       },
       {
         Effect    = "Allow"
         Action    = ["s3:ListBucket"]
         Resource  = local.lake_arn
-        Condition = { StringLike = { "s3:prefix" = ["${var.lake.warehouse}/*/_iceberg/*"] } }
+        Condition = { StringLike = { "s3:prefix" = [for part in ["_iceberg", "_iceberg_current"] : "${var.lake.warehouse}/*/${part}/*"] } }
       },
       { Effect = "Allow", Action = ["kms:Decrypt"], Resource = local.kms_key_arn },
     ]

@@ -26,7 +26,7 @@ from compactor.core.sources.increment import landed, pattern_problem, shard_colu
 NAME_CHARS_MAX = 110
 """Hive 2 stores 128 characters of a table's name, and compactor appends suffixes such as `_incremental` and `_base_g2`."""
 
-_MANAGED = ("base", "delta", "archive", "quarantine", "history", "feed", "_iceberg", "_compactor")
+_MANAGED = ("base", "delta", "archive", "quarantine", "history", "feed", "_iceberg", "_iceberg_current", "_compactor")
 _GLOB = re.compile(r"[*?{}\[\]\\]")
 
 SMALLEST = "The smallest file is\ntables:\n  student:\n    key: [id]\n    envelope: debezium"
@@ -325,9 +325,10 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
 
 
 def _objects(spec: TableSpec) -> list[str]:
-    optional = {"_history": spec.history, "_daily": spec.daily, "_ro": spec.read_optimized, "_iceberg": spec.iceberg}
+    optional = {"_history": spec.history, "_daily": spec.daily, "_ro": spec.read_optimized}
     forms = ("", *([f"_{views.ATHENA}"] if views.ATHENA in spec.engines else []))
     shown = [f"{spec.database}.{spec.view}{suffix}{form}" for suffix in ("", *(name for name, on in optional.items() if on)) for form in forms]
+    shown += [f"{spec.database}.{native_table.called(spec, form)}" for form in spec.iceberg]
     live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
     below = {"changes": spec.feed != "off", "history_rows": spec.history, "daily_rows": spec.daily}
     parts = ("base", "delta", "incremental", "schema", *(name for name, on in below.items() if on))

@@ -12,6 +12,7 @@ from typing import Any
 
 from compactor.core.planning.folders import Discovery
 from compactor.core.results.notice import IN_VARIABLES
+from compactor.core.settings.forms import several
 
 
 def shown(value: Any) -> str:
@@ -78,10 +79,10 @@ def cron(value: str | None) -> str | None:
 
 def urls(value: str | list[str]) -> tuple[str, ...]:
     """Return one address, or a list of them."""
-    addresses = [value] if isinstance(value, str) else value
+    addresses = several(value)
     if not all(addresses) or not addresses:
         raise ValueError(value)
-    return tuple(addresses)
+    return addresses
 
 
 SERVERS = r"[^\s:/,]+:\d+(\s*,\s*[^\s:/,]+:\d+)*"

@@ -48,7 +48,7 @@ from compactor.spark.rows import erase, keyless, position, record_keys
 from compactor.spark.rows.reduce import BASE, Reducer, union
 from compactor.spark.rows.resolution import Resolution, resolve
 from compactor.spark.sql import named, quoted
-from compactor.spark.tables import compare, feed, segments, table_writer
+from compactor.spark.tables import compare, feed, hidden_rows, segments, table_writer
 from compactor.spark.tables.table_reader import TableReader
 
 
@@ -129,6 +129,10 @@ class SparkEngine:
         delta = delta.coalesce(1) if snapshot.delta is not None and spec.in_one_task(snapshot.delta.size) else delta
         rows = delta.groupBy(named(segment_index(snapshot.segments, snapshot.schema), "i")).count().collect()
         return {snapshot.segments[row.i].id: row["count"] for row in rows}
+
+    def hidden(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, list[int]]:
+        """Return path of a base file → places of its rows with a key of the Delta."""
+        return hidden_rows.hidden(self._spark, spec, snapshot)
 
     def compact(self, spec: TableSpec, snapshot: Snapshot, targets: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """Write the rows of these Segments and their share of the Delta as new Segments over the same key ranges.

@@ -288,15 +288,17 @@ run "readers_of_iceberg_tables_get_their_files_and_no_raw_ones" {
       for action in each.Action : [for resource in flatten([each.Resource]) : "${action} ${replace(resource, "/.*:key/.*/", "key")}"]
       ]])) == toset([
       "s3:GetObject arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/_iceberg/*",
+      "s3:GetObject arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/_iceberg_current/*",
       "s3:GetObject arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/base/*",
+      "s3:GetObject arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/delta/*",
       "s3:ListBucket arn:aws:s3:::compactor-lake-123456789012-eu-west-1",
       "kms:Decrypt key",
     ])
-    error_message = "They read metadata and base, and neither landing nor archives nor what runs keep of them."
+    error_message = "They read metadata, base and Delta, and neither landing nor archives nor what runs keep of them."
   }
 
   assert {
-    condition     = jsondecode(output.iceberg_reader_policy).Statement[1].Condition == { StringLike = { "s3:prefix" = ["cdc/*/_iceberg/*"] } }
+    condition     = jsondecode(output.iceberg_reader_policy).Statement[1].Condition == { StringLike = { "s3:prefix" = ["cdc/*/_iceberg/*", "cdc/*/_iceberg_current/*"] } }
     error_message = "They list metadata only."
   }
 }

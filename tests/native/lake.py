@@ -1,4 +1,4 @@
-"""An oracle's lake whose base also is an Iceberg table: the list engine's files are described, and written to a disk, as the Parquet they stand for."""
+"""An oracle's lake that also is an Iceberg table: the list engine's files are described, and written to a disk, as the Parquet they stand for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from compactor.core.catalog.native_table import called
 from compactor.core.formats import parquet as footers
 from compactor.core.formats.parquet import Footer
 from compactor.core.iceberg import manifests
@@ -16,7 +17,9 @@ from compactor.core.iceberg.schema import Columns
 from compactor.core.model.files import DataFile
 from compactor.flows.publish import native
 from compactor.flows.table import Table
+from tests.native import readers
 from tests.oracle.lake import Lake, table
+from tests.oracle.reader import look
 from tests.parts.memory_storage import MemoryStorage
 from tests.read import parquet_lake
 
@@ -24,34 +27,77 @@ from tests.read import parquet_lake
 class NativeLake(Lake):
     """A lake at a folder of the disk, in memory until `dump`."""
 
-    def __init__(self, root: Path, **settings: Any) -> None:
-        place = str(root / "t")
-        super().__init__(table(root=place, landing=f"{place}/incremental", iceberg="base", read_optimized=True, parquet="standard", **settings))
+    def __init__(self, root: Path, form: str = "base", **settings: Any) -> None:
+        place, self.form = str(root / "t"), form
+        given = {"iceberg": (form,), "read_optimized": form == "base", "parquet": "standard", **settings}
+        super().__init__(table(root=place, landing=f"{place}/incremental", **given))
 
     def exported(self) -> Any:
         """The newest metadata file."""
-        return native.current(self.table())
+        return native.current(self.table(), self.form)
 
     def hint(self) -> str:
         """The metadata file that the hint names."""
-        number = int(self.storage.read(self.layout.iceberg_hint()))
-        return self.layout.iceberg_metadata(number)
+        number = int(self.storage.read(self.layout.iceberg_hint(self.form)))
+        return self.layout.iceberg_metadata(self.form, number)
 
     def dump(self) -> str:
         """Write the table to the disk, and return the location of its newest metadata file."""
-        for info in self.storage.list(self.layout.iceberg()):
+        for info in native.listed(self.table()):
             self._put(info.path, self.storage.read(info.path))
         for snapshot in self.committed():
-            for segment in snapshot.segments:
-                for file in segment.files:
-                    path = self.layout.inside(f"{segment.path}/{file.name}")
+            for part in (*snapshot.segments, *([snapshot.delta] if snapshot.delta else [])):
+                for file in part.files:
+                    path = self.layout.inside(f"{part.path}/{file.name}")
                     if self.storage.stat(path) is not None and not Path(path).exists():
                         self._put(path, parquet(self.storage, path, snapshot))
         return self.hint()
 
+    def shown(self) -> tuple[tuple[str, ...], list[Any]]:
+        """Return columns and rows of the view that the table repeats, numbers with fractions as the readers' answers have them."""
+        seen = look(self.catalog, self.storage, self.spec, "t_ro" if self.form == "base" else "t")
+        assert seen is not None
+        rows = ([f"n{value!r}" if isinstance(value, float) else value for value in row] for row in seen.rows)
+        return seen.columns, sorted(rows, key=repr)
+
+    def check(self, *names: str) -> None:
+        """Every reader shows what the view shows; the counts that engines answer from are exact; the catalog points where the hint does."""
+        place, (columns, rows) = self.dump(), self.shown()
+        for reader in names or readers.READERS:
+            found = readers.rows(reader, place)
+            assert (tuple(name.lower() for name in found[0]), found[1]) == (columns, rows), reader
+        assert visible(self.exported().current) == len(rows)
+        pointer = self.catalog.native("school", called(self.spec, self.form))
+        assert pointer is not None
+        assert pointer.metadata == place
+        if self.form == "current":
+            self._check_row_ids()
+
+    def _check_row_ids(self) -> None:
+        """No two manifests of data files number their rows alike."""
+        exported = self.exported()
+        lists = [manifests.read_list(self.storage.read(each["manifest-list"].removeprefix("file://"))) for each in exported.raw["snapshots"]]
+        numbered = {each.path: (each.entry["first_row_id"], each.rows) for listed in lists for each in listed if not each.hides}
+        ends = 0
+        for first, count in sorted(numbered.values()):
+            assert first >= ends
+            ends = first + count
+        assert ends <= exported.raw["next-row-id"]
+
+    def compact(self) -> None:
+        """Compact now."""
+        spec, self.spec = self.spec, self.spec.compacting_now
+        self.run()
+        self.spec = spec
+
     def _put(self, path: str, data: bytes) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_bytes(data)
+
+
+def visible(entry: dict[str, Any]) -> int:
+    """Return how many rows an Iceberg snapshot says it shows."""
+    return int(entry["summary"]["total-records"]) - int(entry["summary"]["total-position-deletes"])
 
 
 def parquet(storage: MemoryStorage, path: str, snapshot: Any) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from compactor.core.catalog.native_table import called
 from compactor.core.iceberg import metadata
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused, StateRefused, TryLater, Unavailable
 from compactor.core.settings.forms import NEVER
@@ -21,10 +22,9 @@ from compactor.flows.read.check import Looked
 from compactor.flows.run import look_at
 from tests.faults import ERRORS, MODES, Crash, Faults, every_fault
 from tests.native import readers
-from tests.native.lake import NativeLake, as_parquet
+from tests.native.lake import NativeLake, as_parquet, visible
 from tests.oracle.model import line
 from tests.oracle.programs import program
-from tests.oracle.reader import look
 from tests.oracle.sizes import FULL, tiered
 
 __all__ = ["as_parquet"]
@@ -32,26 +32,6 @@ pytestmark = pytest.mark.usefixtures("as_parquet")
 
 KEPT = {"keep": 0.0, "keep_versions": 1, "grace": 0.0}
 """Vacuum keeps what it must."""
-
-
-def ro(lake: NativeLake) -> tuple[tuple[str, ...], list[Any]]:
-    """Columns and rows of `t_ro`, numbers with fractions as the readers' answers have them."""
-    seen = look(lake.catalog, lake.storage, lake.spec, "t_ro")
-    assert seen is not None
-    rows = ([f"n{value!r}" if isinstance(value, float) else value for value in row] for row in seen.rows)
-    return seen.columns, sorted(rows, key=repr)
-
-
-def check(lake: NativeLake, *names: str) -> None:
-    """Every reader shows what `t_ro` shows; totals are exact; the catalog points where the hint does."""
-    place, (columns, rows) = lake.dump(), ro(lake)
-    for reader in names or readers.READERS:
-        found = readers.rows(reader, place)
-        assert (tuple(name.lower() for name in found[0]), found[1]) == (columns, rows), reader
-    assert int(lake.exported().current["summary"]["total-records"]) == len(rows)
-    pointer = lake.catalog.native("school", "t_iceberg")
-    assert pointer is not None
-    assert pointer.metadata == place
 
 
 def change(lake: NativeLake, seq: int, *keys: int, op: str = "u", **more: Any) -> None:
@@ -65,19 +45,19 @@ def test_it_shows_the_last_compaction(tmp_path: Path) -> None:
     """A Delta is in no export; a compaction is, and only new manifests are written; an idle run asks nothing; the past can be queried."""
     lake = NativeLake(tmp_path, compact_window=NEVER)
     change(lake, 1, *range(40), op="c")
-    check(lake)
+    lake.check()
     first = lake.exported()
     change(lake, 2, 3, 50)
     assert lake.exported() == first
-    check(lake)
+    lake.check()
     spec, lake.spec = lake.spec, lake.spec.compacting_now
     lake.run()
     lake.spec = spec
-    check(lake)
+    lake.check()
     second = lake.exported()
     assert [each["summary"]["compactor.state_version"] for each in second.raw["snapshots"]] == ["1", "3"]
     old = readers.rows("pyiceberg", lake.hint(), snapshot=first.raw["current-snapshot-id"])
-    assert (len(old[1]), len(ro(lake)[1])) == (40, 41)
+    assert (len(old[1]), len(lake.shown()[1])) == (40, 41)
     faults = Faults()
     assert look_at(lake.table(faults)) != 0
     assert not any("_iceberg" in path for _, path in faults.calls)
@@ -95,7 +75,7 @@ def test_an_export_reads_the_footers_of_new_files_only(tmp_path: Path) -> None:
     left = {f"{path}/{file.name}" for path in old for segment in lake.newest().segments if segment.path == path for file in segment.files}  # type: ignore[union-attr]
     assert len(old) / 2 < len(left) < len(old)
     assert left.isdisjoint(path.removeprefix(f"{lake.spec.root}/") for name, path in faults.calls if name == "read")
-    check(lake, "pyiceberg")
+    lake.check("pyiceberg")
 
 
 def test_a_filter_opens_only_files_whose_bounds_match(tmp_path: Path) -> None:
@@ -117,11 +97,11 @@ def test_columns_come_change_and_are_renamed(tmp_path: Path) -> None:
     change(lake, 1, *range(20), op="c")
     lake.deliver("increment_2026010101/new.json", [line("u", [3], [7], {"a": 7, "b": "new"})])
     lake.run()
-    check(lake)
-    assert ro(lake)[0] == ("id", "a", "b")
+    lake.check()
+    assert lake.shown()[0] == ("id", "a", "b")
     lake.spec = lake.spec.compacting_now
     lake.run()
-    check(lake)
+    lake.check()
 
 
 def plan_says(lake: NativeLake) -> str:
@@ -150,24 +130,24 @@ def test_the_next_compaction_stores_a_default(tmp_path: Path) -> None:
     spec, lake.spec = lake.spec, lake.spec.compacting_now
     lake.run()
     lake.spec = spec
-    check(lake)
+    lake.check()
     assert plan_says(lake) == "as of the last compaction"
-    assert {row[2] for row in ro(lake)[1]} == {7, 8}
+    assert {row[2] for row in lake.shown()[1]} == {7, 8}
     assert not any(part.files == old.files for part in lake.newest().segments for old in lake.committed_at(1).segments)  # type: ignore[union-attr]
     # the column was there at 5 already, with another default: all rows but the changed one read that
     lake.deliver("increment_2026010102/late.json", [with_default(5, 6)])
     assert lake.run().outcome == "committed"
-    check(lake)
-    assert {row[2] for row in ro(lake)[1]} == {6, 8}
+    lake.check()
+    assert {row[2] for row in lake.shown()[1]} == {6, 8}
     # a row from between the two reads null, one from before them the default
     lake.deliver("increment_2026010103/late.json", [line("c", [40], [7], {"a": 1}), line("c", [41], [4], {"a": 1})])
     lake.spec = lake.spec.compacting_now
     lake.run()
-    check(lake)
-    assert {row[0]: row[2] for row in ro(lake)[1] if row[0] in (40, 41)} == {40: None, 41: 6}
+    lake.check()
+    assert {row[0]: row[2] for row in lake.shown()[1] if row[0] in (40, 41)} == {40: None, 41: 6}
     lake.restore(1)
-    check(lake)
-    assert ro(lake)[0] == ("id", "a")
+    lake.check()
+    assert lake.shown()[0] == ("id", "a")
 
 
 def test_a_misread_file_is_named_and_the_older_export_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +166,7 @@ def test_a_misread_file_is_named_and_the_older_export_stays(tmp_path: Path, monk
         assert (report.outcome, lake.exported(), lake.landing()) == ("committed", first, set())
         assert "Iceberg shows version 1: a file is in the form for Hive" in report.notes
     change(lake, 8, 4)
-    check(lake, "pyiceberg")
+    lake.check("pyiceberg")
 
 
 def test_a_foreign_table_is_refused(tmp_path: Path) -> None:
@@ -206,7 +186,7 @@ def test_a_foreign_table_is_refused(tmp_path: Path) -> None:
     assert lake.catalog.native("school", "t_iceberg") == theirs
     # the folder of another life
     wiped = NativeLake(tmp_path)
-    for info in lake.storage.list(lake.layout.iceberg()):
+    for info in lake.storage.list(lake.layout.iceberg("base")):
         wiped.storage.write(info.path, lake.storage.read(info.path))
     with pytest.raises(StateRefused, match="another life"):
         change(wiped, 1, 1, op="c")
@@ -241,11 +221,11 @@ def test_whatever_happens_it_shows_what_ro_shows(tmp_path: Path, seed: int) -> N
             lake.spec = spec
         lake.run()
         if not lake.table().notes and lake.exported().base == lake.newest().base_id:  # type: ignore[union-attr]
-            check(lake, "pyiceberg")
+            lake.check("pyiceberg")
         for each in lake.exported().raw["snapshots"]:
             shown = readers.rows("pyiceberg", lake.dump(), snapshot=each["snapshot-id"])
             assert len(shown[1]) == int(each["summary"]["total-records"]), (step, do)
-    check(lake)
+    lake.check()
 
 
 @pytest.mark.parametrize("seed", tiered([*range(200 if FULL else 4)], fast=[0]))
@@ -262,12 +242,12 @@ def test_random_programs(tmp_path: Path, seed: int) -> None:
             report = lake.run()
             newest = lake.newest()
             assert newest is not None
-            if isinstance(metadata.parts_of(newest), str):
+            if isinstance(metadata.parts_of(newest, "base"), str):
                 assert any(note.startswith("Iceberg shows") for note in report.notes)
                 lake.spec, spec = lake.spec.compacting_now, lake.spec
                 lake.run()
                 lake.spec = spec
-            check(lake)
+            lake.check()
             compared += 1
     assert compared
 
@@ -275,17 +255,18 @@ def test_random_programs(tmp_path: Path, seed: int) -> None:
 WAYS = tiered([(mode, error) for error in ERRORS for mode in MODES], fast=[("from_then_on", "crash"), ("after_effect", "unavailable")], several=True)
 
 
+@pytest.mark.parametrize("form", metadata.FORMATS)
 @pytest.mark.parametrize(("mode", "error"), WAYS)
-def test_an_export_that_dies_at_any_call_is_repeated(tmp_path: Path, mode: str, error: str) -> None:
+def test_an_export_that_dies_at_any_call_is_repeated(tmp_path: Path, mode: str, error: str, form: str) -> None:
     """Readers see the older export or the new one in between, and the next run leaves what an undisturbed one leaves."""
-    begun = NativeLake(tmp_path)
+    begun = NativeLake(tmp_path, form)
     change(begun, 1, *range(20), op="c")
     change(begun, 2, *range(3))
     old = begun.exported()
     begun.deliver("increment_2026010100/3.json", [line("u", [key], [3], {"a": 3}) for key in range(5)])
     expected: dict[str, Any] = {}
     for faults in (Faults(), *every_fault(mode=mode, error=error)):
-        lake = NativeLake(tmp_path)
+        lake = NativeLake(tmp_path, form)
         copied = begun.copy()
         lake.storage, lake.catalog, lake.now, lake.delivered, lake._nonces = (
             copied.storage,
@@ -297,24 +278,25 @@ def test_an_export_that_dies_at_any_call_is_repeated(tmp_path: Path, mode: str, 
         with suppress(Crash, Unavailable, TryLater):
             lake.run(faults)
         between = lake.storage.read(lake.hint())
-        assert b'"format-version": 2' in between
-        assert lake.exported().base in (old.base, *(each.base_id for each in lake.committed()))
+        assert json.loads(between)["format-version"] == metadata.FORMATS[form]
+        assert lake.exported().base in (old.base, *(metadata.state_id(each, form) for each in lake.committed()))
         lake.run()
         newest = lake.newest()
         assert newest is not None
-        assert lake.exported().base == newest.base_id
-        found = {"rows": ro(lake), "total": lake.exported().current["summary"]["total-records"], "hint": lake.hint().rpartition("/")[2] != ""}
+        assert lake.exported().base == metadata.state_id(newest, form)
+        found = {"rows": lake.shown(), "total": visible(lake.exported().current), "hint": lake.hint().rpartition("/")[2] != ""}
         expected = expected or found
         assert found == expected
-        pointer = lake.catalog.native("school", "t_iceberg")
+        pointer = lake.catalog.native("school", called(lake.spec, form))
         assert pointer is not None
         assert pointer.metadata == lake.hint()
-    check(lake, "pyiceberg")
+    lake.check("pyiceberg")
 
 
-def test_a_reader_in_a_loop_sees_committed_versions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", metadata.FORMATS)
+def test_a_reader_in_a_loop_sees_committed_versions(tmp_path: Path, form: str) -> None:
     """After each of 200 publishes, and of what each call of them leaves, the hint leads to one committed version whose files are all there."""
-    lake = NativeLake(tmp_path, **KEPT)
+    lake = NativeLake(tmp_path, form, **KEPT)
     rng = random.Random(7)
     change(lake, 1, *range(30), op="c")
     for seq in range(2, 202 if FULL else 22):
@@ -331,34 +313,36 @@ def test_a_reader_in_a_loop_sees_committed_versions(tmp_path: Path) -> None:
             lake.vacuum()
 
 
-def test_vacuum_keeps_what_an_export_names_and_removes_older_exports(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", metadata.FORMATS)
+def test_vacuum_keeps_what_an_export_names_and_removes_older_exports(tmp_path: Path, form: str) -> None:
     """Snapshots of given-up bases leave the export before their files go; files of older exports go after `grace`."""
-    lake = NativeLake(tmp_path, **{**KEPT, "grace": 100.0})
+    lake = NativeLake(tmp_path, form, **{**KEPT, "grace": 100.0})
     for seq in range(1, 5):
         change(lake, seq, *range(seq, 20), op="u")
     before = len(lake.exported().raw["snapshots"])
     lake.vacuum()
-    assert (before, len(lake.exported().raw["snapshots"])) == (4, 1)
-    files = {info.path for info in lake.storage.list(lake.layout.iceberg())}
+    assert (before, len(lake.exported().raw["snapshots"])) == ({"base": 4, "current": 7}[form], 1)
+    files = {info.path for info in lake.storage.list(lake.layout.iceberg(form))}
     lake.now += 200
     lake.vacuum()
-    left = {info.path for info in lake.storage.list(lake.layout.iceberg())}
+    left = {info.path for info in lake.storage.list(lake.layout.iceberg(form))}
     assert left < files
-    check(lake)
-    lake.spec = dataclasses.replace(lake.spec, iceberg=None)
+    lake.check()
+    lake.spec = dataclasses.replace(lake.spec, iceberg=())
     lake.now += 200
     change(lake, 9, 1)
     lake.vacuum()
-    assert not [*lake.storage.list(lake.layout.iceberg())]
+    assert not [*lake.storage.list(lake.layout.iceberg(form))]
 
 
-def test_erase_leaves_no_bound_of_an_erased_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", metadata.FORMATS)
+def test_erase_leaves_no_bound_of_an_erased_row(tmp_path: Path, form: str) -> None:
     """Manifests hold values: none of an erased row is left anywhere below `_iceberg`."""
-    lake = NativeLake(tmp_path)
+    lake = NativeLake(tmp_path, form)
     lake.deliver("increment_2026010100/1.json", [line("c", [key], [key], {"b": f"secret{key}"}) for key in range(10)])
     lake.run()
     report = erase(lake.table(), Request((("9",),), now=True))
     assert report.left == ()
-    check(lake)
+    lake.check()
     assert len(readers.rows("pyiceberg", lake.hint())[1]) == 9
-    assert len([info for info in lake.storage.list(lake.layout.iceberg()) if info.path.endswith(".avro")]) == 2
+    assert len([info for info in lake.storage.list(lake.layout.iceberg(form)) if info.path.endswith(".avro")]) == 2

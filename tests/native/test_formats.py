@@ -174,6 +174,6 @@ def test_entries_of_a_manifest_that_is_given_up_keep_their_numbers(tmp_path: Pat
     assert {(file["status"], file["snapshot_id"], file["sequence_number"]) for file in kept.files} == {(0, 77, 5)}
     ((again, _, _),) = manifests.written([kept], "file:///m", {"schema-id": 0}, 88, 6, "u")
     assert (again.entry["min_sequence_number"], again.entry["existing_files_count"], again.entry["added_snapshot_id"]) == (5, 3, 88)
-    listed = manifests.list_file([made, again], 88, 77, 6)
+    listed = manifests.list_file([made, again], 88, 77, 6, 2)
     assert [*fastavro.reader(io.BytesIO(listed))] == [made.entry, again.entry]
     assert manifests.read_list(listed) == [made, again]

@@ -266,7 +266,7 @@ class ListEngine:
             return Staged(None, segments, resolution.counts, purged_to=purged)
         delta = [state for key, state in resolution.states.items() if key in resolution.in_delta or state != resolution.stored.get(key)]
         layout = Layout(batch.spec.root, batch.spec.landing)
-        files = self._write(layout.delta(commit), schema, delta, batch.spec.iceberg is not None)
+        files = self._write(layout.delta(commit), schema, delta, bool(batch.spec.iceberg))
         if not delta:
             return Staged(None, (), resolution.counts)
         bases = batch.parent.segments if batch.parent else ()
@@ -288,6 +288,16 @@ class ListEngine:
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
         """Delta rows per segment that are not compacted yet."""
         return dict(Counter(_owner(snapshot.segments, key).id for key in self._delta(spec, snapshot, snapshot.schema)))
+
+    def hidden(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, list[int]]:
+        """Rows of base files that the Delta has the keys of."""
+        changed = {row.key for row in self._files(spec, snapshot.delta, snapshot.schema, snapshot.schema)} if snapshot.delta else set()
+        places = {}
+        for segment in snapshot.segments:
+            for file in (file for folder in segment.folders if folder.state == LIVE for file in folder.files):
+                rows = self._files(spec, dataclasses.replace(segment, files=(file,)), snapshot.schema, snapshot.schema)
+                places[f"{segment.path}/{file.name}"] = [at for at, row in enumerate(rows) if row.key in changed]
+        return {path: found for path, found in places.items() if found}
 
     def compact(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """New Segments over the same ranges; neighbours may be cut anew."""
@@ -504,7 +514,7 @@ class ListEngine:
         self, spec: TableSpec, schema: Schema, commit: str, ranges: Sequence[tuple[Key | None, Key | None, list[State]]], through: int
     ) -> tuple[Segment, ...]:
         """Segments of about the target size that tile each range. A range without rows still has one, of no files."""
-        layout, fill, filled = Layout(spec.root, spec.landing), spec.iceberg is not None, compaction.stored_defaults(spec, schema)
+        layout, fill, filled = Layout(spec.root, spec.landing), bool(spec.iceberg), compaction.stored_defaults(spec, schema)
         out = []
         for run, (low, high, states) in enumerate(ranges):
             ranked = sorted(states, key=lambda state: state.key)

@@ -1,4 +1,4 @@
-"""`<view>_iceberg`: the Iceberg table in the catalog, which points to a metadata file."""
+"""`<view>_iceberg` and `<view>_iceberg_current`: an Iceberg table in the catalog, which points to a metadata file."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.spec import TableKeys, TableSpec
 
 
-def called(spec: TableSpec) -> str:
-    """Return the name of the table."""
-    return f"{spec.view}_iceberg"
+def called(spec: TableSpec, form: str) -> str:
+    """Return the name of the table. `form`: `base` or `current`."""
+    return f"{spec.view}_iceberg" if form == "base" else f"{spec.view}_iceberg_{form}"
 
 
 def problem(keys: TableKeys) -> str | None:
@@ -22,7 +22,7 @@ def problem(keys: TableKeys) -> str | None:
     return None
 
 
-def definition(spec: TableSpec, schema: Schema, uuid: str, location: str, metadata: str) -> NativeDef:
+def definition(spec: TableSpec, form: str, schema: Schema, uuid: str, location: str, metadata: str) -> NativeDef:
     """Return the table. `location`: its directory; `metadata`: the metadata file. Engines read the columns there, and people read these."""
     columns = tuple(Column(schema.view_name(field), field.type, views.column_comment(field)) for field in schema.payload)
-    return NativeDef(spec.database, called(spec), columns, location, metadata, {views.UUID: uuid})
+    return NativeDef(spec.database, called(spec, form), columns, location, metadata, {views.UUID: uuid})

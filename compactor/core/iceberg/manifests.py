@@ -44,6 +44,16 @@ class Manifest:
         """Return the number of its files."""
         return int(self.entry["added_files_count"] + self.entry["existing_files_count"])
 
+    @property
+    def rows(self) -> int:
+        """Return the number of its rows; of deletion vectors, that of the rows that they hide."""
+        return int(self.entry["added_rows_count"] + self.entry["existing_rows_count"])
+
+    @property
+    def hides(self) -> bool:
+        """Return whether it lists deletion vectors."""
+        return bool(self.entry["content"])
+
 
 @dataclass(frozen=True)
 class Entries:
@@ -82,15 +92,28 @@ _FILE = _record(
     _field(128, "upper_bounds", _map(129, 130, "bytes"), True),
     _field(132, "split_offsets", {"type": "array", "items": "long", "element-id": 133}, True),
 )
-_ENTRY = _record(
-    "manifest_entry",
-    _field(0, "status", "int"),
-    _field(1, "snapshot_id", "long", True),
-    _field(3, "sequence_number", "long", True),
-    _field(4, "file_sequence_number", "long", True),
-    _field(2, "data_file", _FILE),
+_ADDED_IN_3 = (
+    _field(142, "first_row_id", "long", True),
+    _field(143, "referenced_data_file", "string", True),
+    _field(144, "content_offset", "long", True),
+    _field(145, "content_size_in_bytes", "long", True),
 )
-_LIST = _record(
+
+
+def _entry(file: dict[str, Any]) -> dict[str, Any]:
+    return _record(
+        "manifest_entry",
+        _field(0, "status", "int"),
+        _field(1, "snapshot_id", "long", True),
+        _field(3, "sequence_number", "long", True),
+        _field(4, "file_sequence_number", "long", True),
+        _field(2, "data_file", file),
+    )
+
+
+_ENTRY = {2: _entry(_FILE), 3: _entry(_record("r2", *_FILE["fields"], *_ADDED_IN_3))}
+"""Format version → the schema of a manifest."""
+_IN_LIST = _record(
     "manifest_file",
     _field(500, "manifest_path", "string"),
     _field(501, "manifest_length", "long"),
@@ -102,6 +125,8 @@ _LIST = _record(
     *(_field(504 + at, f"{name}_files_count", "int") for at, name in enumerate(("added", "existing", "deleted"))),
     *(_field(512 + at, f"{name}_rows_count", "long") for at, name in enumerate(("added", "existing", "deleted"))),
 )
+_LIST = {2: _IN_LIST, 3: _record("manifest_file", *_IN_LIST["fields"], _field(520, "first_row_id", "long", True))}
+"""Format version → the schema of a manifest list."""
 
 
 def data_file(location: str, size: int, footer: Footer, ids: Ids) -> dict[str, Any]:
@@ -119,6 +144,7 @@ def data_file(location: str, size: int, footer: Footer, ids: Ids) -> dict[str, A
         "lower_bounds": [{"key": at, "value": stats.low} for at, stats in columns if stats.low is not None],
         "upper_bounds": [{"key": at, "value": stats.high} for at, stats in columns if stats.high is not None],
         "split_offsets": [*footer.splits],
+        **dict.fromkeys(("first_row_id", "referenced_data_file", "content_offset", "content_size_in_bytes")),
     }
 
 
@@ -130,7 +156,7 @@ def digest(content: bytes) -> str:
 def reusable(before: Sequence[Manifest], segments: Iterable[str]) -> list[Manifest]:
     """Return the manifests of an earlier list that a list of these Segments can name too; all of them if together they list every Segment."""
     live = {*segments}
-    whole = [each for each in before if live.issuperset(each.segments)]
+    whole = [each for each in before if each.segments and live.issuperset(each.segments)]
     if live == {segment for each in whole for segment in each.segments}:
         return whole
     return [each for each in whole if each.files >= FILES_MIN]
@@ -142,7 +168,12 @@ def existing(data: bytes, of: Manifest, segments: Mapping[str, str]) -> list[Ent
     `segments`: address of a directory with files → the id of its Segment.
     """
     entries: dict[str, list[dict[str, Any]]] = {}
+    row_id = of.entry.get("first_row_id")
     for entry in avro.read(data)[1]:
+        if row_id is not None and entry["data_file"]["first_row_id"] is None:
+            # as readers number the rows of the manifest
+            entry["data_file"]["first_row_id"] = row_id
+            row_id += entry["data_file"]["record_count"]
         segment = segments.get(entry["data_file"]["file_path"].rpartition("/")[0])
         if segment is not None:
             # what was added by the snapshot of the manifest takes its numbers from there
@@ -160,36 +191,52 @@ def added(segment: str, files: Iterable[dict[str, Any]], snapshot: int) -> Entri
 
 
 def written(
-    entries: Sequence[Entries], folder: str, schema: dict[str, Any], snapshot: int, sequence: int, uuid: str
+    entries: Sequence[Entries], folder: str, schema: dict[str, Any], snapshot: int, sequence: int, uuid: str, row_id: int | None = None
 ) -> Iterator[tuple[Manifest, str, bytes]]:
-    """Yield the new manifests with these entries: each with its name below `folder`, as readers get it, and its content."""
+    """Yield the new manifests with these entries: each with its name below `folder`, as readers get it, and its content.
+
+    `row_id`: where the ids of rows begin; None in version 2, which has none.
+    """
     chunk: list[Entries] = []
     for at, each in enumerate(entries):
         chunk.append(each)
         if at == len(entries) - 1 or sum(len(part.files) for part in chunk) >= FILES_MAX:
-            yield _manifest(chunk, folder, schema, snapshot, sequence, uuid)
+            made = _manifest(chunk, folder, schema, snapshot, sequence, uuid, row_id)
+            row_id = None if row_id is None else row_id + made[0].rows
+            yield made
             chunk = []
 
 
-def _manifest(chunk: Sequence[Entries], folder: str, schema: dict[str, Any], snapshot: int, sequence: int, uuid: str) -> tuple[Manifest, str, bytes]:
-    files = [file for part in chunk for file in part.files]
+def vectors(
+    files: Sequence[dict[str, Any]], folder: str, schema: dict[str, Any], snapshot: int, sequence: int, uuid: str
+) -> tuple[Manifest, str, bytes]:
+    """Return the manifest of deletion vectors, as `written` does. `files`: their records."""
+    made, name, content = _manifest([added("", files, snapshot)], folder, schema, snapshot, sequence, uuid, 0)
+    return Manifest({**made.entry, "first_row_id": None}, ()), name, content
+
+
+def _manifest(
+    chunk: Sequence[Entries], folder: str, schema: dict[str, Any], snapshot: int, sequence: int, uuid: str, row_id: int | None
+) -> tuple[Manifest, str, bytes]:
+    files, version = [file for part in chunk for file in part.files], 2 if row_id is None else 3
+    kind = files[0]["data_file"]["content"]
     header = {
         "schema": json.dumps(schema),
         "schema-id": str(schema["schema-id"]),
         "partition-spec": "[]",
         "partition-spec-id": "0",
-        "format-version": "2",
-        "content": "data",
+        "format-version": str(version),
+        "content": "deletes" if kind else "data",
         "compactor.uuid": uuid,
     }
-    content = avro.write(_ENTRY, files, header)
+    content = avro.write(_ENTRY[version], files, header)
     name = f"{digest(content)}-m0.avro"
     counts = {status: [file["data_file"]["record_count"] for file in files if file["status"] == status] for status in (_ADDED, _EXISTING)}
     entry = {
         "manifest_path": f"{folder}/{name}",
         "manifest_length": len(content),
         "partition_spec_id": 0,
-        "content": 0,
+        "content": kind,
         "sequence_number": sequence,
         "min_sequence_number": min(file["sequence_number"] or sequence for file in files),
         "added_snapshot_id": snapshot,
@@ -199,20 +246,21 @@ def _manifest(chunk: Sequence[Entries], folder: str, schema: dict[str, Any], sna
         "added_rows_count": sum(counts[_ADDED]),
         "existing_rows_count": sum(counts[_EXISTING]),
         "deleted_rows_count": 0,
+        **({} if row_id is None else {"first_row_id": row_id}),
     }
     return Manifest(entry, tuple(part.segment for part in chunk)), name, content
 
 
-def list_file(manifests: Sequence[Manifest], snapshot: int, parent: int | None, sequence: int) -> bytes:
-    """Return the manifest list of an Iceberg snapshot."""
+def list_file(manifests: Sequence[Manifest], snapshot: int, parent: int | None, sequence: int, version: int) -> bytes:
+    """Return the manifest list of an Iceberg snapshot. `version`: of the format."""
     header = {
         "snapshot-id": str(snapshot),
         "parent-snapshot-id": "null" if parent is None else str(parent),
         "sequence-number": str(sequence),
-        "format-version": "2",
+        "format-version": str(version),
         SEGMENTS: json.dumps([each.segments for each in manifests]),
     }
-    return avro.write(_LIST, [each.entry for each in manifests], header)
+    return avro.write(_LIST[version], [each.entry for each in manifests], header)
 
 
 def read_list(data: bytes) -> list[Manifest]:

@@ -1,7 +1,8 @@
-"""The metadata file of an Iceberg table (format version 2), as JSON values: which base it shows, and what the next one contains.
+"""The metadata file of an Iceberg table, as JSON values: which rows it shows, and what the next one contains.
 
-An Iceberg snapshot is a base. Its id follows from the table's uuid and the base's id, so an export that is repeated makes the same snapshot, and a
-restore leads back to the one that there was. https://iceberg.apache.org/spec/ has the format.
+The form `base` (format version 2) shows the base, and an Iceberg snapshot is a base. `current` (version 3) shows base and Delta; deletion vectors
+hide the base rows with a key of the Delta, as the view does. The id of a snapshot follows from the table's uuid and these, so an export that is
+repeated makes the same snapshot, and a restore leads back to the one that there was. https://iceberg.apache.org/spec/ has the format.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from compactor.core.catalog import base_views
 from compactor.core.iceberg.manifests import Manifest
 from compactor.core.iceberg.schema import Columns, Ids, ids_of, mapping
 from compactor.core.model import times
-from compactor.core.model.files import LIVE, DataFile
+from compactor.core.model.files import LIVE, DataFile, Delta, Segment
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction
 
@@ -25,7 +26,11 @@ MAPPING = "schema.name-mapping.default"
 UUID, VERSION, PENDING = "compactor.uuid", "compactor.version", "compactor.pending"
 """Properties: the table's uuid, the version whose base and columns are shown, and a digest of what vacuum has given up by then."""
 BASE, STATE_VERSION = "compactor.base", "compactor.state_version"
-"""Values of a snapshot's summary: the id of the base, and the version of the table that its rows are."""
+"""Values of a snapshot's summary: what `state_id` returns, and the version of the table that its rows are."""
+VECTORS = "compactor.vectors"
+"""Value of a snapshot's summary: the location of its Puffin file."""
+FORMATS = {"base": 2, "current": 3}
+"""Form → format version."""
 _LOG_MAX = 20
 """Earlier metadata files that one names."""
 
@@ -56,7 +61,7 @@ class Exported:
 
     @property
     def base(self) -> str:
-        """Return the id of the base that readers see."""
+        """Return the `state_id` of what readers see."""
         return str(self.current["summary"][BASE])
 
     @property
@@ -65,13 +70,13 @@ class Exported:
         return next(each for each in self.raw["snapshots"] if each["snapshot-id"] == self.raw["current-snapshot-id"])
 
     def snapshot_of(self, base: str) -> dict[str, Any] | None:
-        """Return the Iceberg snapshot of a base, or None."""
+        """Return the Iceberg snapshot with this `state_id`, or None."""
         return next((each for each in self.raw["snapshots"] if each["summary"][BASE] == base), None)
 
-    def shows(self, snapshot: Snapshot, columns: Columns) -> bool:
-        """Return whether it has the base and the columns of a version, and nothing that vacuum has given up since."""
+    def shows(self, snapshot: Snapshot, form: str, columns: Columns) -> bool:
+        """Return whether it has the rows and the columns of a version, and nothing that vacuum has given up since."""
         schema = next(each for each in self.raw["schemas"] if each["schema-id"] == self.raw["current-schema-id"])
-        return self.base == snapshot.base_id and _same(schema, columns.schema) and not self.outdated(snapshot)
+        return self.base == state_id(snapshot, form) and _same(schema, columns.schema) and not self.outdated(snapshot)
 
     def outdated(self, snapshot: Snapshot) -> bool:
         """Return whether vacuum has given up anything since, in a version from then until `snapshot`."""
@@ -80,29 +85,35 @@ class Exported:
 
 @dataclass(frozen=True)
 class Part:
-    """What an export lists of a Segment."""
+    """What an export lists of a Segment or a Delta."""
 
     segment: str
-    """The id of the Segment."""
+    """Its id."""
     path: str
     """Its directory below the table's root."""
     files: tuple[DataFile, ...]
     """The Parquet files with the rows that are shown, with their names in the directory."""
 
 
-def parts_of(snapshot: Snapshot) -> Sequence[Part] | str:
-    """Return what an export lists, or a sentence why the base cannot be shown as it is. The only place that decides this.
+def state_id(snapshot: Snapshot, form: str) -> str:
+    """Return what identifies the files that an export lists."""
+    return f"{snapshot.base_id} {snapshot.delta.id}" if form == "current" and snapshot.delta else snapshot.base_id
 
-    It is the base files with shown rows of the last compaction: if the base is one version, and if readers of the bare files see what `<view>_ro`
-    shows, so that no default takes the place of a null.
+
+def parts_of(snapshot: Snapshot, form: str) -> Sequence[Part] | str:
+    """Return what an export lists, or a sentence why the rows cannot be shown as they are. The only place that decides this.
+
+    For `base` it is the base files with shown rows of the last compaction, if the base is one version; for `current` those of the Delta too. Readers
+    of the bare files must see what the views show, so that no default takes the place of a null.
     """
-    if snapshot.delta is not None and base_views.shown(snapshot).delta is not None:
+    if form == "base" and snapshot.delta is not None and base_views.shown(snapshot).delta is not None:
         return "its Segments are of several versions until the next compaction"
-    name = next((name for segment in snapshot.segments if (name := compaction.lacking_default(segment, snapshot.schema))), None)
+    shown: list[Segment | Delta] = [*snapshot.segments, *([snapshot.delta] if form == "current" and snapshot.delta else [])]
+    name = next((name for part in shown if (name := compaction.lacking_default(part, snapshot.schema))), None)
     if name is not None:
         return f"rows from before the column {snapshot.schema.field(name).source} read its default, which the next compaction stores in them"
     # a range whose rows were all deleted has no such folder
-    return [Part(segment.id, segment.path, each.files) for segment in snapshot.segments for each in segment.folders if each.state == LIVE]
+    return [Part(part.id, part.path, each.files) for part in shown for each in part.folders if each.state == LIVE]
 
 
 def address(location: str) -> str:
@@ -120,9 +131,9 @@ def pending(snapshot: Snapshot) -> str:
     return hashlib.sha256(json.dumps([snapshot.oldest, paths]).encode()).hexdigest()[:16]
 
 
-def snapshot_id(snapshot: Snapshot) -> int:
-    """Return the id of the Iceberg snapshot of a version's base: a positive long."""
-    return int.from_bytes(hashlib.sha256(f"{snapshot.uuid} {snapshot.base_id}".encode()).digest()[:8], "big") >> 1
+def snapshot_id(snapshot: Snapshot, form: str) -> int:
+    """Return the id of the Iceberg snapshot of a version: a positive long."""
+    return int.from_bytes(hashlib.sha256(f"{snapshot.uuid} {state_id(snapshot, form)}".encode()).digest()[:8], "big") >> 1
 
 
 def schema_of(before: Exported | None, columns: Columns) -> dict[str, Any]:
@@ -133,27 +144,33 @@ def schema_of(before: Exported | None, columns: Columns) -> dict[str, Any]:
 
 
 def snapshot_entry(
-    snapshot: Snapshot, before: Exported | None, schema_id: int, manifests: Sequence[Manifest], size: int, listed: str
+    snapshot: Snapshot, form: str, before: Exported | None, schema_id: int, manifests: Sequence[Manifest], size: int, listed: str, row_ids: int
 ) -> dict[str, Any]:
-    """Return the Iceberg snapshot of a version's base. `size`: bytes of its files; `listed`: location of the manifest list."""
-    counts = {name: sum(each.entry[f"added_{name}_count"] + each.entry[f"existing_{name}_count"] for each in manifests) for name in ("files", "rows")}
-    version, source_time = base_views.state(snapshot)
-    deletes = dict.fromkeys(("total-delete-files", "total-position-deletes", "total-equality-deletes"), "0")
+    """Return the Iceberg snapshot of a version.
+
+    `size`: bytes of its files; `listed`: location of the manifest list; `row_ids`: the number of ids that new manifests take.
+    """
+    data, hiding = [each for each in manifests if not each.hides], [each for each in manifests if each.hides]
+    version, source_time = base_views.state(snapshot) if form == "base" else (snapshot.version, snapshot.source_time)
+    hidden = {"total-delete-files": sum(each.files for each in hiding), "total-position-deletes": sum(each.rows for each in hiding)}
+    ids = {"first-row-id": next_row_id(before), "added-rows": row_ids} if FORMATS[form] == 3 else {}
     parent = {"parent-snapshot-id": before.raw["current-snapshot-id"]} if before else {}
     return {
-        "snapshot-id": snapshot_id(snapshot),
+        "snapshot-id": snapshot_id(snapshot, form),
         **parent,
+        **ids,
         "sequence-number": next_sequence(before),
-        "timestamp-ms": _milliseconds(snapshot.compacted_at or snapshot.time),
+        "timestamp-ms": _milliseconds(snapshot.compacted_at or snapshot.time) if form == "base" else _milliseconds(snapshot.time),
         "manifest-list": listed,
         "schema-id": schema_id,
         "summary": {
             "operation": "overwrite" if before else "append",
-            "total-records": str(counts["rows"]),
-            "total-data-files": str(counts["files"]),
+            "total-records": str(sum(each.rows for each in data)),
+            "total-data-files": str(sum(each.files for each in data)),
             "total-files-size": str(size),
-            **deletes,
-            BASE: snapshot.base_id,
+            **{name: str(count) for name, count in hidden.items()},
+            "total-equality-deletes": "0",
+            BASE: state_id(snapshot, form),
             STATE_VERSION: str(version),
             **({"compactor.source_time": source_time} if source_time else {}),
         },
@@ -165,8 +182,13 @@ def next_sequence(before: Exported | None) -> int:
     return int(before.raw["last-sequence-number"]) + 1 if before else 1
 
 
+def next_row_id(before: Exported | None) -> int:
+    """Return the id of the next row; ids are used once."""
+    return int(before.raw.get("next-row-id", 0)) if before else 0
+
+
 def following(
-    before: Exported | None, snapshot: Snapshot, columns: Columns, entry: dict[str, Any], bases: Collection[str], location: str, now: str
+    before: Exported | None, snapshot: Snapshot, form: str, columns: Columns, entry: dict[str, Any], bases: Collection[str], location: str, now: str
 ) -> Exported:
     """Return the next metadata file: `entry` is the Iceberg snapshot that readers see, and the others are those of `bases` that there were.
 
@@ -182,7 +204,8 @@ def following(
     if not log or log[-1]["snapshot-id"] != entry["snapshot-id"]:
         log.append({"snapshot-id": entry["snapshot-id"], "timestamp-ms": moment})
     raw = {
-        "format-version": 2,
+        "format-version": FORMATS[form],
+        **({"next-row-id": max(next_row_id(before), entry["first-row-id"] + entry["added-rows"])} if FORMATS[form] == 3 else {}),
         "table-uuid": _uuid(f"{snapshot.uuid} {location}"),
         "location": location,
         "last-sequence-number": max(int(old.get("last-sequence-number", 0)), entry["sequence-number"]),

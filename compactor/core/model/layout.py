@@ -7,6 +7,7 @@ history/<commit id>/history_part=<name>/*.parquet   a part of the history: a day
 archive/<folder>/<file>                     raw files whose rows are in the table
 quarantine/<folder>/<file>                  unreadable raw files, and <file>.reason.json for every file with invalid records
 _iceberg/metadata/<name>.avro, v<N>.metadata.json, version-hint.text   the Iceberg table over the base (`iceberg:`)
+_iceberg_current/metadata/..                the one over base and Delta; <name>.puffin has deletion vectors
 _compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
 _compactor/snapshots/latest                 the number of some version that existed; a hint only
 _compactor/ledger/<commit id>.jsonl.gz      inputs of older Snapshots
@@ -35,7 +36,7 @@ _KINDS = (
     ("delta", re.compile(r"delta/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>row_state=(?:live|deleted))/(?P<file>[^/]+)")),
     ("feed", re.compile(r"feed/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>)(?P<file>[^/]+)")),
     ("history", re.compile(r"history/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>history_part=[a-z0-9-]+)/(?P<file>[^/]+)")),
-    ("iceberg", re.compile(r"_iceberg/metadata/([^/]+\.avro|v\d+\.metadata\.json|version-hint\.text)")),
+    ("iceberg", re.compile(r"_iceberg(?:_current)?/metadata/([^/]+\.(?:avro|puffin)|v\d+\.metadata\.json|version-hint\.text)")),
     ("snapshot", _SNAPSHOT),
     ("hint", re.compile(r"_compactor/snapshots/latest")),
     ("ledger", re.compile(r"_compactor/ledger/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz")),
@@ -194,17 +195,17 @@ class Layout:
         """Return the directory whose children `history_part=<name>` are the history parts of one commit."""
         return join(self.root, "history", commit)
 
-    def iceberg(self, part: str = "") -> str:
-        """Return the directory of the Iceberg table, or a part of it."""
-        return join(self.root, "_iceberg", part)
+    def iceberg(self, form: str, part: str = "") -> str:
+        """Return the directory of an Iceberg table (`base`, `current`), or a part of it."""
+        return join(self.root, "_iceberg" if form == "base" else f"_iceberg_{form}", part)
 
-    def iceberg_metadata(self, number: int) -> str:
-        """Return a metadata file of the Iceberg table."""
-        return join(self.root, f"_iceberg/metadata/v{number}.metadata.json")
+    def iceberg_metadata(self, form: str, number: int) -> str:
+        """Return a metadata file of an Iceberg table."""
+        return self.iceberg(form, f"metadata/v{number}.metadata.json")
 
-    def iceberg_hint(self) -> str:
+    def iceberg_hint(self, form: str) -> str:
         """Return the file with the number of the newest metadata file."""
-        return join(self.root, "_iceberg/metadata/version-hint.text")
+        return self.iceberg(form, "metadata/version-hint.text")
 
     def inside(self, path: str) -> str:
         """Return the location of a path below the root, as Snapshots store it."""

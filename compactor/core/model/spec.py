@@ -29,6 +29,7 @@ from compactor.core.settings.forms import (
     Window,
     matching,
     pairs,
+    some_of,
     tolerance,
 )
 
@@ -285,8 +286,8 @@ class TableKeys(Section):
     read_optimized: Flag = False
     """Also create <view>_ro: the rows as of the last compaction, at the cost of a bare scan (docs/readers.md#the-base-alone). Then a compaction
     rewrites every Segment with changes, not only those for which it pays off."""
-    iceberg: Literal["base"] | None = None
-    r"""base: also create the Iceberg table \<view>_iceberg, with the rows of `read_optimized` (docs/native.md). Needs `parquet: standard`."""
+    iceberg: Annotated[tuple[Literal["base", "current"], ...], some_of("base", "current")] = ()
+    r"""Also create \<view>_iceberg with the rows of `read_optimized` (base), or \<view>_iceberg_current with those of the view (docs/native.md)."""
     daily: Daily | None = None
     """Also create <view>_daily: the rows as they were at the end of each day (docs/readers.md#frozen-days). `daily: {}` has the defaults."""
     history: Flag = False

@@ -185,7 +185,7 @@ def affordable(targets: Sequence[Segment], budget: int | None, spent: int, whole
 
 def one_version(spec: TableSpec) -> bool:
     """Return whether a compaction takes every Segment with Delta rows, so that the base alone is one version."""
-    return spec.read_optimized or spec.iceberg is not None
+    return spec.read_optimized or "base" in spec.iceberg
 
 
 def stored_defaults(spec: TableSpec, schema: Schema) -> tuple[str, ...]:
@@ -207,13 +207,19 @@ def targets(snapshot: Snapshot, shares: dict[str, int], changes: int, every: boo
     """Return the Segments worth compacting now, those with the largest share of Delta rows first.
 
     `shares`: Delta rows by Segment id. `changes`: rows that a typical run brings. `every`: all Segments with Delta rows, so that the base is one
-    version afterwards. `fill`: with `every`, those too that lack a default.
+    version afterwards. `fill`: those too that lack a default.
     """
     if snapshot.delta is None:
         return ()
     if every:
-        lacking = {segment.id for segment in snapshot.segments if fill and lacking_default(segment, snapshot.schema)}
-        return tuple(segment for segment in snapshot.segments if shares.get(segment.id, 0) or segment.id in lacking)
+        worth = [segment for segment in snapshot.segments if shares.get(segment.id, 0)]
+    else:
+        worth = _worth(snapshot, shares, changes)
+    lacking = [segment for segment in snapshot.segments if fill and segment not in worth and lacking_default(segment, snapshot.schema)]
+    return (*worth, *lacking)
+
+
+def _worth(snapshot: Snapshot, shares: dict[str, int], changes: int) -> list[Segment]:
     rows = sum(segment.rows for segment in snapshot.segments)
     limit = threshold(changes, rows)
     ranked = sorted(snapshot.segments, key=lambda segment: -shares.get(segment.id, 0) / max(segment.rows, 1))
@@ -222,7 +228,7 @@ def targets(snapshot: Snapshot, shares: dict[str, int], changes: int, every: boo
     if not worth and delta_estimate(snapshot) > DELTA_LIMIT:
         # the Delta is too large for a broadcast join, which slows down every reader: compact the fullest quarter of the Segments
         worth = [segment for segment in ranked[: max(1, len(ranked) // 4)] if shares.get(segment.id, 0)]
-    return tuple(worth)
+    return worth
 
 
 def tiling_problem(segments: Sequence[Segment]) -> str | None:

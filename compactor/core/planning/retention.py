@@ -9,7 +9,7 @@ once. The pending deletions are part of a committed Snapshot, so that no later S
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.core.catalog import feed
@@ -82,12 +82,12 @@ def kept(
     modified: Mapping[int, float],
     shown: int | None,
     now: float,
-    exported: str | None = None,
+    exported: Collection[int] = (),
 ) -> dict[int, str]:
     """Return version → why it is kept.
 
-    `whole`: all Snapshots except stubs. `modified`: when each version was written. `shown`: the version that the catalog shows. `exported`: the id
-    of the base that the Iceberg table shows. Times are epoch seconds of the store's clock.
+    `whole`: all Snapshots except stubs. `modified`: when each version was written. `shown`: the version that the catalog shows. `exported`:
+    those that an Iceberg table shows instead of the newest. Times are epoch seconds of the store's clock.
     """
     layout = Layout(spec.root, spec.landing)
     pinned = {pin.version: pin.name for pin in newest.pins}
@@ -102,8 +102,8 @@ def kept(
             continue
         elif shown is not None and version >= shown:
             reasons[version] = "the catalog shows it" if version == shown else "newer than the version that the catalog shows"
-        elif snapshot.base_id == exported != newest.base_id:
-            reasons[version] = "the Iceberg table shows its base"
+        elif version in exported:
+            reasons[version] = "an Iceberg table shows it"
         elif version in pinned:
             reasons[version] = f"pinned as {pinned[version]}"
         elif version in frozen:
@@ -129,7 +129,7 @@ def plan_vacuum(
     shown: int | None,
     now: float,
     changes: Sequence[Snapshot] = (),
-    exported: str | None = None,
+    exported: Collection[int] = (),
 ) -> VacuumPlan:
     """Plan a vacuum.
 

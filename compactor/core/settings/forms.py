@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import GenericAlias
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 ALIASES = {
     "schema_": "schema",
@@ -89,6 +89,11 @@ class Form:
 def matching(pattern: str, expected: str, hidden: bool = False) -> Form:
     """Return the form of a text that matches a pattern as a whole."""
     return Form(expected, limits=(("pattern", f"^(?:{pattern})$"),), hidden=hidden)
+
+
+def some_of(*values: str) -> Form:
+    """Return the form of one of these values, or of a list of them."""
+    return Form(f"{' or '.join(values)}, or a list", source=Union[Literal[values], GenericAlias(list, Literal[values])], convert=several)
 
 
 def pairs(value: Any, example: str) -> Form:
@@ -226,6 +231,11 @@ def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     if twice:
         raise ValueError(f"the column {twice[0]} is listed twice; remove one")
     return names
+
+
+def several(value: str | list[str]) -> tuple[str, ...]:
+    """Return one value, or those of a list, as a tuple."""
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def character(text: str) -> str:

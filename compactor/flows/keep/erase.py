@@ -238,8 +238,7 @@ def _left(table: Table, newest: Snapshot, erased: Erased, request: Request) -> l
         if unit is not None and unit[0] not in named and int(unit[1][1:9]) <= erased.version:
             left.append(relative(info.path, layout.root))
     # the bounds in manifests are values of rows
-    exports = [*table.storage.list(layout.iceberg())]
-    left += [relative(path, layout.root) for path in native.unused(table, exports, math.inf)]
+    left += [relative(path, layout.root) for path in native.unused(table, native.listed(table), math.inf)]
     if not request.now and table.storage.now() < erased.since + table.spec.grace:
         left.append("files that a run may still write which began before the erase")
     return left

@@ -118,7 +118,6 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
     # before the files are listed: what is registered was written before
     registered = {} if table.env.files_only else _registered(table, newest)
     units, snapshots, records, exports = _listed(table, layout)
-    exported = native.current(table) if exports and table.spec.iceberg else None
     for version in range(1, max([newest.version, *snapshots]) + 1):
         if version not in snapshots:
             snapshots[version] = _numbered(table, version)
@@ -146,7 +145,8 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
             f"table {table.name}: version {newest.version} names {missing[0]}, which is not there. Nothing was deleted. "
             f"`compactor verify {table.name}` lists what else is missing; restore it from a backup."
         )
-    sweep = retention.plan_vacuum(table.spec, newest, whole, modified, units, shown, now, changes, exported.base if exported else None)
+    exported = native.shown(table, whole, newest) if exports else ()
+    sweep = retention.plan_vacuum(table.spec, newest, whole, modified, units, shown, now, changes, exported)
     kept = tuple(snapshot for snapshot in whole if snapshot.version in sweep.kept)
     named = {*(path for snapshot in kept for path in snapshot.named), *feed.paths(changes, sweep.feed_kept)}
     orphans = _orphan_partitions(layout, newest, named, units, registered)

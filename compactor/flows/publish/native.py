@@ -1,8 +1,10 @@
-"""Native: describe the base as an Iceberg table (`iceberg: base`), after the views show a version (docs/design/iceberg.md).
+"""Native: describe a table's files as Iceberg tables (`iceberg:`), after the views show a version (docs/design/iceberg.md).
+
+Forms: `base`, the last compaction, and `current`, what the view shows.
 
 | step | a crash after it leaves |
 |---|---|
-| 1. read the newest metadata file; nothing to do if it shows this base and these columns | nothing |
+| 1. read the newest metadata file; nothing to do if it shows these rows and columns | nothing |
 | 2. read the footers of files that no manifest lists; write new manifests and the manifest list | files that nothing names, until vacuum |
 | 3. put v<N+1>.metadata.json, if nobody else has | an export that the next run points to |
 | 4. point the catalog's table to it | a hint that is behind, so the next run repeats step 4 |
@@ -21,7 +23,7 @@ from compactor.core.catalog import native_table
 from compactor.core.catalog.ddl import NativeDef
 from compactor.core.formats import parquet
 from compactor.core.formats.parquet import Footer
-from compactor.core.iceberg import manifests, metadata, schema
+from compactor.core.iceberg import manifests, metadata, schema, vectors
 from compactor.core.iceberg.manifests import Entries, Manifest
 from compactor.core.iceberg.metadata import Exported, Part
 from compactor.core.iceberg.schema import Columns
@@ -42,76 +44,98 @@ _NUMBER = re.compile(r"/v(\d+)\.metadata\.json$")
 
 
 def export(table: Table, snapshot: Snapshot, advance: bool = True) -> None:
-    """Make the Iceberg table show the base of a version that the views show. If it cannot, the report of the run says why, and the older one stays.
+    """Make the Iceberg tables show a version that the views show. If one cannot, the report of the run says why, and the older one stays.
 
     `advance`: if not, only Iceberg snapshots that vacuum has given up are dropped. Raises CatalogRefused if a table of its name is not ours.
     """
-    if table.spec.iceberg is None or table.env.dry:
-        return
+    for form in () if table.env.dry else table.spec.iceberg:
+        _export(table, form, snapshot, advance)
+
+
+def _export(table: Table, form: str, snapshot: Snapshot, advance: bool) -> None:
     for _ in range(ATTEMPTS):
-        hint, before = _newest(table)
+        hint, before = _newest(table, form)
         if before is not None and before.uuid != snapshot.uuid:
             raise StateRefused(
-                f"table {table.name}: {table.layout.iceberg()} holds the Iceberg table of another life of this table (uuid {before.uuid}, ours is "
-                f"{snapshot.uuid}). Delete this folder if that life is over. Nothing was exported."
+                f"table {table.name}: {table.layout.iceberg(form)} holds the Iceberg table of another life of this table (uuid {before.uuid}, ours "
+                f"is {snapshot.uuid}). Delete this folder if that life is over. Nothing was exported."
             )
-        made = _next(table, snapshot, before, advance)
+        made = _next(table, form, snapshot, before, advance)
         if made is None and (before is None or before.number == hint):
             return
-        if made is None or _put(table, made):
-            _point(table, snapshot, made or before)  # type: ignore[arg-type]
+        if made is None or _put(table, form, made):
+            _point(table, form, snapshot, made or before)  # type: ignore[arg-type]
             return
     raise Conflict(f"table {table.name}: other runs exported to Iceberg at the same moment in {ATTEMPTS} attempts. Run again.")
 
 
-def current(table: Table) -> Exported | None:
-    """Return the newest metadata file, or None without any."""
-    return _newest(table)[1]
+def current(table: Table, form: str) -> Exported | None:
+    """Return the newest metadata file of a form, or None without any."""
+    return _newest(table, form)[1]
+
+
+def shown(table: Table, snapshots: Sequence[Snapshot], newest: Snapshot) -> set[int]:
+    """Return the versions among these whose files an Iceberg table shows, if it does not show those of the newest."""
+    versions = set()
+    for form in table.spec.iceberg:
+        exported = current(table, form)
+        if exported is not None and exported.base != metadata.state_id(newest, form):
+            versions |= {snapshot.version for snapshot in snapshots if metadata.state_id(snapshot, form) == exported.base}
+    return versions
 
 
 def unused(table: Table, files: Sequence[FileInfo], now: float) -> list[str]:
-    """Return those of the Iceberg table's files that may be deleted: older than `grace` at `now`, and of no use to readers of the newest one.
+    """Return those of the Iceberg tables' files that may be deleted: older than `grace` at `now`, and of no use to readers of the newest ones.
 
-    Without `iceberg:` that is all of them.
+    Of a form that is not in `iceberg:` that is all of them.
     """
     old = [info.path for info in files if info.modified <= now - table.spec.grace]
-    exported = current(table) if old and table.spec.iceberg else None
-    needed = _needed(table, exported) if exported else set()
+    needed = {path for form in table.spec.iceberg if old for path in _needed(table, form)}
     return [path for path in old if path not in needed]
 
 
-def _needed(table: Table, exported: Exported) -> set[str]:
-    folder = table.layout.iceberg("metadata")
+def listed(table: Table) -> list[FileInfo]:
+    """Return the files of the Iceberg tables."""
+    return [info for form in metadata.FORMATS for info in table.storage.list(table.layout.iceberg(form))]
+
+
+def _needed(table: Table, form: str) -> set[str]:
+    exported, folder = current(table, form), table.layout.iceberg(form, "metadata")
+    if exported is None:
+        return set()
     lists = [entry["manifest-list"] for entry in exported.raw["snapshots"]]
-    named = [each.path for path in lists for each in manifests.read_list(table.storage.read(_location(table, path)))]
-    own = {table.layout.iceberg_metadata(exported.number), table.layout.iceberg_hint()}
-    return own | {f"{folder}/{path.rpartition('/')[2]}" for path in (*lists, *named)}
+    named = [each.path for path in lists for each in manifests.read_list(table.storage.read(_location(table, form, path)))]
+    hiding = [entry["summary"][metadata.VECTORS] for entry in exported.raw["snapshots"] if metadata.VECTORS in entry["summary"]]
+    own = {table.layout.iceberg_metadata(form, exported.number), table.layout.iceberg_hint(form)}
+    return own | {f"{folder}/{path.rpartition('/')[2]}" for path in (*lists, *named, *hiding)}
 
 
-def _newest(table: Table) -> tuple[int, Exported | None]:
+def _newest(table: Table, form: str) -> tuple[int, Exported | None]:
     """Return the number in the hint, and the newest metadata file; 0 and None without any."""
     layout, storage = table.layout, table.storage
     try:
-        hint = number = int(storage.read(layout.iceberg_hint()))
+        hint = number = int(storage.read(layout.iceberg_hint(form)))
     except (FileNotFoundError, ValueError):
-        named = (_NUMBER.search(info.path) for info in storage.list(layout.iceberg("metadata")))
+        named = (_NUMBER.search(info.path) for info in storage.list(layout.iceberg(form, "metadata")))
         hint, number = 0, max((int(match[1]) for match in named if match), default=0)
-    while storage.stat(layout.iceberg_metadata(number + 1)) is not None:
+    while storage.stat(layout.iceberg_metadata(form, number + 1)) is not None:
         number += 1
-    return hint, Exported(number, json.loads(storage.read(layout.iceberg_metadata(number)))) if number else None
+    return hint, Exported(number, json.loads(storage.read(layout.iceberg_metadata(form, number)))) if number else None
 
 
-def _next(table: Table, snapshot: Snapshot, before: Exported | None, advance: bool) -> Exported | None:
+def _next(table: Table, form: str, snapshot: Snapshot, before: Exported | None, advance: bool) -> Exported | None:
     """Write what the next metadata file names and return that file; None if the one there is right, or newer."""
     if before is not None and before.version > snapshot.version:
         return None
     columns = schema.columns_of(snapshot, before.ids if before else {})
-    if before is not None and before.shows(snapshot, columns):
+    if before is not None and before.shows(snapshot, form, columns):
         return None
-    parts, entry = metadata.parts_of(snapshot), None
+    parts, entry = metadata.parts_of(snapshot, form), None
     if advance and not isinstance(parts, str):
         try:
-            entry = (before.snapshot_of(snapshot.base_id) if before else None) or _written(table, snapshot, before, columns, parts)
+            entry = (before.snapshot_of(metadata.state_id(snapshot, form)) if before else None) or _written(
+                table, form, snapshot, before, columns, parts
+            )
         except _Misread as error:
             parts = str(error)
     if isinstance(parts, str):
@@ -120,9 +144,9 @@ def _next(table: Table, snapshot: Snapshot, before: Exported | None, advance: bo
         if before is None or not before.outdated(snapshot):
             return None
         columns, entry = _same_columns(before, columns), before.current
-    bases = {each.base_id for each in table.kept(snapshot)} if before and before.outdated(snapshot) else _bases(before)
-    made = metadata.following(before, snapshot, columns, entry, bases, metadata.address(table.layout.iceberg()), table.env.now())
-    return metadata.logged(made, before, metadata.address(table.layout.iceberg_metadata(before.number)) if before else "")
+    bases = {metadata.state_id(each, form) for each in table.kept(snapshot)} if before and before.outdated(snapshot) else _bases(before)
+    made = metadata.following(before, snapshot, form, columns, entry, bases, metadata.address(table.layout.iceberg(form)), table.env.now())
+    return metadata.logged(made, before, metadata.address(table.layout.iceberg_metadata(form, before.number)) if before else "")
 
 
 def _shown(before: Exported | None) -> str:
@@ -138,31 +162,46 @@ def _same_columns(before: Exported, columns: Columns) -> Columns:
     return Columns(columns.ids, {name: value for name, value in shown.items() if name != "schema-id"}, columns.bounded)
 
 
-def _written(table: Table, snapshot: Snapshot, before: Exported | None, columns: Columns, parts: Sequence[Part]) -> dict[str, object]:
-    """Write the manifests of a base that are not there and their list, and return the Iceberg snapshot."""
-    layout, storage = table.layout, table.storage
-    folder = metadata.address(layout.iceberg("metadata"))
-    identity, sequence = metadata.snapshot_id(snapshot), metadata.next_sequence(before)
+def _written(table: Table, form: str, snapshot: Snapshot, before: Exported | None, columns: Columns, parts: Sequence[Part]) -> dict[str, object]:
+    """Write the manifests that are not there and their list, and return the Iceberg snapshot."""
+    layout, storage, version = table.layout, table.storage, metadata.FORMATS[form]
+    folder = metadata.address(layout.iceberg(form, "metadata"))
+    identity, sequence = metadata.snapshot_id(snapshot, form), metadata.next_sequence(before)
     shown = metadata.schema_of(before, columns)
+
+    def put(name: str, content: bytes) -> str:
+        storage.write(f"{layout.iceberg(form, 'metadata')}/{name}", content)
+        return f"{folder}/{name}"
+
     with logs.phase(table, "exporting to Iceberg") as phase:
-        earlier = manifests.read_list(storage.read(_location(table, before.current["manifest-list"]))) if before else []
+        earlier = manifests.read_list(storage.read(_location(table, form, before.current["manifest-list"]))) if before else []
         kept = manifests.reusable(earlier, [part.segment for part in parts])
-        entries = [*_entries(table, parts, earlier, kept, columns, identity)]
-        listed = [*kept]
-        for manifest, name, content in manifests.written(entries, folder, shown, identity, sequence, snapshot.uuid):
-            storage.write(f"{layout.iceberg('metadata')}/{name}", content)
-            listed.append(manifest)
-        content = manifests.list_file(listed, identity, before.raw["current-snapshot-id"] if before else None, sequence)
-        name = f"snap-{identity}-{manifests.digest(content)}.avro"
-        storage.write(f"{layout.iceberg('metadata')}/{name}", content)
-        new = sum(len(each.files) for each in entries)
-        phase.did(f"wrote {counted(len(listed) - len(kept), 'manifest')} with {counted(new, 'file')}", files=new)
+        entries = [*_entries(table, form, parts, earlier, kept, columns, identity)]
+        new, row_id = [], metadata.next_row_id(before) if version == 3 else None
+        for manifest, name, content in manifests.written(entries, folder, shown, identity, sequence, snapshot.uuid, row_id):
+            put(name, content)
+            new.append(manifest)
+        hiding, puffin = [], {}
+        hidden = table.engine().hidden(table.spec, snapshot) if form == "current" and snapshot.delta else {}
+        if hidden:
+            content, placed = vectors.puffin({metadata.address(layout.inside(path)): positions for path, positions in hidden.items()})
+            puffin = {metadata.VECTORS: put(f"{manifests.digest(content)}-dv.puffin", content)}
+            records = [*vectors.records(placed, puffin[metadata.VECTORS], len(content))]
+            manifest, name, content = manifests.vectors(records, folder, shown, identity, sequence, snapshot.uuid)
+            put(name, content)
+            hiding.append(manifest)
+        listed = [*kept, *new, *hiding]
+        content = manifests.list_file(listed, identity, before.raw["current-snapshot-id"] if before else None, sequence, version)
+        place = put(f"snap-{identity}-{manifests.digest(content)}.avro", content)
+        files = sum(len(each.files) for each in entries)
+        phase.did(f"wrote {counted(len(new), 'manifest')} with {counted(files, 'file')}", files=files)
     size = sum(file.size for part in parts for file in part.files)
-    return metadata.snapshot_entry(snapshot, before, shown["schema-id"], listed, size, f"{folder}/{name}")
+    made = metadata.snapshot_entry(snapshot, form, before, shown["schema-id"], listed, size, place, sum(each.rows for each in new))
+    return {**made, "summary": {**made["summary"], **puffin}}
 
 
 def _entries(
-    table: Table, parts: Sequence[Part], earlier: Sequence[Manifest], kept: Sequence[Manifest], columns: Columns, snapshot: int
+    table: Table, form: str, parts: Sequence[Part], earlier: Sequence[Manifest], kept: Sequence[Manifest], columns: Columns, snapshot: int
 ) -> Iterator[Entries]:
     """Yield the entries of what no manifest in use lists: copied from an earlier manifest, or made from the footers of the files."""
     left = {part.segment: part for part in parts}
@@ -172,7 +211,7 @@ def _entries(
         if manifest not in kept and not left.keys().isdisjoint(manifest.segments):
             folders = {segment: f"{part.path}/{part.files[0].name}".rpartition("/")[0] for segment, part in left.items()}
             places = {metadata.address(table.layout.inside(folder)): segment for segment, folder in folders.items()}
-            for entries in manifests.existing(table.storage.read(_location(table, manifest.path)), manifest, places):
+            for entries in manifests.existing(table.storage.read(_location(table, form, manifest.path)), manifest, places):
                 del left[entries.segment]
                 yield entries
     for part in left.values():
@@ -194,14 +233,16 @@ def read_footer(table: Table, path: str, file: DataFile, columns: Columns) -> Fo
     return read
 
 
-def _put(table: Table, made: Exported) -> bool:
-    return table.storage.put_if_absent(table.layout.iceberg_metadata(made.number), json.dumps(made.raw, ensure_ascii=False).encode())
+def _put(table: Table, form: str, made: Exported) -> bool:
+    return table.storage.put_if_absent(table.layout.iceberg_metadata(form, made.number), json.dumps(made.raw, ensure_ascii=False).encode())
 
 
-def _point(table: Table, snapshot: Snapshot, made: Exported) -> None:
+def _point(table: Table, form: str, snapshot: Snapshot, made: Exported) -> None:
     """Point the catalog's table and the hint to a metadata file. Where others have pointed to a newer one, leave it."""
     layout = table.layout
-    definition = native_table.definition(table.spec, snapshot.schema, made.uuid, layout.iceberg(), layout.iceberg_metadata(made.number))
+    definition = native_table.definition(
+        table.spec, form, snapshot.schema, made.uuid, layout.iceberg(form), layout.iceberg_metadata(form, made.number)
+    )
     catalog = table.catalog()
     for _ in range(ATTEMPTS):
         there = catalog.native(definition.database, definition.name)
@@ -214,7 +255,7 @@ def _point(table: Table, snapshot: Snapshot, made: Exported) -> None:
             break
     else:
         raise Conflict(f"{definition.database}.{definition.name}: other runs moved its pointer at the same moment in {ATTEMPTS} attempts. Run again.")
-    table.storage.write(table.layout.iceberg_hint(), str(made.number).encode())
+    table.storage.write(table.layout.iceberg_hint(form), str(made.number).encode())
 
 
 def _check_ours(table: Table, there: NativeDef, ours: NativeDef) -> None:
@@ -226,6 +267,6 @@ def _check_ours(table: Table, there: NativeDef, ours: NativeDef) -> None:
         )
 
 
-def _location(table: Table, address: str) -> str:
-    """Return the location of a file below `_iceberg/metadata` that readers get as `address`."""
-    return f"{table.layout.iceberg('metadata')}/{address.rpartition('/')[2]}"
+def _location(table: Table, form: str, address: str) -> str:
+    """Return the location of a file beside the metadata that readers get as `address`."""
+    return f"{table.layout.iceberg(form, 'metadata')}/{address.rpartition('/')[2]}"

@@ -92,10 +92,12 @@ def _results(table: Table, looked: Looked) -> Iterator[tuple[str, str, str]]:
     yield "landing folder of its own", _shared(spec, looked.others), f"no other table reads {spec.landing}"
     if looked.samples:
         yield "environment of its own", owner.foreign(table), f"database {spec.database}"
-    if spec.iceberg and looked.snapshot is not None:
-        parts = metadata.parts_of(looked.snapshot)
-        shown = f"readers see an older version: {parts}" if isinstance(parts, str) else "as of the last compaction"
-        yield f"rows of {native_table.called(spec)}", "", shown
+    if looked.snapshot is not None:
+        for form in spec.iceberg:
+            parts = metadata.parts_of(looked.snapshot, form)
+            newest = "as of the last compaction" if form == "base" else "those of the view"
+            shown = f"readers see an older version: {parts}" if isinstance(parts, str) else newest
+            yield f"rows of {native_table.called(spec, form)}", "", shown
     if looked.snapshot is None and not looked.infos:
         yield "files in landing", missing(table), ""
         return

@@ -88,7 +88,7 @@ class _Compaction:
         self.table, self.read = table, read
         self.commit = commit_id(read.version + 1, table.env.nonce())
         shares = table.engine().shares(table.spec, read)
-        worth = compaction.targets(read, shares, read.brought, compaction.one_version(table.spec), table.spec.iceberg is not None)
+        worth = compaction.targets(read, shares, read.brought, compaction.one_version(table.spec), bool(table.spec.iceberg))
         self.targets, self.waiting = spending.take(table.spec, worth)
         # their rows are those of `read` already
         self.unchanged = {segment.id for segment in read.segments if not shares.get(segment.id, 0)}

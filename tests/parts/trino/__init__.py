@@ -1,5 +1,6 @@
 """Trino on a metastore: 435, with files of this machine and the legacy translation of Hive's views that the README recommends for it, and 476, with
-files in S3. Needs Maven (270 MB a version, once), a JDK 17, and for 476 a Java of 24 or newer.
+files in S3, which can have a second catalog, `iceberg`. Needs Maven (270 MB a version, once, 350 more for Iceberg), a JDK 17, and for 476 a Java of 24
+or newer.
 """
 
 from __future__ import annotations
@@ -46,8 +47,11 @@ hive.hive-views.run-as-invoker=true
 _LOCAL = """fs.hadoop.enabled=false
 hive.hive-views.legacy-translation=true
 """
-_S3 = """hive.timestamp-precision=MICROSECONDS
-fs.native-s3.enabled=true
+_MICROSECONDS = "hive.timestamp-precision=MICROSECONDS\n"
+_ICEBERG = """connector.name=iceberg
+hive.metastore.uri={uri}
+"""
+_S3 = """fs.native-s3.enabled=true
 s3.endpoint={endpoint}
 s3.region=us-east-1
 s3.path-style-access=true
@@ -80,16 +84,20 @@ class Trino:
 
 
 @contextmanager
-def trino(tmp: Path, metastore_uri: str, s3: str | None = None) -> Iterator[Trino]:
-    """Trino on that metastore: OLD; with the endpoint `s3`, where the tables lie, NEW."""
+def trino(tmp: Path, metastore_uri: str, s3: str | None = None, iceberg: bool = False) -> Iterator[Trino]:
+    """Trino on that metastore: OLD; with the endpoint `s3`, where the tables lie, NEW. `iceberg`: with a catalog of Iceberg tables, on NEW."""
     home, port, files = tmp / "trino", parts.free_port(), _files(NEW if s3 else OLD)
     catalogs = home / "etc" / "catalog"
     catalogs.mkdir(parents=True)
     (home / "etc" / "config.properties").write_text(_CONFIG.format(port=port))
     (home / "etc" / "node.properties").write_text("")
-    where = _S3.format(endpoint=s3, **CREDENTIALS) if s3 else _LOCAL
-    (catalogs / "hive.properties").write_text(_CATALOG.format(uri=metastore_uri) + where)
-    (home / "plugin").symlink_to(files / "plugin")
+    where = _S3.format(endpoint=s3, **CREDENTIALS)
+    (catalogs / "hive.properties").write_text(_CATALOG.format(uri=metastore_uri) + (_MICROSECONDS + where if s3 else _LOCAL))
+    if iceberg:
+        (catalogs / "iceberg.properties").write_text(_ICEBERG.format(uri=metastore_uri) + where)
+    (home / "plugin").mkdir()
+    for name in ("hive", "iceberg") if iceberg else ("hive",):
+        (home / "plugin" / name).symlink_to(_plugin(files, name, NEW if s3 else OLD))
     node = {"environment": "tests", "id": "tests", "data-dir": home / "data", "bind-ip": "127.0.0.1", "internal-address": "127.0.0.1"}
     java = [
         new_java() if s3 else Path(find_java()) / "bin" / "java",
@@ -132,13 +140,7 @@ def _files(version: str) -> Path:
         (fetched / "pom.xml").write_text(_POM.format(version))
         where = [f"-DoutputDirectory={fetched / 'lib'}", "-DincludeScope=runtime"]
         stack._maven(["-f", fetched / "pom.xml", "dependency:copy-dependencies", *where], "Trino")
-        stack._maven(["dependency:copy", f"-Dartifact=io.trino:trino-hive:{version}:zip", f"-DoutputDirectory={fetched}"], "Trino")
-        (archive,) = fetched.glob("*.zip")
-        with zipfile.ZipFile(archive) as content:
-            content.extractall(fetched / "plugin")
-        archive.unlink()
-        plugin = fetched / "plugin" / "hive"
-        (fetched / "plugin" / f"trino-hive-{version}").rename(plugin)
+        plugin = _plugin(fetched, "hive", version)
         _compile("TrinoMain", ".", fetched / "classes")
         if version == OLD:
             (plugin / f"trino-hive-{version}-services.jar").unlink()
@@ -149,6 +151,18 @@ def _files(version: str) -> Path:
                     jar.write(path, path.relative_to(fetched / "plugin-classes"))
         fetched.rename(home)
     return home
+
+
+def _plugin(home: Path, name: str, version: str) -> Path:
+    plugin = home / "plugin" / name
+    if not plugin.exists():
+        stack._maven(["dependency:copy", f"-Dartifact=io.trino:trino-{name}:{version}:zip", f"-DoutputDirectory={home}"], "Trino")
+        archive = home / f"trino-{name}-{version}.zip"
+        with zipfile.ZipFile(archive) as content:
+            content.extractall(home / "plugin")
+        archive.unlink()
+        (home / "plugin" / f"trino-{name}-{version}").rename(plugin)
+    return plugin
 
 
 def _compile(name: str, jars: str, target: Path) -> None:

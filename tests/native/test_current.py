@@ -1,0 +1,151 @@
+"""`iceberg: current`: base and Delta with deletion vectors, over the list engine's files. Each reader shows what the view shows, as soon as it does."""
+
+from __future__ import annotations
+
+import random
+import struct
+import subprocess
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.core.iceberg import metadata, vectors
+from compactor.core.model.errors import NoRowsYet, TryLater
+from compactor.core.settings.forms import NEVER
+from compactor.flows.keep.erase import Request, erase
+from tests.faults import Crash, Faults
+from tests.native import readers
+from tests.native.lake import NativeLake, as_parquet, visible
+from tests.native.test_export import KEPT, change
+from tests.oracle.model import line
+from tests.oracle.programs import program
+from tests.oracle.sizes import FULL, tiered
+
+__all__ = ["as_parquet"]
+pytestmark = pytest.mark.usefixtures("as_parquet")
+
+
+def test_it_is_as_new_as_the_view(tmp_path: Path) -> None:
+    """Changes, deletes, a deleted row that comes back, a new column with a default, a compaction, a restore; older snapshots stay readable."""
+    lake = NativeLake(tmp_path, "current", compact_window=NEVER, target_file_bytes=300)
+    change(lake, 1, *range(40), op="c")
+    lake.check()
+    change(lake, 2, 3, 7, 50)
+    lake.check()
+    hidden = lake.exported().current["summary"]
+    assert (hidden["total-position-deletes"], hidden["total-records"]) == ("2", "43")
+    change(lake, 3, 3, 8, op="d")
+    lake.check()
+    change(lake, 4, 3)
+    lake.check()
+    lake.deliver("increment_2026010101/new.json", [line("u", [3], [7], {"a": 7, "b": "new"})])
+    lake.run()
+    lake.check()
+    version = lake.newest().version  # type: ignore[union-attr]
+    lake.compact()
+    lake.check()
+    assert metadata.VECTORS not in lake.exported().current["summary"]
+    change(lake, 9, 30)
+    lake.restore(version)
+    lake.check()
+    old = lake.exported().raw["snapshots"][1]
+    assert len(readers.rows("pyiceberg", lake.hint(), snapshot=old["snapshot-id"])[1]) == 41
+    before = lake.exported()
+    lake.run()
+    assert lake.exported() == before
+
+
+def test_rows_that_a_compaction_took_out_of_the_delta_come_back(tmp_path: Path) -> None:
+    """One Segment is compacted and its Delta rows stay until the next commit; then nothing of the new Segment is hidden."""
+    lake = NativeLake(tmp_path, "current", compact_window=NEVER, target_file_bytes=300, write_mode="merge-on-read")
+    change(lake, 1, *range(40), op="c")
+    change(lake, 2, *range(6), 39)
+    lake.check()
+    for seq in range(3, 9):
+        lake.compact()
+        lake.check()
+        change(lake, seq, *range(seq), 38)
+        lake.check()
+
+
+@pytest.mark.parametrize("seed", tiered([*range(40 if FULL else 4)], fast=[0, 1]))
+def test_whatever_happens_it_shows_what_the_view_shows(tmp_path: Path, seed: int) -> None:
+    """Changes, deletes, compactions, restores, rebuilds, erased keys, vacuums; runs are cut at any call. No snapshot names a file that is gone."""
+    rng = random.Random(seed)
+    lake = NativeLake(
+        tmp_path, "current", **KEPT, compact_every=rng.choice([4.0, 1e9]), tombstone_retention=5.0, beyond_retention="apply", target_file_bytes=400
+    )
+    change(lake, 1, *range(40), op="c")
+    for step in range(2, 20):
+        do = rng.choice(["run"] * 6 + ["compact", "restore", "rebuild", "erase", "vacuum", "cut"])
+        if do in ("run", "cut"):
+            keys = rng.sample(range(44), rng.choice([1, 2, 6]))
+            changes = [(rng.choice("uuud"), key, step - rng.choice([0, 0, 3])) for key in keys]
+            lake.deliver(
+                f"increment_2026010100/{step}.json", [line(op, [key], [seq], None if op == "d" else {"a": step}) for op, key, seq in changes]
+            )
+            with suppress(Crash, TryLater):
+                lake.run(Faults(rng.randrange(80), "from_then_on") if do == "cut" else None)
+        elif do == "restore":
+            lake.restore(rng.choice(lake.restorable()))
+        elif do == "rebuild":
+            lake.rebuild(accept=True)
+        elif do == "erase":
+            erase(lake.table(), Request(((str(rng.randrange(40)),),), now=True))
+        elif do == "vacuum":
+            lake.vacuum()
+        else:
+            lake.compact()
+        lake.run()
+        lake.check("pyiceberg")
+        for each in lake.exported().raw["snapshots"]:
+            rows = readers.rows("pyiceberg", lake.dump(), snapshot=each["snapshot-id"])[1]
+            assert len(rows) == visible(each), (step, do)
+    lake.check()
+
+
+@pytest.mark.parametrize("seed", tiered([*range(100 if FULL else 4)], fast=[0]))
+def test_random_programs(tmp_path: Path, seed: int) -> None:
+    """Twenty programs in a table: truncates, defaults, key changes, odd names, numbers that become text. Each reader after each run, in both forms."""
+    made, compared = program(8 * (seed // 4) + 4 + seed % 4, 20, moves=False), 0
+    settings = {name: value for name, value in made.settings.items() if name != "delete"}
+    lake = NativeLake(tmp_path, "current", **{**settings, "iceberg": ("base", "current")})
+    for hour, files in enumerate(made.runs):
+        for number, places in enumerate(files):
+            lake.deliver(f"increment_20260101{hour:02d}/{(made.seed + number * 7) % 10}.json", [made.line(place) for place in places])
+        with suppress(NoRowsYet):
+            report = lake.run()
+            if isinstance(metadata.parts_of(lake.newest(), "current"), str):  # type: ignore[arg-type]
+                assert any(note.startswith("Iceberg shows") for note in report.notes)
+                lake.compact()
+            lake.check()
+            compared += 1
+    assert compared
+
+
+def test_a_vector_is_what_the_specification_asks_for() -> None:
+    """Lists, bits and 64-bit positions; pyroaring reads the same positions; length, magic number and checksum."""
+    rng = random.Random(3)
+    several: list[list[int]] = [
+        [0],
+        [*range(70_000)],
+        sorted(rng.sample(range(1 << 20), 9_000)),
+        [*range(0, 8192, 2)],
+        [*range(4097)],
+        [5, 65_535, 65_536, 1 << 31, (1 << 32) - 1, 1 << 32, (3 << 32) + 7],
+    ]
+    for positions in several:
+        blob = vectors.blob(positions)
+        assert struct.unpack(">I", blob[:4]) == (len(blob) - 8,)
+        assert blob[4:8] == bytes.fromhex("d1d33964")
+        assert struct.unpack(">I", blob[-4:]) == (zlib.crc32(blob[4:-4]),)
+        assert _by_pyroaring(blob[8:-4]) == positions
+
+
+def _by_pyroaring(data: bytes) -> list[int]:
+    read = "import sys, pyroaring; print(*pyroaring.BitMap64.deserialize(sys.stdin.buffer.read()))"
+    done: Any = subprocess.run([readers.PYTHON, "-c", read], input=data, capture_output=True, check=True)
+    return [*map(int, done.stdout.split())]
