@@ -25,7 +25,7 @@ from compactor.core.planning import compaction
 from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import BatchSummary, ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
-from compactor.core.results.explained import Explained
+from compactor.core.results.explained import CompactionDue, Explained
 from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema.clustering import by_key
 from compactor.core.sources.quarantine import not_usable_now
@@ -80,9 +80,18 @@ class SparkEngine:
         """Resolve the batch with the stored rows. `whole` reads the whole base, for a new base."""
         return resolve(batch, whole)
 
-    def explain(self, read: Callable[[], SparkBatch], whole: Callable[[BatchSummary], str | None], committed: bool) -> Explained:
+    def explain(
+        self, read: Callable[[], SparkBatch], whole: Callable[[BatchSummary], str | None], committed: bool, compacted: CompactionDue | None = None
+    ) -> Explained:
         """Return how a batch becomes a version. Reads it as a commit does, and writes nothing."""
-        return explain.explain(read, whole, committed)
+
+        def due() -> tuple[str, str] | None:
+            if compacted is None:
+                return None
+            compact.compacted(self._spark, self._sessions.by_file, compacted.spec, compacted.snapshot, compacted.targets)
+            return "compaction", compacted.why
+
+        return explain.explain(read, whole, committed, self._storage, due)
 
     def write(self, resolution: Resolution, commit: str, purge_through: int) -> Staged:
         """Write the resolved rows as a new base or a new Delta, and check what was written."""
