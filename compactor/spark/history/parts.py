@@ -176,10 +176,9 @@ class Writer:
         """Return (name, bytes) of the files of each part of this commit, by the part's folder."""
         directory = self.layout.history(self.commit)
         files: dict[str, list[tuple[str, int]]] = {}
-        for info in self.storage.list(directory):
-            inside, _, name = info.path[len(directory.rstrip("/")) + 1 :].rpartition("/")
-            if not name.startswith(("_", ".")):
-                files.setdefault(inside, []).append((name, info.size))
+        for path, info in footers.listed(self.storage, directory):
+            folder, _, name = path.rpartition("/")
+            files.setdefault(folder, []).append((name, info.size))
         return files
 
     def written(self, counted: Numbers | None = None, unique: bool = False) -> list[HistoryPart]:
@@ -193,7 +192,8 @@ class Writer:
         several = len({_kind(part) for part in files}) < len(files) or sum(map(len, files.values())) > footers.FILES_MAX
         if counted is None or several or not unique:
             parts = self._read_back(files)
-            self._check_complete(sum(part.rows for part in parts), counted["open_rows"] + counted["closed_rows"] if counted is not None else None)
+            if counted is not None:
+                self._check_complete(sum(part.rows for part in parts), counted["open_rows"] + counted["closed_rows"])
             return parts
         rows = {part: counted[f"{_kind(part)}_rows"] for part in files}
         if counted["invalid"]:
@@ -211,12 +211,8 @@ class Writer:
         where = join(self.layout.history(self.commit), part).rstrip("/")
         return CheckFailed(f"table {self.table}: staged history in {where}: {problem}. Nothing was committed.")
 
-    def _check_complete(self, rows: int, expected: int | None) -> None:
-        if expected is not None and rows != expected:
-            raise self._failed(
-                "",
-                f"{rows:,} rows are there, expected the {expected:,} that were written. Check that the store lists files as soon as they are written",
-            )
+    def _check_complete(self, rows: int, expected: int) -> None:
+        footers.check_complete(rows, expected, "history", self.layout.history(self.commit).rstrip("/"), self.table)
 
     def _part(
         self, part: str, rows: int, shown: int, files: Sequence[tuple[str, int]], last: Position | None, low: tuple[Any, ...] | None
