@@ -104,7 +104,8 @@ class Versions:
 
     def columns(self, *more: str, values: Mapping[str, str] = MappingProxyType({})) -> str:
         """SQL: the columns of a stored event, then `more`, listed. `values` are SQL for those that are computed (by name)."""
-        return listed([*(f"{values[name]} AS {quoted(name)}" if name in values else quoted(name) for name, _ in self.stored), *more])
+        computed = {name: sql for name, sql in values.items() if sql not in (name, quoted(name))}
+        return listed([*(f"{computed[name]} AS {quoted(name)}" if name in computed else quoted(name) for name, _ in self.stored), *more])
 
     def event(self, value: str = POSITION) -> str:
         """SQL: what identifies an event at its source."""
