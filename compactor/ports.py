@@ -18,7 +18,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import BatchSummary, ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
-from compactor.core.results.explained import Explained
+from compactor.core.results.explained import CompactionDue, Explained
 from compactor.core.results.record import JobUsage
 from compactor.core.results.reports import Ended
 from compactor.core.schema.adoption import ForeignBase
@@ -225,10 +225,13 @@ class Engine(Protocol):
     def resolve(self, batch: Any, whole: bool) -> Resolution:
         """Resolve the batch against the parent's Delta and base. `whole`: against the whole base; else against the rows that must be compared."""
 
-    def explain(self, read: Callable[[], Batch], whole: Callable[[BatchSummary], str | None], committed: bool) -> Explained:
+    def explain(
+        self, read: Callable[[], Batch], whole: Callable[[BatchSummary], str | None], committed: bool, compacted: CompactionDue | None = None
+    ) -> Explained:
         """Return the passes over a batch, with their SQL. Writes nothing.
 
-        `read` calls `Engine.read`; `whole` returns why a commit of the batch writes a new base, or None; `committed`: the version exists already.
+        `read` calls `Engine.read`; `whole` returns why a commit of the batch writes a new base, or None; `committed`: the version exists already;
+        `compacted`: the compaction that is due beside it.
         """
 
     def write(self, resolution: Any, commit: str, purge_through: int) -> Staged:

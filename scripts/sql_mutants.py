@@ -61,6 +61,6 @@ MUTANTS = [
     (DEBEZIUM, 'row = "coalesce(_m.after, _m.before)"', 'row = "_m.after"', "debezium cases debezium_types"),
     (FLAT, "CASE WHEN NOT {empty} AND _keys IS NULL THEN 'is not a JSON object' END", "CASE WHEN {empty} THEN 'is not a JSON object' END", "flat"),
     # histories
-    (VERSIONS, "_op = 'u' AND __before IN ('d', 't')", "_op = 'u' AND __before IN ('d')", "history"),
+    (VERSIONS, "(__before IN ('d', 't')", "(__before IN ('d')", "history"),
     (VERSIONS, '"__is_deleted": "coalesce(__next.o <> \'u\', false)"', '"__is_deleted": "coalesce(__next.o = \'u\', false)"', "history"),
 ]

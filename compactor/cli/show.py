@@ -92,8 +92,8 @@ def plan(
 def explain(call: Call, table: OneTable) -> None:
     """Show how a batch becomes a version.
 
-    For what waits in landing, or else for the files of the newest version: the steps and why each is needed, the SQL of every pass, and where
-    each number of a run's report comes from. Reads the files as a run does, and writes nothing.
+    For what waits in landing, or else for the files of the newest version: the steps and why each is needed, the SQL of every pass, also of a
+    compaction that is due, and where each number of a run's report comes from. Writes nothing.
 
     \b
     Example:

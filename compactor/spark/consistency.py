@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, DataFrameReader
 
 from compactor.core.model.errors import InconsistentRead
 from compactor.ports import Storage
+from compactor.spark.jvm.private import file_index
 
 T = TypeVar("T")
 
@@ -165,20 +166,15 @@ def _pattern(location: str) -> str:
     return _GLOB.sub(r"\\\g<0>", location)
 
 
-def _index(rows: DataFrame) -> Any:
-    """Return Spark's list of the files to read."""
-    return rows._jdf.queryExecution().analyzed().collectLeaves().head().relation().location()
-
-
 def _listed_bytes(rows: DataFrame) -> int:
     """Return the bytes of the files to read, as Spark listed them."""
-    return int(_index(rows).sizeInBytes())
+    return int(file_index(rows).sizeInBytes())
 
 
 def _listed_locations(rows: DataFrame) -> set[str]:
     """Return the locations to read, as Spark resolved them, without scheme."""
     # one call for all: each path would be some calls of its own. No path has a NUL.
-    return {_bare(path) for path in str(_index(rows).rootPaths().mkString("\0")).split("\0")}
+    return {_bare(path) for path in str(file_index(rows).rootPaths().mkString("\0")).split("\0")}
 
 
 def _bare(location: str) -> str:

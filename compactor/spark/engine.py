@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CompactorError, Refused
@@ -19,22 +19,20 @@ from compactor.core.model.history import History
 from compactor.core.model.inputs import Input, other_events
 from compactor.core.model.layout import Layout, relative
 from compactor.core.model.policy import Rule
-from compactor.core.model.position import Position
-from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import BatchSummary, ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
-from compactor.core.results.explained import Explained
+from compactor.core.results.explained import CompactionDue, Explained
 from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema.clustering import by_key
 from compactor.core.sources.quarantine import not_usable_now
 from compactor.ports import Entries, Storage
-from compactor.spark import failures, keys, measured
+from compactor.spark import failures, keys
 from compactor.spark.checks import audit, explain, repeated_keys, view_check
-from compactor.spark.columns import AT, OWN, UNCHANGED
+from compactor.spark.columns import UNCHANGED
 from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
 from compactor.spark.history import erase as history_erase
@@ -42,13 +40,12 @@ from compactor.spark.input import rewrite, wire
 from compactor.spark.input.files import reason
 from compactor.spark.interpreting import Sessions
 from compactor.spark.keys import segment_index
-from compactor.spark.measured import Pass
 from compactor.spark.reading import Reader, SparkBatch
-from compactor.spark.rows import erase, keyless, position, record_keys
-from compactor.spark.rows.reduce import BASE, Reducer, union
+from compactor.spark.rows import erase, record_keys
+from compactor.spark.rows.reduce import BASE, Reducer
 from compactor.spark.rows.resolution import Resolution, resolve
-from compactor.spark.sql import named, quoted
-from compactor.spark.tables import compare, feed, hidden_rows, segments, table_writer
+from compactor.spark.sql import named
+from compactor.spark.tables import compact, compare, feed, hidden_rows, segments, table_writer
 from compactor.spark.tables.table_reader import TableReader
 
 
@@ -83,9 +80,18 @@ class SparkEngine:
         """Resolve the batch with the stored rows. `whole` reads the whole base, for a new base."""
         return resolve(batch, whole)
 
-    def explain(self, read: Callable[[], SparkBatch], whole: Callable[[BatchSummary], str | None], committed: bool) -> Explained:
+    def explain(
+        self, read: Callable[[], SparkBatch], whole: Callable[[BatchSummary], str | None], committed: bool, compacted: CompactionDue | None = None
+    ) -> Explained:
         """Return how a batch becomes a version. Reads it as a commit does, and writes nothing."""
-        return explain.explain(read, whole, committed)
+
+        def due() -> tuple[str, str] | None:
+            if compacted is None:
+                return None
+            compact.compacted(self._spark, self._sessions.by_file, compacted.spec, compacted.snapshot, compacted.targets)
+            return "compaction", compacted.why
+
+        return explain.explain(read, whole, committed, self._storage, due)
 
     def write(self, resolution: Resolution, commit: str, purge_through: int) -> Staged:
         """Write the resolved rows as a new base or a new Delta, and check what was written."""
@@ -113,12 +119,12 @@ class SparkEngine:
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
         keep = compaction.keeps_tombstones(work.spec, work.order, work.parent.offsets if work.parent else ())
-        rows = _purged(work.rows, purge_through, work.schema, keep)
+        rows = compact.purged(work.rows, purge_through, work.schema, keep)
         placed = work.placed or segments.one()
         made, done = segments.write(self._storage, rows, work.schema, work.order, work.spec, commit, placed, work.version, work.partial)
         counts, ties = work.counts(done)
         unknown = self._unresolved(work, [segment for segment in made if segment.unavailable_columns])
-        purged_to = _purged_to(work.rows, purge_through, keep, work.order, done)
+        purged_to = compact.purged_to(work.rows, purge_through, keep, work.order, done)
         return Staged(None, tuple(made), counts, ties, unknown, purged_to, repeated_keys.note(work.batch, counts))
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
@@ -135,33 +141,9 @@ class SparkEngine:
         return hidden_rows.hidden(self._spark, spec, snapshot)
 
     def compact(self, spec: TableSpec, snapshot: Snapshot, targets: Sequence[Segment], commit: str, purge_through: int) -> Staged:
-        """Write the rows of these Segments and their share of the Delta as new Segments over the same key ranges.
-
-        Only the keys of the Delta are reduced: tombstones take over the rows that they hide. All other rows stay as they are. Where each Segment
-        stays a Segment they keep their order too, and the Delta's share becomes one more sorted file. Otherwise all rows are exchanged and sorted.
-        """
-        schema, order = snapshot.schema, snapshot.order
-        ids = {segment.id for segment in targets}
-        at = [number for number, segment in enumerate(snapshot.segments) if segment.id in ids]
-        ranges = segments.ranges_of(snapshot, at, spec)
-        in_place = compaction.keeps_files(spec, snapshot, targets) and [count for _, _, count in ranges] == [1] * len(targets)
-        spark = self._sessions.by_file if in_place else self._spark
-        stored = TableReader(spark, Layout(spec.root, spec.landing), snapshot, schema)
-        base, delta = stored.rows(targets), stored.delta()
-        states, frames = [base], [base]
-        if delta is not None:
-            delta = delta.where(f"{segment_index(snapshot.segments, schema)} IN ({', '.join(str(number) for number in at)})")
-            states, frames = [base, delta], [*_with_delta(base, delta, snapshot, spec)]
-        placed = segments.placement(union(states), schema, ranges, sum(segment.rows for segment in targets))
-        if in_place:
-            kept_order, *others = frames
-            rows = union([placed.named(kept_order, schema), *(placed.sorted(frame, schema) for frame in others)])
-        else:
-            rows = placed.place(union(frames), schema)
-        keep = compaction.keeps_tombstones(spec, order, snapshot.offsets)
-        kept, partial = _purged(rows, purge_through, schema, keep), snapshot.unavailable_columns
-        made, done = segments.write(self._storage, kept, schema, order, spec, commit, placed, snapshot.version, partial, in_place)
-        return Staged(None, tuple(made), {}, purged_to=_purged_to(rows, purge_through, keep, order, done))
+        """Write the rows of these Segments and their share of the Delta as new Segments over the same key ranges."""
+        made = compact.compacted(self._spark, self._sessions.by_file, spec, snapshot, targets)
+        return compact.write(self._storage, made, spec, snapshot, commit, purge_through)
 
     def erased_with(self, spec: TableSpec, snapshot: Snapshot, keys: Sequence[Sequence[str]]) -> Erased:
         """Return the erased keys of a version and these, each with a text for each key column."""
@@ -172,9 +154,7 @@ class SparkEngine:
         schema, order = snapshot.schema, snapshot.order
         stored = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, schema)
         rows, delta = stored.rows(snapshot.segments), stored.delta()
-        if delta is not None:
-            rows = union([*_with_delta(rows, delta, snapshot, spec)])
-        rows, left_out = erase.stored_rows(rows, schema, erased, spec)
+        rows, left_out = erase.stored_rows(compact.merged(rows, delta, spec, snapshot), schema, erased, spec)
         parts = compaction.segment_count(snapshot.size, snapshot.size, spec)
         placed = segments.placement(rows, schema, [(None, None, parts)], snapshot.rows)
         rows, version = placed.place(rows, schema), snapshot.version
@@ -320,48 +300,3 @@ def _changed_files(ingested: Sequence[Input], read: Sequence[Input]) -> str | No
     problems = [problem for item in ingested if (problem := other_events(item.path, [item], events[item.path, item.etag]))]
     more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
     return "; ".join(problems[:3]) + more if problems else None
-
-
-def _purged(rows: DataFrame, purge_through: int, schema: Schema, keep: bool) -> DataFrame:
-    """Return the rows without tombstones of versions ≤ `purge_through`. With `keep` they stay, without the values of the rows that they hide."""
-    if purge_through <= 0:
-        return rows
-    old = _old_tombstone(purge_through)
-    if keep:
-        # a removal that waits for its row still needs its values
-        bare = f"({old} AND NOT {keyless.is_waiting()})"
-        emptied = {AT, OWN, *schema.values}
-        columns = [f"CASE WHEN NOT {bare} THEN {quoted(name)} END AS {quoted(name)}" if name in emptied else quoted(name) for name in rows.columns]
-        return rows.selectExpr(*columns)
-    return measured.observe(rows, "purged", {"last": f"max(CASE WHEN {old} THEN _gone END)"}).where(f"NOT ({old})")
-
-
-def _with_delta(base: DataFrame, delta: DataFrame, snapshot: Snapshot, spec: TableSpec) -> tuple[DataFrame, DataFrame]:
-    """Return the base rows whose keys the Delta does not have, and the rows that take the place of the others.
-
-    A tombstone of the Delta takes over the row that it hides, and a row without all values those of the base.
-    """
-    schema, partial = snapshot.schema, snapshot.unavailable_columns
-    key, changed = list(schema.key), delta.select(*map(quoted, schema.key))
-    of_keys = delta
-    if partial or (snapshot.delta and snapshot.delta.tombstones):
-        lacking = delta if partial else delta.where("_gone IS NOT NULL")
-        of_keys = union([base.join(lacking.select(*map(quoted, schema.key)), key, "left_semi"), delta])
-    if spec.in_one_task(snapshot.size):
-        of_keys = of_keys.coalesce(1)
-    reducer = Reducer(schema, snapshot.order, snapshot.version, spec.keyless, partial=() if spec.keyless else partial)
-    return base.join(changed, key, "left_anti"), reducer.rows(of_keys).select(*base.columns)
-
-
-def _purged_to(rows: DataFrame, purge_through: int, keep: bool, order: position.Order, done: Pass | None) -> Position | None:
-    """Return the greatest Position of the tombstones that `_purged` left out. `done` is the pass that wrote the others, if it was one."""
-    if purge_through <= 0 or keep:
-        return None
-    numbers = done.numbers("purged") if done is not None else None
-    if numbers is None:
-        numbers = measured.compute(rows, {"last": f"max(CASE WHEN {_old_tombstone(purge_through)} THEN _gone END)"})
-    return position.from_json(numbers["last"], order)
-
-
-def _old_tombstone(purge_through: int) -> str:
-    return f"(_gone IS NOT NULL AND _version <= {purge_through})"

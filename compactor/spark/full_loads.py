@@ -38,7 +38,7 @@ from compactor.spark import measured
 from compactor.spark.columns import FILE, OP, ORIGIN, POSITION, TIME
 from compactor.spark.decode.full_load import micros
 from compactor.spark.history.parts import Parts
-from compactor.spark.history.versions import CLOSED, Versions
+from compactor.spark.history.versions import Versions
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.keys import row_key
 from compactor.spark.rows import position, survey
@@ -167,7 +167,7 @@ class FullLoads:
         versions = Versions(self.summary.evolved.schema, self.summary.order, self.version, ())
         parts = Parts(self.spark, Layout(spec.root, spec.landing), versions, parent.schema)
         closed = [part for part in history.closed if part.last is None or not at_or_below(part.last[:2], bound)]
-        return parts.open(history, None).unionByName(parts.loaded(parts.rows(closed), CLOSED))
+        return parts.last(history, closed=closed)
 
     @property
     def _keys(self) -> list[str]:

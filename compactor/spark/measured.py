@@ -18,6 +18,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from compactor.spark.jvm import private
 from compactor.spark.sql import literal, named
 
 Numbers = Mapping[str, Any]
@@ -48,13 +49,11 @@ def _parsed(text: str) -> Numbers:
 class Pass:
     """One pass over rows, after it ran."""
 
-    _metrics: Any
-    """Spark's map of label → row."""
+    _metrics: Mapping[str, str]
 
     def numbers(self, label: str) -> Numbers | None:
         """Return the aggregates that `observe` attached under this label, or None if Spark did not compute them."""
-        row = self._metrics.get(label)
-        return _parsed(row.get().getString(0)) if row.isDefined() else None
+        return _parsed(self._metrics[label]) if label in self._metrics else None
 
 
 def materialize(rows: DataFrame) -> DataFrame:
@@ -64,19 +63,13 @@ def materialize(rows: DataFrame) -> DataFrame:
     data, and in a commit with history gigabytes of the driver's memory. On one machine this is a local checkpoint. On a cluster the executors keep
     the rows as soon as something needs them, and Spark computes those of a lost executor again.
     """
-    if _one_machine(rows):
-        return rows.localCheckpoint()
-    kept = rows.localCheckpoint(eager=False)
-    jvm: Any = kept.sparkSession._jvm
-    # without its mark as a checkpoint, the RDD is one that is kept and knows its lineage
-    getattr(_logical_plan(kept).rdd(), "checkpointData_$eq")(jvm.scala.Option.apply(None))
-    return kept
+    return rows.localCheckpoint() if _one_machine(rows) else private.keep_with_lineage(rows)
 
 
 def release(rows: DataFrame) -> None:
     """Free rows that `materialize` returned. Checkpoints are freed when nothing names them any more."""
-    if not _one_machine(rows) and _logical_plan(rows).nodeName() == "LogicalRDD":
-        _logical_plan(rows).rdd().unpersist(False)
+    if not _one_machine(rows):
+        private.free(rows)
 
 
 def materialize_and_measure(rows: DataFrame, aggregates: Mapping[str, str]) -> tuple[DataFrame, Numbers]:
@@ -86,12 +79,8 @@ def materialize_and_measure(rows: DataFrame, aggregates: Mapping[str, str]) -> t
         return kept, compute(kept, aggregates)
     observed = observe(rows, "all", aggregates)
     kept = observed.localCheckpoint()
-    numbers = Pass(observed._jdf.queryExecution().observedMetrics()).numbers("all")
+    numbers = Pass(private.metrics(observed)).numbers("all")
     return kept, compute(kept, aggregates) if numbers is None else numbers
-
-
-def _logical_plan(rows: DataFrame) -> Any:
-    return rows._jdf.logicalPlan()
 
 
 def _one_machine(rows: DataFrame) -> bool:
@@ -99,17 +88,5 @@ def _one_machine(rows: DataFrame) -> bool:
 
 
 def write_parquet(rows: DataFrame, directory: str, *folders: str, options: Mapping[str, str] = MappingProxyType({})) -> Pass:
-    """Write rows into a new directory, with folders for the values of the columns `folders`. One Spark job.
-
-    This is what `rows.write.options(..).partitionBy(..).parquet(..)` does, which does not return its pass.
-    """
-    session, jvm = rows.sparkSession, rows.sparkSession._jvm
-    assert jvm is not None
-    sql: Any = jvm.org.apache.spark.sql
-    java, none, seq = session._jsparkSession, jvm.scala.Option.apply(None), jvm.PythonUtils.toSeq
-    given = jvm.PythonUtils.toScalaMap(dict(options))
-    source = sql.execution.datasources.DataSource(java, "parquet", seq([directory]), none, seq([*folders]), none, given, none)
-    command = source.planForWriting(sql.SaveMode.ErrorIfExists, rows._jdf.logicalPlan())
-    execution = java.sessionState().executePlan(command, sql.execution.CommandExecutionMode.ALL())
-    collector = getattr(getattr(sql.execution, "CollectMetricsExec$"), "MODULE$")
-    return Pass(collector.collect(execution.commandExecuted().commandPhysicalPlan()))
+    """Write rows into a new directory, with folders for the values of the columns `folders`. One Spark job."""
+    return Pass(private.write_parquet(rows, directory, [*folders], options))

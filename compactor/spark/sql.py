@@ -14,12 +14,12 @@ from contextvars import ContextVar
 from typing import Any
 
 import pyspark
-from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from compactor.core.catalog.ddl import quoted, text_literal
 from compactor.core.model import types
+from compactor.spark.jvm.private import activate_default_session
 
 __all__ = [
     "BY_HASH",
@@ -165,10 +165,7 @@ def as_column(sql: str) -> Column:
     `F.expr` parses with the settings of the thread's active session. A thread that has none gets Spark's defaults, with which the parser puts
     settings, system properties and environment variables for `${name}`, `${system:name}` and `${env:NAME}` in names and texts of the data.
     """
-    context = SparkContext._active_spark_context
-    sessions: Any = context._jvm.SparkSession if context is not None and context._jvm is not None else None
-    if sessions is not None and sessions.getActiveSession().isEmpty() and sessions.getDefaultSession().isDefined():
-        sessions.setActiveSession(sessions.getDefaultSession().get())
+    activate_default_session()
     return F.expr(sql)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from compactor import demo
 from compactor.core.model.errors import NoRowsYet, Refused
-from compactor.core.results.explained import FRAMES
+from compactor.core.results.explained import FRAMES, PASSES
 from compactor.flows.read.explain import explain
 from compactor.flows.table import Table
 from tests.spark.lake import Lake
@@ -39,6 +39,30 @@ def test_what_waits_is_explained_and_left_alone(lake: Lake) -> None:
     report = lake.run(spec)
     assert report.counts is not None
     assert {*report.counts} <= {name.replace(" ", "_") for name, _ in made.numbers}
+
+
+def test_feed_history_and_compaction_are_explained_and_nothing_is_written(lake: Lake) -> None:
+    """Of a batch that follows, of one with a late event, and of the compaction that is due: each pass and each name has a meaning."""
+    spec = lake.spec(write_mode="merge-on-read", history=True, feed="net", read_optimized=True)
+    lake.land(spec, 1, [{"id": number, "seq": number, "a": 1} for number in range(9)])
+    first = explain(Table(lake.env, spec))
+    assert [each.name for each in first.passes] == ["survey", "states", "reduce", "history", "history write", "feed"]
+    assert [step for step, _ in first.steps[-2:]] == ["history", "change feed"]
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": number, "seq": 20 + number, "a": 2} for number in range(3)])
+    lake.run(spec)
+    lake.land(spec, 3, [{"id": 0, "seq": 10, "a": 3}])
+    before = sorted(path for path in lake.root.rglob("*"))
+    late = explain(Table(lake.env, spec.compacting_now))
+    assert sorted(path for path in lake.root.rglob("*")) == before
+    assert dict(late.steps)["history"] == "in steps: some event may come before stored ones"
+    assert dict(late.steps)["compaction"] == "1 segment of 1 of version 2: their Delta rows are worth a rewrite"
+    labels = [each.name for each in late.passes]
+    assert {"history survey", "history keys", "history stored", "history", "history write", "feed", "compact"} <= {*labels} <= {*PASSES}
+    for made in (first, late):
+        assert {name for each in made.passes for name in re.findall(r"{(\w+)}", each.sql)} <= {*FRAMES}
+    lake.run(spec)
+    assert [] == lake.problems(spec)
 
 
 def test_without_new_files_the_newest_commit_is_explained(lake: Lake) -> None:

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compactor.core.model.files import Segment
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+
 PASSES = {
     "survey": "counts the records and finds their first and last Positions: by file, writer (the columns of a record) and Kafka partition",
     "states": "turns each change into a state: what it says of its key, with the Position of everything it says",
     "carry": "makes a state of the values that a key change takes along from the old key to the new one",
     "reduce": "merges all states of a key into its row: the greatest Position of each clock wins",
+    "feed": "compares the rows that the version changed before and after it",
+    "history": "computes the versions of the keys of the batch: when each begins and ends, and which event shows it",
+    "history survey": "finds truncates, key changes and changes without a time, where not all events come after the stored ones",
+    "history keys": "finds the first new event of each key: stored events before it stay as they are",
+    "history stored": "reads the last events of these keys",
+    "history closed": "reads the earlier events of these keys that a late event may change",
+    "history begins": "makes events of the rows that the table has when its history begins",
+    "history events": "finds each event once",
+    "history carry": "passes values on from the old key to the new one, a step of a chain each time",
+    "history parts": "finds the closed parts with an event that changed",
+    "history write": "adds the other events of the parts that are written anew",
+    "compact": "merges the Delta's share of the chosen Segments with their rows",
 }
 """What each pass is for."""
 
@@ -16,6 +32,19 @@ FRAMES = {
     "records": "the decoded records of the files, one row each",
     "changes": "the usable records in the columns of the table, with operation, Position and old key",
     "states": "the states of the changes, with the rows of the Delta and those rows of the base that they may change",
+    "base": "the rows of the chosen Segments",
+    "delta": "the rows of the Delta that belong to them",
+    "before": "the rows of the version before, of the keys that changed",
+    "after": "the rows that the version wrote",
+    "keys": "the keys of the batch, with `__first`, the place of their first new event",
+    "table": "the rows of the table, deleted ones included",
+    "open": "the open parts of the history: the last event of each key",
+    "newer": "the open Delta of the history: the last events of keys that changed since the open parts were written",
+    "closed": "closed parts of the history: events with a later event",
+    "stored": "the stored events of these keys",
+    "rows": "the events of these keys, each once",
+    "made": "the result of the pass history",
+    "removed": "the closed parts that are written anew",
     "unavailable": "the texts that Debezium sends in place of a value that it did not read",
     "unavailable_numbers": "the same in an array of numbers",
     "position": "the type of a Position: epoch, order columns, file, block, row",
@@ -56,9 +85,22 @@ NUMBERS = (
     ("applied", "reduce, _applied: the newest event of a key whose row it replaces; and every truncate"),
     ("superseded", "reduce, _superseded: all other events of such a key; and changes at or below a truncate, which are counted before"),
     ("ties", "reduce, _ties: keys whose newest events have one place and differ; the one in the later file or line wins"),
+    ("purged", "compact, _gone and _version: tombstones older than `tombstone_retention`, which the pass that writes leaves out"),
+    ("versions", "history, __shown: events that represent a version for readers"),
     ("unresolved", "the written files, _own: values of shown rows that are not known"),
 )
 """(number of a run's report, where it comes from)."""
+
+
+@dataclass(frozen=True)
+class CompactionDue:
+    """A compaction that a run would make."""
+
+    spec: TableSpec
+    snapshot: Snapshot
+    targets: tuple[Segment, ...]
+    """The Segments that it rewrites."""
+    why: str
 
 
 @dataclass(frozen=True)

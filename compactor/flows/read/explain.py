@@ -9,11 +9,13 @@ from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import InputLocations
-from compactor.core.results.explained import Explained
+from compactor.core.results.explained import CompactionDue, Explained
+from compactor.core.results.phrases import counted
 from compactor.flows import ledger
 from compactor.flows.land import discover
 from compactor.flows.publish import archive
 from compactor.flows.table import Table
+from compactor.flows.write import compact
 from compactor.flows.write.commit import FILES_MAX, why_new_base
 
 
@@ -25,7 +27,7 @@ def explain(table: Table) -> Explained:
     newest = table.newest()
     new = discover.landing(table, newest).new[:FILES_MAX]
     if new:
-        return _explained(table, table.spec, newest, new, newest.version + 1 if newest else 1, {})
+        return _explained(table, table.spec, newest, new, newest.version + 1 if newest else 1, {}, newest)
     made = _newest_with_files(table, newest)
     if made is None:
         raise NoRowsYet(
@@ -37,7 +39,7 @@ def explain(table: Table) -> Explained:
     if gone is not None:
         raise Refused(f"table {table.name}: {gone}, which version {made.version} took, is neither in the archive nor in landing any more")
     there = {name: place for name, place in places.items() if place is not None}
-    return _explained(table, table.spec.unguarded, parent, made.inputs, made.version, there, True)
+    return _explained(table, table.spec.unguarded, parent, made.inputs, made.version, there, newest, True)
 
 
 def _explained(
@@ -47,6 +49,7 @@ def _explained(
     inputs: Sequence[Input],
     version: int,
     places: InputLocations,
+    newest: Snapshot | None,
     committed: bool = False,
 ) -> Explained:
     engine = table.engine()
@@ -54,7 +57,15 @@ def _explained(
         lambda: engine.read(spec, parent, inputs, version, places, lambda: ledger.newest_entries(table, parent)),
         lambda summary: why_new_base(table, parent, summary),
         committed,
+        _compaction(table, newest) if newest else None,
     )
+
+
+def _compaction(table: Table, newest: Snapshot) -> CompactionDue | None:
+    """Return the compaction of the newest version that is due, or None."""
+    targets = compact.worth(table, newest, table.engine().shares(table.spec, newest)) if compact.due(table, newest) else ()
+    why = f"{counted(len(targets), 'segment')} of {len(newest.segments):,} of version {newest.version}: their Delta rows are worth a rewrite"
+    return CompactionDue(table.spec, newest, targets, why) if targets else None
 
 
 def _newest_with_files(table: Table, newest: Snapshot | None) -> Snapshot | None:

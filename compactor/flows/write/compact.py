@@ -57,6 +57,11 @@ def due(table: Table, snapshot: Snapshot) -> bool:
     return compaction.needed(spec, snapshot, now) and compaction.waits(spec, snapshot, now) is None
 
 
+def worth(table: Table, snapshot: Snapshot, shares: dict[str, int]) -> tuple[Segment, ...]:
+    """Return the Segments worth compacting. `shares`: Delta rows by Segment id."""
+    return compaction.targets(snapshot, shares, snapshot.brought, compaction.one_version(table.spec), bool(table.spec.iceberg))
+
+
 def compact(table: Table, newest: Snapshot, label: str, progress: Progress, spending: Spending) -> tuple[Snapshot | None, str | None]:
     """Compact the newest version, with what `spending` leaves of the run's budget.
 
@@ -88,8 +93,7 @@ class _Compaction:
         self.table, self.read = table, read
         self.commit = commit_id(read.version + 1, table.env.nonce())
         shares = table.engine().shares(table.spec, read)
-        worth = compaction.targets(read, shares, read.brought, compaction.one_version(table.spec), bool(table.spec.iceberg))
-        self.targets, self.waiting = spending.take(table.spec, worth)
+        self.targets, self.waiting = spending.take(table.spec, worth(table, read, shares))
         # their rows are those of `read` already
         self.unchanged = {segment.id for segment in read.segments if not shares.get(segment.id, 0)}
         self.staged: Staged | None = None

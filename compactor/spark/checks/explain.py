@@ -4,31 +4,48 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
 
+from compactor.core.catalog.feed import OFF, continued
 from compactor.core.model.position import TIE_BREAKERS, members
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.explained import Explained, ExplainedPass
+from compactor.ports import Storage
 from compactor.spark import sql
 from compactor.spark.decode.conversions import UNAVAILABLE_NUMBERS, UNAVAILABLE_TEXTS
+from compactor.spark.history import commit
 from compactor.spark.reading import SparkBatch
 from compactor.spark.rows import position
 from compactor.spark.rows.reduce import Reducer, register
-from compactor.spark.rows.resolution import resolve
+from compactor.spark.rows.resolution import Resolution, resolve
 from compactor.spark.sql import quoted
+from compactor.spark.tables import feed
 
 
-def explain(read: Callable[[], SparkBatch], whole: Callable[[BatchSummary], str | None], committed: bool) -> Explained:
-    """Return how the batch that `read` returns becomes a version. Runs the survey, and writes nothing. `whole` returns why it is a new base."""
-    with sql.recorded() as queries:
+def explain(
+    read: Callable[[], SparkBatch],
+    whole: Callable[[BatchSummary], str | None],
+    committed: bool,
+    storage: Storage,
+    compacted: Callable[[], tuple[str, str] | None],
+) -> Explained:
+    """Return how the batch that `read` returns becomes a version. Runs the survey and the look-ups, and writes nothing.
+
+    `whole` returns why it is a new base. `compacted` makes the query of a compaction that is due, and returns its step and why.
+    """
+    with sql.recorded() as queries, ExitStack() as scratch:
         batch = read()
-        try:
-            summary = batch.summary
-            reason = whole(summary)
-            work = resolve(batch, reason is not None)
-            work.close()
-        finally:
-            batch.close()
+        scratch.callback(batch.close)
+        summary = batch.summary
+        reason = whole(summary)
+        work = resolve(batch, reason is not None)
+        scratch.callback(work.close)
+        more = [commit.explain(work.session, storage, work)] if batch.spec.history else []
+        more += [_feed(work)] if (kept := continued(batch.spec, work.parent)) and kept.mode != OFF else []
+        due = compacted()
     base, *steps = work.plan.reasons
+    steps += [*more, *([due] if due else [])]
     passes = dict.fromkeys((label, _shortened(text, work.reducer)) for label, text in queries)
     return Explained(
         batch.spec.name,
@@ -40,6 +57,31 @@ def explain(read: Callable[[], SparkBatch], whole: Callable[[BatchSummary], str 
         ((base[0], reason or base[1]), *steps),
         tuple(ExplainedPass(*each) for each in passes),
     )
+
+
+def _feed(work: Resolution) -> tuple[str, str]:
+    """Make the query of the change feed. Its files are not there, so it reads none of them."""
+    parent, spec, summary = work.parent, work.spec, work.summary
+    made = Snapshot(
+        schema=work.schema,
+        order=tuple(work.order),
+        base_id="",
+        segments=(),
+        delta=None,
+        table=spec.name,
+        uuid="",
+        version=work.version,
+        parent=parent.version if parent else None,
+        writer="",
+        run="",
+        time="the time of the commit",
+        operation="commit",
+        position=summary.last,
+        truncated_to=work.plan.barrier,
+        shards_truncated_to=work.plan.barriers,
+    )
+    feed.net_changes(work.session, spec, parent, made, work.plan.small)
+    return "change feed", "`feed:` is on: the rows that the version changed, before and after"
 
 
 def _shortened(text: str, reducer: Reducer) -> str:

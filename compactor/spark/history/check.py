@@ -95,7 +95,7 @@ def _incomplete(spec: TableSpec, history: History, snapshot: Snapshot, inputs: S
 def _stored(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, history: History) -> DataFrame:
     """Return the stored events, read from the files."""
     parts = Parts(spark, Layout(spec.root, spec.landing), Versions(snapshot.schema, snapshot.order, snapshot.version, ()), snapshot.schema)
-    return parts.rows(history.closed).unionByName(parts.open(history, None).drop("__origin", "__digest"))
+    return parts.last(history, closed=history.closed)
 
 
 def _difference(view: DataFrame, events: DataFrame, schema: Schema, spec: TableSpec, snapshot: Snapshot) -> tuple[int, int, str | None]:

@@ -12,7 +12,7 @@ from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.ports import Storage
 from compactor.spark.columns import FROM
-from compactor.spark.history.parts import BY_DAY, Parts, Writer, assembled
+from compactor.spark.history.parts import DAY, Parts, Writer, assembled
 from compactor.spark.history.versions import MOVED_TO, Versions
 from compactor.spark.rows import erase
 from compactor.spark.sql import quoted
@@ -33,10 +33,10 @@ def without(spark: SparkSession, storage: Storage, spec: TableSpec, snapshot: Sn
     parts = Parts(spark, layout, versions, snapshot.schema)
     columns = [quoted(name) for name, _ in versions.stored]
     ended, ended_gone = erase.stored_rows(parts.rows(stored.closed).selectExpr(*columns), snapshot.schema, erased, spec, _NAMING)
-    last, last_gone = erase.stored_rows(parts.open(stored, None).selectExpr(*columns), snapshot.schema, erased, spec, _NAMING)
+    last, last_gone = erase.stored_rows(parts.last(stored).selectExpr(*columns), snapshot.schema, erased, spec, _NAMING)
     writer = Writer(spark, storage, layout, versions, commit, spec.name)
     if stored.closed:
-        writer.write(ended.selectExpr("*", BY_DAY), sum(part.rows for part in stored.closed))
+        writer.write(ended.selectExpr("*", f"{DAY} AS history_part"), sum(part.rows for part in stored.closed))
     writer.write_open(last, max(1, round(sum(part.size for part in stored.open) / max(spec.target_file_bytes, 1))))
     # a set of its own: nothing of the old one may be shown, whatever else is registered
     kept = dataclasses.replace(stored, closed=(), set=f"{commit}.closed")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
 from compactor.core.model import times
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.inputs import path_of
 from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import TIME
 from compactor.spark.rows.resolution import Resolution
-from compactor.spark.sql import literal, quoted
+from compactor.spark.sql import literal
 
 _DAY_US = 86_400_000_000
 
@@ -32,15 +30,14 @@ def check(spec: TableSpec, timeless: int, file: str | None) -> None:
         )
 
 
-def timed(changes: DataFrame, batch: Resolution) -> DataFrame:
-    """Return Changes with TIME from the first that has one: the source, a timestamp that orders the changes, the hour of the file's folder."""
+def time(batch: Resolution) -> str:
+    """SQL: the time of a change, from the first that has one: the source, a timestamp that orders the changes, the hour of the file's folder."""
     sources = [TIME, *ordered_by_time(batch)]
     hours = {item.name: item.hour for item in batch.summary.inputs if item.hour}
     if hours and batch.spec.source.plain_rows:
         pairs = ", ".join(f"{literal(name)}, {times.to_micros(hour)}L" for name, hour in hours.items())
         sources.append(f"try_element_at(map({pairs}), _file)")
-    columns = [quoted(name) for name in changes.columns if name != TIME]
-    return changes.selectExpr(*columns, f"coalesce({', '.join(sources)}, NULL) AS _time")
+    return f"coalesce({', '.join(sources)}, NULL)"
 
 
 def ordered_by_time(batch: Resolution) -> list[str]:

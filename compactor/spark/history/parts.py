@@ -29,16 +29,13 @@ from compactor.spark.history.versions import Versions
 from compactor.spark.keys import least_key, range_index
 from compactor.spark.measured import Numbers
 from compactor.spark.rows import position
-from compactor.spark.sql import named, quoted
+from compactor.spark.sql import query, quoted
 from compactor.spark.tables import defaults, footers, table_writer
 
 _PART = "regexp_extract(_metadata.file_path, '(history_part=[a-z0-9-]+)/[^/]+$', 1)"
 
 DAY = "concat('d', date_format(timestamp_micros(__end_us), 'yyyy-MM-dd'))"
 """SQL: the part of an event that has ended."""
-
-BY_DAY = f"{DAY} AS history_part"
-"""SQL: the same, named."""
 
 DELTA_PART = "delta"
 """The part of last events that changed since the open parts were written."""
@@ -69,18 +66,8 @@ class Parts:
     stored: Schema
     """The schema that the parts were written with."""
 
-    def rows(self, parts: Sequence[HistoryPart], keys: DataFrame | None = None) -> DataFrame:
-        """Read stored events, with `__part` (the path of their part). With `keys`, only events of these keys, with the other columns of `keys`."""
-        path = "_metadata.file_path" if parts else "''"
-        rows = self._read(parts, f"{path} AS __path")
-        if keys is not None:
-            # join first: what is computed below a join is computed for every row of the file
-            rows = rows.join(keys, list(self.versions.schema.key), "inner")
-        part = "concat('history/', regexp_extract(__path, 'history/([^/]+/history_part=[a-z0-9-]+)/[^/]+$', 1))"
-        return rows.selectExpr("*", f"{part} AS __part").drop("__path")
-
-    def _read(self, parts: Sequence[HistoryPart], *more: str) -> DataFrame:
-        """Read stored events, with `more` columns (SQL)."""
+    def rows(self, parts: Sequence[HistoryPart]) -> DataFrame:
+        """Read stored events, with `__path` (of their file)."""
         old = {field.name: field.type for field in self.stored.fields}
         kinds = [(name, old.get(name, kind)) for name, kind in self.versions.stored]
         files = table_writer.parquet(self.spark, kinds, {self.layout.inside(part.path): part.size for part in parts})
@@ -88,30 +75,36 @@ class Parts:
         schema, order = self.versions.schema, self.versions.order
         payload = table_writer.payload(schema, old).items()
         values = [f"{defaults.shown_by_position(schema, name, order, value)} AS {quoted(name)}" for name, value in payload]
-        return files.selectExpr(*values, *state, *more)
+        return files.selectExpr(*values, *state, f"{'_metadata.file_path' if parts else 'CAST(NULL AS STRING)'} AS __path")
 
-    def last(self, stored: History, keys: DataFrame) -> list[DataFrame]:
-        """Return the last events of these keys, with `__origin`: those of open parts, then those of the Delta, which replace the former."""
-        key = list(self.versions.schema.key)
-        frames = [self._read(self._owners(stored.open, keys), f"{history.OPEN} AS __origin").join(keys, key, "left_semi")]
+    def last(self, stored: History, keys: DataFrame | None = None, closed: Sequence[HistoryPart] = ()) -> DataFrame:
+        """Return the last event of these keys (with `__first`), or of every key, and all events of the parts `closed`, ready to be worked on."""
+        key = self.versions.keys
+        mine, first = (f" JOIN {{keys}} USING ({key})", ("__first",)) if keys is not None else ("", ())
+        frames = {"open": self.rows(stored.open if keys is None else self.owners(stored.open, keys))}
+        newer = f" LEFT ANTI JOIN {{newer}} USING ({key})" if stored.delta else ""
+        texts = [f"{self._loaded(history.OPEN, *first)} FROM {{open}}{mine}{newer}"]
         if stored.delta is not None:
-            frames.append(self._read([stored.delta], f"{history.DELTA} AS __origin").join(keys, key, "left_semi"))
-        return frames
+            frames["newer"] = self.rows([stored.delta])
+            texts.append(f"{self._loaded(history.DELTA, *first)} FROM {{newer}}{mine}")
+        if closed:
+            frames["closed"] = self.rows(closed)
+            texts.append(f"{self._loaded(history.CLOSED, *first)} FROM {{closed}}{mine}")
+        return query("history stored", "\nUNION ALL\n".join(texts), **frames, **({"keys": keys} if keys is not None else {}))
 
-    def loaded(self, rows: DataFrame, origin: int) -> DataFrame:
-        """Return stored events with `__origin` and `__digest`, ready to be worked on."""
-        return rows.selectExpr("*", f"{origin} AS __origin", f"{self.versions.digest()} AS __digest")
+    def ended(self, closed: Sequence[HistoryPart], keys: DataFrame) -> DataFrame:
+        """Return the events of these keys in closed parts that ended at the first new event (`__first`) or later, ready to be worked on."""
+        since = f"{self.versions.event('__end_position')} >= __first"
+        text = f"{self._loaded(history.CLOSED, '__first')} FROM {{closed}} JOIN {{keys}} USING ({self.versions.keys}) WHERE {since}"
+        return query("history closed", text, closed=self.rows(closed), keys=keys)
 
-    def open(self, stored: History, keys: DataFrame | None) -> DataFrame:
-        """Return the last event of these keys (with the other columns of `keys`), or of every key."""
-        base = self.rows(stored.open if keys is None else self._owners(stored.open, keys), keys)
-        if stored.delta is None:
-            return self.loaded(base, history.OPEN)
-        delta = self.rows([stored.delta], keys)
-        base = base.join(delta.select(*self.versions.keys), list(self.versions.schema.key), "left_anti")
-        return self.loaded(base, history.OPEN).unionByName(self.loaded(delta, history.DELTA))
+    def _loaded(self, origin: int, *more: str) -> str:
+        # above the join: what is computed below it is computed for every row of the file
+        part = "concat('history/', regexp_extract(__path, 'history/([^/]+/history_part=[a-z0-9-]+)/[^/]+$', 1)) AS __part"
+        return f"SELECT {self.versions.columns(f'{origin} AS __origin', part, f'{self.versions.digest()} AS __digest', *more)}\n"
 
-    def _owners(self, parts: Sequence[HistoryPart], keys: DataFrame) -> Sequence[HistoryPart]:
+    def owners(self, parts: Sequence[HistoryPart], keys: DataFrame) -> Sequence[HistoryPart]:
+        """Return the open parts whose key ranges have these keys. One Spark job, if there are several parts."""
         if len(parts) < 2:
             return parts
         index = range_index([part.high for part in parts], self.versions.schema)
@@ -141,18 +134,23 @@ class Writer:
 
     def write(self, rows: DataFrame, about: int) -> None:
         """Write rows with `history_part`: `d` and the day they ended, or `delta`. `about` is the approximate number of rows."""
-        self._write(rows.repartitionByRange(1 + about // FILE_ROWS_MAX, "history_part", *self.versions.keys))
+        self._write(rows.repartitionByRange(1 + about // FILE_ROWS_MAX, "history_part", *self._keys))
 
     def write_open(self, rows: DataFrame, segments: int) -> None:
         """Write the last events of all keys, in `segments` key ranges."""
-        spread = rows.repartitionByRange(segments, *self.versions.keys) if segments > 1 else rows.repartition(1)
+        rows = rows.drop("history_part")
+        spread = rows.repartitionByRange(segments, *self._keys) if segments > 1 else rows.repartition(1)
         self._write(spread.selectExpr("*", "concat('open-', lpad(spark_partition_id(), 5, '0')) AS history_part"))
 
     def _write(self, rows: DataFrame) -> None:
         self._sorted(rows).write.mode("append").partitionBy("history_part").parquet(self.layout.history(self.commit))
 
     def _sorted(self, rows: DataFrame) -> DataFrame:
-        return rows.selectExpr(*self._columns, "history_part").sortWithinPartitions("history_part", *self.versions.keys, POSITION)
+        return rows.selectExpr(*self._columns, "history_part").sortWithinPartitions("history_part", *self._keys, POSITION)
+
+    @property
+    def _keys(self) -> list[str]:
+        return [quoted(name) for name in self.versions.schema.key]
 
     @property
     def _columns(self) -> list[str]:
@@ -178,10 +176,9 @@ class Writer:
         """Return (name, bytes) of the files of each part of this commit, by the part's folder."""
         directory = self.layout.history(self.commit)
         files: dict[str, list[tuple[str, int]]] = {}
-        for info in self.storage.list(directory):
-            inside, _, name = info.path[len(directory.rstrip("/")) + 1 :].rpartition("/")
-            if not name.startswith(("_", ".")):
-                files.setdefault(inside, []).append((name, info.size))
+        for path, info in footers.listed(self.storage, directory):
+            folder, _, name = path.rpartition("/")
+            files.setdefault(folder, []).append((name, info.size))
         return files
 
     def written(self, counted: Numbers | None = None, unique: bool = False) -> list[HistoryPart]:
@@ -195,7 +192,8 @@ class Writer:
         several = len({_kind(part) for part in files}) < len(files) or sum(map(len, files.values())) > footers.FILES_MAX
         if counted is None or several or not unique:
             parts = self._read_back(files)
-            self._check_complete(sum(part.rows for part in parts), counted["open_rows"] + counted["closed_rows"] if counted is not None else None)
+            if counted is not None:
+                self._check_complete(sum(part.rows for part in parts), counted["open_rows"] + counted["closed_rows"])
             return parts
         rows = {part: counted[f"{_kind(part)}_rows"] for part in files}
         if counted["invalid"]:
@@ -213,12 +211,8 @@ class Writer:
         where = join(self.layout.history(self.commit), part).rstrip("/")
         return CheckFailed(f"table {self.table}: staged history in {where}: {problem}. Nothing was committed.")
 
-    def _check_complete(self, rows: int, expected: int | None) -> None:
-        if expected is not None and rows != expected:
-            raise self._failed(
-                "",
-                f"{rows:,} rows are there, expected the {expected:,} that were written. Check that the store lists files as soon as they are written",
-            )
+    def _check_complete(self, rows: int, expected: int) -> None:
+        footers.check_complete(rows, expected, "history", self.layout.history(self.commit).rstrip("/"), self.table)
 
     def _part(
         self, part: str, rows: int, shown: int, files: Sequence[tuple[str, int]], last: Position | None, low: tuple[Any, ...] | None
@@ -235,9 +229,10 @@ class Writer:
         needed = {*schema.key, POSITION, "__shown", "__start_us", "__begun_us", "__end_us", "__end_position"}
         kinds = [(name, kind) for name, kind in self.versions.stored if name in needed]
         sizes = {join(directory, part): sum(size for _, size in group) for part, group in files.items()}
-        rows = _by_part(table_writer.parquet(self.spark, kinds, sizes), schema)
+        written = table_writer.parquet(self.spark, kinds, sizes).selectExpr("*", f"{_PART} AS __part")
+        text = _BY_PART.format(keys=self.versions.keys, least=least_key(schema))
         out = []
-        for row in sorted(rows.collect(), key=lambda row: str(row["__part"])):
+        for row in sorted(query("history written", text, stored=written).collect(), key=lambda row: str(row["__part"])):
             part = row["__part"]
             if row.twice or row.open > 1 or row.invalid:
                 problem = "an event occurs twice" if row.twice else "a key has two last events" if row.open > 1 else "a version ends before it begins"
@@ -271,31 +266,13 @@ def assembled(kept: History, written: Sequence[HistoryPart], removed: Sequence[H
     return dataclasses.replace(made, open=tuple(tiled), open_id=f"{commit}.open", delta=None)
 
 
-def _by_part(rows: DataFrame, schema: Schema) -> DataFrame:
-    """Return one row for each part.
-
-    In: the key columns and those of a stored event that give its time and place. Out: `__part`, `rows`, `shown` (versions in the view), `twice`
-    (events of one key that occur again), `open` (last events of one key), `invalid` (versions that end before they begin), `last` (Position),
-    `least` (smallest key as text).
-    """
-    by_key = (
-        rows.selectExpr("*", f"{_PART} AS __part")
-        .groupBy("__part", *[quoted(name) for name in schema.key])
-        .agg(
-            named("count(1)", "__rows"),
-            named("size(collect_set(_position))", "__events"),
-            named("count_if(__shown)", "__versions"),
-            named("count_if(__end_position IS NULL)", "__open"),
-            named(f"count_if({_INVALID})", "__invalid"),
-            named("max(coalesce(__end_position, _position))", "__last"),
-        )
-    )
-    return by_key.groupBy("__part").agg(
-        named("sum(__rows)", "rows"),
-        named("sum(__versions)", "shown"),
-        named("max(__rows - __events)", "twice"),
-        named("max(__open)", "open"),
-        named("sum(__invalid)", "invalid"),
-        named("max(__last)", "last"),
-        named(least_key(schema), "least"),
-    )
+_BY_PART = f"""
+SELECT __part, sum(__rows) AS rows, sum(__versions) AS shown, max(__rows - __events) AS twice, max(__open) AS open, sum(__invalid) AS invalid,
+  max(__last) AS last, {{least}} AS least
+FROM (SELECT __part, {{keys}}, count(1) AS __rows, size(collect_set(_position)) AS __events, count_if(__shown) AS __versions,
+  count_if(__end_position IS NULL) AS __open, count_if({_INVALID}) AS __invalid, max(coalesce(__end_position, _position)) AS __last
+FROM {{{{stored}}}} GROUP BY __part, {{keys}})
+GROUP BY __part"""
+"""The query for one row for each part: `rows`, `shown` (versions in the view), `twice` (events of one key that occur again), `open` (last events of
+one key), `invalid` (versions that end before they begin), `last` (Position), `least` (smallest key as text).
+"""

@@ -42,19 +42,28 @@ class Plan:
         return self.batch.spec.in_one_task(work(self.batch.summary.inputs), delta.size if delta else 0)
 
     @property
-    def follows(self) -> bool:
-        """Whether every event of the batch comes after all stored ones and carries all values, no key changes, and one pass writes them."""
+    def why_steps(self) -> str:
+        """Return why the batch is worked on in steps; "" if one pass looks up, computes and writes.
+
+        For that every event comes after all stored ones and carries all values, and no key changes.
+        """
         summary, stored, batch = self.batch.summary, self.stored, self.batch
-        if summary.moves or summary.truncates or summary.truncate or summary.unavailable_columns or batch.linked is not None:
-            return False
+        if summary.moves or batch.linked is not None:
+            return "some change may be one of a key"
+        if summary.truncates or summary.truncate:
+            return "there is a truncate, or an epoch that replaces"
+        if summary.unavailable_columns or (stored and stored.unavailable_columns):
+            return "some event does not carry all values"
         if stored is None:
-            return batch.parent is None and self.one_pass(())
+            return "" if batch.parent is None and self.one_pass(()) else "the history begins"
         # the counts of the table's pass do not show which events below a truncate repeat each other
         truncated_to = batch.parent.truncated_to if batch.parent else None
         newest = latest([stored.last, truncated_to, *(one.position for one in stored.truncates)])
-        if summary.first is None or newest is None or stored.unavailable_columns or self.whole:
-            return False
-        return self.one_pass(to_merge(stored.closed)) and not reaches(newest, summary.first, summary.order)
+        if summary.first is None or newest is None or reaches(newest, summary.first, summary.order):
+            return "some event may come before stored ones"
+        if self.whole:
+            return "all stored events are written anew"
+        return "" if self.one_pass(to_merge(stored.closed)) else "several tasks write"
 
     @property
     def compact(self) -> bool:

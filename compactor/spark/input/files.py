@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from compactor.core.model import types
@@ -23,7 +23,9 @@ from compactor.core.schema.writer import WriterField
 from compactor.spark import failures
 from compactor.spark.columns import UNREADABLE, VALUE
 from compactor.spark.consistency import ConsistentReads, together
-from compactor.spark.input import hadoop, parquet_files
+from compactor.spark.input import parquet_files
+from compactor.spark.jvm import hadoop
+from compactor.spark.jvm.private import metadata_column
 from compactor.spark.sql import as_column, literal, member, not_utf8
 
 IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
@@ -198,7 +200,7 @@ def _parquet(spark: SparkSession, origins: Origins, columns: parquet_files.Colum
 def with_origin(rows: DataFrame, origin: Sequence[str], value: str) -> DataFrame:
     """Return FILE, BLOCK, ROW and VALUE. `origin` (SQL) is about Spark's `_metadata`, `value` about a column of the files that has that name."""
     if METADATA in rows.columns:
-        rows = rows.select(Column(rows._jdf.metadataColumn(METADATA)).alias(METADATA), as_column(value))
+        rows = rows.select(metadata_column(rows, METADATA).alias(METADATA), as_column(value))
         value = VALUE
     return rows.selectExpr(*origin, value)
 

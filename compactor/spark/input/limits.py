@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import types
 from compactor.core.model.spec import InputLimits
-from compactor.spark.input import hadoop
 from compactor.spark.input.files import Problem, RawFrame, Unreadable
+from compactor.spark.jvm import hadoop
+from compactor.spark.jvm.private import jvm
 from compactor.spark.sql import literal, named
 
 _GZIP_RATIO = 1032
@@ -94,12 +94,11 @@ def _may_hold(path: str, size: int, most: int) -> bool:
 
 def _begins_long(spark: SparkSession, path: str, most: int) -> bool:
     """Whether one of the first two lines is longer than `most` bytes. Whoever reads the whole file finds what is unreadable."""
-    jvm: Any = spark._jvm
     codec = hadoop.codec(spark, path)
     try:
         with hadoop.opened(spark, path) as stream:
-            reader = jvm.org.apache.hadoop.util.LineReader(codec.createInputStream(stream) if codec is not None else stream, _BUFFER)
-            text = jvm.org.apache.hadoop.io.Text()
+            reader = jvm(spark).org.apache.hadoop.util.LineReader(codec.createInputStream(stream) if codec is not None else stream, _BUFFER)
+            text = jvm(spark).org.apache.hadoop.io.Text()
             return any(int(reader.readLine(text, 1, most + 1)) > most + 1 for _ in range(2))
     except Exception:
         return False

@@ -18,7 +18,8 @@ from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql import types as T
 
 from compactor.core.model.errors import InputRefused
-from compactor.spark.input import hadoop
+from compactor.spark.jvm import hadoop
+from compactor.spark.jvm.private import jvm, parquet_converter
 from compactor.spark.sql import literal, quoted
 
 _FOREIGN = re.compile(
@@ -55,9 +56,8 @@ def columns(spark: SparkSession, path: str) -> Columns:
 
     Raises InputRefused for a type that Spark does not read, and Spark's error for a file that it cannot open.
     """
-    jvm: Any = spark._jvm
+    java, converter = jvm(spark), parquet_converter(spark)
     file = hadoop.parquet_file(spark, path)
-    converter = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetToSparkSchemaConverter(spark._jsparkSession.sessionState().conf())
     try:
         with hadoop.parquet(spark, file) as reader:
             footer = reader.getFooter().getFileMetaData()
@@ -65,7 +65,7 @@ def columns(spark: SparkSession, path: str) -> Columns:
         if "LogicalType" in str(error.java_exception):
             # parquet-java does not know the type, and does not name the column
             unknown = [
-                str(each.getName()) for each in _elements(jvm, file) if each.isSetLogicalType() and each.getLogicalType().getSetField() is None
+                str(each.getName()) for each in _elements(java, file) if each.isSetLogicalType() and each.getLogicalType().getSetField() is None
             ]
             raise _refused(", ".join(unknown) or "?", "a type that Spark does not know (FLOAT16, VARIANT, ..)") from None
         raise
@@ -74,10 +74,10 @@ def columns(spark: SparkSession, path: str) -> Columns:
         raise _refused(foreign[1], f"the type {foreign[2]}")
     read = meant = str(converter.convert(schema).json())
     if _NANOS in text:
-        micros = jvm.org.apache.parquet.schema.MessageTypeParser.parseMessageType(text.replace(_NANOS, "(TIMESTAMP(MICROS,"))
+        micros = java.org.apache.parquet.schema.MessageTypeParser.parseMessageType(text.replace(_NANOS, "(TIMESTAMP(MICROS,"))
         meant = str(converter.convert(micros).json())
     if _MAYBE_NULL.search(text) and not str(footer.getCreatedBy()).startswith(_JAVA):
-        nulls = {str(each.getName()) for each in _top(_elements(jvm, file)) if each.isSetLogicalType() and each.getLogicalType().isSetUNKNOWN()}
+        nulls = {str(each.getName()) for each in _top(_elements(java, file)) if each.isSetLogicalType() and each.getLogicalType().isSetUNKNOWN()}
         meant = json.dumps(_with_nulls(json.loads(meant), nulls)) if nulls else meant
     return Columns(read, meant)
 

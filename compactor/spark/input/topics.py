@@ -19,6 +19,7 @@ from compactor.core.model.layout import join
 from compactor.core.sources.kafka_files import Bounds, Fetched, Offsets
 from compactor.ports import Storage
 from compactor.spark.input.files import reason
+from compactor.spark.jvm.private import jvm
 from compactor.spark.sql import named
 
 _PLACE = re.compile(r"_topic=(?P<topic>[^/]+)/_partition=(?P<partition>\d+)/[^/]+\.parquet")
@@ -38,23 +39,23 @@ class KafkaTopics:
 
     def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], Bounds]:
         """Return (topic, partition) → what Kafka has of it."""
-        jvm: Any = self._spark._jvm
-        settings = jvm.java.util.Properties()
+        java = jvm(self._spark)
+        settings = java.java.util.Properties()
         for name, value in self._properties.items():
             settings.setProperty(name, value)
         try:
-            admin = jvm.org.apache.kafka.clients.admin.Admin.create(settings)
+            admin = java.org.apache.kafka.clients.admin.Admin.create(settings)
         except Py4JJavaError as error:
             raise Refused(f"kafka: {self._servers}: {reason(error)}") from None
         try:
-            names = jvm.java.util.ArrayList()
+            names = java.java.util.ArrayList()
             for topic in topics:
                 names.add(topic)
             described = admin.describeTopics(names).allTopicNames().get()
             places = [
-                jvm.org.apache.kafka.common.TopicPartition(topic, part.partition()) for topic in topics for part in described.get(topic).partitions()
+                java.org.apache.kafka.common.TopicPartition(topic, part.partition()) for topic in topics for part in described.get(topic).partitions()
             ]
-            spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
+            spec = java.org.apache.kafka.clients.admin.OffsetSpec
             first, last = (self._offsets(admin, places, made) for made in (spec.earliest(), spec.latest()))
             ids = {topic: described.get(topic).topicId().toString() for topic in topics}
             return {place: Bounds(offset, last[place], "" if ids[place[0]] == _NO_ID else ids[place[0]]) for place, offset in first.items()}
@@ -108,8 +109,8 @@ class KafkaTopics:
         return any(info.path.endswith(".parquet") for info in self._storage.list(staging))
 
     def _offsets(self, admin: Any, places: Sequence[Any], which: Any) -> dict[tuple[str, int], int]:
-        jvm: Any = self._spark._jvm
-        questions = jvm.java.util.HashMap()
+        java = jvm(self._spark)
+        questions = java.java.util.HashMap()
         for place in places:
             questions.put(place, which)
         answer = admin.listOffsets(questions).all().get()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -16,8 +15,9 @@ from compactor.core.model.errors import InputRefused
 from compactor.spark import failures
 from compactor.spark.columns import FILE
 from compactor.spark.consistency import ConsistentReads
-from compactor.spark.input import hadoop
 from compactor.spark.input.files import RawFrame, plain_reason
+from compactor.spark.jvm import hadoop
+from compactor.spark.jvm.private import jvm
 
 _PLAIN = "/plain"
 """The name of an unpacked copy, in a folder called like the file. With `.zst` at its end Hadoop would unpack it again."""
@@ -27,9 +27,8 @@ def must_unpack(spark: SparkSession, path: str) -> bool:
     """Whether a text file must be unpacked before Spark can read it."""
     if not path.endswith(".zst"):
         return False
-    jvm: Any = spark._jvm
     try:
-        jvm.org.apache.hadoop.io.compress.ZStandardCodec.checkNativeCodeLoaded()
+        jvm(spark).org.apache.hadoop.io.compress.ZStandardCodec.checkNativeCodeLoaded()
     except Exception:
         return True
     return False
@@ -54,11 +53,11 @@ def unpack(spark: SparkSession, path: str, copy: str, most: int) -> str:
 
 def _copy_unpacked(spark: SparkSession, path: str, target: str, most: int) -> int:
     """Unpack a file and return the size of its content in bytes. No more than `most` and one byte are written."""
-    jvm: Any = spark._jvm
+    java = jvm(spark)
     try:
         with hadoop.opened(spark, path) as stream:
-            content = jvm.org.apache.commons.io.input.BoundedInputStream(jvm.com.github.luben.zstd.ZstdInputStream(stream), most + 1)
-            jvm.org.apache.commons.io.FileUtils.copyInputStreamToFile(content, jvm.java.io.File(target))
+            content = java.org.apache.commons.io.input.BoundedInputStream(java.com.github.luben.zstd.ZstdInputStream(stream), most + 1)
+            java.org.apache.commons.io.FileUtils.copyInputStreamToFile(content, java.java.io.File(target))
     except Exception as error:
         failures.raise_environment_error(error)
         raise InputRefused(f"{path}: cannot be unpacked ({plain_reason(error)}). Have the sink write it again, or remove it.") from None

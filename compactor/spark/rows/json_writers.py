@@ -10,7 +10,6 @@ import dataclasses
 import json
 import re
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -28,6 +27,7 @@ from compactor.spark.decode.conversions import BASE64, NUMBER
 from compactor.spark.decode.frame import Frame, ddl, plain_writer
 from compactor.spark.input.files import from_spark
 from compactor.spark.input.limits import check_columns, row_columns
+from compactor.spark.jvm.private import json_schema
 from compactor.spark.sql import LONG_STRINGS, from_json, literal, named, quoted
 
 INFERRED_HERE = 4 << 20
@@ -123,13 +123,7 @@ def _as_doubles(described: WriterSchema, names: Collection[str]) -> WriterSchema
 def _inferred(spark: SparkSession, frame: Frame, writer_id: str, text: str) -> T.StructType:
     """Infer the type of JSON objects in a Spark job. `text`: SQL."""
     texts = frame.rows.where(f"_writer = '{writer_id}'").selectExpr(text)
-    jvm = spark._jvm
-    assert jvm is not None
-    strings = getattr(texts._jdf, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
-    reader = spark._jsparkSession.read()
-    for name, value in _INFERENCE.items():
-        reader = reader.option(name, value)
-    return T.StructType.fromJson(json.loads(reader.json(strings).schema().json()))
+    return T.StructType.fromJson(json.loads(json_schema(spark, texts, _INFERENCE)))
 
 
 _INFERENCE = {"dropFieldIfAllNull": "true", **LONG_STRINGS}
@@ -143,14 +137,13 @@ def _inferred_here(spark: SparkSession, texts: Sequence[str]) -> T.StructType | 
         # more than one document in a record would be more than one element
         if not texts or any(text[decoder.raw_decode(text.lstrip())[1] + len(text) - len(text.lstrip()) :].strip() for text in texts):
             return None
-        inferred = spark.range(1).select(F.schema_of_json(F.lit(f"[{','.join(texts)}]"), _INFERENCE).alias("kind"))
-        # the optimizer computes it, because it is constant
-        plan: Any = inferred._jdf.queryExecution().optimizedPlan()
-        jvm: Any = spark._jvm
-        kind = jvm.org.apache.spark.sql.types.DataType.fromDDL(str(plan.expressions().head().child().eval(None).toString()))
-        element = T.ArrayType.fromJson(json.loads(kind.json())).elementType
+        # constant over a row that the driver has: the optimizer computes it
+        kind = F.schema_of_json(F.lit(f"[{','.join(texts)}]"), _INFERENCE).alias("kind")
+        (row,) = spark.sql("SELECT 1 FROM VALUES (1)").select(kind).collect()
+        array = spark.sql(f"SELECT CAST(NULL AS {row.kind}) AS texts").schema["texts"].dataType
     except (ValueError, RecursionError, PySparkException, Py4JJavaError):
         return None
+    element = array.elementType if isinstance(array, T.ArrayType) else None
     return element if isinstance(element, T.StructType) else None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -13,6 +12,7 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.policy import HASH, HASH_KEY, MASK, NULL, Protection
 from compactor.core.model.schema import Schema
 from compactor.core.model.spec import TableSpec
+from compactor.spark.jvm.private import register_constant
 from compactor.spark.sql import quoted
 
 _BLOCK = 64
@@ -57,24 +57,10 @@ _names: dict[bytes, str] = {}
 
 
 def _hidden(spark: SparkSession, value: bytes) -> str:
-    """Return a call of a function of this session that gives these bytes. Plans show its name only, and so do logs, event logs and Spark's pages.
-
-    The function is a map without entries: any argument gives its default. Spark computes the calls of such functions in its tasks, never beforehand.
-    """
+    """Return a call of a function of this session that gives these bytes and shows its name only."""
     name = _names.setdefault(value, f"compactor_hash_{secrets.token_hex(8)}")
-    jvm: Any = spark._jvm
-    sql = jvm.org.apache.spark.sql
-    none, binary, number = jvm.scala.Option.apply(None), *map(sql.types.DataType.fromDDL, ("binary", "int"))
-    argument, untyped = jvm.PythonUtils.toSeq([sql.catalyst.expressions.Literal(0, number)]), jvm.PythonUtils.toSeq([])
-    call = sql.catalyst.expressions.ScalaUDF(_always(jvm, value), binary, argument, untyped, none, jvm.scala.Option.apply(name), False, True)
-    functions: Any = spark._jsparkSession.sessionState().functionRegistry()
-    functions.createOrReplaceTempFunction(name, _always(jvm, call), "scala_udf")
+    register_constant(spark, name, value)
     return f"{name}()"
-
-
-def _always(jvm: Any, value: Any) -> Any:
-    """Return a function of the JVM that gives this value for any argument."""
-    return jvm.scala.collection.immutable.HashMap().withDefaultValue(value)
 
 
 def secret(spec: TableSpec, why: str) -> bytes:

@@ -239,11 +239,7 @@ def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snaps
 
     Each key has one image, or two for an update: `_images` returns them from one row of each key on either side. Checked where rows are read back.
     """
-    files = tuple(
-        DataFile(relative(info.path, directory), info.size)
-        for info in storage.list(directory)
-        if not relative(info.path, directory).rpartition("/")[2].startswith(("_", "."))
-    )
+    files = tuple(DataFile(path, info.size) for path, info in footers.listed(storage, directory))
     part = FeedPart(relative(directory, spec.root), 0, files, 0, 0, 0)
     numbers = done.numbers("feed")
     if numbers is None or len(files) > footers.FILES_MAX:
@@ -251,11 +247,7 @@ def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snaps
         rows = numbers["rows"]
     else:
         rows, wrong = footers.count_rows(spark, {join(directory, file.name): file.size for file in files}), numbers["n1"] != numbers["n2"]
-    if rows != numbers["rows"]:
-        raise CheckFailed(
-            f"table {spec.name}: staged changes in {directory}: {rows:,} rows are there, expected the {numbers['rows']:,} that were written. "
-            "Check that the store lists files as soon as they are written. Nothing was committed."
-        )
+    footers.check_complete(rows, numbers["rows"], "changes", directory, spec.name)
     if wrong:
         raise CheckFailed(
             f"table {spec.name}: staged changes in {directory}: a key changed twice, or an update lacks one of its images; expected one insert, "

@@ -1,4 +1,4 @@
-"""Row counts of Parquet files that were just written, from their footers. The driver reads them without a Spark job."""
+"""Check Parquet files that were just written: list them, and count their rows by their footers, which the driver reads without a Spark job."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from compactor.core.model.errors import InconsistentRead
+from compactor.core.model.errors import CheckFailed, InconsistentRead
+from compactor.core.model.files import FileInfo
+from compactor.core.model.layout import relative
+from compactor.ports import Storage
 from compactor.spark import failures
 from compactor.spark.consistency import retried
-from compactor.spark.input import hadoop
+from compactor.spark.jvm import hadoop
 
 FILES_MAX = 64
 """The number of footers that the driver reads one after the other. Each takes three requests to a remote store; for more a Spark job is faster."""
@@ -30,3 +33,18 @@ def _rows(spark: SparkSession, location: str, size: int) -> int:
             return int(reader.getRecordCount())
     except Exception as error:
         raise failures.environment_error(error, stored=True) or error from None
+
+
+def listed(storage: Storage, directory: str) -> list[tuple[str, FileInfo]]:
+    """Return (path below the directory, file) of what was written, without Spark's own files (`_SUCCESS`, `.crc`)."""
+    files = ((relative(info.path, directory), info) for info in storage.list(directory))
+    return [(path, info) for path, info in files if not path.rpartition("/")[2].startswith(("_", "."))]
+
+
+def check_complete(rows: int, expected: int, what: str, directory: str, table: str) -> None:
+    """Raise CheckFailed if there are not as many rows as were written. `what` was written, for the message."""
+    if rows != expected:
+        raise CheckFailed(
+            f"table {table}: staged {what} in {directory}: {rows:,} rows are there, expected the {expected:,} that were written. "
+            "Check that the store lists files as soon as they are written. Nothing was committed."
+        )

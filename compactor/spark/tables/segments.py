@@ -54,23 +54,23 @@ class Placement:
         """Return the name of each Segment: `N-00017`, where N only serves to spread the Segments over tasks."""
         return _names(spark, len(self.ranges))
 
+    @property
+    def hint(self) -> str:
+        """SQL after SELECT: brings each Segment into one task. One Segment alone needs no exchange."""
+        count = len(self.ranges)
+        return f"/*+ REPARTITION({count}, {SEGMENT}) */ " if count > 1 else "/*+ COALESCE(1) */ "
+
+    def segment(self, spark: SparkSession, schema: Schema) -> str:
+        """SQL: the name of the Segment of a row, as SEGMENT. Empty for one Segment alone: its rows are in one partition."""
+        if len(self.ranges) == 1:
+            return ""
+        texts = ", ".join(map(literal, self.names(spark)))
+        return f"get(array({texts}), {range_index([high for _, high in self.ranges], schema)}) AS {SEGMENT}"
+
     def place(self, rows: DataFrame, schema: Schema) -> DataFrame:
-        """Return the rows with SEGMENT, each Segment in one task. One Segment alone gets no column: its rows are in one partition."""
-        if len(self.ranges) == 1:
-            return rows.coalesce(1)
-        return self.named(rows, schema).repartition(len(self.ranges), SEGMENT)
-
-    def named(self, rows: DataFrame, schema: Schema) -> DataFrame:
-        """Return the rows with SEGMENT, in the tasks and the order that they have."""
-        if len(self.ranges) == 1:
-            return rows
-        texts = ", ".join(map(literal, self.names(rows.sparkSession)))
-        return rows.selectExpr("*", f"get(array({texts}), {range_index([high for _, high in self.ranges], schema)}) AS {SEGMENT}")
-
-    def sorted(self, rows: DataFrame, schema: Schema) -> DataFrame:
-        """Return the rows as `place` does, sorted by key in each Segment."""
-        segment = [SEGMENT] if len(self.ranges) > 1 else []
-        return self.place(rows, schema).sortWithinPartitions(*segment, *map(quoted, schema.key))
+        """Return the rows with SEGMENT, each Segment in one task."""
+        segment = self.segment(rows.sparkSession, schema)
+        return rows.selectExpr("*", segment).repartition(len(self.ranges), SEGMENT) if segment else rows.coalesce(1)
 
 
 def one() -> Placement:

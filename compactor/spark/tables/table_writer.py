@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from compactor.core.model import types
 from compactor.core.model.errors import CheckFailed
 from compactor.core.model.files import DELETED, LIVE, ROW_STATE, DataFile
-from compactor.core.model.layout import join, relative
+from compactor.core.model.layout import join
 from compactor.core.model.position import Position, earliest, latest
 from compactor.core.model.schema import Schema
 from compactor.core.schema.clustering import FileOrder
@@ -120,7 +120,8 @@ def write_one(
         return (folders[0] if folders else None), done
     if numbers["nokey"]:
         raise _key_failed(directory, table)
-    _check_complete(footers.count_rows(spark, {join(directory, file.name): file.size for file in files}), numbers["rows"], directory, table)
+    rows_there = footers.count_rows(spark, {join(directory, file.name): file.size for file in files})
+    footers.check_complete(rows_there, numbers["rows"], "data", directory, table)
     first, last = (position.from_json(numbers[end], order) for end in ("first", "last"))
     columns = tuple(sorted(numbers["unavailable_columns"]))
     written = Written("", numbers["rows"], numbers["tombstones"], first, last, columns, files, {name: numbers[name] for name in aggregates})
@@ -213,7 +214,7 @@ def inspect(
     """
     files = _files(storage, directory, by_segment)
     if not files:
-        _check_complete(0, expected, directory, table)
+        footers.check_complete(0, expected, "data", directory, table)
         return []
     columns = [(name, kind) for name, kind in stored_types(schema, order) if name in (AT, GONE, OWN)]
     sizes: dict[str, int] = {}
@@ -225,7 +226,7 @@ def inspect(
     for row in _by_file(parquet(spark, columns, sizes), partial).collect():
         part = next(part for part in files if f"/{part}/" in row.path) if by_segment else ""
         by_folder.setdefault(part, []).append(row)
-    _check_complete(sum(row.rows for rows in by_folder.values() for row in rows), expected, directory, table)
+    footers.check_complete(sum(row.rows for rows in by_folder.values() for row in rows), expected, "data", directory, table)
     return [
         Written(
             part,
@@ -263,23 +264,13 @@ def _null_key(schema: Schema) -> str:
 
 
 def _files(storage: Storage, directory: str, by_segment: bool) -> dict[str, list[DataFile]]:
-    """Return the files below a directory, without Spark's own (`_SUCCESS`, `.crc`): by the folder of a Segment, or all of them under ""."""
+    """Return the files below a directory, by the folder of a Segment, or all of them under ""."""
     files: dict[str, list[DataFile]] = {}
-    for info in storage.list(directory):
-        path = relative(info.path, directory)
+    for path, info in footers.listed(storage, directory):
         folder, _, inside = path.partition("/") if by_segment else ("", "", path)
-        if not path.rpartition("/")[2].startswith(("_", ".")):
-            files.setdefault(folder, []).append(DataFile(inside, info.size, storage.checksum(info)))
+        files.setdefault(folder, []).append(DataFile(inside, info.size, storage.checksum(info)))
     return files
 
 
 def _key_failed(directory: str, table: str) -> CheckFailed:
     return CheckFailed(f"table {table}: staged data in {directory}: a key is null; expected a key in every row. Nothing was committed.")
-
-
-def _check_complete(rows: int, expected: int, directory: str, table: str) -> None:
-    if rows != expected:
-        raise CheckFailed(
-            f"table {table}: staged data in {directory}: {rows:,} rows are there, expected the {expected:,} that were written. Check that the store "
-            "lists files as soon as they are written. Nothing was committed."
-        )

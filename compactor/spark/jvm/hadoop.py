@@ -12,23 +12,19 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-
-def _configuration(spark: SparkSession) -> Any:
-    """Return Hadoop's configuration with the settings of the session."""
-    return spark._jsparkSession.sessionState().newHadoopConf()
+from compactor.spark.jvm.private import hadoop_configuration, jvm
 
 
 def _path(spark: SparkSession, location: str) -> Any:
     """Return a location as Hadoop's Path."""
-    jvm: Any = spark._jvm
-    return jvm.org.apache.hadoop.fs.Path(location)
+    return jvm(spark).org.apache.hadoop.fs.Path(location)
 
 
 @contextmanager
 def opened(spark: SparkSession, location: str) -> Iterator[Any]:
     """Open a file; yield its stream, which can seek."""
     place = _path(spark, location)
-    stream = place.getFileSystem(_configuration(spark)).open(place)
+    stream = place.getFileSystem(hadoop_configuration(spark)).open(place)
     try:
         yield stream
     finally:
@@ -38,32 +34,29 @@ def opened(spark: SparkSession, location: str) -> Iterator[Any]:
 def size(spark: SparkSession, location: str) -> int:
     """Return the size of a file in bytes."""
     place = _path(spark, location)
-    return int(place.getFileSystem(_configuration(spark)).getFileStatus(place).getLen())
+    return int(place.getFileSystem(hadoop_configuration(spark)).getFileStatus(place).getLen())
 
 
 def codec(spark: SparkSession, location: str) -> Any | None:
     """Return the codec of the compression that a file's suffix names, or None."""
-    jvm: Any = spark._jvm
-    return jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(_configuration(spark)).getCodec(_path(spark, location))
+    return jvm(spark).org.apache.hadoop.io.compress.CompressionCodecFactory(hadoop_configuration(spark)).getCodec(_path(spark, location))
 
 
 def content(spark: SparkSession, stream: Any, most: int) -> bytes:
     """Return up to `most` bytes of a stream, from where it is."""
-    jvm: Any = spark._jvm
-    return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(jvm.org.apache.commons.io.input.BoundedInputStream(stream, most)))
+    java = jvm(spark).org.apache.commons.io
+    return bytes(java.IOUtils.toByteArray(java.input.BoundedInputStream(stream, most)))
 
 
 def parquet_file(spark: SparkSession, location: str) -> Any:
     """Return a Parquet file, for its size and its bytes."""
-    jvm: Any = spark._jvm
-    return jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(_path(spark, location), _configuration(spark))
+    return jvm(spark).org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(_path(spark, location), hadoop_configuration(spark))
 
 
 @contextmanager
 def parquet(spark: SparkSession, file: Any) -> Iterator[Any]:
     """Open a `parquet_file`; yield its reader, which has read the footer."""
-    jvm: Any = spark._jvm
-    reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(file)
+    reader = jvm(spark).org.apache.parquet.hadoop.ParquetFileReader.open(file)
     try:
         yield reader
     finally:
