@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from compactor.core.reconcile.canonical import Columns
 from compactor.core.reconcile.side import Key, Row
+from compactor.core.results.plain import Plain
 
 KINDS = ("missing", "extra", "changed", "repeated")
 """How the rows of a key differ."""
@@ -44,8 +43,10 @@ class RowDifference:
 
 
 @dataclass(frozen=True)
-class ReconcileReport:
+class ReconcileReport(Plain):
     """What `compactor reconcile` has compared and found."""
+
+    also = ("exit_code",)
 
     table: str
     source: str
@@ -83,14 +84,12 @@ class ReconcileReport:
         """Return 0 if nothing differs, 75 if only time can show it, else 1."""
         return {EQUAL: 0, UNPROVEN: 75}.get(self.outcome, 1)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values, with the values of rows that differ."""
-        return {**dataclasses.asdict(self), "exit_code": self.exit_code}
-
 
 @dataclass(frozen=True)
-class RepairReport:
+class RepairReport(Plain):
     """What `compactor reconcile --repair` has done, or would do."""
+
+    also = ("exit_code",)
 
     before: ReconcileReport
     after: ReconcileReport | None
@@ -108,11 +107,6 @@ class RepairReport:
     def exit_code(self) -> int:
         """Return that of the last comparison."""
         return (self.after or self.before).exit_code
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values, with the values of rows that differ."""
-        after = self.after.to_json() if self.after else None
-        return {**vars(self), "before": self.before.to_json(), "after": after, "exit_code": self.exit_code}
 
 
 def difference(columns: Columns, key: Key, source: Sequence[Row], lake: Sequence[Row], proof: str) -> RowDifference:

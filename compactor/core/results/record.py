@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.model.errors import StateRefused
+from compactor.core.results.plain import Plain
 
 FORMAT = 1
 """Number of the stored form."""
@@ -80,7 +80,7 @@ class JobUsage:
 
 
 @dataclass(frozen=True)
-class TableReport:
+class TableReport(Plain):
     """What one run did for one table."""
 
     table: str
@@ -133,10 +133,6 @@ class TableReport:
     """Exit code that the error asks for."""
     ended_on: str | None = None
     """A digest of the new files on which Spark's JVM ended; null unless it did."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)
