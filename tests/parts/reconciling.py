@@ -147,7 +147,7 @@ def repaired_under_load(load: Load, url: str) -> None:
         for number in range(REPAIRS):
             with load.paused():
                 wrong = {str(damage(load.app, draw, how)): kinds for how, kinds in DAMAGE.items()}
-            report = load.app.repair("every", url, wait=600, options=Options(limit=1000), run=True)
+            report = load.app.repair("every", url, Options(wait=600, limit=1000), run=True)
             # the load may have written one of them again before the comparison
             found = {item.key["id"]: item.kind for item in report.before.differences}
             assert found, f"round {number}: {wrong}, {report.before}"
@@ -155,9 +155,9 @@ def repaired_under_load(load: Load, url: str) -> None:
             assert report.after is not None
             assert (report.after.outcome, report.left, report.exit_code) == ("equal", 0, 0), f"round {number}: {report}"
     load.land()
-    assert load.app.reconcile("every", url, wait=600).outcome == "equal"
+    assert load.app.reconcile("every", url, Options(wait=600)).outcome == "equal"
     load.app.run(["every"], compact=True)
-    assert load.app.reconcile("every", url, wait=600).outcome == "equal"
+    assert load.app.reconcile("every", url, Options(wait=600)).outcome == "equal"
 
 
 def damage(app: App, draw: random.Random, how: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from compactor.core.reconcile.canonical import Columns
 from compactor.core.reconcile.side import Key, Row
 from compactor.core.results.plain import Plain
+from compactor.core.results.record import Comparison
 
 KINDS = ("missing", "extra", "changed", "repeated")
 """How the rows of a key differ."""
@@ -43,41 +45,31 @@ class RowDifference:
 
 
 @dataclass(frozen=True)
-class ReconcileReport(Plain):
+class ReconcileReport(Comparison, Plain):
     """What `compactor reconcile` has compared and found."""
 
     also = ("exit_code",)
 
     table: str
-    source: str
-    """The source's table, without password."""
     outcome: str
     """`equal`; `different`; `unproven` (rows differ, and the lake has not reached the source's position); `too many` (not looked at one by one)."""
     version: int
     """The version of the lake that the checksums are about."""
-    lake_position: str
-    """The LSN up to which that version has the source's log; `unknown` if its order columns are no LSNs."""
-    source_position: str
-    """The source's LSN when the comparison began."""
-    rows: tuple[int, int]
-    """Compared rows: (source, lake)."""
+    lake_rows: int
+    """Compared rows of the lake."""
     columns: tuple[str, ...]
-    skipped: tuple[tuple[str, str], ...]
-    """(column, reason) of the columns that were not compared."""
     parts: int
     """Number of key ranges whose checksums were compared."""
     suspects: int
     """Keys whose rows differed at first."""
-    changing: int
-    """Keys that changed in every look; they are not judged."""
     differences: tuple[RowDifference, ...]
     """The keys whose rows differ, at most as many as were asked for."""
-    different: int
-    kinds: dict[str, int]
-    """Kind → number of the keys whose rows differ."""
-    cells: dict[str, int]
-    """Column → number of the `changed` rows in which it differs."""
     seconds: float
+
+    @property
+    def comparison(self) -> Comparison:
+        """Return the part without keys and values of rows, which is recorded."""
+        return Comparison(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Comparison)})
 
     @property
     def exit_code(self) -> int:

@@ -53,8 +53,8 @@ class Comparison:
     """Number of changed rows by the column in which they differ."""
     changing: int
     """Keys that changed in every look; they were not judged."""
-    skipped: tuple[str, ...]
-    """Columns that were not compared."""
+    skipped: tuple[tuple[str, str], ...]
+    """(column, reason) of the columns that were not compared."""
 
     @property
     def summary(self) -> str:
@@ -183,7 +183,7 @@ class RunRecord(TableReport):
             phases = tuple(Phase(**each) for each in raw["phases"])
             job = JobUsage(**raw["job"]) if raw["job"] else None
             compared = raw["comparison"]
-            comparison = Comparison(**{**compared, "skipped": tuple(compared["skipped"])}) if compared else None
+            comparison = Comparison(**{**compared, "skipped": tuple(map(tuple, compared["skipped"]))}) if compared else None
             lists = {name: tuple(raw[name]) for name in ("operations", "notes")}
             return cls(**{**raw, **lists, "phases": phases, "job": job, "comparison": comparison})
         except (TypeError, KeyError, ValueError) as error:
