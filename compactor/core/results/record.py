@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.model.errors import StateRefused
+from compactor.core.model.snapshot import of_json
 from compactor.core.results.plain import Plain
 
 FORMAT = 1
@@ -180,12 +181,7 @@ class RunRecord(TableReport):
         try:
             if raw["format"] != FORMAT:
                 raise StateRefused(f"run record {place}: expected format {FORMAT}, found {raw['format']!r}")
-            phases = tuple(Phase(**each) for each in raw["phases"])
-            job = JobUsage(**raw["job"]) if raw["job"] else None
-            compared = raw["comparison"]
-            comparison = Comparison(**{**compared, "skipped": tuple(map(tuple, compared["skipped"]))}) if compared else None
-            lists = {name: tuple(raw[name]) for name in ("operations", "notes")}
-            return cls(**{**raw, **lists, "phases": phases, "job": job, "comparison": comparison})
+            return of_json(cls, dict(raw))
         except (TypeError, KeyError, ValueError) as error:
             raise StateRefused(f"run record {place} cannot be read: {error}. Delete the file; the table does not need it.") from error
 
