@@ -69,7 +69,7 @@ def of_json(kind: Callable[..., _T], raw: dict[str, Any]) -> _T:
 
 def _value(value: Any, kind: Any, depth: int, optional: bool) -> Any:
     if isinstance(value, (list, tuple)):
-        return tuple([_value(each, kind, depth - 1, optional) for each in value])
+        return tuple([_value(each, kind, depth - 1, optional) for each in value]) if kind or depth > 1 else _tupled(value)
     if value is None and optional:
         return None
     if depth > 0 or (kind is not None and not isinstance(value, dict)):
@@ -78,7 +78,7 @@ def _value(value: Any, kind: Any, depth: int, optional: bool) -> Any:
 
 
 def _tupled(value: Any) -> Any:
-    return tuple(map(_tupled, value)) if isinstance(value, list) else value
+    return tuple([_tupled(each) if isinstance(each, list) else each for each in value]) if isinstance(value, (list, tuple)) else value
 
 
 @dataclass(frozen=True)
