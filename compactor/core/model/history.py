@@ -132,14 +132,9 @@ def to_merge(parts: Iterable[HistoryPart]) -> tuple[HistoryPart, ...]:
     return tuple(part for tier in tiers.values() if len(tier) >= TIER for part in tier)
 
 
-def tracked(columns: Sequence[str], track: Sequence[str], track_except: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns whose changes begin a new version: those in `track`, or without it all except `track_except`. Names as in the source."""
-    return tuple(name for name in columns if (name in track if track else name not in track_except))
-
-
-def rules(track: Sequence[str], track_except: Sequence[str], zero_length: str) -> str:
+def rules(track: Sequence[str]) -> str:
     """Return the settings that decide what makes a version, as text."""
-    return f"track {', '.join(track) or 'all'}; except {', '.join(track_except) or 'none'}; zero length {zero_length}"
+    return f"track {', '.join(track) or 'all'}"
 
 
 def values(history: History) -> list[tuple[tuple[str, str, str], HistoryPart]]:

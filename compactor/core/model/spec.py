@@ -340,8 +340,6 @@ class TableSpec(TableKeys, TableLocation):
     """Bytes of landed files up to which one task computes a batch: for few rows, exchanging them between tasks costs more than it gains."""
     publish_window: float = 600.0
     """Seconds after which a publish that is not finished is left to the next run."""
-    track_except: tuple[str, ...] = ()
-    history_zero_length: str = "keep"
 
     def in_one_task(self, *sizes: int) -> bool:
         """Return whether one task computes what is read from files of these bytes. The one meaning of "small"."""

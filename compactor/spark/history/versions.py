@@ -59,9 +59,6 @@ class Versions:
     tracked: Sequence[str]
     """Stored names of the columns whose changes make a version."""
 
-    zero_length: bool = True
-    """Whether versions that last no time are shown."""
-
     @property
     def keys(self) -> list[str]:
         """Return the quoted key columns."""
@@ -284,8 +281,6 @@ class Versions:
         )
         start = "CASE WHEN _op = 'u' THEN __run.us ELSE __b END"
         shown = "_op = 'u' AND (__next IS NULL OR __next.o <> 'u' OR __next.n)"
-        if not self.zero_length:
-            shown += " AND (__next IS NULL OR __next.us > __run.us)"
         computed = {
             "__begun_us": "__b",
             "__shown": f"({shown})",
