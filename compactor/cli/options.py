@@ -19,7 +19,7 @@ from typing import Annotated, Any, TextIO, TypeVar
 import typer
 
 from compactor.cli import console
-from compactor.core.model.errors import CompactorError, ConfigError
+from compactor.core.model.errors import CompactorError, ConfigError, exit_code
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress
 from compactor.core.settings import command_line as declared
@@ -229,4 +229,4 @@ def each(
             else:
                 results += result
     console.print_errors(errors)
-    return results, 1 if 1 in codes else max(codes, default=0)
+    return results, exit_code(codes)

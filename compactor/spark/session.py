@@ -68,12 +68,6 @@ class SessionSettings:
 
     warehouse_dir: str
 
-    app_name: str = "compactor"
-    """The name of the Spark application."""
-
-    master: str | None = None
-    """The Spark master. None: SPARK_MASTER, else spark-submit's, else local[*]."""
-
     verbose: bool = False
     """Whether Spark's own log and progress are shown."""
 
@@ -154,7 +148,7 @@ def _close_all() -> None:
 def session_conf(settings: SessionSettings) -> dict[str, str]:
     """Return all Spark settings of the session. `settings.conf` overrides the others."""
     conf = {
-        "spark.app.name": settings.app_name,
+        "spark.app.name": "compactor",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": settings.warehouse_dir,
@@ -187,7 +181,7 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         **({"spark.io.encryption.enabled": "true"} if settings.encrypted else {}),
         **_metastore_conf(settings),
-        **_master_conf(settings),
+        **_master_conf(),
     }
     return {**conf, **dict(settings.conf), **_FIXED}
 
@@ -211,8 +205,8 @@ def _metastore_conf(settings: SessionSettings) -> dict[str, str]:
     }
 
 
-def _master_conf(settings: SessionSettings) -> dict[str, str]:
-    master = settings.master or os.environ.get("SPARK_MASTER")
+def _master_conf() -> dict[str, str]:
+    master = os.environ.get("SPARK_MASTER")
     if master is None and (_submitted() or "--master" in shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))):
         return {}
     master = master or "local[*]"
