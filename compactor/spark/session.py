@@ -68,6 +68,9 @@ class SessionSettings:
 
     warehouse_dir: str
 
+    master: str | None = None
+    """The Spark master. None: SPARK_MASTER, else spark-submit's, else local[*]."""
+
     verbose: bool = False
     """Whether Spark's own log and progress are shown."""
 
@@ -181,7 +184,7 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         **({"spark.io.encryption.enabled": "true"} if settings.encrypted else {}),
         **_metastore_conf(settings),
-        **_master_conf(),
+        **_master_conf(settings),
     }
     return {**conf, **dict(settings.conf), **_FIXED}
 
@@ -205,8 +208,8 @@ def _metastore_conf(settings: SessionSettings) -> dict[str, str]:
     }
 
 
-def _master_conf() -> dict[str, str]:
-    master = os.environ.get("SPARK_MASTER")
+def _master_conf(settings: SessionSettings) -> dict[str, str]:
+    master = settings.master or os.environ.get("SPARK_MASTER")
     if master is None and (_submitted() or "--master" in shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))):
         return {}
     master = master or "local[*]"
