@@ -256,7 +256,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
             "archive": table.archive or ("keep" if table.live_view or shares or table.source_table else "move"),
             "archive_kms_key": table.archive_kms_key or "",
             "hash_secret": table.hash_secret or "",
-            "engines": ("spark", "hive", "athena") if settings.catalog.type == "glue" else ("spark", "hive"),
+            "athena": settings.catalog.type == "glue",
             "feed_retention": table.keep,
             "policy": replace(table.policy, patch_rows=table.patch_rows),
             "notify": table.notify,

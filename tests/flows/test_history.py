@@ -175,7 +175,7 @@ def test_athena_gets_a_view_of_its_own() -> None:
     lake.run()
     newest = lake.newest()
     assert newest is not None
-    far = table(history=True, engines=("spark", "athena"))
+    far = table(history=True, athena=True)
     (plain,) = history_views.published(lake.spec, newest)
     hive, presto = history_views.published(far, newest)
     assert "coalesce" not in plain.text

@@ -320,8 +320,8 @@ class TableSpec(TableKeys, TableLocation):
     """The newest schema of `subject` in the registry: (version, id or None)."""
     registered_key: bool = False
     """Whether the key columns come from the registry too."""
-    engines: tuple[str, ...] = ("spark", "hive")
-    """Engines that read the view; with Glue also `athena`, which gets a view in its dialect."""
+    athena: bool = False
+    """Whether Athena gets each view in its dialect, too: with Glue."""
     quarantine_rows: int | None = None
     """The largest number of invalid records in one run; None for no limit."""
     quarantine_share: float = 0.5
