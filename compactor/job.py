@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compactor.aws.emr import metastore_conf
-from compactor.core.model.errors import UNEXPECTED, CompactorError, ConfigError, Refused, Unavailable, see
+from compactor.core.model.errors import UNEXPECTED, CompactorError, ConfigError, Refused, Unavailable, exit_code, see
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
@@ -155,7 +155,7 @@ def _ran(here: Runtime, specs: Sequence[TableSpec], arguments: argparse.Namespac
 
     reports = run_tables(here.environment(), specs, parallel=arguments.parallel or PARALLEL, label=arguments.label, start=start)
     # whoever sent the job sends its measures when it has ended
-    return [report.to_json() for report in reports], _code([report.exit_code for report in reports])
+    return [report.to_json() for report in reports], exit_code(report.exit_code for report in reports)
 
 
 def _rebuilt(here: Runtime, spec: TableSpec, arguments: argparse.Namespace) -> tuple[Any, int]:
@@ -183,11 +183,7 @@ def _each(here: Runtime, specs: Sequence[TableSpec], arguments: argparse.Namespa
             continue
         ok = ok and all(check.ok for check in checks)
         results += [check.to_json() for check in checks]
-    return results, _code(codes) or (0 if ok else 1)
-
-
-def _code(codes: Sequence[int]) -> int:
-    return 1 if set(codes) - {0, 75, 130} else max(codes, default=0)
+    return results, exit_code(codes) or (0 if ok else 1)
 
 
 def main(words: Sequence[str] | None = None) -> int:

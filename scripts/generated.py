@@ -25,8 +25,9 @@ def run_record_schema() -> dict[str, Any]:
     for model, part in ((RunRecord, schema), *((each, schema["$defs"][each.__name__]) for each in (Phase, JobUsage, Comparison))):
         for declared in model.__mro__[:-1]:
             for name, text in field_texts(declared).items():
-                part["properties"][name]["description"] = text
-                part["properties"][name].pop("title", None)
+                if name in part["properties"]:
+                    part["properties"][name]["description"] = text
+                    part["properties"][name].pop("title", None)
         part["required"] = [field.name for field in dataclasses.fields(model)]  # type: ignore[arg-type]
         part["additionalProperties"] = False
         part["description"] = inspect.cleandoc(str(model.__doc__))

@@ -75,12 +75,12 @@ VACUUM = VacuumReport("student", 7, True, (1, 3, 4), KEPT, SWEPT)
 REBUILT = RebuildReport("student", "published", 9, 7, 12, 3456, 100, Difference(1, 2, 30, ('{"id":1}',), ("column x int is gone",)), undone=4)
 
 RECONCILED = ReconcileReport(
-    "student", 'postgresql://db:5432/school "student"', "different", 4, "0/B", "0/A", (1001, 1000), ("id", "fee"), (("tags", "text[] has no canonical form"),),
-    3, 4, 1, (
+    'postgresql://db:5432/school "student"', "0/A", "0/B", 1001, 3, {"changed": 1, "repeated": 1, "missing": 1}, {"fee": 1}, 1,
+    (("tags", "text[] has no canonical form"),), "student", "different", 4, 1000, ("id", "fee"), 3, 4, (
         RowDifference({"id": "7"}, "changed", (1, 1), (Cell("fee", "1.25", None),), "lake at 0/B, source read at 0/A"),
         RowDifference({"id": "8"}, "repeated", (1, 2), (), "lake at 0/B, source read at 0/A"),
         RowDifference({"id": "9"}, "missing", (1, 0), (), ""),
-    ), 3, {"changed": 1, "repeated": 1, "missing": 1}, {"fee": 1}, 1.5,
+    ), 1.5,
 )  # fmt: skip
 
 ORDER, COLUMNS = (("seq", "bigint"),), (("id", "ID", "bigint"), ("a", "a", "string"))
@@ -281,14 +281,6 @@ def test_help_has_an_example(command: str) -> None:
     assert f"  compactor {'plan' if command == 'check' else command}" in said.partition("Example:")[2]
 
 
-@pytest.mark.parametrize("former", cli.FORMER)
-def test_a_former_command_is_refused_with_the_present_one(former: str) -> None:
-    """Whatever follows; the present one exists."""
-    code, _, said = called(*former.split(), "student", "--output", "json")
-    assert (code, f"`compactor {former}` is now `compactor {cli.FORMER[former]}`." in said) == (2, True)
-    assert any(cli.FORMER[former].startswith(name) for name in COMMANDS)
-
-
 def test_help_without_a_command() -> None:
     """Lists all of them, uncut."""
     said = called("--help")[1]
@@ -339,7 +331,7 @@ def test_reconcile_names_rows_columns_and_positions(fake: FakeApp) -> None:
     assert (code, fake.asked["url"], fake.asked["more"]) == (
         1,
         "postgresql://reader@db/school",
-        ("now", None, 5.0, 300.0, Options(2, 5000, 100), None),
+        (Options(2, 5000, at="now", wait=5.0),),
     )
     lines = [" ".join(line.split()) for line in shown.splitlines()]
     assert lines[1:] == [

@@ -394,6 +394,7 @@ def test_a_registry_address_is_written_without_its_password(tmp_path: Path) -> N
         "token_env": "PW",
     }
     assert "secret" not in app_init.without_secrets(address)
+    assert app_init.registry_keys("s3://lake/schemas", {}, "/") == {"url": "s3://lake/schemas"}
 
 
 def test_a_key_may_be_left_to_the_registry(tmp_path: Path) -> None:

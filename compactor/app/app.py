@@ -145,17 +145,13 @@ class App(Versions, Runners, Reconcile):
         """Read files from quarantine again: these paths, or all."""
         from compactor.flows.verbs import replay_table
 
-        spec = self.with_schema(self.specs([name])[0])
-        self._start_for([spec], archived=True)
-        return replay_table(self.runtime.table(spec), paths, progress=progress, label=label)
+        return replay_table(self.started(name), paths, progress=progress, label=label)
 
     def discard(self, name: str, paths: Sequence[str], progress: Progress = silent, label: str = "", records: bool = False) -> TableReport:
         """Give files in quarantine up: delete them, and remember that they had no events. `records`: the invalid records of partly ingested files."""
         from compactor.flows.verbs import discard_table
 
-        spec = self.with_schema(self.specs([name])[0])
-        self._start_for([spec], archived=True)
-        return discard_table(self.runtime.table(spec), paths, progress=progress, label=label, records=records)
+        return discard_table(self.started(name), paths, progress=progress, label=label, records=records)
 
     def ingest(self, names: Sequence[str] = (), max_records: int = 500_000, skip_lost: bool = False) -> list[Ingested]:
         """Write the records of the tables' Kafka topics into landing. Default: all tables that have a topic.

@@ -16,6 +16,7 @@ from compactor.app.packages import avro_package, coordinates, s3_packages
 from compactor.app.spark import open_session
 from compactor.config.settings import Settings, load
 from compactor.config.values import is_s3
+from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.sources.source_profile import FileSample
@@ -119,6 +120,21 @@ class AppBase:
         """Return one table, for flows that read files only. Starts no JVM."""
         (spec,) = self.specs([name])
         return self.runtime.table(spec, files_only=True)
+
+    def started(self, name: str) -> Table:
+        """Return one table with its newest schema, and with a started Spark that can read its archive."""
+        spec = self.with_schema(self.specs([name])[0])
+        self._start_for([spec], archived=True)
+        return self.runtime.table(spec)
+
+    def check_local(self, name: str, verb: str) -> None:
+        """Raise Refused if the table's runner is not this machine. `verb`: the command that runs here only."""
+        kind = self.settings.tables[name].runner
+        if kind != "local":
+            raise Refused(
+                f"table {name}: `compactor {verb}` runs on this machine, but the table's runner is {kind}. Set `runner: local` while you {verb}, "
+                "on a machine that reaches the table's storage and catalog, such as the first node of a cluster."
+            )
 
     def job_config(self, names: Sequence[str] = (), schemas: bool = False) -> JobConfig:
         """Return what a Runtime needs, here or on a cluster, with the specs of these tables (default: all). Starts no JVM.

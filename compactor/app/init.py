@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from compactor.app.registry import is_folder, opened
 from compactor.config.settings import load
 from compactor.config.values import absolute, is_s3
 from compactor.core.model.errors import CompactorError, ConfigError, Refused
@@ -40,14 +41,16 @@ def propose(top: str | None, registry: str | None, warehouse: str, increments: s
     """
     scanned = _existing(top, "path") if top else ""
     storage = RoutedStorage(LocalStorage(), _s3)
-    opened = _registry(registry, storage, options) if registry else None
+    if registry and is_folder(registry):
+        registry = _existing(registry, "schema folder")
+    source = opened((registry,), options, storage, os.getcwd()) if registry else None
     try:
-        if opened is not None and not scanned:
-            return flow.from_registry(opened, increments)
-        return flow.from_files(storage, sample.read, scanned, absolute(warehouse, os.getcwd()), opened)
+        if source is not None and not scanned:
+            return flow.from_registry(source, increments)
+        return flow.from_files(storage, sample.read, scanned, absolute(warehouse, os.getcwd()), source)
     finally:
-        if opened is not None:
-            opened.close()
+        if source is not None:
+            source.close()
 
 
 def _existing(folder: str, noun: str) -> str:
@@ -56,16 +59,6 @@ def _existing(folder: str, noun: str) -> str:
     if not is_s3(path) and not os.path.isdir(path):
         raise Refused(f"{noun} {path} {'is a file; give its folder' if os.path.exists(path) else 'does not exist'}")
     return path
-
-
-def _registry(place: str, storage: Storage, options: Mapping[str, Any]) -> Any:
-    if "://" not in place or is_s3(place):
-        from compactor.registry.files import FileRegistry
-
-        return FileRegistry(storage, _existing(place, "schema folder"))
-    from compactor.registry.confluent import ConfluentRegistry
-
-    return ConfluentRegistry(RegistrySettings(urls=(place,), **options))
 
 
 def _s3(location: str) -> Storage:
@@ -78,7 +71,9 @@ def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -
     """Return the mapping below `registry:` for a URL or folder, without user and password."""
     if registry is None:
         return {}
-    if "://" not in registry:
+    if is_s3(registry):
+        return {"url": registry}
+    if is_folder(registry):
         return {"url": os.path.relpath(os.path.abspath(os.path.expanduser(registry)), base)}
     return {"url": addresses(RegistrySettings(urls=(registry,)))[0], **options}
 

@@ -25,7 +25,7 @@ from compactor.core.reconcile.side import Key, Rows, SqlSide
 from compactor.core.results.record import TableReport
 from compactor.flows.land import repair as repairs
 from compactor.flows.publish.publish import shown_version
-from compactor.flows.read.reconcile import Options, Pinned, current_rows, reconcile
+from compactor.flows.read.reconcile import DEFAULT, Options, Pinned, current_rows, reconcile
 from compactor.flows.record import remember_comparison
 from compactor.flows.table import Table
 
@@ -108,22 +108,11 @@ class _Opened:
         remember_comparison(self.table, report)
         return report
 
-
-def _from(source: Any, at: str | None, options: Options) -> Options:
-    """Return the options with the position that the lake must have reached first."""
-    if at is None:
-        return options
-    position = source.end() if at == "now" else source.log.parse(at)
-    if position is None:
-        raise Refused(f"expected `now` or a position such as {source.log.example}, got {at!r}")
-    return dataclasses.replace(options, at=position)
-
-
-def _send(opened: _Opened, keys: list[Key], table: str) -> str:
-    """Send Debezium's signal for these keys. Return its id."""
-    label = f"compactor-{opened.table.env.nonce()}"
-    opened.source.signal(table, label, signal_data(opened.source.collection, opened.source.side.condition(keys)))
-    return label
+    def signal(self, keys: list[Key], table: str) -> str:
+        """Write Debezium's signal for these keys into its signal table. Return the signal's id."""
+        label = f"compactor-{self.table.env.nonce()}"
+        self.source.signal(table, label, signal_data(self.source.collection, self.source.side.condition(keys)))
+        return label
 
 
 class Reconcile(AppBase):
@@ -131,50 +120,21 @@ class Reconcile(AppBase):
 
     run: Callable[..., list[TableReport]]
 
-    def reconcile(
-        self,
-        name: str,
-        url: str,
-        at: str | None = None,
-        from_table: str | None = None,
-        wait: float = 600.0,
-        timeout: float = 300.0,
-        options: Options | None = None,
-        where: str | None = None,
-    ) -> ReconcileReport:
-        """Compare a table with its source and name the rows and columns that differ.
+    def reconcile(self, name: str, url: str, options: Options = DEFAULT) -> ReconcileReport:
+        """Compare a table with its source and name the rows and columns that differ."""
+        with self._opened(name, url, options) as opened:
+            return opened.compare(options)
 
-        `at`: a position in the source's log, or `now`, that the lake must reach first; `from_table`: the table in the source; `wait`:
-        seconds that may be spent waiting for the lake; `timeout`: seconds that one statement on the source may take; `where`: a condition on
-        the source's rows, in its SQL. The default leaves out the rows that `delete_when` makes deletes.
-        """
-        options = options or Options()
-        with self._opened(name, url, from_table, wait, timeout, options, where) as opened:
-            return opened.compare(_from(opened.source, at, options))
-
-    def repair(
-        self,
-        name: str,
-        url: str,
-        at: str | None = None,
-        from_table: str | None = None,
-        wait: float = 600.0,
-        timeout: float = 300.0,
-        options: Options | None = None,
-        where: str | None = None,
-        run: bool = False,
-        signal: str | None = None,
-    ) -> RepairReport:
-        """Compare a table with its source, repair the first `options.limit` rows that differ, and compare again. Other parameters as in `reconcile`.
+    def repair(self, name: str, url: str, options: Options = DEFAULT, run: bool = False, signal: str | None = None) -> RepairReport:
+        """Compare a table with its source, repair the first `options.limit` rows that differ, and compare again.
 
         `run`: repair; else dry run. `signal`: Debezium's signal table, by which the connector reads the rows again. Without it the rows are landed,
         and this runs the table. Raises Refused for tables that cannot be repaired in this way.
         """
-        options = options or Options()
-        with self._opened(name, url, from_table, wait, timeout, options, where) as opened:
+        with self._opened(name, url, options) as opened:
             if signal is None:
                 repairs.check(opened.table, shown(opened.table))
-            before = opened.compare(_from(opened.source, at, options))
+            before = opened.compare(options)
             if before.outcome == TOO_MANY:
                 raise Refused(f"table {name}: too many rows differ to repair each: first let the lake come further (--at now), or rebuild the table.")
             kinds = KINDS if signal is None else opened.source.signal_repairs
@@ -182,11 +142,8 @@ class Reconcile(AppBase):
             keys, deletes = [tuple(item.key.values()) for item in chosen], sum(item.kind == "extra" for item in chosen)
             written, after = "", None
             if run and keys:
-                if signal is None:
-                    written, again = self._land(opened, keys), options
-                else:
-                    written, again = _send(opened, keys, signal), _from(opened.source, "now", options)
-                after = opened.compare(again)
+                written = self._land(opened, keys) if signal is None else opened.signal(keys, signal)
+                after = opened.compare(dataclasses.replace(options, at=None if signal is None else "now"))
             return RepairReport(before, after, len(keys) - deletes, deletes, before.different - len(keys), written)
 
     def _land(self, opened: _Opened, keys: list[Key]) -> str:
@@ -203,9 +160,7 @@ class Reconcile(AppBase):
                 raise Unavailable(f"{report.error or 'No run has ingested the rows yet'}. They are landed in {path}; the next run ingests them.")
 
     @contextmanager
-    def _opened(
-        self, name: str, url: str, from_table: str | None, wait: float, timeout: float, options: Options, where: str | None
-    ) -> Iterator[_Opened]:
+    def _opened(self, name: str, url: str, options: Options) -> Iterator[_Opened]:
         from compactor.reconcile.source import open_source
 
         check_reader(self.settings, "run it on EMR")
@@ -214,12 +169,12 @@ class Reconcile(AppBase):
             raise Refused(f"table {name} has no key: only tables with a key can be compared.")
         if spec.shard:
             raise Refused(f"table {name} has rows of several sources ({{{spec.shard}}} in `increments`): it cannot be compared with one of them.")
-        with open_source(url, from_table or source_table(spec), options.parallel, timeout) as source:
+        with open_source(url, options.source_table or source_table(spec), options.parallel, options.timeout) as source:
             self._start(frozenset())
             table = self.runtime.table(spec)
             columns = self._columns(table, source.columns())
-            _select(source, columns, spec, where)
-            lake, deadline = SparkLake(table, columns, self.runtime.spark, source.log), time.monotonic() + wait
+            _select(source, columns, spec, options.where)
+            lake, deadline = SparkLake(table, columns, self.runtime.spark, source.log), time.monotonic() + options.wait
             yield _Opened(table, source, columns, lake, lambda: self._pause(deadline))
 
     def _columns(self, table: Table, source: Any) -> Columns:

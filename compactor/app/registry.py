@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from compactor.config.settings import Settings
-from compactor.config.values import absolute
+from compactor.config.values import absolute, is_s3
 from compactor.core.model.errors import RegistryRefused
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema import avro
@@ -20,19 +20,28 @@ if TYPE_CHECKING:
 
 
 def open_registry(settings: Settings, storage: Storage) -> ConfluentRegistry | FileRegistry:
-    """Return the registry of the configuration: a folder of .avsc files, or a server with Confluent's API."""
-    keys = settings.registry
-    here = str(settings.file.parent)
-    if keys.url and "://" not in keys.url[0]:
+    """Return the registry of the configuration."""
+    here, keys = str(settings.file.parent), settings.registry
+    plain = {name: value for name, value in dataclasses.asdict(keys).items() if value and name != "url"}
+    files = {name: absolute(value, here) for name, value in plain.items() if name.endswith("_file")}
+    return opened(keys.url, {**plain, **files}, storage, here)
+
+
+def is_folder(url: str) -> bool:
+    """Return whether this names a folder of .avsc files, local or in S3, and no server."""
+    return "://" not in url or is_s3(url)
+
+
+def opened(urls: tuple[str, ...], options: Mapping[str, Any], storage: Storage, here: str) -> ConfluentRegistry | FileRegistry:
+    """Return a folder of .avsc files, relative to `here`, or a server with Confluent's API. `options`: its other keys."""
+    if urls and is_folder(urls[0]):
         from compactor.registry.files import FileRegistry
 
-        return FileRegistry(storage, absolute(keys.url[0], here))
+        return FileRegistry(storage, absolute(urls[0], here))
     from compactor.registry.confluent import ConfluentRegistry
     from compactor.registry.settings import RegistrySettings
 
-    plain = {name: value for name, value in dataclasses.asdict(keys).items() if value and name != "url"}
-    files = {name: absolute(value, here) for name, value in plain.items() if name.endswith("_file")}
-    return ConfluentRegistry(RegistrySettings(urls=keys.url, **{**plain, **files}))
+    return ConfluentRegistry(RegistrySettings(urls=urls, **options))
 
 
 def with_newest_schema(registry: Registry, spec: TableSpec) -> TableSpec:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from compactor.core.model.errors import Refused
+from compactor.core.results.plain import Plain
 from compactor.core.schema.policy import Decision
 from compactor.flows.table import Table
 from compactor.ports import Registry
@@ -14,7 +14,7 @@ from compactor.runtime import with_catalog
 
 
 @dataclass(frozen=True)
-class Synced:
+class Synced(Plain):
     """What `compactor publish` did for one table."""
 
     table: str
@@ -23,10 +23,6 @@ class Synced:
     statements: tuple[str, ...]
     applied: bool
     """Whether the statements were run; False after a dry run."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return dataclasses.asdict(self)
 
 
 def sync(table: Table, dry_run: bool, accept: bool = False) -> Synced:
@@ -48,8 +44,10 @@ def sync(table: Table, dry_run: bool, accept: bool = False) -> Synced:
 
 
 @dataclass(frozen=True)
-class SchemaReport:
+class SchemaReport(Plain):
     """What a schema changes in a table."""
+
+    also = ("refused",)
 
     table: str
     before: tuple[str, int, int | None] | None
@@ -67,10 +65,6 @@ class SchemaReport:
     def refused(self) -> bool:
         """Whether the registry would reject the schema, or a run would stop at it."""
         return bool(self.problems) or any(decision.action == "refuse" for decision in self.decisions)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {**dataclasses.asdict(self), "decisions": [decision.to_json() for decision in self.decisions], "refused": self.refused}
 
 
 def schema_report(table: Table, registry: Registry | None, next_schema: str | None = None, notify: bool = False) -> SchemaReport:

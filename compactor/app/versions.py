@@ -57,9 +57,7 @@ class Versions(AppBase):
         if target is None and not reabsorb:
             raise Refused("expected a version or a time to restore, got neither")
         if reabsorb:
-            spec = self.with_schema(spec)
-            self._start_for([spec], archived=True)
-            done.append(reabsorb_table(self.runtime.table(spec), progress=progress, label=label))
+            done.append(reabsorb_table(self.started(name), progress=progress, label=label))
         return done
 
     def changes(
@@ -99,10 +97,8 @@ class Versions(AppBase):
         from compactor.flows.verbs import rebuild_table
         from compactor.flows.write import restore
 
-        spec = self.with_schema(self.specs([name])[0])
         target = restore.named(self.table(name), as_of)
-        self._start_for([spec], archived=True)
-        return rebuild_table(self.runtime.table(spec), target, accept, dry, fewer, progress=progress, label=label)
+        return rebuild_table(self.started(name), target, accept, dry, fewer, progress=progress, label=label)
 
     def adopt(
         self,
@@ -118,12 +114,7 @@ class Versions(AppBase):
         from compactor.flows.write import adopt
 
         spec = self.with_schema(self.specs([name])[0])
-        kind = self.settings.tables[name].runner
-        if kind != "local":
-            raise Refused(
-                f"table {name}: `compactor adopt` runs on this machine, but the table's runner is {kind}. Set `runner: local` while you adopt, on a "
-                "machine that reaches the table's storage and catalog, such as the first node of a cluster."
-            )
+        self.check_local(name, "adopt")
         if is_s3(path) and not self.settings.uses_s3:
             raise Refused(
                 f"table {name}: {path} is in S3, but {self.settings.file} uses no S3. Copy the files to this machine, or move the warehouse to S3."
@@ -149,12 +140,8 @@ class Versions(AppBase):
         """
         from compactor.flows.keep.erase import Request, erase
 
+        self.check_local(name, "erase")
         spec = self.with_schema(self.specs([name])[0])
-        kind = self.settings.tables[name].runner
-        if kind != "local":
-            raise Refused(
-                f"table {name}: `compactor erase` runs on this machine, but the table's runner is {kind}. Set `runner: local` while you erase."
-            )
         request = Request(tuple(key_values(text, spec.row_key, name) for text in keys), now, delete_files, leave_landing)
         self._start_for([spec], archived=True)
         return erase(self.runtime.table(spec), request, label)

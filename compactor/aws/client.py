@@ -97,6 +97,21 @@ class Connection:
             answer = getattr(self.client, operation)(**parameters)
         return answer
 
+    def request(self, operation: str, parameters: dict[str, Any], expect: Iterable[str], refusal: Callable[[Exception], Refused]) -> dict[str, Any]:
+        """Send one request, once. Raises ExpectedError for the kinds in `expect`, and what `refusal` returns for other final errors.
+
+        Retryable errors are raised unchanged. Parameters that are None are left out.
+        """
+        try:
+            return self.send(operation, {name: value for name, value in parameters.items() if value is not None})
+        except (ClientError, BotoCoreError) as error:
+            kind = kind_of(error)
+            if kind == PASSING:
+                raise
+            if kind in expect:
+                raise ExpectedError(kind) from error
+            raise refusal(error) from error
+
 
 class AwsClient:
     """Requests to one AWS service. Thread-safe; connects on first use.
@@ -114,20 +129,8 @@ class AwsClient:
         return self._retry_policy.retry(what, action, attempt)
 
     def request(self, operation: str, what: str, expect: Iterable[str] = (), **parameters: Any) -> dict[str, Any]:
-        """Send one request, once. Raises ExpectedError for the kinds in `expect` and Refused for final errors.
-
-        Retryable errors are raised unchanged. `what` names the table or job in error messages. Parameters that are None are left out.
-        """
-        sent = {name: value for name, value in parameters.items() if value is not None}
-        try:
-            return self._connection.send(operation, sent)
-        except (ClientError, BotoCoreError) as error:
-            kind = kind_of(error)
-            if kind == PASSING:
-                raise
-            if kind in expect:
-                raise ExpectedError(kind) from error
-            raise self._refusal(error, what, operation, self.host) from error
+        """See `Connection.request`. `what` names the table or job in error messages."""
+        return self._connection.request(operation, parameters, expect, lambda error: self._refusal(error, what, operation, self.host))
 
     @property
     def host(self) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from compactor.cli import console, grid, options
-from compactor.cli.options import LogForm, LogFormat, Verbose
+from compactor.cli.options import LogForm, Output, Verbose
 from compactor.core.model.errors import Refused, Stopped
 from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
@@ -20,7 +20,7 @@ def demo(
     directory: Annotated[Path, typer.Option("--dir", metavar="PATH", help="Folder of the demo.")] = Path("compactor-demo"),
     keep: Annotated[bool, typer.Option("--keep", help="Continue with the existing folder. Without this option: start again.")] = False,
     verbose: Verbose = False,
-    log_format: LogForm = LogFormat.text,
+    log_format: LogForm = Output.text,
 ) -> None:
     """Try it with captured changes.
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any, TextIO, TypeVar
 import typer
 
 from compactor.cli import console
-from compactor.core.model.errors import CompactorError, ConfigError
+from compactor.core.model.errors import CompactorError, ConfigError, exit_code
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress
 from compactor.core.settings import command_line as declared
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class Output(str, Enum):
-    """Forms of an answer."""
+    """Forms of an answer, and of log lines."""
 
     text = "text"
     json = "json"
@@ -42,13 +42,6 @@ class Format(str, Enum):
     text = "text"
     json = "json"
     csv = "csv"
-
-
-class LogFormat(str, Enum):
-    """Forms of log lines."""
-
-    text = "text"
-    json = "json"
 
 
 def option(declaration: Option, help: str | None = None) -> Any:
@@ -68,7 +61,7 @@ ConfigFile = Annotated[Path, typer.Option(*declared.CONFIG.names, metavar="PATH"
 OutputForm = Annotated[Output, typer.Option(*declared.OUTPUT.names, help=declared.OUTPUT.help)]
 Verbose = Annotated[bool, option(declared.VERBOSE)]
 Wait = Annotated[float, option(declared.WAIT)]
-LogForm = Annotated[LogFormat, typer.Option(*declared.LOG_FORMAT.names, envvar=declared.LOG_FORMAT.variable, help=declared.LOG_FORMAT.help)]
+LogForm = Annotated[Output, typer.Option(*declared.LOG_FORMAT.names, envvar=declared.LOG_FORMAT.variable, help=declared.LOG_FORMAT.help)]
 Label = Annotated[str, option(declared.LABEL)]
 Tables = Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="Tables (default: all).", show_default=False)]
 OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="The table.", show_default=False)]
@@ -148,7 +141,7 @@ def command(label: bool = False, form: type[Enum] = Output) -> Callable[[Callabl
             *([("label", Label, "")] if label else []),
             ("wait", Wait, WAIT_SECONDS),
             ("verbose", Verbose, False),
-            ("log_format", LogForm, LogFormat.text),
+            ("log_format", LogForm, Output.text),
         ]
         more = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value, annotation=kind) for name, kind, value in shared]
         run.__name__, run.__doc__ = function.__name__, function.__doc__
@@ -229,4 +222,4 @@ def each(
             else:
                 results += result
     console.print_errors(errors)
-    return results, 1 if 1 in codes else max(codes, default=0)
+    return results, exit_code(codes)

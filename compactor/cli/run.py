@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from compactor.cli import console, options
 from compactor.cli.options import Call, Every, Parallel, Tables
+from compactor.core.model.errors import exit_code
 from compactor.core.results.record import TableReport
 from compactor.core.settings import command_line as declared
 
@@ -54,5 +55,4 @@ def run(
         return 0
     reports = once()
     show(reports)
-    codes = {report.exit_code for report in reports}
-    return 130 if 130 in codes else 1 if codes - {0, 75} else 75 if 75 in codes else 0
+    return exit_code(report.exit_code for report in reports)

@@ -326,8 +326,8 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
 
 def _objects(spec: TableSpec) -> list[str]:
     optional = {"_history": spec.history, "_daily": spec.daily, "_ro": spec.read_optimized}
-    forms = ("", *([f"_{views.ATHENA}"] if views.ATHENA in spec.engines else []))
-    shown = [f"{spec.database}.{spec.view}{suffix}{form}" for suffix in ("", *(name for name, on in optional.items() if on)) for form in forms]
+    suffixes = ("", *(name for name, on in optional.items() if on))
+    shown = [f"{spec.database}.{views.in_dialect(spec.view + suffix, dialect)}" for suffix in suffixes for dialect in views.dialects(spec)]
     shown += [f"{spec.database}.{native_table.called(spec, form)}" for form in spec.iceberg]
     live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
     below = {"changes": spec.feed != "off", "history_rows": spec.history, "daily_rows": spec.daily}

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from compactor.core.model.errors import Conflict, StateRefused
 from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.layout import join, relative
-from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.snapshot import Snapshot, of_json
 from compactor.flows.table import Table
 
 _MERGE_AT = 16
@@ -39,7 +39,7 @@ def entries(table: Table, file: LedgerFile) -> list[Input]:
     try:
         text = gzip.decompress(table.storage.read(place)).decode()
         # a name may have other line ends than ours
-        return [Input.from_json(json.loads(line)) for line in text.split("\n") if line]
+        return [of_json(Input, json.loads(line)) for line in text.split("\n") if line]
     except FileNotFoundError:
         raise Conflict(
             f"{place} is gone: others committed, merged it and vacuumed since this run began. Run again; if it is still gone then, somebody deletes "

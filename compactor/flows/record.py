@@ -16,7 +16,7 @@ from compactor.core.model.errors import CompactorError
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.reconcile.report import ReconcileReport
-from compactor.core.results.record import FAILED, Comparison, Phase, RunRecord, TableReport
+from compactor.core.results.record import FAILED, Phase, RunRecord, TableReport
 from compactor.core.results.reports import Progress
 from compactor.flows.environment import Environment
 from compactor.flows.table import Table
@@ -77,20 +77,18 @@ class Recorder:
 def remember_comparison(table: Table, report: ReconcileReport) -> None:
     """Write the record of a comparison that has just ended. It has no keys and no values of rows."""
     ended = table.env.clock()
-    names = tuple(name for name, _ in report.skipped)
-    same = ("source", "source_position", "lake_position", "different", "kinds", "cells", "changing")
     record = RunRecord(
         report.table,
         report.outcome,
         report.version,
-        rows=report.rows[1],
+        rows=report.lake_rows,
         seconds=report.seconds,
         id=table.env.nonce(),
         verb="reconcile",
         started=times.from_seconds(ended - report.seconds, "milliseconds"),
         ended=times.from_seconds(ended, "milliseconds"),
         program=table.env.program,
-        comparison=Comparison(source_rows=report.rows[0], skipped=names, **{name: getattr(report, name) for name in same}),
+        comparison=report.comparison,
     )
     _write(table, record, table.layout.last_comparison())
 

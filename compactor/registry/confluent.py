@@ -14,7 +14,6 @@ from urllib.parse import quote
 from compactor.core.model.errors import RegistryRefused, SchemaRefused
 from compactor.core.schema import avro, compatibility
 from compactor.core.schema.registered import RegisteredSchema
-from compactor.registry.cache import Cache
 from compactor.registry.http import Answer, Connection, Waiting
 from compactor.registry.settings import RegistrySettings
 
@@ -34,7 +33,9 @@ class ConfluentRegistry:
         self._connection = Connection(settings, environment, waiting)
         context = settings.context.strip(":").lstrip(".")
         self._prefix = f":.{context}:" if context else ""
-        self._cache = Cache(settings.cache_dir, self._connection.urls, context)
+        # what never changes: by id, and by (subject, version)
+        self._ids: dict[int, dict[str, Any]] = {}
+        self._versions: dict[tuple[str, int], dict[str, Any]] = {}
 
     def __repr__(self) -> str:
         return f"ConfluentRegistry({', '.join(self._connection.urls)}{f', context {self._prefix}' if self._prefix else ''})"
@@ -86,12 +87,11 @@ class ConfluentRegistry:
 
     def by_id(self, schema_id: int) -> str:
         """Return the self-contained text of the schema with that id. Raises RegistryRefused if it does not exist."""
-        entry = self._cache.get("ids", str(schema_id))
+        entry = self._ids.get(schema_id)
         if entry is None:
             query = {"subject": self._prefix} if self._prefix else {}
             answer = self._connection.get(f"/schemas/ids/{int(schema_id)}", f"the schema with id {schema_id}", query)
-            entry = _schema_entry(answer)
-            self._cache.put(entry, "ids", str(schema_id))
+            entry = self._ids[schema_id] = _schema_entry(answer)
         return self._text(entry, f"id {schema_id}")
 
     def compatibility(self, subject: str) -> str:
@@ -145,7 +145,7 @@ class ConfluentRegistry:
         return f"/subjects/{self._quoted(subject)}"
 
     def _entry(self, subject: str, number: int) -> dict[str, Any]:
-        entry = self._cache.get("subjects", subject, str(number))
+        entry = self._versions.get((subject, number))
         if entry is None:
             answer = self._connection.get(f"{self._path(subject)}/versions/{int(number)}", f"version {number} of {subject}")
             entry = self._cached(subject, answer)
@@ -156,8 +156,7 @@ class ConfluentRegistry:
         number, schema_id = answer.body.get("version"), answer.body.get("id")
         if not isinstance(number, int) or not isinstance(schema_id, int):
             raise _unexpected(answer, "a schema with version and id")
-        entry = {**entry, "version": number, "id": schema_id}
-        self._cache.put(entry, "subjects", subject, str(number))
+        entry = self._versions[subject, number] = {**entry, "version": number, "id": schema_id}
         return entry
 
     def _registered(self, subject: str, entry: dict[str, Any]) -> RegisteredSchema:

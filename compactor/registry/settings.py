@@ -44,9 +44,6 @@ class RegistrySettings:
     attempts: int = 5
     """Number of rounds over all addresses."""
 
-    cache_dir: str = ""
-    """Folder that caches versions and ids, which never change, between processes; "": in memory only."""
-
     def __repr__(self) -> str:
         return f"RegistrySettings({', '.join(shown(url) for url in self.urls)}{f', context {self.context}' if self.context else ''})"
 

@@ -82,9 +82,6 @@ class SessionSettings:
 
     warehouse_dir: str
 
-    app_name: str = "compactor"
-    """The name of the Spark application."""
-
     master: str | None = None
     """The Spark master. None: SPARK_MASTER, else spark-submit's, else local[*]."""
 
@@ -169,7 +166,7 @@ def _close_all() -> None:
 def session_conf(settings: SessionSettings) -> dict[str, str]:
     """Return all Spark settings of the session. `settings.conf` overrides the others."""
     conf = {
-        "spark.app.name": settings.app_name,
+        "spark.app.name": "compactor",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": settings.warehouse_dir,

@@ -142,7 +142,7 @@ class Twin(Lake):
     """A lake of the list engine whose catalog is Glue."""
 
     def __init__(self, database: str, there: GlueCatalog) -> None:
-        super().__init__(lake_table(database=database, tables_in=database, engines=("spark", "hive", "athena")))
+        super().__init__(lake_table(database=database, tables_in=database, athena=True))
         self.catalog = there  # type: ignore[assignment]
 
 

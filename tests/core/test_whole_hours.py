@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from compactor.core.model import times
 from compactor.core.model.inputs import IN_QUARANTINE, LEFT_OUT, NOTHING_KNOWN, Brought, Watermark
+from compactor.core.model.snapshot import of_json
 from compactor.core.sources import whole_hours
 from compactor.core.sources.whole_hours import HOUR, UNNAMED, advanced, stream_of
 from tests.oracle.sizes import sized
@@ -99,7 +100,7 @@ def test_batches_in_any_grouping_end_alike_and_never_go_back(batches: list[dict[
     """With a fixed number of streams; the text of a watermark is what the next commit continues from."""
     one, steps = NOTHING_KNOWN, []
     for batch in batches:
-        one = Watermark.from_json({"partitions": [list(each) for each in one.partitions], "whole_to": one.whole_to, "incomplete": one.incomplete})
+        one = of_json(Watermark, {"partitions": [list(each) for each in one.partitions], "whole_to": one.whole_to, "incomplete": one.incomplete})
         one = advanced(one, by(batch), 40 * HOUR, expected)
         steps.append(times.to_micros(one.whole_to) if one.whole_to else -1)
     assert steps == sorted(steps)

@@ -93,22 +93,22 @@ def test_only_real_differences_are_reported_while_the_source_is_written_to(url: 
     with App.open(configured(tmp_path, "wal2json")) as app:
         load = loaded(url, app, landing)
         load.land()
-        quiet = app.reconcile("every", url, from_table="public.every")
-        assert (quiet.outcome, quiet.rows, quiet.differences) == (EQUAL, (ROWS + 6, ROWS + 6), ()), quiet
+        quiet = app.reconcile("every", url, Options(source_table="public.every"))
+        assert (quiet.outcome, (quiet.source_rows, quiet.lake_rows), quiet.differences) == (EQUAL, (ROWS + 6, ROWS + 6), ()), quiet
         assert dict(quiet.skipped).keys() == {"tags", "span", "made"}
         assert quiet.parts > 1
 
         with load:
             looked_again = 0
             for number in range(ROUNDS):
-                report = app.reconcile("every", url, wait=600, options=Options(parallel=2, chunk=5000))
+                report = app.reconcile("every", url, Options(wait=600, parallel=2, chunk=5000))
                 assert (report.outcome, report.differences) == (EQUAL, ()), f"round {number}: {report}"
                 looked_again += report.suspects
             assert looked_again, "the load changed nothing between the looks"
 
         falsify(url, load)
         with load:
-            report = app.reconcile("every", url, wait=600)
+            report = app.reconcile("every", url, Options(wait=600))
         wrong = {("missing", "100001"): (), ("extra", "100002"): (), ("changed", "100003"): ("price", "weird_näme")}
         assert (report.outcome, report.exit_code, named(report)) == (DIFFERENT, 1, wrong), report
         assert all("source read at" in item.proof for item in report.differences)
@@ -116,14 +116,14 @@ def test_only_real_differences_are_reported_while_the_source_is_written_to(url: 
         # a file too many stops the runs, so the lake does not come any further; a key that is there twice needs no other proof
         load.land()
         double(app, 77)
-        report = app.reconcile("every", url, wait=0)
+        report = app.reconcile("every", url, Options(wait=0))
         assert (report.outcome, named(report)) == (DIFFERENT, {**wrong, ("repeated", "77"): ()}), report
         assert [item.proof[:8] for item in report.differences if item.proof] == ["version "]
 
         with pytest.raises(Unavailable, match="the lake has not reached FF/0, it is at"):
-            app.reconcile("every", url, at="FF/0", wait=0)
+            app.reconcile("every", url, Options(at="FF/0", wait=0))
         with pytest.raises(Refused, match=r"has no table public\.nobody"):
-            app.reconcile("every", url, from_table="public.nobody")
+            app.reconcile("every", url, Options(source_table="public.nobody"))
 
 
 def test_rows_that_the_source_keeps_as_deleted_are_not_missing(url: str, tmp_path: Path) -> None:
@@ -143,19 +143,19 @@ def test_rows_that_the_source_keeps_as_deleted_are_not_missing(url: str, tmp_pat
     with App.open(config) as app:
         (done,) = app.run(["soft"])
         assert done.error is None, done.error
-        report = app.reconcile("soft", url, wait=0)
-        assert (report.outcome, report.rows) == (EQUAL, (200, 200)), report
-        every = app.reconcile("soft", url, wait=0, where="")
-        assert (every.outcome, every.kinds, every.rows) == (DIFFERENT, {"missing": 100}, (300, 200))
+        report = app.reconcile("soft", url, Options(wait=0))
+        assert (report.outcome, (report.source_rows, report.lake_rows)) == (EQUAL, (200, 200)), report
+        every = app.reconcile("soft", url, Options(wait=0, where=""))
+        assert (every.outcome, every.kinds, (every.source_rows, every.lake_rows)) == (DIFFERENT, {"missing": 100}, (300, 200))
         (state,) = app.status(["soft"])
         assert state.last_comparison is not None
         assert state.last_comparison.outcome == DIFFERENT
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("update soft set status = 'active' where id = 3")
-        late = app.reconcile("soft", url, wait=0)
+        late = app.reconcile("soft", url, Options(wait=0))
         assert named(late) == {("missing", "3"): ()}
         with pytest.raises(Refused, match='column "nothing" does not exist'):
-            app.reconcile("soft", url, where="nothing = 1")
+            app.reconcile("soft", url, Options(where="nothing = 1"))
 
 
 def falsify(url: str, load: Load) -> None:

@@ -100,22 +100,22 @@ def test_only_real_differences_are_reported_while_the_source_is_written_to(sourc
     with App.open(configured(tmp_path, "debezium")) as app:
         load = loaded(source, app, tmp_path / "landing")
         load.land()
-        quiet = app.reconcile("every", url, from_table="school.every")
-        assert (quiet.outcome, quiet.rows, quiet.differences) == (EQUAL, (ROWS + 5, ROWS + 5), ()), quiet
+        quiet = app.reconcile("every", url, Options(source_table="school.every"))
+        assert (quiet.outcome, (quiet.source_rows, quiet.lake_rows), quiet.differences) == (EQUAL, (ROWS + 5, ROWS + 5), ()), quiet
         assert dict(quiet.skipped) == {"bits": "bit(12) has no canonical form", "made": "generated column has no canonical form"}
         assert quiet.parts > 1
 
         with load:
             looked_again = 0
             for number in range(ROUNDS):
-                report = app.reconcile("every", url, wait=600, options=Options(parallel=2, chunk=5000))
+                report = app.reconcile("every", url, Options(wait=600, parallel=2, chunk=5000))
                 assert (report.outcome, report.differences) == (EQUAL, ()), f"round {number}: {report}"
                 looked_again += report.suspects
             assert looked_again, "the load changed nothing between the looks"
 
         falsify(source, load)
         with load:
-            report = app.reconcile("every", url, wait=600)
+            report = app.reconcile("every", url, Options(wait=600))
         wrong = {("missing", "100001"): (), ("extra", "100002"): (), ("changed", "100003"): ("price", "weird_näme")}
         assert (report.outcome, report.exit_code, named(report)) == (DIFFERENT, 1, wrong), report
         assert all(re.search(r"source read at \d{6}:", item.proof) for item in report.differences), report
@@ -123,7 +123,7 @@ def test_only_real_differences_are_reported_while_the_source_is_written_to(sourc
         # a file too many stops the runs, so the lake does not come any further; a key that is there twice needs no other proof
         load.land()
         double(app, 77)
-        report = app.reconcile("every", url, wait=0)
+        report = app.reconcile("every", url, Options(wait=0))
         assert (report.outcome, named(report)) == (DIFFERENT, {**wrong, ("repeated", "77"): ()}), report
         assert [item.proof[:8] for item in report.differences if item.proof] == ["version "]
         refusals(app, url, monkeypatch)
@@ -132,16 +132,16 @@ def test_only_real_differences_are_reported_while_the_source_is_written_to(sourc
 def refusals(app: App, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison that cannot be done says why."""
     with pytest.raises(Unavailable, match="the lake has not reached 999999:4, it is at 0"):
-        app.reconcile("every", url, at="bin-1.999999:4", wait=0)
+        app.reconcile("every", url, Options(at="bin-1.999999:4", wait=0))
     with pytest.raises(Refused, match=r"has no table school\.nobody"):
-        app.reconcile("every", url, from_table="school.nobody")
+        app.reconcile("every", url, Options(source_table="school.nobody"))
     with pytest.raises(Refused, match="Unknown column 'nothing'"):
-        app.reconcile("every", url, where="nothing = 1")
+        app.reconcile("every", url, Options(where="nothing = 1"))
     with pytest.raises(Refused, match="Access denied"):
         app.reconcile("every", url.replace("hive@", "hive:wrong@"))
     monkeypatch.setattr(MysqlSource, "dialect", dataclasses.replace(MYSQL, digest="concat(sleep(5), md5({}))"))
     with pytest.raises(Unavailable, match="allow more time"):
-        app.reconcile("every", url, timeout=1)
+        app.reconcile("every", url, Options(timeout=1))
 
 
 def falsify(source: Capture, load: Load) -> None:

@@ -21,7 +21,7 @@ from tests.faults import ERRORS, MODES, Crash, Faults, every_fault
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.oracle.sizes import FULL
-from tests.oracle.watch import Intrusion
+from tests.oracle.watch import Watch, at_every_call
 
 WAYS = [(mode, error) for mode in MODES for error in ERRORS] if FULL else [("from_then_on", "crash"), ("after_effect", "unavailable")]
 OLD = "/old/t"
@@ -176,19 +176,18 @@ def test_cut_anywhere_it_is_not_there_or_it_stands(mode: str, error: str) -> Non
 def test_a_run_that_comes_first_at_any_moment_is_not_overwritten() -> None:
     """Then the table is what landed, and the adoption ends as a Conflict, or is refused; one that comes later goes on top."""
     told = set()
-    at = 0
-    while True:
-        at += 1
+
+    def landed() -> tuple[Lake, Watch]:
         lake = begun()
-        intrusion = Intrusion(at, lake.run)
+        return lake, Watch(lake)
+
+    for lake, _, intrusion in at_every_call(landed, Lake.run):
         try:
             take_over(lake, intrusion)
             told.add("stands")
         except (TryLater, Refused) as error:
             told.add("refused" if isinstance(error, Refused) else "Conflict" if isinstance(error, Conflict) else type(error).__name__)
             assert 1000 not in shown(lake).values()
-        if not intrusion.happened:
-            break
         lake.run()
         assert lake.failed_checks() == []
     # NoRowsYet: it has archived everything, so that nothing is left in landing to learn from

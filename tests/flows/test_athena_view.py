@@ -21,7 +21,7 @@ from tests.oracle.reader import look
 @pytest.mark.parametrize("delete", ["hide", "soft"])
 def test_both_views_show_the_same_rows_after_every_run(delete: str) -> None:
     """Late events, deletes, key changes, a column that came later: the reader runs both texts."""
-    lake = Lake(table(engines=("spark", "hive", "athena"), delete=delete))
+    lake = Lake(table(athena=True, delete=delete))
     for number, deliver in enumerate(DELIVERIES):
         deliver(lake)
         lake.run()
@@ -49,7 +49,7 @@ def test_athena_added_later_is_published_by_the_next_run() -> None:
     lake = Lake(table())
     DELIVERIES[0](lake)
     lake.run()
-    lake.spec = table(engines=("athena",))
+    lake.spec = table(athena=True)
     lake.run()
     newest = lake.newest()
     assert newest is not None
@@ -64,7 +64,7 @@ def test_a_foreign_view_of_that_name_is_refused_before_anything_is_replaced() ->
     lake.run()
     shown = lake.catalog.view("school", "t")
     assert shown is not None
-    lake.spec = table(engines=("athena",))
+    lake.spec = table(athena=True)
     lake.catalog._objects["school", "t_athena"] = type(shown)("school", "t_athena", "SELECT 1", shown.columns)
     lake.deliver("increment_2026010105/a.json", [line("c", [77], [300], {"a": 77})])
     with pytest.raises(CatalogRefused, match=r"the view school\.t_athena exists and is not ours"):
@@ -100,7 +100,7 @@ def test_texts_and_names_stay_what_they_are(text: str) -> None:
 
 def test_a_default_of_an_added_column_is_cast_to_presto_types() -> None:
     """Rows from before the column show what the source shows for them, here too."""
-    lake = Lake(table(engines=("athena",)))
+    lake = Lake(table(athena=True))
     DELIVERIES[0](lake)
     lake.run()
     newest = lake.newest()

@@ -355,7 +355,7 @@ def form(*fields: tuple[str, str], generation: int = 1, first: str = "2026-01-10
 def test_a_column_of_another_type_is_cast_if_nothing_is_lost(old: str, new: str, shown: str) -> None:
     """To the widest type of all days; what no engine-independent cast converts is null, in a column that no file has."""
     newest, before = form(("a", new), generation=2, first="2026-01-12"), form(("a", old))
-    spec = table(daily=Daily(), engines=("spark", "athena"))
+    spec = table(daily=Daily(), athena=True)
     text = daily_views.view_text(spec, newest.snapshot, [before])
     assert shown in text
     tables = daily_views.tables(spec, newest.snapshot, [before, newest])

@@ -19,7 +19,7 @@ from tests.oracle.lake import Lake, table
 from tests.oracle.memo import anew
 from tests.oracle.model import line
 from tests.oracle.sizes import FULL, tiered
-from tests.oracle.watch import Intrusion, Watch
+from tests.oracle.watch import Intrusion, Watch, at_every_call
 
 ROWS = 12
 WAYS = tiered(
@@ -111,6 +111,12 @@ def finished(lake: Lake, watch: Watch, done: int) -> None:
 def watched(lake: Lake, done: int) -> Watch:
     """A watch that knows what happened before the run. `lake` is a copy of that stage."""
     return _watched(done).of(lake)
+
+
+def begun(done: int) -> tuple[Lake, Watch]:
+    """A copy of a stage, and its watch."""
+    lake = stages()[done].copy()
+    return lake, watched(lake, done)
 
 
 @functools.cache
@@ -221,15 +227,10 @@ def raced(lake: Lake, watch: Watch, intrusion: Intrusion) -> None:
 @pytest.mark.parametrize("run", tiered(range(len(DELIVERIES)), fast=[1]))
 def test_a_second_writer_at_any_call_loses_or_wins_and_harms_nothing(run: int) -> None:
     """Another process runs the same table from beginning to end while this one is at call n; both end well."""
-    for at in itertools.count(1):
-        lake = stages()[run].copy()
-        watch = watched(lake, run)
-        intrusion = Intrusion(at, lake.run)
+    for lake, watch, intrusion in at_every_call(lambda: begun(run), Lake.run):
         raced(lake, watch, intrusion)
-        if not intrusion.happened:
-            break
         finished(lake, watch, run)
-    assert at > 30
+    assert len(intrusion.calls) >= 30
 
 
 @pytest.mark.parametrize("run", tiered(range(len(DELIVERIES) - 1), fast=[1]))
@@ -314,23 +315,17 @@ def test_what_another_committed_and_did_not_archive_is_archived_by_whoever_commi
 @pytest.mark.parametrize("run", tiered(range(len(DELIVERIES)), fast=[1]))
 def test_a_truncate_that_overtakes_a_run_at_any_call_takes_its_rows(run: int) -> None:
     """A fold or commit made on what the truncate has ended is not used."""
-    for at in itertools.count(1):
-        lake = stages()[run].copy()
-        watch = watched(lake, run)
 
-        def other(lake: Lake = lake) -> None:
-            lake.deliver("increment_2026010103/t.json", ['{"op": "t", "position": [1000]}', line("c", [1], [1001], {"a": 1})])
-            lake.run()
-
-        intrusion = Intrusion(at, other)
-        raced(lake, watch, intrusion)
-        if not intrusion.happened:
-            break
-        if not anew(lake, watch, "truncate"):
-            continue
+    def other(lake: Lake) -> None:
+        lake.deliver("increment_2026010103/t.json", ['{"op": "t", "position": [1000]}', line("c", [1], [1001], {"a": 1})])
         lake.run()
-        watch.settled()
-        assert [row[:2] for row in lake.look().rows] == [(1, 1)]  # type: ignore[union-attr]
+
+    for lake, watch, intrusion in at_every_call(lambda: begun(run), other):
+        raced(lake, watch, intrusion)
+        if intrusion.happened and anew(lake, watch, "truncate"):
+            lake.run()
+            watch.settled()
+            assert [row[:2] for row in lake.look().rows] == [(1, 1)]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("run", tiered(range(len(DELIVERIES)), fast=[1]))

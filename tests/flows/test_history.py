@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from compactor.core.catalog import history_views
 from compactor.core.model.errors import TryLater
-from compactor.core.model.history import History, HistoryPart, compaction_due, rules, to_merge, tracked
+from compactor.core.model.history import History, HistoryPart, compaction_due, rules, to_merge
 from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.flows.read.status import status
@@ -147,24 +147,9 @@ def test_the_open_rows_are_folded_after_a_root_of_their_number(rows: int, change
     assert next(number for number in range(1, 1000) if compaction_due(rows, number * changes, changes)) == commits
 
 
-def test_tracked_columns() -> None:
-    """All, those named, or all but those named."""
-    assert tracked(("a", "b", "c"), (), ()) == ("a", "b", "c")
-    assert tracked(("a", "b", "c"), ("b",), ()) == ("b",)
-    assert tracked(("a", "b", "c"), (), ("b",)) == ("a", "c")
-
-
-@pytest.mark.parametrize(
-    ("track", "track_except", "expected"),
-    [
-        ((), (), "track all; except none; zero length keep"),
-        (("a", "b"), (), "track a, b; except none; zero length keep"),
-        ((), ("c",), "track all; except c; zero length keep"),
-    ],
-)
-def test_the_rules_of_a_history_as_text(track: tuple[str, ...], track_except: tuple[str, ...], expected: str) -> None:
+def test_the_rules_of_a_history_as_text() -> None:
     """A Snapshot holds them, so that a change of the settings is noticed."""
-    assert rules(track, track_except, "keep") == expected
+    assert [rules(track) for track in ((), ("a", "b"))] == ["track all", "track a, b"]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +175,7 @@ def test_athena_gets_a_view_of_its_own() -> None:
     lake.run()
     newest = lake.newest()
     assert newest is not None
-    far = table(history=True, engines=("spark", "athena"))
+    far = table(history=True, athena=True)
     (plain,) = history_views.published(lake.spec, newest)
     hive, presto = history_views.published(far, newest)
     assert "coalesce" not in plain.text

@@ -168,7 +168,7 @@ def test_a_copy_on_write_table_has_two_equal_views() -> None:
 
 def test_athena_has_its_form() -> None:
     """With the same rows."""
-    lake = begun(engines=("athena",))
+    lake = begun(athena=True)
     change(lake, 2, 3)
     seen = look(lake.catalog, lake.storage, lake.spec, "t_ro_athena")
     assert seen is not None

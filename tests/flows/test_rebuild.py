@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from contextlib import suppress
 from typing import Any
 
@@ -24,15 +23,12 @@ from tests.oracle.lake import Lake, table
 from tests.oracle.memo import anew
 from tests.oracle.model import line
 from tests.oracle.sizes import tiered
-from tests.oracle.watch import Intrusion, Watch
+from tests.oracle.watch import Watch, at_every_call, watched
 
 
 def begun() -> tuple[Lake, Watch]:
     """The lake after the whole program, and one who watches it."""
-    lake = stages()[-1].copy()
-    watch = Watch(lake)
-    watch.look()
-    return lake, watch
+    return watched(stages()[-1].copy())
 
 
 def test_every_stage_of_a_table_is_its_archive_resolved_at_once() -> None:
@@ -206,26 +202,19 @@ def test_a_rebuild_cut_at_any_call_has_happened_or_not(mode: str, error: str) ->
 def test_what_others_absorb_while_it_goes_on_is_in_it(stage: int) -> None:
     """A run with the next delivery at any call of the rebuild: late events, a new column, damaged records."""
     caught = 0
-    for at in itertools.count(1):
-        lake = stages()[stage].copy()
-        # the delivery of the stage lies in landing
-        watch = Watch(lake)
-        watch.look()
-        intrusion = Intrusion(at, lake.run)
+    # the delivery of the stage lies in landing
+    for lake, watch, intrusion in at_every_call(lambda: watched(stages()[stage].copy()), Lake.run):
         with suppress(TryLater):
             lake.rebuild(intrusion)
             newest = lake.newest()
             assert newest is not None
             caught += newest.operation == "rebuild" and intrusion.happened
         watch.look()
-        if not intrusion.happened:
-            break
-        if not anew(lake, watch, "absorbed beside a rebuild", stage):
-            continue
-        lake.run()
-        watch.settled()
-        assert lake.look().rows == stages()[stage + 1].copy().expected()  # type: ignore[union-attr]
-    assert at > 20
+        if intrusion.happened and anew(lake, watch, "absorbed beside a rebuild", stage):
+            lake.run()
+            watch.settled()
+            assert lake.look().rows == stages()[stage + 1].copy().expected()  # type: ignore[union-attr]
+    assert len(intrusion.calls) >= 20
     assert caught > 10
 
 
@@ -254,80 +243,67 @@ def test_a_comparison_that_fails_beside_a_commit_is_made_again() -> None:
 
 def test_a_truncate_that_overtakes_it_takes_its_rows() -> None:
     """At any call."""
-    for at in itertools.count(1):
-        lake, watch = begun()
 
-        def other(lake: Lake = lake) -> None:
-            lake.deliver("increment_2026010103/t.json", ['{"op": "t", "position": [1000]}', line("c", [1], [1001], {"a": 1})])
-            lake.run()
+    def other(lake: Lake) -> None:
+        lake.deliver("increment_2026010103/t.json", ['{"op": "t", "position": [1000]}', line("c", [1], [1001], {"a": 1})])
+        lake.run()
 
-        intrusion = Intrusion(at, other)
+    for lake, watch, intrusion in at_every_call(begun, other):
         with suppress(TryLater):
             lake.rebuild(intrusion)
-        if not intrusion.happened:
-            break
-        if not anew(lake, watch, "truncated beside a rebuild"):
-            continue
-        lake.run()
-        watch.settled()
-        assert [row[:2] for row in lake.look().rows] == [(1, 1)]  # type: ignore[union-attr]
+        if intrusion.happened and anew(lake, watch, "truncated beside a rebuild"):
+            lake.run()
+            watch.settled()
+            assert [row[:2] for row in lake.look().rows] == [(1, 1)]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("what", tiered(["restore", "rebuild"], fast=["restore"]))
 def test_a_restore_or_another_rebuild_beside_it_makes_one_of_them_lose(what: str) -> None:
     """What was asked for last may not be what is wanted: it says so, and changes nothing."""
     lost = 0
-    for at in itertools.count(1):
-        lake, watch = begun()
 
-        def other(lake: Lake = lake) -> None:
-            if what == "restore":
-                lake.restore(1)
-            else:
-                lake.rebuild()
+    def other(lake: Lake) -> None:
+        if what == "restore":
+            lake.restore(1)
+        else:
+            lake.rebuild()
 
-        intrusion = Intrusion(at, other)
+    for lake, watch, intrusion in at_every_call(begun, other):
         try:
             lake.rebuild(intrusion)
         except Conflict:
             lost += 1
         watch.look()
-        if not intrusion.happened:
-            break
-        if not anew(lake, watch, "settled"):
-            continue
-        lake.run()
-        watch.settled()
+        if anew(lake, watch, "settled"):
+            lake.run()
+            watch.settled()
     assert lost > 10
 
 
 @pytest.mark.slow
 def test_vacuum_beside_it_takes_nothing_that_is_shown() -> None:
     """A rebuild that sleeps longer than `grace` has its work thrown away and says so."""
-    for at in itertools.count(1):
+
+    def without_grace() -> tuple[Lake, Watch]:
         lake = stages()[-1].copy()
         lake.spec = dataclasses.replace(lake.spec, keep=0.0, keep_versions=1, grace=0.0)
-        watch = Watch(lake)
-        watch.look()
+        return watched(lake)
 
-        def other(lake: Lake = lake) -> None:
-            lake.now += 60.0
-            lake.deliver("increment_2026010104/v.json", [line("u", [6], [7000], {"a": 7000})])
-            lake.run()
-            lake.vacuum()
-            lake.vacuum()
+    def other(lake: Lake) -> None:
+        lake.now += 60.0
+        lake.deliver("increment_2026010104/v.json", [line("u", [6], [7000], {"a": 7000})])
+        lake.run()
+        lake.vacuum()
+        lake.vacuum()
 
-        intrusion = Intrusion(at, other)
+    for lake, watch, intrusion in at_every_call(without_grace, other):
         with suppress(TryLater):
             lake.rebuild(intrusion)
         watch.look()
-        if not intrusion.happened:
-            break
-        if not anew(lake, watch, "settled"):
-            continue
-        lake.run()
-        watch.settled()
-    assert at > 20
+        if anew(lake, watch, "settled"):
+            lake.run()
+            watch.settled()
+    assert len(intrusion.calls) >= 20
 
 
 def test_the_old_files_go_with_vacuum() -> None:
@@ -425,14 +401,15 @@ def test_far_fewer_rows_need_a_word_of_their_own(records: int, settings: dict[st
 
 def test_they_go_to_quarantine_also_if_others_commit_meanwhile() -> None:
     """The entries of a first attempt, which lost the race, are in the one that is committed."""
-    for at in itertools.count(1, 9):
+
+    def with_more() -> tuple[Lake, Watch]:
         lake = invalid_now(3)
         lake.deliver("increment_2026010101/c.json", [line("c", [20], [50], {"a": 1})])
-        other = Intrusion(at, lambda lake=lake: lake.run())  # type: ignore[misc]
+        return lake, Watch(lake)
+
+    for lake, _, other in at_every_call(with_more, Lake.run, step=9):
         assert rebuild_table(lake.table(other), accept=True).outcome == "published"
         lake.run()
         assert len(lake.look().rows) == 10  # type: ignore[union-attr]
         assert [each.records for each in quarantine.waiting(lake.table(), lake.newest())] == [3]
         assert lake.failed_checks() == []
-        if not other.happened:
-            break

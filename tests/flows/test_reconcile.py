@@ -306,9 +306,9 @@ def test_too_many_differences_are_counted_and_not_looked_at() -> None:
 def test_a_comparison_begins_when_the_lake_has_come_far_enough() -> None:
     """Or fails, and says how far it is."""
     both = Both(Memory(rows(3)), Memory(rows(3)), reached=10)
-    assert both.compared(at=10).outcome == "equal"
+    assert both.compared(at="0/A").outcome == "equal"
     with pytest.raises(Unavailable, match=r"the lake has not reached 0/B, it is at 0/A\. Wait longer"):
-        both.compared(at=11)
+        both.compared(at="0/B")
     assert both.time == 31
 
 

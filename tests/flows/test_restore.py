@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
@@ -18,7 +17,7 @@ from tests.oracle.lake import Lake, table
 from tests.oracle.memo import anew, digest
 from tests.oracle.model import line
 from tests.oracle.sizes import tiered
-from tests.oracle.watch import Intrusion, Watch
+from tests.oracle.watch import Watch, at_every_call, watched
 
 AGAIN = 2
 """The version of `stages()` that is brought back: a commit whose Delta adds a column that the first has not."""
@@ -76,22 +75,26 @@ def test_going_back_and_forth_ends_where_it_began() -> None:
 def test_a_file_written_again_under_a_run_and_then_undone_is_no_alarm() -> None:
     """Whenever the sink writes it again: what the archive cannot tell any more, `verify` says so, and the rows are right."""
     begun = line("c", [1], [1], {"a": 1})
-    for at in itertools.count(1):
+
+    def landed() -> tuple[Lake, Watch]:
         lake = Lake(table())
         lake.deliver("increment_2026010100/a.json", [begun])
-        sink = Intrusion(at, lambda lake=lake: lake.deliver("increment_2026010100/a.json", [begun, line("u", [1], [2], {"a": 2})]))  # type: ignore[misc]
+        return lake, Watch(lake)
+
+    def again(lake: Lake) -> None:
+        lake.deliver("increment_2026010100/a.json", [begun, line("u", [1], [2], {"a": 2})])
+
+    for lake, _, sink in at_every_call(landed, again):
         with suppress(TryLater):
             lake.run(sink)
-        if not sink.happened:
-            break
         lake.run()
         shown = rows_by_version(lake)
         for version in list(shown)[:-1]:
             lake.restore(version)
             seen = lake.look()
             assert seen is not None
-            assert seen.rows == shown[version], at
-            assert [] == lake.failed_checks(), at
+            assert seen.rows == shown[version], len(sink.calls)
+            assert [] == lake.failed_checks(), len(sink.calls)
 
 
 def test_later_increments_go_on_top_and_what_was_undone_stays_out() -> None:
@@ -157,16 +160,12 @@ def test_a_version_that_is_not_there_is_refused_with_those_that_are() -> None:
 def test_somebody_else_committing_meanwhile_makes_it_a_conflict() -> None:
     """Exit code 75 and not a new plan: what was asked for may no longer be meant."""
     conflicts = 0
-    for at in itertools.count(1):
-        lake = stages()[-1].copy()
-        watch = Watch(lake)
-        watch.look()
 
-        def other(lake: Lake = lake) -> None:
-            lake.deliver("increment_2026010106/x.json", [line("u", [3], [9000], {"a": 9000})])
-            lake.run()
+    def other(lake: Lake) -> None:
+        lake.deliver("increment_2026010106/x.json", [line("u", [3], [9000], {"a": 9000})])
+        lake.run()
 
-        intrusion = Intrusion(at, other)
+    for lake, watch, intrusion in at_every_call(lambda: watched(stages()[-1].copy()), other):
         try:
             lake.restore(AGAIN, intrusion)
         except Conflict:
@@ -174,13 +173,11 @@ def test_somebody_else_committing_meanwhile_makes_it_a_conflict() -> None:
         except TryLater:
             pass
         watch.look()
-        if not intrusion.happened:
-            break
-        if not anew(lake, watch, "committed beside a restore"):
-            continue
-        lake.run()
-        watch.settled()
-        assert ((3, 9000) in [row[:2] for row in lake.look().rows]) or outcomes(lake)["increment_2026010106/x.json"] == "undone"  # type: ignore[union-attr]
+        if intrusion.happened and anew(lake, watch, "committed beside a restore"):
+            lake.run()
+            watch.settled()
+            shown = [row[:2] for row in lake.look().rows]  # type: ignore[union-attr]
+            assert (3, 9000) in shown or outcomes(lake)["increment_2026010106/x.json"] == "undone"
     assert conflicts > 3
     assert Conflict.exit_code == 75
 

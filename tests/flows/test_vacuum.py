@@ -21,7 +21,7 @@ from tests.oracle.lake import HOUR, Lake, table
 from tests.oracle.memo import anew
 from tests.oracle.model import line
 from tests.oracle.sizes import tiered
-from tests.oracle.watch import Intrusion, Watch
+from tests.oracle.watch import Intrusion, Watch, at_every_call, watched
 
 DAY = 24 * HOUR
 BRIEF = {"keep": 2 * DAY, "keep_versions": 1, "grace": DAY, "target_file_bytes": 900}
@@ -280,33 +280,31 @@ def test_a_vacuum_cut_at_any_call_and_made_again_ends_as_an_undisturbed_one(mode
 def test_a_process_that_sleeps_at_any_call_through_runs_and_vacuums_harms_nothing(sleeper: str) -> None:
     """It wakes after its parent has expired and its own work was deleted as an orphan: it conflicts, plans again, loses nothing."""
     happened: list[str] = []
-    for at in itertools.count(1):
-        lake = old().copy()
-        watch = Watch(lake)
-        watch.look()
+
+    def begun() -> tuple[Lake, Watch]:
+        lake, watch = watched(old().copy())
         later(lake, 0)
+        return lake, watch
 
-        def others(lake: Lake = lake) -> None:
-            lake.now += 2 * DAY
-            later(lake, 7)
-            lake.run()
-            lake.now += 4 * DAY
-            later(lake, 8)
-            lake.run()
-            lake.now += 4 * DAY
-            to_the_end(lake)
-            later(lake, 9)
+    def others(lake: Lake) -> None:
+        lake.now += 2 * DAY
+        later(lake, 7)
+        lake.run()
+        lake.now += 4 * DAY
+        later(lake, 8)
+        lake.run()
+        lake.now += 4 * DAY
+        to_the_end(lake)
+        later(lake, 9)
 
-        intrusion = Intrusion(at, others)
+    for lake, watch, intrusion in at_every_call(begun, others):
         try:
             (lake.run if sleeper == "run" else lake.vacuum)(intrusion)
             happened.append("ended")
         except TryLater as error:
             happened.append(type(error).__name__)
         watch.look()
-        if not intrusion.happened:
-            break
-        if not anew(lake, watch, "slept", sleeper):
+        if not intrusion.happened or not anew(lake, watch, "slept", sleeper):
             continue
         lake.run()
         watch.settled()
@@ -318,7 +316,7 @@ def test_a_process_that_sleeps_at_any_call_through_runs_and_vacuums_harms_nothin
         lake.now += 4 * DAY
         to_the_end(lake)
         only_what_is_kept(lake)
-    assert at > 40
+    assert len(intrusion.calls) >= 40
     assert "ended" in happened
 
 
@@ -351,27 +349,18 @@ def test_the_work_of_a_fold_that_slept_is_not_used_once_it_was_condemned() -> No
 
 def test_two_vacuums_at_once_are_one() -> None:
     """At any call of the first the second runs whole."""
-    for at in itertools.count(1):
-        lake = old().copy()
-        watch = Watch(lake)
-        watch.look()
-        intrusion = Intrusion(at, lake.vacuum)
+    for lake, watch, intrusion in at_every_call(lambda: watched(old().copy()), Lake.vacuum):
         lake.vacuum(intrusion)
         watch.look()
-        if not intrusion.happened:
-            break
-        if not anew(lake, watch, "two vacuums"):
-            continue
-        to_the_end(lake)
-        only_what_is_kept(lake)
+        if anew(lake, watch, "two vacuums"):
+            to_the_end(lake)
+            only_what_is_kept(lake)
 
 
 def test_a_pin_and_a_vacuum_never_both_win() -> None:
     """Either the version is pinned and kept, or it has expired and the pin is refused."""
     outcomes = set()
-    for at in itertools.count(1):
-        lake = old().copy()
-        intrusion = Intrusion(at, lake.vacuum)
+    for lake, _, intrusion in at_every_call(lambda: watched(old().copy()), Lake.vacuum):
         try:
             lake.pin(2, "p", intrusion)
             outcomes.add("pinned")
@@ -382,8 +371,6 @@ def test_a_pin_and_a_vacuum_never_both_win() -> None:
         except Refused:
             outcomes.add("refused")
             assert next(snapshot for snapshot in lake.committed() if snapshot.version == 2).expired
-        if not intrusion.happened:
-            break
     assert outcomes == {"pinned", "refused"}
 
 

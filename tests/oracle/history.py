@@ -35,9 +35,7 @@ class _Open:
     previous: Key | None
 
 
-def versions(
-    changes: Iterable[Change], time: Callable[[Change], int], tracked: Sequence[str] | None = None, zero_length: bool = True
-) -> list[Version]:
+def versions(changes: Iterable[Change], time: Callable[[Change], int], tracked: Sequence[str] | None = None) -> list[Version]:
     """Every version that readers see, in the order of their ends."""
     table, open_rows, begun, out = Replay(), dict[Key, _Open](), dict[Key, int](), list[Version]()
 
@@ -46,7 +44,7 @@ def versions(
 
     def close(key: Key, change: Change, deleted: bool) -> None:
         was = open_rows.pop(key, None)
-        if was is not None and (zero_length or begun[key] > was.start):
+        if was is not None:
             values = tuple(sorted(was.values.items()))
             out.append(Version(key, values, was.start, begun[key], deleted, was.began, change.event, was.previous))
 

@@ -24,8 +24,8 @@ from tests.oracle.model import Change
 def written(storage: Storage, spec: TableSpec, schema: Schema, known: History | None, fresh: Sequence[Change], commit: str) -> History:
     """The history with these events."""
     events = [*_kept(storage, spec, known), *fresh]
-    tracked = [name for name in schema.names if (name in spec.track if spec.track else name not in spec.track_except)]
-    found = versions(events, lambda event: event.position[1], tracked, spec.history_zero_length == "keep")
+    tracked = [name for name in schema.names if not spec.track or name in spec.track]
+    found = versions(events, lambda event: event.position[1], tracked)
     closed = [_row(one, schema) for one in found if one.end is not None]
     opened = [_row(one, schema) for one in found if one.end is None]
     keeper = {**dict.fromkeys(schema.names), "__shown": False, "_events": [_plain(event) for event in events]}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from compactor.core.catalog import views
@@ -41,6 +43,26 @@ class Intrusion(Faults):
         if operation == "replace_view" and self._published is not None:
             self._published()
         return result
+
+
+def watched(lake: Lake) -> tuple[Lake, Watch]:
+    """The lake, and a watch that has looked at it."""
+    watch = Watch(lake)
+    watch.look()
+    return lake, watch
+
+
+def at_every_call(begin: Callable[[], tuple[Lake, Watch]], act: Callable[[Lake], object], step: int = 1) -> Iterator[tuple[Lake, Watch, Intrusion]]:
+    """A lake, its watch and an Intrusion, again and again: at call 1, 2, .. of what is done with the Intrusion somebody else does `act`.
+
+    In the last lake nobody did, because there are no more calls.
+    """
+    for at in itertools.count(1, step):
+        lake, watch = begin()
+        intrusion = Intrusion(at, functools.partial(act, lake))
+        yield lake, watch, intrusion
+        if not intrusion.happened:
+            return
 
 
 class Watch:

@@ -157,16 +157,16 @@ def repaired_under_load(load: Load, url: str) -> None:
             load.land()
             with load.paused():
                 wrong = dict(damage(load, draw, how) for how in DAMAGE)
-            report = load.app.repair("every", url, wait=600, options=Options(limit=1000), run=True)
+            report = load.app.repair("every", url, Options(wait=600, limit=1000), run=True)
             found = {item.key["id"]: item.kind for item in report.before.differences}
             assert all(found.get(key) in kinds for key, kinds in wrong.items()), f"round {number}: {wrong}, {report.before}"
             assert found.keys() <= wrong.keys(), f"round {number}: {wrong}, {report.before}"
             assert report.after is not None
             assert (report.after.outcome, report.left, report.exit_code) == ("equal", 0, 0), f"round {number}: {report}"
     load.land()
-    assert load.app.reconcile("every", url, wait=600).outcome == "equal"
+    assert load.app.reconcile("every", url, Options(wait=600)).outcome == "equal"
     load.app.run(["every"], compact=True)
-    assert load.app.reconcile("every", url, wait=600).outcome == "equal"
+    assert load.app.reconcile("every", url, Options(wait=600)).outcome == "equal"
 
 
 def damage(load: Load, draw: random.Random, how: str) -> tuple[str, tuple[str | None, ...]]:

@@ -299,39 +299,6 @@ def test_what_cannot_change_is_asked_once(server: RegistryServer, opened: Any) -
     assert asked(server) == ["/subjects/s/versions/latest"]
 
 
-def test_a_folder_remembers_from_one_process_to_the_next(server: RegistryServer, opened: Any, tmp_path: Path) -> None:
-    """Also when the server is away."""
-    first = opened(cache_dir=str(tmp_path / "cache"))
-    schema_id = server.register("odd/../subject", '"int"')
-    assert first.version("odd/../subject", 1).text == first.by_id(schema_id) == '"int"'
-    server.always = status(503)
-    second = opened(cache_dir=str(tmp_path / "cache"))
-    assert second.version("odd/../subject", 1).text == second.by_id(schema_id) == '"int"'
-    with pytest.raises(Unavailable):
-        opened(cache_dir=str(tmp_path / "cache"), context="lab").by_id(schema_id)
-    assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".part")]
-
-
-@pytest.mark.parametrize("damage", [b"", b"{", b"null", b'{"content": {}}', b"\xff\xfe", b'{"content": {"schema": "\\"long\\""}, "digest": "0"}'])
-def test_a_damaged_folder_is_as_good_as_none(damage: bytes, server: RegistryServer, opened: Any, tmp_path: Path) -> None:
-    """What does not hold what it says is asked again and put right."""
-    server.register("s", '"int"')
-    opened(cache_dir=str(tmp_path)).version("s", 1)
-    (kept,) = tmp_path.rglob("*.json")
-    kept.write_bytes(damage)
-    asked(server)
-    for _ in range(2):
-        assert opened(cache_dir=str(tmp_path)).version("s", 1).text == '"int"'
-    assert asked(server) == ["/subjects/s/versions/1"]
-
-
-def test_a_folder_that_cannot_be_written_does_no_harm(server: RegistryServer, opened: Any, tmp_path: Path) -> None:
-    """It only saves nothing."""
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    server.register("s", '"int"')
-    assert opened(cache_dir=str(tmp_path / "file" / "cache")).version("s", 1).text == '"int"'
-
-
 def test_threads_share_a_client(server: RegistryServer, opened: Any) -> None:
     """Tables are run side by side."""
     for number in range(20):

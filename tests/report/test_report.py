@@ -81,7 +81,7 @@ def test_what_a_table_shows_is_what_its_snapshots_have(school: Path) -> None:
     assert sum(version.rewriting or 0 for version in invoice.versions) == rewriting
     assert [(version.rows, version.stored) for version in invoice.versions] == [(each.rows, each.size) for each in made]
     assert [change.sentences for change in invoice.changes] == [("added email string",)]
-    assert [(item.records, item.reason[:15]) for item in invoice.quarantine] == [(None, "the gzip stream"), (7, "some of its rec")]
+    assert [(item.quarantined, item.reason[:15]) for item in invoice.quarantine] == [(0, "the gzip stream"), (7, "")]
     assert (invoice.vcpu_hours, invoice.last_outcome) == (pytest.approx(5 * 0.4), "idle")
     assert tables["ledger"].failure is not None
     part = page(school).split('id="table-invoice"')[1].split("</details></div>")[0]

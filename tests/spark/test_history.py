@@ -160,13 +160,13 @@ def test_truncates(lake: Lake, name: str) -> None:
 
 SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
     "whole rows tracked": ({}, {}, ("insert", "insert", "update", "partial", "delete", "move", "move_partial", "snapshot")),
-    "one column tracked, no versions without a duration, truncates": (
-        {"track": ("b",), "history_zero_length": "drop", "write_mode": "merge-on-read"},
-        {"tracked": ("b",), "zero_length": False},
+    "one column tracked, truncates": (
+        {"track": ("b",), "write_mode": "merge-on-read"},
+        {"tracked": ("b",)},
         ("insert", "update", "update", "partial", "delete", "move_partial", "snapshot", "truncate"),
     ),
     "all columns but one, rewritten": (
-        {"track_except": ("a",), "write_mode": "copy-on-write"},
+        {"track": ("b", "c"), "write_mode": "copy-on-write"},
         {"tracked": ("b", "c")},
         ("insert", "update", "delete"),
     ),
@@ -219,7 +219,7 @@ def test_events_that_follow_all_stored_ones_are_merged_in_one_pass(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, doubled: bool, settings: dict[str, Any]
 ) -> None:
     """Runs in the source's order, with and without repetitions inside a run. Then late events, which the steps merge."""
-    rng, spec = random.Random(doubled), table(lake, "t", track_except=("a",), history_zero_length="drop", write_mode="merge-on-read", **settings)
+    rng, spec = random.Random(doubled), table(lake, "t", track=("b", "c"), write_mode="merge-on-read", **settings)
     changes: list[Change] = []
     for program in range(25):
         source = Source()
@@ -246,12 +246,12 @@ def test_events_that_follow_all_stored_ones_are_merged_in_one_pass(
                 lake.land(spec, number, [envelope(one, time(one)) for one in sent], file=f"part-{part}.json")
             lake.run(spec)
             so_far = changes[: cuts[number + 1]]
-            assert expected(so_far, time, tracked=("b", "c"), zero_length=False) == in_view(lake, spec)
+            assert expected(so_far, time, tracked=("b", "c")) == in_view(lake, spec)
             open_parts.add(check_parts(lake, spec))
     assert len(open_parts) > 1, "no commit wrote all open rows"
     lake.land(spec, len(runs), [envelope(one, time(one)) for one in late])
     lake.run(spec)
-    assert expected([*changes, *late], time, tracked=("b", "c"), zero_length=False) == in_view(lake, spec)
+    assert expected([*changes, *late], time, tracked=("b", "c")) == in_view(lake, spec)
     check_parts(lake, spec)
     assert [] == lake.problems(spec)
 
@@ -370,7 +370,7 @@ def test_a_history_knows_of_the_truncate_before_it_began(lake: Lake) -> None:
 @pytest.mark.slow
 def test_a_default_that_a_late_event_changes_makes_other_versions(lake: Lake) -> None:
     """Of a key without any new event, too."""
-    spec = lake.spec(history=True, write_mode="merge-on-read", track_except=("seq",))
+    spec = lake.spec(history=True, write_mode="merge-on-read")
     for hour, one in enumerate(
         [
             record(PLAIN, {"id": 1, "seq": 10, "x": 1}),

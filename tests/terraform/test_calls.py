@@ -121,7 +121,7 @@ class Job(Lake):
     """A table whose landing is a sink's bucket, whose catalog is Glue, whose storage is what `App` makes of a configuration."""
 
     def __init__(self, storage: Any, url: str) -> None:
-        super().__init__(table(root=f"{WAREHOUSE}/t", landing=f"{LANDING}/t", engines=("spark", "athena")))
+        super().__init__(table(root=f"{WAREHOUSE}/t", landing=f"{LANDING}/t", athena=True))
         self._through = storage
         self._glue = GlueCatalog(GlueSettings(client=ClientConfig("us-east-1", url)))
         self.storage = S3Storage("s3://sink", S3Settings(endpoint=url, path_style=True, region="us-east-1"))  # type: ignore[assignment]

@@ -76,12 +76,12 @@ def reconcile(
     os.environ.setdefault("PGAPPNAME", "compactor reconcile")
     if (run or signal) and not repair:
         raise typer.BadParameter("--run and --signal belong to --repair")
-    arguments = (table, source, at, source_table, wait_lake, timeout, Options(parallel, chunk, limit), where)
+    chosen = Options(parallel, chunk, timeout, limit, at=at, wait=wait_lake, source_table=source_table, where=where)
     if repair:
-        done = call.app.repair(*arguments, run=run, signal=signal)
+        done = call.app.repair(table, source, chosen, run=run, signal=signal)
         call.answer(done, lambda: _show_repair(done))
         return int(done.exit_code)
-    result = call.app.reconcile(*arguments)
+    result = call.app.reconcile(table, source, chosen)
     call.answer(result, lambda: _show(result))
     return int(result.exit_code)
 
@@ -109,7 +109,7 @@ def _show(result: ReconcileReport) -> None:
     ]
     if differing:
         grid.table(("key", "difference", "columns", "why it is no delay"), differing)
-    rows = f"{result.rows[0]:,} rows in the source, {result.rows[1]:,} in the lake (version {result.version})"
+    rows = f"{result.source_rows:,} rows in the source, {result.lake_rows:,} in the lake (version {result.version})"
     grid.print_message(f"{result.table}: {result.outcome}. {rows}; {result.different:,} rows differ")
     grid.print_message(f"compared {len(result.columns)} columns in {result.parts:,} key ranges with {result.source} in {result.seconds:.1f} s")
     grid.print_message(f"positions: source {result.source_position}, lake {result.lake_position}; {result.suspects:,} rows looked at again")

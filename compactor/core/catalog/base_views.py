@@ -11,7 +11,7 @@ import dataclasses
 
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import ViewDef
-from compactor.core.catalog.dialect import HIVE, PRESTO, Dialect
+from compactor.core.catalog.dialect import HIVE, Dialect
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 
@@ -53,12 +53,9 @@ def view(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> ViewDe
         STATE_COMPACTED: snapshot.compacted_at or views.UNKNOWN,
         "comment": f"rows of {spec.name} as of the last compaction, kept by compactor",
     }
-    name = called(spec) if dialect is not PRESTO else f"{called(spec)}_{views.ATHENA}"
-    return dataclasses.replace(whole, name=name, properties=properties)
+    return dataclasses.replace(whole, name=views.in_dialect(called(spec), dialect), properties=properties)
 
 
 def published(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
     """Return the view in the form of each engine; [] for a table without `read_optimized`."""
-    if not spec.read_optimized:
-        return []
-    return [view(spec, snapshot, dialect) for dialect in (HIVE, *([PRESTO] if views.ATHENA in spec.engines else []))]
+    return [view(spec, snapshot, dialect) for dialect in views.dialects(spec)] if spec.read_optimized else []

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
-from compactor.core.catalog.dialect import HIVE, HIVE_NAME, PORTABLE, PRESTO, Dialect
+from compactor.core.catalog.dialect import HIVE, HIVE_NAME, PORTABLE, Dialect
 from compactor.core.model import types
 from compactor.core.model.files import DELETED as TOMBSTONES
 from compactor.core.model.files import ROW_STATE
@@ -219,10 +219,11 @@ def view(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form], dialect: Di
     columns += [Column(DAY, "string", f"the day that the rows are the end of, {spec.daily.time_zone if spec.daily else 'UTC'}")]
     comment = f"rows of {spec.name} at the end of each day, kept by compactor" if spec.daily else f"no days of {spec.name} are kept any more"
     properties = {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": comment}
-    name = called(spec) if dialect is not PRESTO else f"{called(spec)}_{views.ATHENA}"
-    return ViewDef(spec.database, name, view_text(spec, snapshot, forms, dialect), tuple(columns), properties, dialect.called)
+    return ViewDef(
+        spec.database, views.in_dialect(called(spec), dialect), view_text(spec, snapshot, forms, dialect), tuple(columns), properties, dialect.called
+    )
 
 
 def published(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form]) -> list[ViewDef]:
     """Return the view in the form of each engine."""
-    return [view(spec, snapshot, forms, dialect) for dialect in (HIVE, *([PRESTO] if views.ATHENA in spec.engines else []))]
+    return [view(spec, snapshot, forms, dialect) for dialect in views.dialects(spec)]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
-from compactor.core.catalog.dialect import HIVE, PRESTO, Dialect
+from compactor.core.catalog.dialect import HIVE, Dialect
 from compactor.core.model import times, types
 from compactor.core.model.history import FOREVER, ROWS, History, values
 from compactor.core.model.layout import Layout
@@ -135,15 +135,15 @@ def view(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Dialect
     payload = (Column(schema.view_name(field), types.text(types.parse(field.type)), views.column_comment(field)) for field in schema.payload)
     columns = (*payload, *(Column(column, kind or position_type, comment) for column, kind, comment in _SHOWN))
     properties = {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": f"history of {spec.name}, kept by compactor"}
-    called = name(spec) if dialect is HIVE else f"{name(spec)}_{views.ATHENA}"
-    return ViewDef(spec.database, called, view_text(spec, snapshot, history, dialect), columns, properties, dialect.called)
+    return ViewDef(
+        spec.database, views.in_dialect(name(spec), dialect), view_text(spec, snapshot, history, dialect), columns, properties, dialect.called
+    )
 
 
 def published(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
     """Return the view in the form of each engine; [] for a table without history."""
-    if snapshot.history is None:
-        return []
-    return [view(spec, snapshot, snapshot.history), *([view(spec, snapshot, snapshot.history, PRESTO)] if views.ATHENA in spec.engines else [])]
+    history = snapshot.history
+    return [view(spec, snapshot, history, dialect) for dialect in views.dialects(spec)] if history is not None else []
 
 
 def as_of_text(spec: TableSpec, columns: Sequence[str], moment: int, dialect: Dialect = HIVE) -> str:

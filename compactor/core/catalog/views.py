@@ -35,7 +35,17 @@ COMPARED_MAX = 8
 """The greatest number of Segments that the text of a view names."""
 
 ATHENA = "athena"
-"""The engine of `engines:` that needs a view in a form of its own: `student_athena`."""
+"""Ending of a view's name in the form for Athena, which cannot read the other: `student_athena`."""
+
+
+def dialects(spec: TableSpec) -> tuple[Dialect, ...]:
+    """Return the dialects in which the table's views are published."""
+    return (HIVE, PRESTO) if spec.athena else (HIVE,)
+
+
+def in_dialect(name: str, dialect: Dialect) -> str:
+    """Return the name of a view in this dialect."""
+    return f"{name}_{ATHENA}" if dialect is PRESTO else name
 
 
 def table_name(spec: TableSpec, part: str, generation: int) -> str:
@@ -207,13 +217,12 @@ def view(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> ViewDe
         columns = (*columns, Column(DELETED, "boolean", "whether the source has deleted the row"))
     properties = {UUID: snapshot.uuid, VERSION: str(snapshot.version), WHOLE_TO: snapshot.watermark.whole_to or UNKNOWN}
     properties.update(_described(spec, snapshot.schema))
-    name = spec.view if dialect is HIVE else f"{spec.view}_{ATHENA}"
-    return ViewDef(spec.database, name, view_text(spec, snapshot, dialect), columns, properties, dialect.called)
+    return ViewDef(spec.database, in_dialect(spec.view, dialect), view_text(spec, snapshot, dialect), columns, properties, dialect.called)
 
 
 def published(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
     """Return the view, and its other form for each engine that cannot read it."""
-    return [view(spec, snapshot), *([view(spec, snapshot, PRESTO)] if ATHENA in spec.engines else [])]
+    return [view(spec, snapshot, dialect) for dialect in dialects(spec)]
 
 
 def _described(spec: TableSpec, schema: Schema) -> dict[str, str]:

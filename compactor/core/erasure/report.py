@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from compactor.core.results.phrases import counted
+from compactor.core.results.plain import Plain
 
 FORMAT = 1
 
@@ -23,8 +22,10 @@ class Rewritten:
 
 
 @dataclass(frozen=True)
-class ErasureReport:
+class ErasureReport(Plain):
     """The state of the erases of a table. Once `left` is empty, it is the certificate."""
+
+    also = ("finished",)
 
     table: str
     uuid: str
@@ -57,15 +58,13 @@ class ErasureReport:
     """What may still hold values of erased keys."""
     goes: str | None = None
     """When the last of `left` may be deleted, ISO 8601; None if unknown."""
+    format: int = FORMAT
+    """The version of this JSON format."""
 
     @property
     def finished(self) -> bool:
         """Return whether nothing is left."""
         return not self.left
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"format": FORMAT, **dataclasses.asdict(self), "finished": self.finished}
 
     def to_text(self) -> str:
         """Return the report for people."""

@@ -1,6 +1,6 @@
 """Avro container files: encode and decode records by their schema (https://avro.apache.org/docs/1.11.1/specification/).
 
-Covers the types that Iceberg's manifests use: int, long, boolean, string, bytes, records, arrays, and unions with null.
+Covers the types that Iceberg's manifests use: int, long, boolean, string, bytes, records, arrays, and unions with null; and the header of every file.
 """
 
 from __future__ import annotations
@@ -15,8 +15,42 @@ from typing import Any
 _MAGIC = b"Obj\x01"
 _HEADER = {"type": "map", "values": "bytes"}
 
+SYNC = 16
+"""Bytes of the sync marker, which ends the header and each block."""
+
 Encoder = Callable[[Any, bytearray], None]
 Decoder = Callable[[io.BytesIO], Any]
+
+
+class CutShort(ValueError):
+    """An Avro container file without its end."""
+
+
+def container_schema(head: bytes, tail: bytes) -> str:
+    """Return the writer's schema of a container file. `head`: its beginning; `tail`: its last SYNC bytes.
+
+    Raises ValueError; CutShort for a file that ends inside its header or a block. Spark reads the latter as if the block before it was the last one.
+
+    >>> container_schema(b"Obj" + bytes([1, 2, 22]) + b"avro.schema" + bytes([8]) + b'"in"' + bytes(17), bytes(16))
+    '"in"'
+    """
+    stream = io.BytesIO(head)
+    header = _header(stream)
+    if tail != _exactly(stream, SYNC):
+        raise CutShort("the Avro file ends inside a block")
+    if "avro.schema" not in header:
+        raise ValueError("the Avro header has no avro.schema")
+    return header["avro.schema"]
+
+
+def _header(stream: io.BytesIO) -> dict[str, str]:
+    """Take the metadata of a container file from its beginning."""
+    magic = stream.read(len(_MAGIC))
+    if magic != _MAGIC:
+        if _MAGIC.startswith(magic):
+            raise CutShort("the Avro header is incomplete")
+        raise ValueError(f"not an Avro container file: expected {_MAGIC!r} at the beginning, found {magic!r}")
+    return {name: value.decode() for name, value in _decoder(_HEADER)(stream).items()}
 
 
 def write(schema: Any, records: Sequence[Any], metadata: Mapping[str, str]) -> bytes:
@@ -29,30 +63,34 @@ def write(schema: Any, records: Sequence[Any], metadata: Mapping[str, str]) -> b
     packed = packer.compress(bytes(body)) + packer.flush()
     out = bytearray(_MAGIC)
     _encoder(_HEADER)({name: text.encode() for name, text in header.items()}, out)
-    marker = hashlib.sha256(bytes(out) + packed).digest()[:16]
+    marker = hashlib.sha256(bytes(out) + packed).digest()[:SYNC]
     out += marker
     if records:
-        _long(len(records), out)
-        _long(len(packed), out)
-        out += packed + marker
+        out += block(len(records), packed, marker)
     return bytes(out)
+
+
+def block(records: int, packed: bytes, marker: bytes) -> bytes:
+    """Return a block of so many records. `marker`: the sync marker of the file."""
+    out = bytearray()
+    _long(records, out)
+    _bytes(packed, out)
+    return bytes(out) + marker
 
 
 def read(data: bytes) -> tuple[dict[str, str], list[Any]]:
     """Return the metadata and the records of a container file that `write` made. Raises ValueError for other files."""
     stream = io.BytesIO(data)
-    if stream.read(4) != _MAGIC:
-        raise ValueError("no Avro container file")
-    header = {name: value.decode() for name, value in _decoder(_HEADER)(stream).items()}
+    header = _header(stream)
     if header.get("avro.codec") != "deflate":
         raise ValueError(f"codec {header.get('avro.codec')}, expected deflate")
     decode, records = _decoder(json.loads(header["avro.schema"])), list[Any]()
-    marker = stream.read(16)
+    marker = stream.read(SYNC)
     while stream.tell() < len(data):
         count, size = _read_long(stream), _read_long(stream)
         block = io.BytesIO(zlib.decompress(stream.read(size), wbits=-15))
         records += [decode(block) for _ in range(count)]
-        if stream.read(16) != marker:
+        if stream.read(SYNC) != marker:
             raise ValueError("a block of an Avro container file is damaged")
     return header, records
 
@@ -108,7 +146,10 @@ def _decoder(schema: Any) -> Decoder:
         def several(stream: io.BytesIO) -> Any:
             parts: list[Any] = []
             while count := _read_long(stream):
-                parts += [(text(stream), item(stream)) if kind == "map" else item(stream) for _ in range(count)]
+                if count < 0:
+                    # the size in bytes follows
+                    _read_long(stream)
+                parts += [(text(stream), item(stream)) if kind == "map" else item(stream) for _ in range(abs(count))]
             return dict(parts) if kind == "map" else parts
 
         return several
@@ -126,11 +167,22 @@ def _long(value: int, out: bytearray) -> None:
 def _read_long(stream: io.BytesIO) -> int:
     value = shift = 0
     while True:
-        byte = stream.read(1)[0]
+        (byte,) = _exactly(stream, 1)
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1)
         shift += 7
+
+
+def _read_bytes(stream: io.BytesIO) -> bytes:
+    return _exactly(stream, _read_long(stream))
+
+
+def _exactly(stream: io.BytesIO, size: int) -> bytes:
+    data = stream.read(max(size, 0))
+    if len(data) != size:
+        raise CutShort("the Avro header is incomplete")
+    return data
 
 
 def _bytes(value: bytes, out: bytearray) -> None:
@@ -141,7 +193,7 @@ def _bytes(value: bytes, out: bytearray) -> None:
 _SCALARS: dict[str, tuple[Encoder, Decoder]] = {
     "int": (_long, _read_long),
     "long": (_long, _read_long),
-    "bytes": (_bytes, lambda stream: stream.read(_read_long(stream))),
-    "string": (lambda value, out: _bytes(value.encode(), out), lambda stream: stream.read(_read_long(stream)).decode()),
+    "bytes": (_bytes, _read_bytes),
+    "string": (lambda value, out: _bytes(value.encode(), out), lambda stream: _read_bytes(stream).decode()),
     "boolean": (lambda value, out: out.append(int(value)), lambda stream: stream.read(1) == b"\x01"),
 }

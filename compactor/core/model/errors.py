@@ -27,6 +27,7 @@ Callers may rely on the classes and their ids. Messages are for people: what hap
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 PAGE = "docs/errors.md"
@@ -243,3 +244,9 @@ class InconsistentRead(Unavailable):
     """
 
     advice = "Run again. If it persists, `compactor verify TABLE` shows whether files of the table are missing."
+
+
+def exit_code(codes: Iterable[int]) -> int:
+    """Return the exit code of a command whose tables ended with these codes: 130 (stopped) before 1 (failed) before 75 (try again later)."""
+    ended = {*codes}
+    return next((code for code in (Stopped.exit_code, CompactorError.exit_code, TryLater.exit_code) if code in ended), 0)

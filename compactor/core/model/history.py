@@ -110,27 +110,6 @@ class History:
         """Return the bytes of the files."""
         return sum(part.size for part in self.parts)
 
-    @classmethod
-    def from_json(cls, raw: dict[str, Any]) -> History:
-        """Return the History of a JSON object (`dataclasses.asdict`)."""
-        values = dict(raw)
-        values["closed"] = tuple(_part(part) for part in raw["closed"])
-        values["open"] = tuple(_part(part) for part in raw["open"])
-        values["delta"] = _part(raw["delta"]) if raw["delta"] else None
-        values["truncates"] = tuple(Truncated(tuple(each["position"]), each["time"]) for each in raw["truncates"])
-        values["unavailable_columns"] = tuple(raw["unavailable_columns"])
-        values["last"] = _tuple(raw["last"])
-        return cls(**values)
-
-
-def _tuple(value: Any) -> tuple[Any, ...] | None:
-    return tuple(value) if value is not None else None
-
-
-def _part(raw: dict[str, Any]) -> HistoryPart:
-    bounds = {name: _tuple(raw[name]) for name in ("last", "low", "high")}
-    return HistoryPart(**{**raw, **bounds, "files": tuple((name, size) for name, size in raw["files"])})
-
 
 def compaction_due(open_rows: int, delta_rows: int, changes: int) -> bool:
     """Return whether to merge the open Delta into the open parts now.
@@ -153,14 +132,9 @@ def to_merge(parts: Iterable[HistoryPart]) -> tuple[HistoryPart, ...]:
     return tuple(part for tier in tiers.values() if len(tier) >= TIER for part in tier)
 
 
-def tracked(columns: Sequence[str], track: Sequence[str], track_except: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns whose changes begin a new version: those in `track`, or without it all except `track_except`. Names as in the source."""
-    return tuple(name for name in columns if (name in track if track else name not in track_except))
-
-
-def rules(track: Sequence[str], track_except: Sequence[str], zero_length: str) -> str:
+def rules(track: Sequence[str]) -> str:
     """Return the settings that decide what makes a version, as text."""
-    return f"track {', '.join(track) or 'all'}; except {', '.join(track_except) or 'none'}; zero length {zero_length}"
+    return f"track {', '.join(track) or 'all'}"
 
 
 def values(history: History) -> list[tuple[tuple[str, str, str], HistoryPart]]:

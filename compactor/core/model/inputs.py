@@ -10,7 +10,6 @@ import dataclasses
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from compactor.core.model.position import Position
 
@@ -109,12 +108,6 @@ class Input:
         """Return whether the file or some of its records are in quarantine."""
         return bool(self.reason or self.waiting)
 
-    @classmethod
-    def from_json(cls, raw: dict[str, Any]) -> Input:
-        """Return the Input of a JSON object, such as a line of a ledger file."""
-        bounds = {name: tuple(raw[name]) if raw[name] is not None else None for name in ("position_min", "position_max")}
-        return cls(**{**raw, **bounds})
-
 
 def path_of(name: str) -> str:
     """Return the path of an input by its name.
@@ -156,11 +149,6 @@ class LedgerFile:
     folders: tuple[str, ...]
     """Folders of these inputs. Discovery skips the file if none of them is still in landing."""
 
-    @classmethod
-    def from_json(cls, raw: dict[str, Any]) -> LedgerFile:
-        """Return the LedgerFile of a JSON object."""
-        return cls(raw["path"], raw["entries"], tuple(raw["folders"]))
-
 
 IN_QUARANTINE = "records wait in quarantine, or were undone by a restore"
 """A value of `Watermark.incomplete` that stays until the ledger has no such input."""
@@ -191,11 +179,6 @@ class Watermark:
     """The end of the newest whole hour, ISO 8601; None if no hour is known to be whole."""
     incomplete: str = ""
     """Why `whole_to` stays as it is although changes come: IN_QUARANTINE or LEFT_OUT; "" otherwise."""
-
-    @classmethod
-    def from_json(cls, raw: dict[str, Any]) -> Watermark:
-        """Return the Watermark of a JSON object."""
-        return cls(**{**raw, "partitions": tuple((name, time) for name, time in raw["partitions"])})
 
 
 NOTHING_KNOWN = Watermark()

@@ -67,20 +67,6 @@ class Field:
     protection: str = ""
     """The rule of `columns:` under which its values were stored, such as `hash`; "" without one."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Field:
-        """Return the value of a JSON object made by `to_json`."""
-        values = dict(data)
-        for name in ("first", "last"):
-            values[name] = tuple(values[name]) if values.get(name) is not None else None
-        for name in ("formerly", "gone"):
-            values[name] = tuple(values.get(name, ()))
-        return cls(**values)
-
 
 @dataclass(frozen=True)
 class Schema:
@@ -159,19 +145,6 @@ class Schema:
             taken.add(shown[field.name])
         return shown
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        registered = list(self.registered) if self.registered else None
-        fields = [field.to_json() for field in self.fields]
-        return {"fields": fields, "key": list(self.key), "generation": self.generation, "registered": registered}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Schema:
-        """Return the value of a JSON object made by `to_json`."""
-        raw = data.get("registered")
-        registered = (raw[0], raw[1], raw[2]) if raw else None
-        return cls(tuple(Field.from_json(field) for field in data["fields"]), tuple(data["key"]), data["generation"], registered)
-
 
 def type_changes(before: Schema, after: Schema) -> tuple[str, ...]:
     """Return a sentence for each stored column that is new or has another type."""
@@ -189,9 +162,3 @@ def schema_differences(before: Schema, after: Schema) -> tuple[str, ...]:
     sentences += [f"column {name} {kind} is gone" for name, kind in old.items() if name not in new]
     sentences += [f"column {name} {kind} is new" for name, kind in new.items() if name not in old]
     return (*sentences, *(f"column {name} was {old[name]}, it is {kind}" for name, kind in new.items() if old.get(name, kind) != kind))
-
-
-def fields_of(value: Any) -> dict[str, Any]:
-    """Return the fields of a value of the model, for JSON."""
-    # the instance of a schema has computed values too
-    return value.to_json() if isinstance(value, Schema) else vars(value)

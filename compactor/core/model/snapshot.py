@@ -4,21 +4,81 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
 from compactor.core.model.errors import StateRefused
 from compactor.core.model.files import DataFile, Delta, FeedPart, Segment
 from compactor.core.model.history import History
-from compactor.core.model.inputs import IN_QUARANTINE, NOTHING_KNOWN, Input, LedgerFile, Watermark
+from compactor.core.model.inputs import NOTHING_KNOWN, Input, LedgerFile, Watermark
 from compactor.core.model.position import Partitions, Position, latest
-from compactor.core.model.schema import Schema, fields_of
+from compactor.core.model.schema import Schema
 
 FORMAT = 3
 """Number of the stored form. A Snapshot of another one is refused."""
 
 COUNTS = ("applied", "superseded", "duplicate", "late", "ignored", "beyond_retention", "quarantined")
 """What can become of an event. `read` is the sum of these."""
+
+
+_T = TypeVar("_T")
+
+
+class _Form(NamedTuple):
+    """The form of a field whose values are arrays, or have fields themselves."""
+
+    kind: Any
+    """The dataclass of its values; None for plain values."""
+    depth: int
+    """How many arrays are around each other, at least."""
+    optional: bool
+
+
+@cache
+def _forms(kind: Any) -> dict[str, _Form]:
+    """Return the form of such fields. Annotations are read as text, because Python 3.9 cannot evaluate `Delta | None`."""
+    module, forms = vars(sys.modules[kind.__module__]), {}
+    for each in dataclasses.fields(kind):
+        text = str(each.type)
+        classes = filter(dataclasses.is_dataclass, map(module.get, re.findall(r"\w+", text)))
+        arrays = len(text) - len(re.sub(r"^(tuple\[)+", "", text))
+        form = _Form(next(classes, None), arrays // len("tuple["), "None" in text)
+        if form.kind is not None or form.depth:
+            forms[each.name] = form
+    return forms
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, for `json.dumps`. A Schema has computed values beside them."""
+    return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+
+
+def of_json(kind: Callable[..., _T], raw: dict[str, Any]) -> _T:
+    """Return the dataclass of a JSON object: arrays become tuples, and objects the dataclasses that its fields declare.
+
+    Raises TypeError or ValueError for an object of another form.
+    """
+    declared: Any = kind
+    forms = _forms(declared)
+    return kind(**{name: _value(value, *forms[name]) if name in forms else _tupled(value) for name, value in raw.items()})
+
+
+def _value(value: Any, kind: Any, depth: int, optional: bool) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple([_value(each, kind, depth - 1, optional) for each in value]) if kind or depth > 1 else _tupled(value)
+    if value is None and optional:
+        return None
+    if depth > 0 or (kind is not None and not isinstance(value, dict)):
+        raise ValueError(f"expected {'an array' if depth > 0 else 'an object'}, found {value!r}")
+    return of_json(kind, value) if kind is not None else value
+
+
+def _tupled(value: Any) -> Any:
+    return tuple([_tupled(each) if isinstance(each, list) else each for each in value]) if isinstance(value, (list, tuple)) else value
 
 
 @dataclass(frozen=True)
@@ -100,11 +160,6 @@ class Erased:
     """Number of stored rows that all erases have removed, tombstones included."""
     events: int = 0
     """Number of events of the history that all erases have removed."""
-
-    @classmethod
-    def from_json(cls, raw: dict[str, Any]) -> Erased:
-        """Return the Erased of a JSON object."""
-        return cls(**{**raw, "keys": tuple(raw["keys"])})
 
 
 @dataclass(frozen=True)
@@ -297,47 +352,8 @@ class Snapshot(State, Commit):
                 raise StateRefused(
                     f"Snapshot {path}: expected format {FORMAT}, found {raw.get('format')!r}. Install the version of compactor that wrote it."
                 )
-            return cls(**_values(raw))
+            if missing := {"inputs", "pending", "ledger"} - raw.keys():
+                raise KeyError(min(missing))
+            return of_json(cls, raw)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise StateRefused(f"Snapshot {path} cannot be read: {error}. It is damaged: restore the file from a backup.") from error
-
-
-def _position(value: Any) -> Position | None:
-    return tuple(value) if value is not None else None
-
-
-def _files(raw: list[dict[str, Any]]) -> tuple[DataFile, ...]:
-    return tuple(DataFile(**file) for file in raw)
-
-
-def _part_values(raw: dict[str, Any]) -> dict[str, Any]:
-    bounds: dict[str, Any] = {name: _position(raw[name]) for name in ("position_min", "position_max", "low", "high") if name in raw}
-    texts: dict[str, Any] = {name: tuple(raw[name]) for name in ("unavailable_columns", "untouched", "sorted_by", "defaults") if name in raw}
-    return {**raw, **bounds, **texts, "files": _files(raw["files"])}
-
-
-def _feed(raw: dict[str, Any]) -> Feed:
-    part = raw["part"]
-    return Feed(**{**raw, "part": FeedPart(**{**part, "files": _files(part["files"])}) if part else None})
-
-
-def _values(raw: dict[str, Any]) -> dict[str, Any]:
-    values = {**raw, **{name: _position(raw[name]) for name in ("position", "truncated_to", "purged_to")}}
-    values["shards_truncated_to"] = tuple((shard, tuple(bound)) for shard, bound in raw.get("shards_truncated_to", ()))
-    values["schema"] = Schema.from_json(raw["schema"])
-    values["order"] = tuple((name, kind) for name, kind in raw["order"])
-    for name in ("offsets", "purged_offsets", "raw"):
-        values[name] = tuple((first, second) for first, second in raw[name])
-    values["segments"] = tuple(Segment(**_part_values(segment)) for segment in raw["segments"])
-    values["delta"] = Delta(**_part_values(raw["delta"])) if raw["delta"] else None
-    values["inputs"] = tuple(Input.from_json(entry) for entry in raw["inputs"])
-    values["pending"] = tuple(Input.from_json(entry) for entry in raw["pending"])
-    values["pending_deletions"] = tuple(PendingDeletion(**entry) for entry in raw["pending_deletions"])
-    values["feed"] = _feed(raw["feed"]) if raw["feed"] else None
-    values["erased"] = Erased.from_json(raw["erased"]) if raw.get("erased") else None
-    values["pins"] = tuple(Pin(**entry) for entry in raw["pins"])
-    values["days"] = tuple(Day(**entry) for entry in raw["days"]) if raw.get("days") is not None else None
-    values["history"] = History.from_json(raw["history"]) if raw["history"] else None
-    values["watermark"] = Watermark.from_json(raw["watermark"]) if "watermark" in raw else Watermark(incomplete=IN_QUARANTINE)
-    values["ledger"] = tuple(LedgerFile.from_json(entry) for entry in raw["ledger"])
-    return values

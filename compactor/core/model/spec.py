@@ -321,8 +321,8 @@ class TableSpec(TableKeys, TableLocation):
     """The newest schema of `subject` in the registry: (version, id or None)."""
     registered_key: bool = False
     """Whether the key columns come from the registry too."""
-    engines: tuple[str, ...] = ("spark", "hive")
-    """Engines that read the view; with Glue also `athena`, which gets a view in its dialect."""
+    athena: bool = False
+    """Whether Athena gets each view in its dialect, too: with Glue."""
     quarantine_rows: int | None = None
     """The largest number of invalid records in one run; None for no limit."""
     quarantine_share: float = 0.5
@@ -341,8 +341,6 @@ class TableSpec(TableKeys, TableLocation):
     """Bytes of landed files up to which one task computes a batch: for few rows, exchanging them between tasks costs more than it gains."""
     publish_window: float = 600.0
     """Seconds after which a publish that is not finished is left to the next run."""
-    track_except: tuple[str, ...] = ()
-    history_zero_length: str = "keep"
 
     def in_one_task(self, *sizes: int) -> bool:
         """Return whether one task computes what is read from files of these bytes. The one meaning of "small"."""

@@ -199,6 +199,11 @@ def is_scalar(kind: Type) -> bool:
     return kind[0] not in ("array", "map", "struct", "binary")
 
 
+def depth(kind: Type) -> int:
+    """Return how many arrays are around each other; 0 for any other type."""
+    return 1 + depth(kind[1]) if kind[0] == "array" else 0
+
+
 def lower_names(kind: Type) -> Type:
     """Return the type with struct member names in lower case, as in Hive. Equal names get `_2`, `_3`."""
     if kind[0] == "array":

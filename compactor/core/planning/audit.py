@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from compactor.core.catalog.ddl import quoted, text_literal
 from compactor.core.model import times
 from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule
+from compactor.core.model.snapshot import of_json
 from compactor.core.results import phrases
 
 
@@ -52,8 +53,7 @@ class Audit:
     @classmethod
     def from_bytes(cls, data: bytes) -> Audit:
         """Return the value of a stored text. Raises ValueError, KeyError and TypeError for another one."""
-        raw = json.loads(data)
-        return cls(**{**raw, "failures": tuple(raw["failures"])})
+        return of_json(cls, json.loads(data))
 
 
 def digest(rules: Sequence[Rule]) -> str:

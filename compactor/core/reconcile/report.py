@@ -6,10 +6,11 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from compactor.core.reconcile.canonical import Columns
 from compactor.core.reconcile.side import Key, Row
+from compactor.core.results.plain import Plain
+from compactor.core.results.record import Comparison
 
 KINDS = ("missing", "extra", "changed", "repeated")
 """How the rows of a key differ."""
@@ -44,53 +45,43 @@ class RowDifference:
 
 
 @dataclass(frozen=True)
-class ReconcileReport:
+class ReconcileReport(Comparison, Plain):
     """What `compactor reconcile` has compared and found."""
 
+    also = ("exit_code",)
+
     table: str
-    source: str
-    """The source's table, without password."""
     outcome: str
     """`equal`; `different`; `unproven` (rows differ, and the lake has not reached the source's position); `too many` (not looked at one by one)."""
     version: int
     """The version of the lake that the checksums are about."""
-    lake_position: str
-    """The LSN up to which that version has the source's log; `unknown` if its order columns are no LSNs."""
-    source_position: str
-    """The source's LSN when the comparison began."""
-    rows: tuple[int, int]
-    """Compared rows: (source, lake)."""
+    lake_rows: int
+    """Compared rows of the lake."""
     columns: tuple[str, ...]
-    skipped: tuple[tuple[str, str], ...]
-    """(column, reason) of the columns that were not compared."""
     parts: int
     """Number of key ranges whose checksums were compared."""
     suspects: int
     """Keys whose rows differed at first."""
-    changing: int
-    """Keys that changed in every look; they are not judged."""
     differences: tuple[RowDifference, ...]
     """The keys whose rows differ, at most as many as were asked for."""
-    different: int
-    kinds: dict[str, int]
-    """Kind → number of the keys whose rows differ."""
-    cells: dict[str, int]
-    """Column → number of the `changed` rows in which it differs."""
     seconds: float
+
+    @property
+    def comparison(self) -> Comparison:
+        """Return the part without keys and values of rows, which is recorded."""
+        return Comparison(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Comparison)})
 
     @property
     def exit_code(self) -> int:
         """Return 0 if nothing differs, 75 if only time can show it, else 1."""
         return {EQUAL: 0, UNPROVEN: 75}.get(self.outcome, 1)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values, with the values of rows that differ."""
-        return {**dataclasses.asdict(self), "exit_code": self.exit_code}
-
 
 @dataclass(frozen=True)
-class RepairReport:
+class RepairReport(Plain):
     """What `compactor reconcile --repair` has done, or would do."""
+
+    also = ("exit_code",)
 
     before: ReconcileReport
     after: ReconcileReport | None
@@ -108,11 +99,6 @@ class RepairReport:
     def exit_code(self) -> int:
         """Return that of the last comparison."""
         return (self.after or self.before).exit_code
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values, with the values of rows that differ."""
-        after = self.after.to_json() if self.after else None
-        return {**vars(self), "before": self.before.to_json(), "after": after, "exit_code": self.exit_code}
 
 
 def difference(columns: Columns, key: Key, source: Sequence[Row], lake: Sequence[Row], proof: str) -> RowDifference:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any
+
+from compactor.core.results.plain import Plain
 
 UNCERTAIN = "values without a schema"
 """The check of values that may be more than they look like."""
@@ -20,7 +20,7 @@ REMARKS = (UNCERTAIN, SILENT, UNTAKEN)
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Plain):
     """The result of one check."""
 
     table: str
@@ -29,10 +29,6 @@ class Check:
     ok: bool
     detail: str
     """What was compared, and what differs."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.model.errors import StateRefused
+from compactor.core.model.snapshot import of_json
+from compactor.core.results.plain import Plain
 
 FORMAT = 1
 """Number of the stored form."""
@@ -53,8 +54,8 @@ class Comparison:
     """Number of changed rows by the column in which they differ."""
     changing: int
     """Keys that changed in every look; they were not judged."""
-    skipped: tuple[str, ...]
-    """Columns that were not compared."""
+    skipped: tuple[tuple[str, str], ...]
+    """(column, reason) of the columns that were not compared."""
 
     @property
     def summary(self) -> str:
@@ -80,7 +81,7 @@ class JobUsage:
 
 
 @dataclass(frozen=True)
-class TableReport:
+class TableReport(Plain):
     """What one run did for one table."""
 
     table: str
@@ -134,10 +135,6 @@ class TableReport:
     ended_on: str | None = None
     """A digest of the new files on which Spark's JVM ended; null unless it did."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return dataclasses.asdict(self)
-
 
 @dataclass(frozen=True)
 class RunRecord(TableReport):
@@ -184,12 +181,7 @@ class RunRecord(TableReport):
         try:
             if raw["format"] != FORMAT:
                 raise StateRefused(f"run record {place}: expected format {FORMAT}, found {raw['format']!r}")
-            phases = tuple(Phase(**each) for each in raw["phases"])
-            job = JobUsage(**raw["job"]) if raw["job"] else None
-            compared = raw["comparison"]
-            comparison = Comparison(**{**compared, "skipped": tuple(compared["skipped"])}) if compared else None
-            lists = {name: tuple(raw[name]) for name in ("operations", "notes")}
-            return cls(**{**raw, **lists, "phases": phases, "job": job, "comparison": comparison})
+            return of_json(cls, dict(raw))
         except (TypeError, KeyError, ValueError) as error:
             raise StateRefused(f"run record {place} cannot be read: {error}. Delete the file; the table does not need it.") from error
 

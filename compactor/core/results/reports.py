@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import SILENT, UNTAKEN, Check, Difference
 from compactor.core.results.phrases import counted
+from compactor.core.results.plain import Plain
 from compactor.core.results.record import RunRecord
 
 Progress = Callable[[str, str, float], None]
@@ -32,7 +31,7 @@ class Tasks:
 
 
 @dataclass(frozen=True)
-class TableStatus:
+class TableStatus(Plain):
     """The state of a table: its newest version, and what waits in landing."""
 
     table: str
@@ -97,10 +96,6 @@ class TableStatus:
     ro_source_time: str | None = None
     """The newest source time in `<view>_ro`, ISO 8601; None if it is not known."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return dataclasses.asdict(self)
-
 
 @dataclass(frozen=True)
 class Swept:
@@ -118,8 +113,10 @@ class Swept:
 
 
 @dataclass(frozen=True)
-class VacuumReport:
+class VacuumReport(Plain):
     """What vacuum did, or would do in a dry run."""
+
+    also = ("bytes_gone",)
 
     table: str
     version: int | None
@@ -139,13 +136,9 @@ class VacuumReport:
         """Return the bytes that are deleted now."""
         return sum(item.bytes for item in self.swept if item.goes is None)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {**dataclasses.asdict(self), "bytes_gone": self.bytes_gone}
-
 
 @dataclass(frozen=True)
-class RebuildReport:
+class RebuildReport(Plain):
     """What a rebuild did."""
 
     table: str
@@ -212,13 +205,9 @@ class RebuildReport:
         }
         return [*sentences, done[self.outcome], *self.notes]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return dataclasses.asdict(self)
-
 
 @dataclass(frozen=True)
-class ReencryptReport:
+class ReencryptReport(Plain):
     """The result of encrypting raw files again."""
 
     table: str
@@ -229,13 +218,9 @@ class ReencryptReport:
     changed: int
     """Number of files that had another key."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return dataclasses.asdict(self)
-
 
 @dataclass(frozen=True)
-class AdoptReport:
+class AdoptReport(Plain):
     """The result of adopting a base that another tool wrote."""
 
     table: str
@@ -258,14 +243,12 @@ class AdoptReport:
     notes: tuple[str, ...] = ()
     """Differences between the columns of the base and those of the changes."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return dataclasses.asdict(self)
-
 
 @dataclass(frozen=True)
-class TablePlan:
+class TablePlan(Plain):
     """What a run would do."""
+
+    also = ("problems",)
 
     table: str
     version: int | None
@@ -285,10 +268,6 @@ class TablePlan:
     def remarks(self) -> tuple[str, ...]:
         """Return what is no mistake of the configuration and still needs somebody: a silent table, folders that no table takes."""
         return tuple(item.detail for item in self.checks if item.ok and item.name in (SILENT, UNTAKEN))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {**dataclasses.asdict(self), "problems": self.problems}
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from compactor.core.model.edit import SAME_ROWS
+from compactor.core.model.inputs import Input
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.record import RunRecord
 
 
@@ -50,20 +51,6 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Quarantined:
-    """A file in quarantine."""
-
-    path: str
-    """Path below the landing root."""
-    hour: str | None
-    """The hour of its folder."""
-    records: int | None
-    """Number of its records in quarantine; None for the whole file."""
-    reason: str
-    """Why it cannot be used."""
-
-
-@dataclass(frozen=True)
 class SchemaChange:
     """A version that changed columns."""
 
@@ -85,7 +72,8 @@ class Timeline:
     """The newest versions, oldest first."""
     runs: tuple[RunRecord, ...] = ()
     """The newest run records, oldest first."""
-    quarantine: tuple[Quarantined, ...] = ()
+    quarantine: tuple[Input, ...] = ()
+    """Files that are in quarantine, or have records there."""
     changes: tuple[SchemaChange, ...] = ()
     """Changes of the columns, newest first."""
     delta_estimate: int = 0
@@ -149,36 +137,35 @@ class Timeline:
         return sum(hours) if hours else None
 
 
-def version_of(raw: Mapping[str, Any], record: RunRecord | None) -> Version:
-    """Return the Version of a Snapshot's JSON object. An expired Snapshot has no sizes: the record of its run may have them.
-
-    It reads the object itself, because a page shows thousands of Snapshots and needs a tenth of each.
-    """
-    writer, delta, expired = str(raw["writer"]), raw["delta"], bool(raw["expired"])
-    sizes = [(part["path"], sum(file["size"] for file in part["files"])) for part in (*raw["segments"], *([delta] if delta else []))]
-    live = sum(part["rows"] - part["tombstones"] for part in (*raw["segments"], *([delta] if delta else [])))
-    history = raw["history"] or {"closed": [], "open": [], "delta": None}
-    # a file of the history is [name, bytes]
-    stored = (*history["closed"], *history["open"], *([history["delta"]] if history["delta"] else []))
-    others = [(part["path"], sum(size for _, size in part["files"])) for part in stored]
-    part = raw["feed"]["part"] if raw["feed"] else None
-    others += [(part["path"], sum(file["size"] for file in part["files"]))] if part else []
-    base, of_delta = sum(size for path, size in sizes if not delta or path != delta["path"]), sizes[-1][1] if delta else 0
-    run = record if expired and record is not None and len(record.operations) == 1 else None
-    return Version(
-        raw["version"],
-        raw["time"],
-        raw["operation"],
-        raw["run"],
-        raw["counts"],
-        raw["source_time"],
-        raw["hour"],
-        len(raw["inputs"]) if not expired else run.files if run else 0,
-        base if not expired else run.bytes_stored - run.delta_bytes if run else None,
-        of_delta if not expired else run.delta_bytes if run else None,
-        live if not expired else run.rows if run else None,
-        sum(size for path, size in (*sizes, *others) if writer in path) if not expired else run.bytes_written if run else None,
-        tuple((field["name"], field["type"]) for field in raw["schema"]["fields"] if field["visible"]),
+def version_of(snapshot: Snapshot, record: RunRecord | None) -> Version:
+    """Return the Version of a Snapshot. An expired one has no sizes: the record of its run may have them."""
+    delta = snapshot.delta.size if snapshot.delta else 0
+    version = Version(
+        snapshot.version,
+        snapshot.time,
+        snapshot.operation,
+        snapshot.run,
+        snapshot.counts,
+        snapshot.source_time,
+        snapshot.hour,
+        len(snapshot.inputs),
+        snapshot.size - delta,
+        delta,
+        snapshot.rows,
+        snapshot.bytes_written,
+        tuple((field.name, field.type) for field in snapshot.schema.payload),
+    )
+    if not snapshot.expired:
+        return version
+    if record is None or len(record.operations) != 1:
+        return replace(version, base_bytes=None, delta_bytes=None, rows=None, written=None)
+    return replace(
+        version,
+        files=record.files,
+        base_bytes=record.bytes_stored - record.delta_bytes,
+        delta_bytes=record.delta_bytes,
+        rows=record.rows,
+        written=record.bytes_written,
     )
 
 

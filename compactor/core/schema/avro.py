@@ -19,7 +19,7 @@ NAMED = ("record", "error", "enum", "fixed")
 DEPTH_MAX = 64
 """The deepest nesting that is accepted. Real schemas have fewer than ten levels."""
 
-_ROUTING = ("__dbz__physicalTableIdentifier",)
+ROUTING = ("__dbz__physicalTableIdentifier",)
 """Key fields that are no columns. Debezium's ByLogicalTableRouter adds one to distinguish merged tables."""
 
 
@@ -121,7 +121,7 @@ def key_fields(text: str) -> tuple[str, ...]:
         raise SchemaRefused(
             f"expected a record as the schema of the key, found {root['type']}, which has no column names. Set `key:` for this table."
         )
-    return tuple(member["name"] for member in root["fields"] if member["name"] not in _ROUTING)
+    return tuple(member["name"] for member in root["fields"] if member["name"] not in ROUTING)
 
 
 class _Missing(dict[str, dict[str, Any]]):
@@ -250,84 +250,3 @@ def readable_by_spark(text: str) -> str:
         return {name: plain(value) for name, value in node.items() if not (big and name == "logicalType")}
 
     return json.dumps(plain(json.loads(text)))
-
-
-SYNC = 16
-"""Bytes of the sync marker."""
-
-
-class CutShort(ValueError):
-    """An Avro object container file without its end."""
-
-
-def container_schema(head: bytes) -> str:
-    """Return the writer's schema from the head of an Avro object container file (Avro 1.11, "Object Container Files").
-
-    Raises ValueError, and CutShort for a head that may be the beginning of one.
-
-    >>> container_schema(b"Obj" + bytes([1, 2, 22]) + b"avro.schema" + bytes([8]) + b'"in"' + bytes([0]))
-    '"in"'
-    """
-    if head[:4] != b"Obj\x01":
-        if len(head) < 4 and b"Obj\x01".startswith(head):
-            raise CutShort("the Avro header is incomplete")
-        raise ValueError(f"not an Avro container file: expected b'Obj\\x01' at the beginning, found {head[:4]!r}")
-    try:
-        for name, value, _ in container_metadata(head):
-            if name == b"avro.schema":
-                return value.decode()
-    except IndexError:
-        raise CutShort("the Avro header is incomplete") from None
-    raise ValueError("the Avro header has no avro.schema")
-
-
-def check_end(head: bytes, tail: bytes) -> None:
-    """Raise CutShort unless a container file with this head ends as its header and each of its blocks do: with the sync marker.
-
-    Spark reads a file that ends inside a block as if the block before it was the last one. `tail`: the last SYNC bytes of the file.
-    """
-    try:
-        ends = [4, *(end for _, _, end in container_metadata(head))]
-        _, at = read_long(head, ends[-1])
-    except IndexError:
-        raise CutShort("the Avro header is incomplete") from None
-    if tail != head[at : at + SYNC]:
-        raise CutShort("the Avro file ends inside a block")
-
-
-def container_metadata(data: bytes) -> Iterator[tuple[bytes, bytes, int]]:
-    """Yield name and value of each entry in the header of a container file, and where the entry ends.
-
-    After the last entry there is one more number, 0, and then the sync marker. Raises IndexError and ValueError for an incomplete header.
-    """
-    at = 4
-    while True:
-        count, at = read_long(data, at)
-        if count == 0:
-            return
-        if count < 0:
-            # the size in bytes follows
-            _, at = read_long(data, at)
-        for _ in range(abs(count)):
-            name, at = _chunk(data, at)
-            value, at = _chunk(data, at)
-            yield name, value, at
-
-
-def read_long(data: bytes, at: int) -> tuple[int, int]:
-    """Return the zig-zag number that begins at `at`, and where it ends (Avro 1.12, "Binary Encoding"). Raises IndexError if the data end before."""
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if not byte & 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-
-
-def _chunk(data: bytes, at: int) -> tuple[bytes, int]:
-    size, at = read_long(data, at)
-    if at + size > len(data):
-        raise CutShort("the Avro header is incomplete")
-    return data[at : at + size], at + size

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from compactor.core.results.plain import Plain
+
 KINDS = {
     "added": "`{column}` was added: {after}, {detail}",
     "removed": "`{column}` was removed; it was {before}",
@@ -21,8 +23,10 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Change:
+class Change(Plain):
     """One difference."""
+
+    also = ("sentence",)
 
     kind: str
     """A key of KINDS."""
@@ -38,7 +42,3 @@ class Change:
     def sentence(self) -> str:
         """Return the change in words."""
         return KINDS[self.kind].format(**dataclasses.asdict(self))
-
-    def to_json(self) -> dict[str, str]:
-        """Return plain JSON values, the sentence among them."""
-        return {**dataclasses.asdict(self), "sentence": self.sentence}

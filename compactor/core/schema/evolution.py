@@ -226,7 +226,7 @@ def _only_text(stored: types.Type, column: WriterField) -> bool:
     """Return whether only text can store both: scalars without a common number type, or arrays of different depths."""
     if _joined(stored, column, EXPLICIT) is not None:
         return False
-    return (types.is_scalar(stored) and types.is_scalar(column.type)) or _depth(stored) != _depth(column.type) > 0 < _depth(stored)
+    return (types.is_scalar(stored) and types.is_scalar(column.type)) or types.depth(stored) != types.depth(column.type) > 0 < types.depth(stored)
 
 
 def _new(fields: list[Field], column: WriterField, writer: WriterSchema, version: int) -> Field:
@@ -288,10 +288,6 @@ def _default(default: Any, kind: types.Type, field: Field, table: str) -> Any:
             "constant of bytes. The increments stay in landing. Keep the column text, or give the bytes another name."
         )
     return types.constant(default, kind)
-
-
-def _depth(kind: types.Type) -> int:
-    return 1 + _depth(kind[1]) if kind[0] == "array" else 0
 
 
 def _key_column(fields: list[Field], name: str, table: str, before: Schema | None) -> str:

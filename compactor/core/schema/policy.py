@@ -10,6 +10,7 @@ from typing import Any
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.policy import EXPLICIT, POLICIES, TO_STRING, Policy
+from compactor.core.results.plain import Plain
 from compactor.core.schema.change import Change
 
 ACTIONS = {
@@ -56,7 +57,7 @@ def action(policy: Policy, kind: str) -> str:
 
 
 @dataclass(frozen=True)
-class Decision:
+class Decision(Plain):
     """A schema change, and what the table does about it."""
 
     change: Change

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
@@ -13,6 +12,7 @@ from compactor.core.model.policy import TO_STRING
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.plain import Plain
 from compactor.core.schema import nested_types
 from compactor.core.schema.change import Change
 from compactor.core.schema.evolution import evolve
@@ -24,7 +24,7 @@ FAR = 1 << 62
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Plain):
     """A Snapshot whose schema differs from its parent's."""
 
     version: int
@@ -35,10 +35,6 @@ class Step:
     registered: tuple[str, int, int | None] | None
     """As `Schema.registered`."""
     changes: tuple[Change, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {**dataclasses.asdict(self), "changes": [change.to_json() for change in self.changes]}
 
 
 def steps(history: Iterable[Snapshot]) -> list[Step]:

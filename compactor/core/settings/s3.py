@@ -79,9 +79,6 @@ class S3Settings(S3):
             raise ConfigError(f"s3.kms_key: expected s3.sse to be sse-kms or dsse-kms, found {self.sse or 'none'}")
         if self.bucket_owner and not _OWNER.fullmatch(self.bucket_owner):
             raise ConfigError(f"s3.bucket_owner: expected the 12 digits of an account, found {self.bucket_owner!r}: put it in quotes")
-        for name in ("connect_seconds", "read_seconds", "operation_seconds", "client_attempts", "list_page", "copy_bytes_max", "copy_part_bytes"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"s3.{name}: expected more than 0, found {getattr(self, name)}")
 
     def within(self, environ: Mapping[str, str]) -> S3Settings:
         """Return the settings with endpoint and region from AWS's environment variables, if they are not set here."""

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from compactor.core.schema.avro import ROUTING
+
 LEAF = ""
 """The example value of a column in an example document that a schema gives."""
 
@@ -15,7 +17,6 @@ PRIMARY_KEY = "wal2json's primary key"
 INTERNAL = ("io.debezium.connector.common.Heartbeat", "io.debezium.connector.common.TransactionMetadata", "io.debezium.connector.schema.Change")
 """Schema names of Debezium's own records begin so. These records hold no rows."""
 
-_ROUTING = ("__dbz__physicalTableIdentifier",)
 _INSERTS = ("c", "i", "r", "read", "snapshot", "insert", "create")
 
 
@@ -81,7 +82,7 @@ def unwrapped(document: Any) -> tuple[Record | None, str, Any, bool]:
 
 def key_columns(key: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the columns of a record's key, without what only routes the record."""
-    return tuple(name for name in key if name not in _ROUTING)
+    return tuple(name for name in key if name not in ROUTING)
 
 
 def rows(value: Mapping[str, Any]) -> tuple[str, Iterable[Row]]:

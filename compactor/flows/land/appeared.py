@@ -10,14 +10,14 @@ from itertools import islice
 from typing import Any
 
 from compactor.core.model.files import FileInfo
-from compactor.core.model.layout import join, relative
+from compactor.core.model.layout import relative
 from compactor.core.planning.folders import Folder
 from compactor.core.results.phrases import counted
 from compactor.core.sources import increment, path_inference, records
 from compactor.core.sources.path_inference import LandingFolder
 from compactor.core.sources.proposal import Question, TableProposal
 from compactor.core.sources.source_profile import Profiles, SourceProfile
-from compactor.flows.land.propose import propose_table, with_topic
+from compactor.flows.land.propose import propose_table, settings_of, with_topic
 from compactor.flows.land.sample import Read, sample
 from compactor.ports import Storage
 
@@ -66,14 +66,7 @@ def appeared(storage: Storage, read: Read, folder: Folder, name: str, topics: Pr
         profile.key, profile.key_from = tuple(entry.keys["key"]), "the entry of `discover:`"
     elif profile.topic not in topics:
         _add_certain_key(storage, folder.path, infos, profile)
-    settings = {
-        "increments": join(folder.path, landed.root, landed.pattern),
-        "envelope": profile.envelope,
-        "container": profile.container,
-        "format": "json" if not any(map(increment.file_format, landed.files)) else "",
-        "schema": {"subject": f"{profile.topic}-value"} if profile.topic in topics else "",
-    }
-    table = propose_table(name, folder.path, profile, settings, guess=False)
+    table = propose_table(name, folder.path, profile, settings_of(profile, folder.path, landed, topics), guess=False)
     table = TableProposal(name, folder.path, {**table.settings, **entry.keys}, table.key_from, table.questions)
     evidence = f"{folder.path} landed; key {', '.join(profile.key or ())} by {profile.key_from} ({sampled} sampled)"
     return Appeared(folder.path, table, evidence, _uncertain(profile, table, entry.keys))

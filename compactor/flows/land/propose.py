@@ -103,19 +103,26 @@ def from_files(storage: Storage, read: Read, top: str, warehouse: str, registry:
     names = path_inference.table_names([(profile.table or profile.topic) if shared else folder.name(base) for folder, profile, shared in landings])
     tables = []
     for name, (folder, profile, shared) in zip(names, landings):
-        landing, place = join(*(part for part in (top, folder.root, folder.pattern) if part)), folder.root or top
-        settings = {
-            "increments": landing if landing != join(warehouse, STANDARD.replace("{table}", name)) else "",
-            "envelope": profile.envelope,
-            "container": profile.container,
-            # names without a suffix show no format
-            "format": "json" if not any(map(increment.file_format, folder.files)) else "",
-            "source_table": profile.table if shared else "",
-            "schema": {"subject": f"{profile.topic}-value"} if profile.topic in topics else "",
-        }
+        place, settings = folder.root or top, settings_of(profile, top, folder, topics)
+        if settings["increments"] == join(warehouse, STANDARD.replace("{table}", name)):
+            settings["increments"] = ""
+        if shared:
+            settings["source_table"] = profile.table
         source = f"{profile.table or profile.topic or 'records without a table'} in {place}" if shared else place
         tables.append(propose_table(name, source, profile, settings, shared))
     return Proposal(tuple(tables), (*left_out, *empty))
+
+
+def settings_of(profile: SourceProfile, top: str, folder: LandingFolder, topics: Profiles) -> dict[str, Any]:
+    """Return the keys that the files of a folder below `top` show."""
+    return {
+        "increments": join(*(part for part in (top, folder.root, folder.pattern) if part)),
+        "envelope": profile.envelope,
+        "container": profile.container,
+        # names without a suffix show no format
+        "format": "json" if not any(map(increment.file_format, folder.files)) else "",
+        "schema": {"subject": f"{profile.topic}-value"} if profile.topic in topics else "",
+    }
 
 
 def with_topic(profile: SourceProfile, folder: LandingFolder, topics: Profiles) -> SourceProfile:

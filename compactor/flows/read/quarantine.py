@@ -16,6 +16,7 @@ from compactor.core.model.errors import InputRefused
 from compactor.core.model.inputs import GIVEN_UP, Input
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import BatchSummary
+from compactor.core.results.plain import Plain
 from compactor.core.sources import full_loads
 from compactor.core.sources.quarantine import reason_file
 from compactor.flows import ledger
@@ -27,7 +28,7 @@ WHOLE = ("quarantined", "replayed")
 
 
 @dataclass(frozen=True)
-class QuarantinedFile:
+class QuarantinedFile(Plain):
     """An input that waits in quarantine: the whole file, or some of its records."""
 
     table: str
@@ -45,10 +46,6 @@ class QuarantinedFile:
     """The file that a replay would read; None if it is gone."""
     repaired: str
     """Where a replay looks for a repaired copy first."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return dataclasses.asdict(self)
 
 
 def describe(table: Table, commit: str, summary: BatchSummary) -> None:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from compactor.core.model.errors import Unavailable
+from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile import report as reports
 from compactor.core.reconcile.canonical import Columns
 from compactor.core.reconcile.parts import NOTHING, Checksum, Part, Split, differing
@@ -74,12 +74,23 @@ class Options:
     """Statements at a time on the source."""
     chunk: int = 100_000
     """Rows that one statement on the source should read."""
+    timeout: float = 300.0
+    """Seconds that one statement on the source may take."""
     limit: int = 100
     """Differences that the report describes."""
     suspects: int = 20_000
     """More keys than this are not looked at one by one."""
-    at: int | None = None
-    """The position in the source's log that the lake must have reached before the comparison begins."""
+    at: str | None = None
+    """A position in the source's log, or `now`, that the lake must have reached before the comparison begins."""
+    wait: float = 600.0
+    """Seconds that may be spent waiting for the lake."""
+    source_table: str | None = None
+    """The table in the source; None for what the table's configuration names."""
+    where: str | None = None
+    """A condition on the source's rows, in its SQL. None leaves out the rows that `delete_when` makes deletes."""
+
+
+DEFAULT = Options()
 
 
 @dataclass
@@ -102,11 +113,11 @@ def reconcile(
 ) -> ReconcileReport:
     """Compare all rows. `names`: (table, source's table); `pause` waits a moment and returns False when no time is left.
 
-    Raises Unavailable if the lake does not reach `options.at` in time.
+    Raises Refused for an `options.at` that is no position, and Unavailable if the lake does not reach it in time.
     """
     began, start = clock(), source.end()
     if options.at is not None:
-        _await(source.log, lake, options.at, pause)
+        _await(source, lake, options.at, pause)
     pinned = lake.pin()
     in_step = _caught_up(source, pinned, pause)
     parts, counts, suspects = _suspects(source.side, pinned, options)
@@ -124,7 +135,8 @@ def reconcile(
         version=pinned.version,
         lake_position=source.log.text(pinned.reached),
         source_position=source.log.text(start),
-        rows=counts,
+        source_rows=counts[0],
+        lake_rows=counts[1],
         columns=columns.names,
         skipped=columns.skipped,
         parts=parts,
@@ -138,7 +150,11 @@ def reconcile(
     )
 
 
-def _await(log: SourceLog, lake: LakeSide, position: int, pause: Callable[[], bool]) -> None:
+def _await(source: SourceSide, lake: LakeSide, place: str, pause: Callable[[], bool]) -> None:
+    log = source.log
+    position = source.end() if place == "now" else log.parse(place)
+    if position is None:
+        raise Refused(f"expected `now` or a position such as {log.example}, got {place!r}")
     if lake.reached() is None or not _until(lake.reached, position, pause):
         at = log.text(lake.reached())
         raise Unavailable(f"the lake has not reached {log.text(position)}, it is at {at}. Wait longer (--wait), or run the table.")

@@ -5,19 +5,16 @@ It never looks into landing, so the answer for a past moment is the same wheneve
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from compactor.core.model import times
-from compactor.core.model.errors import CompactorError, StateRefused
-from compactor.core.model.inputs import Input
-from compactor.core.model.snapshot import FORMAT, Snapshot
+from compactor.core.model.errors import CompactorError
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.results.record import RunRecord
-from compactor.core.results.timeline import Quarantined, Timeline, schema_changes, version_of
+from compactor.core.results.timeline import Timeline, schema_changes, version_of
 from compactor.flows import ledger
 from compactor.flows.environment import Environment
 from compactor.flows.read import arrivals
@@ -40,19 +37,19 @@ def _timeline(table: Table, moment: str, count: int, idle: str | None) -> Timeli
     view = f"{table.spec.database}.{table.spec.view}"
     try:
         runs = _runs(table, moment, count)
-        texts = _snapshots(table, moment, count)
-        if not texts:
+        snapshots = _snapshots(table, moment, count)
+        if not snapshots:
             return Timeline(table.name, view, runs=runs, idle=idle)
         made = {int(each.split()[-1]): record for record in runs for each in record.operations}
-        versions = tuple(version_of(raw, made.get(raw["version"])) for raw, _ in texts)
-        newest = Snapshot.from_bytes(texts[-1][1], table.layout.snapshot(versions[-1].number))
+        versions = tuple(version_of(snapshot, made.get(snapshot.version)) for snapshot in snapshots)
+        newest = snapshots[-1]
         waiting = ledger.latest(ledger.everything(table, newest)).values() if not newest.expired else ()
         return Timeline(
             table.name,
             view,
             versions,
             runs,
-            tuple(_quarantined(item) for item in waiting if item.in_quarantine),
+            tuple(item for item in waiting if item.in_quarantine),
             schema_changes(versions),
             compaction.delta_estimate(newest),
             compaction.DELTA_LIMIT,
@@ -63,18 +60,13 @@ def _timeline(table: Table, moment: str, count: int, idle: str | None) -> Timeli
         return Timeline(table.name, view, problem=str(error))
 
 
-def _quarantined(item: Input) -> Quarantined:
-    whole = bool(item.reason)
-    return Quarantined(item.path, item.hour, None if whole else item.quarantined, item.reason or "some of its records cannot be used")
-
-
-def _snapshots(table: Table, moment: str, count: int) -> list[tuple[dict[str, Any], bytes]]:
-    """Return the `count` newest Snapshots of a moment, oldest first, as JSON objects and as they are stored."""
+def _snapshots(table: Table, moment: str, count: int) -> list[Snapshot]:
+    """Return the `count` newest Snapshots of a moment, oldest first."""
     newest = table.newest()
     if newest is None:
         return []
     last = newest.version if newest.time <= moment else _version_at(table, newest.version, moment)
-    return [_raw(table, number) for number in range(max(1, last - count + 1), last + 1)]
+    return [table.committed(number) for number in range(max(1, last - count + 1), last + 1)]
 
 
 def _version_at(table: Table, newest: int, moment: str) -> int:
@@ -82,25 +74,11 @@ def _version_at(table: Table, newest: int, moment: str) -> int:
     low, high = 0, newest
     while low < high:
         middle = (low + high + 1) // 2
-        if _raw(table, middle)[0]["time"] <= moment:
+        if table.committed(middle).time <= moment:
             low = middle
         else:
             high = middle - 1
     return low
-
-
-def _raw(table: Table, number: int) -> tuple[dict[str, Any], bytes]:
-    path = table.layout.snapshot(number)
-    try:
-        data = table.storage.read(path)
-        raw: dict[str, Any] = json.loads(data)
-    except FileNotFoundError:
-        raise StateRefused(f"{path} was committed and is gone: somebody deletes files below {table.layout.root}. Restore it from a backup.") from None
-    except ValueError as error:
-        raise StateRefused(f"Snapshot {path} cannot be read: {error}. It is damaged: restore the file from a backup.") from error
-    if raw.get("format") != FORMAT:
-        raise StateRefused(f"Snapshot {path}: expected format {FORMAT}, found {raw.get('format')!r}. Install the version of compactor that wrote it.")
-    return raw, data
 
 
 def _runs(table: Table, moment: str, count: int) -> tuple[RunRecord, ...]:

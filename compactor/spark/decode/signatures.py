@@ -95,12 +95,8 @@ def _field(name: str, kind: str | None, columns: _Declared, counts: Mapping[str,
         return postgres.column(name, kind, MIXED)
     depths = {row.low, row.high} - {None} if row else set()
     if not depths:
-        return postgres.column(name, kind, _depth(stored.type) if stored else 1)
+        return postgres.column(name, kind, types.depth(stored.type) if stored else 1)
     return postgres.column(name, kind, MIXED if len(depths) > 1 else depths.pop())
-
-
-def _depth(kind: types.Type) -> int:
-    return 1 + _depth(kind[1]) if kind[0] == "array" else 0
 
 
 def _textual(field: WriterField) -> WriterField:

@@ -83,8 +83,8 @@ def _incomplete(spec: TableSpec, history: History, snapshot: Snapshot, inputs: S
         return "raw files are gone"
     if history.since or resolution.parent is not None:
         return f"the history began with the rows that the table had at {history.since}"
-    if history.rules != rules(spec.track, spec.track_except, spec.history_zero_length):
-        return "`track`, `track_except` or `history_zero_length` was changed"
+    if history.rules != rules(spec.track):
+        return "`track` was changed"
     if any(one.position[1] is None for one in history.truncates):
         return "the time at which an epoch replaced the rows is that of the run that noticed it"
     if snapshot.purged_to is not None and any(item.quarantined for item in inputs):

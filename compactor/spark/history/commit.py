@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import times
 from compactor.core.model.errors import Refused
-from compactor.core.model.history import History, HistoryPart, Truncated, rules, to_merge, tracked
+from compactor.core.model.history import History, HistoryPart, Truncated, rules, to_merge
 from compactor.core.model.layout import Layout
 from compactor.core.model.position import sort_key
 from compactor.core.model.snapshot import Snapshot
@@ -78,14 +78,11 @@ def _work(spark: SparkSession, storage: Storage, batch: Resolution, commit: str 
 def _versions(batch: Resolution) -> Versions:
     spec, schema = batch.spec, batch.summary.evolved.schema
     sources = {field.source: field.name for field in schema.payload}
-    unknown = sorted({*spec.track, *spec.track_except} - set(sources))
+    unknown = sorted({*spec.track} - set(sources))
     if unknown:
-        raise Refused(
-            f"table {spec.name}: `{'track' if spec.track else 'track_except'}` names {unknown[0]}, which is not a column of the table. "
-            f"Its columns are: {', '.join(sources)}."
-        )
-    columns = [sources[name] for name in tracked(list(sources), spec.track, spec.track_except)]
-    return Versions(schema, batch.summary.order, batch.version, columns, spec.history_zero_length == "keep")
+        raise Refused(f"table {spec.name}: `track` names {unknown[0]}, which is not a column of the table. Its columns are: {', '.join(sources)}.")
+    columns = [stored for name, stored in sources.items() if not spec.track or name in spec.track]
+    return Versions(schema, batch.summary.order, batch.version, columns)
 
 
 @dataclass(frozen=True)
@@ -298,7 +295,7 @@ FROM (SELECT *, {event_times.time(self.batch)} AS __time FROM {{changes}})"""
     def _kept(self) -> History:
         """Return the history that the new parts are added to."""
         spec, parent = self.batch.spec, self.batch.parent
-        now = rules(spec.track, spec.track_except, spec.history_zero_length)
+        now = rules(spec.track)
         if self.plan.stored is not None:
             return dataclasses.replace(self.plan.stored, rules=now if self.plan.stored.rules == now else "")
         return History(f"{self.commit}.closed", (), f"{self.commit}.open", (), None, since=_since(parent) if parent else None, rules=now)

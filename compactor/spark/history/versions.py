@@ -89,9 +89,6 @@ class Versions:
     tracked: Sequence[str]
     """Stored names of the columns whose changes make a version."""
 
-    zero_length: bool = True
-    """Whether versions that last no time are shown."""
-
     @property
     def keys(self) -> str:
         """SQL: the key columns, listed."""
@@ -314,8 +311,6 @@ FROM {rows}))) WHERE __rank = 1"""
         """SQL for the columns of a stored event that follow from its neighbours."""
         start = "CASE WHEN _op = 'u' THEN __run.us ELSE __b END"
         shown = "_op = 'u' AND (__next IS NULL OR __next.o <> 'u' OR __next.n)"
-        if not self.zero_length:
-            shown += " AND (__next IS NULL OR __next.us > __run.us)"
         return {
             **{name: f"__rest.v{at}" for at, name in enumerate(self.schema.values)},
             "__begun_us": "__b",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from compactor.core.formats.avro import SYNC, CutShort, container_schema
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.layout import join, relative
@@ -214,11 +215,10 @@ def _by_header(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
     for path in paths:
         try:
             begin = head(spark, path)
-            text = avro.container_schema(begin)
-            avro.check_end(begin, _tail(spark, path, avro.SYNC) if len(begin) == _HEAD else begin[-avro.SYNC :])
-            groups.setdefault(text, []).append(path)
+            end = _tail(spark, path, SYNC) if len(begin) == _HEAD else begin[-SYNC:]
+            groups.setdefault(container_schema(begin, end), []).append(path)
         except ValueError as error:
-            unreadable[path] = Problem(str(error), isinstance(error, avro.CutShort))
+            unreadable[path] = Problem(str(error), isinstance(error, CutShort))
     return groups
 
 

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from compactor.core.formats import avro
 from compactor.core.model.errors import InputRefused
 from compactor.core.results.batch import ErasedRecords
 
@@ -112,7 +113,7 @@ def _avro(data: bytes, numbers: Collection[int]) -> tuple[bytes, int]:
         if kept:
             packer = zlib.compressobj(wbits=-15)
             packed = b"".join(kept) if reader.codec == "null" else packer.compress(b"".join(kept)) + packer.flush()
-            out.append(_long(len(kept)) + _long(len(packed)) + packed + data[end - 16 : end])
+            out.append(avro.block(len(kept), packed, data[end - avro.SYNC : end]))
     return b"".join(out) or data, count
 
 
@@ -121,15 +122,6 @@ def _plain(schema: Any) -> Any:
     if isinstance(schema, dict):
         return {name: _plain(value) for name, value in schema.items() if name != "logicalType"}
     return [_plain(each) for each in schema] if isinstance(schema, list) else schema
-
-
-def _long(value: int) -> bytes:
-    """Return a number that is not negative as Avro writes it: zig-zag, seven bits a byte (Avro 1.12, "Binary Encoding")."""
-    out, value = bytearray(), value << 1
-    while value > 0x7F:
-        out.append((value & 0x7F) | 0x80)
-        value >>= 7
-    return bytes([*out, value])
 
 
 def without_changes(text: str, numbers: Collection[int]) -> str:

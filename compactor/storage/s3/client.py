@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compactor.aws.client import ClientConfig, Connection, connect
-from compactor.aws.retry import ABSENT, PASSING, UNSUPPORTED, ExpectedError, Retryable, RetryPolicy, api_name, kind_of
+from compactor.aws.retry import ABSENT, UNSUPPORTED, ExpectedError, Retryable, RetryPolicy, api_name, kind_of
+from compactor.core.model.errors import Refused
 from compactor.core.model.layout import Layout
 from compactor.core.settings.s3 import Place, S3Settings
 from compactor.storage.s3.refusals import refusal
@@ -82,22 +83,15 @@ class S3Client:
         return self._retry_policy.retry(str(location), action, attempt)
 
     def request(self, operation: str, where: Place, expect: Iterable[str] = (), **parameters: Any) -> dict[str, Any]:
-        """Send one request, once. Raises ExpectedError for the kinds in `expect` and Refused for final errors.
+        """See `Connection.request`."""
 
-        Retryable errors are raised unchanged. Parameters that are None are left out.
-        """
-        sent = {"Bucket": where.bucket, **self._common(operation), **{name: value for name, value in parameters.items() if value is not None}}
-        try:
-            answer = self._connection.send(operation, sent)
-        except (ClientError, BotoCoreError) as error:
-            kind = kind_of(error)
-            if kind == PASSING:
-                raise
-            if kind in expect:
-                raise ExpectedError(kind) from error
+        def refused(error: Exception) -> Refused:
             if operation == "head_object" and isinstance(error, ClientError):
                 self._explain(where)
-            raise refusal(error, str(where), _ACTIONS[operation], self.settings.host, self.key(where)) from error
+            return refusal(error, str(where), _ACTIONS[operation], self.settings.host, self.key(where))
+
+        sent = {"Bucket": where.bucket, **self._common(operation), **parameters}
+        answer = self._connection.request(operation, sent, expect, refused)
         missing = [name for name in _WHOLE.get(operation, ()) if name not in answer]
         if missing:
             raise Retryable(f"the response ended before {missing[0]}")
