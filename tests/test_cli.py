@@ -281,6 +281,14 @@ def test_help_has_an_example(command: str) -> None:
     assert f"  compactor {'plan' if command == 'check' else command}" in said.partition("Example:")[2]
 
 
+@pytest.mark.parametrize("former", cli.FORMER)
+def test_a_former_command_is_refused_with_the_present_one(former: str) -> None:
+    """Whatever follows; the present one exists."""
+    code, _, said = called(*former.split(), "student", "--output", "json")
+    assert (code, f"`compactor {former}` is now `compactor {cli.FORMER[former]}`." in said) == (2, True)
+    assert any(cli.FORMER[former].startswith(name) for name in COMMANDS)
+
+
 def test_help_without_a_command() -> None:
     """Lists all of them, uncut."""
     said = called("--help")[1]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.config.keys import Table
-from compactor.config.reference import json_schema, names
+from compactor.config.keys import Keys, Table
+from compactor.config.reference import FORMER, json_schema, names
 from compactor.config.rules import shared, within
 from compactor.config.settings import Settings, load
 from compactor.config.text import read
@@ -309,6 +309,7 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("compact_budget: 0", "compact_budget", "expected a size such as 256 MB or 20 GB, found '0'"),
     ("compact_budget: 5 XB", "compact_budget", "expected a size such as 256 MB or 20 GB, found '5 XB'"),
     ("compact_evry: 1h", "compact_evry", "unknown key; did you mean compact_every?"),
+    ("compaction: {every: 6h}", "compaction", "unknown key; set `compact_every`, `compact_window` and `compact_budget`"),
     ("csv: ;", "csv", "expected a mapping of keys, found ';'"),
     ("order_by: ts", "order_by", "expected a list, found 'ts'; write [ts]"),
     ("order_by: [ts, lsn, ts]", "order_by", "the column ts is listed twice"),
@@ -323,7 +324,7 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("daily: {time_zone: Mars/Phobos}", "daily.time_zone", "expected a time zone such as Europe/Berlin, found 'Mars/Phobos'"),
     ("daily: {keep: 0}", "daily.keep", "expected a whole number from 1 on, found '0'"),
     ("daily: {days: 3}", "daily.days", "unknown key"),
-    ("epoch: {number: 1, from: x}", "epoch", "found {'number': '1', 'from': 'x'}"),
+    ("epoch: {number: 1, from: x}", "epoch", "found {'number': '1', 'from': 'x'}; set `epoch_from` and `epoch_replaces` beside it"),
     ("epoch: one", "epoch", "expected a whole number"),
     ("epoch: 1, epoch_from: 2026112014", "increments", "`from` is '2026112014', which is no folder like 'increment_%Y%m%d%H'"),
     ("live_view: maybe", "live_view", "expected true or false, found 'maybe'"),
@@ -334,9 +335,13 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("schema: {subject: s-value}", "schema", "there is no registry"),
     ("schema: {topic: s}", "schema", "or {subject: name}, found {'topic': 's'}"),
     ("schema: none.avsc", "schema", "none.avsc cannot be read: No such file"),
-    ("change_feed: all", "change_feed", "expected true or false, found 'all'"),
+    ("engines: [trino]", "engines", "unknown key; with `catalog: {type: glue}` there is a view for Athena"),
+    ("change_feed: all", "change_feed", "expected true or false, found 'all'; true has one change for each row that differs"),
+    ("feed_retention: 7d", "feed_retention", "unknown key; set `keep`, which is for the change feed too"),
     ("history: maybe", "history", "expected true or false"),
+    ("history: true, track_except: [b]", "track_except", "unknown key; set `track` to the other columns"),
     ("cluster_by: {region: up}", "cluster_by", "expected "),
+    ("partition_by: [region]", "partition_by", "unknown key; set `cluster_by: [..]`"),
     ("track: [name]", "track", "the table has no history; set `history: true`"),
     ("patch_rows: maybe", "patch_rows", "expected true or false"),
     ("on_schema_change: fial", "on_schema_change", "expected evolve, freeze or fail, found 'fial'; did you mean fail?"),
@@ -347,8 +352,9 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("quarantine: 200%", "quarantine", "expected a number of records or a share"),
     ("quarantine: -1", "quarantine", "expected a number of records or a share"),
     ("quarantine: {max_rows: 1}", "quarantine", "expected a number of records or a share, such as 100 or 10%, found {'max_rows': '1'}"),
-    ("limits: {columns: 9000}", "limits", "expected true or false, found {'columns': '9000'}"),
+    ("limits: {columns: 9000}", "limits", "expected true or false, found {'columns': '9000'}; there are limits or none"),
     ("types: {a: date}, csv: {types: {a: date}}", "csv.types", "unknown key"),
+    ("checks: {max_gone: 0.3}", "checks.max_gone", "unknown key; set `max_gone` of the table"),
     ("checks: [rows]", "checks", "expected a mapping"),
     ("max_gone: all", "max_gone", "expected a share"),
     (
@@ -356,7 +362,7 @@ BAD_TABLES: list[tuple[str, str, str]] = [
         "notify",
         "expected log, {command: [..]}, {webhook: https://..}, {sns: arn:..}, {apprise: [slack://..]}, or the name of a variable: {webhook_env: NAME}",
     ),
-    ("notify: {slack: CHAT}", "notify", "expected log, {command: [..]}, {webhook: https://..}"),
+    ("notify: {slack: CHAT}", "notify", "slack: expected {apprise_env: NAME}, with slack://.. in the variable; found {slack: ..}"),
     ("notify: {apprise: [slack://secret, secret]}", "notify", "apprise: expected addresses such as slack://token, found something else (not shown"),
     ("notify: {apprise: []}", "notify", "apprise: expected addresses such as slack://token, found something else (not shown"),
     ("notify: [{webhook: 'ftp://me:secret@x'}]", "notify", "found something else (not shown"),
@@ -445,14 +451,16 @@ BAD_FILES: list[tuple[str, str]] = [
     ("warehouse: gs://lake/x\ntables: {a: {key: [x]}}", ":1: key warehouse: gs: locations are not supported"),
     ("warehouse: '/lake/*'\ntables: {a: {key: [x]}}", "key warehouse: '/lake/*' contains '*'"),
     ("registry: {url: []}\ntables: {a: {key: [x]}}", "key registry.url: expected an address"),
+    ("registry: {url: 'http://r:1', folder: x}\ntables: {a: {key: [x]}}", "key registry.folder: unknown key; set `url` to the folder"),
     (
         "kafka: {servers: 'h:9092'}\ntables: {a: {key: [x]}}",
-        "key kafka: expected text, found {'servers': 'h:9092'}",
+        "key kafka: expected text, found {'servers': 'h:9092'}; write the servers, or the name of",
     ),
     ("registry: {uri: x}\ntables: {a: {key: [x]}}", "key registry.uri: unknown key"),
     ("s3: {endpoint: x}\ntables: {a: {key: [x]}}", "key s3.endpoint: expected a URL"),
     ("catalog: {type: glue}\ntables: {a: {key: [x]}}", "key catalog.type: readers of Glue need files in S3, but the warehouse is /"),
     ("warehouse: s3://lake\ncatalog: {type: glue, uri: 'thrift://x'}\ntables: {a: {key: [x]}}", "key catalog.uri: Glue is the metastore"),
+    ("catalog: {metastore_dir: m}\ntables: {a: {key: [x]}}", "key catalog.metastore_dir: unknown key; the embedded metastore lies in <warehouse>"),
     ("warehouse: s3://lake\ncatalog: {type: glue, catalog_id: 12}\ntables: {a: {key: [x]}}", "key catalog.catalog_id: expected an AWS account id"),
     ("catalog: {region: eu-central-1}\ntables: {a: {key: [x]}}", "key catalog.region: unknown key; it belongs at the top of the file"),
     ("catalog: {catalog_id: '123456789012'}\ntables: {a: {key: [x]}}", "key catalog.catalog_id: only `type: glue` has this key"),
@@ -614,3 +622,17 @@ def test_tables_that_share_landing_files_are_found(places: list[str]) -> None:
         if others:
             expected[name] = others[0]
     assert shared(landings) == expected
+
+
+@pytest.mark.parametrize("path", FORMER)
+def test_a_former_key_is_refused_with_what_replaces_it(tmp_path: Path, path: str) -> None:
+    """At the top of the file or in a table, and no key of today is in the list."""
+    *sections, name = path.split(".")
+    if sections[:2] == ["airflow", "groups"]:
+        sections.append("g")
+    value = "{" + "".join(f"{part}: {{" for part in sections) + f"{name}: x" + "}" * (len(sections) + 1)
+    top = sections and sections[0] in names(Keys)
+    text = f"{value[1:-1]}\ntables: {{a: {{key: [x]}}}}" if top else f"tables: {{a: {{key: [x], {value[1:-1]}}}}}"
+    with pytest.raises(ConfigError) as refused:
+        loaded(tmp_path, text)
+    assert f"unknown key; {FORMER[path]}" in str(refused.value)

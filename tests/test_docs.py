@@ -85,6 +85,13 @@ def test_no_module_is_named_that_is_not_there() -> None:
     assert sorted(name for name in named if not (ROOT / "compactor" / name).exists()) == []
 
 
+@pytest.mark.parametrize("former", cli.FORMER)
+def test_no_former_command_is_named(former: str) -> None:
+    """On no page, in no message, help or comment."""
+    paths = [*(path for path in WRITTEN if path.name != "CHANGELOG.md"), *(ROOT / "compactor").rglob("*.py"), *(ROOT / "dags").glob("*.py")]
+    assert [path.name for path in paths if re.search(rf"compactor {former}\b", path.read_text(encoding="utf-8"))] == []
+
+
 def test_the_exported_schema_is_up_to_date() -> None:
     """`make docs` writes it again."""
     assert json.loads(text("docs/compactor.schema.json")) == json_schema()

@@ -1,4 +1,4 @@
-"""Derived from the declarations of keys: the JSON schema of compactor.yaml, and the names of each section."""
+"""Derived from the declarations of keys: the JSON schema of compactor.yaml, and the names of each section. And what replaces former keys."""
 
 from __future__ import annotations
 
@@ -12,6 +12,76 @@ from pydantic import TypeAdapter
 from compactor.config.keys import Keys
 from compactor.config.text import Place
 from compactor.core.settings.forms import ALIASES, Form, Section
+
+FORMER = {
+    "compaction": "set `compact_every`, `compact_window` and `compact_budget`",
+    "comment": "it is a standard text now",
+    "checks.max_gone": "set `max_gone` of the table",
+    "engines": "with `catalog: {type: glue}` there is a view for Athena",
+    "feed_retention": "set `keep`, which is for the change feed too",
+    "history_end": "`__end_time` of the current version is null",
+    "history_zero_length": "versions that end when they begin are kept",
+    "track_except": "set `track` to the other columns",
+    "unresolved": "values that the source never sent are null, and counted in the run's report",
+    "timestamps": "set `parquet`: hive for int96, standard for int64",
+    "keep_versions": "the two newest versions are always kept",
+    "publish_window": "it is ten minutes",
+    "target_file_bytes": "it is 256 MB",
+    "small_batch": "it is 64 MB",
+    "partition_by": "set `cluster_by: [..]`, so that filters on these columns skip data (docs/design/view.md#files-sorted-by-other-columns)",
+    "owner": "the tasks belong to compactor",
+    "priority": "set `pool`",
+    "retry_delay": "set `default_task_retry_delay` of Airflow's `[core]`",
+    "catalog.metastore_dir": "the embedded metastore lies in <warehouse>/metastore",
+    **dict.fromkeys(
+        ("registry.username", "registry.username_env", "registry.password_env"),
+        "set the environment variable SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO to user:password",
+    ),
+    "registry.folder": "set `url` to the folder",
+    "registry.key_file": "put the key into `cert_file`",
+    "registry.ca_file": "set the environment variable REQUESTS_CA_BUNDLE",
+    "registry.proxy": "set the environment variable HTTPS_PROXY",
+    "s3.requester_pays": "copy the files into a bucket of your own",
+    **dict.fromkeys(("airflow.registry_conn_id", "airflow.webhook_conn_ids"), "set `conn_ids: {VARIABLE: connection}`"),
+    "airflow.schemas": "`sync_schemas` runs every 15 minutes; pause it in Airflow",
+    "airflow.quarantine": "`quarantine_alert` runs at 06:45 UTC; pause it in Airflow",
+    "airflow.answer_within": "it is 20 hours",
+    "airflow.status_page": "`compactor report` writes a page about the tables",
+    "airflow.groups.partitioned": "events have the hour in `extra`",
+    "airflow.groups.runner": "set `runner` of the tables, or in `defaults`",
+    "airflow.groups.pod_template": "set `executor_config: {pod_template_file: ..}`",
+    "metrics.emf": "set `deployment`, and the run sends to CloudWatch itself",
+    "metrics.openlineage": "run records have what a run did (`json`)",
+    "metrics.prices": "run records have the vCPU-hours and memory-hours of a job, to multiply with your prices",
+    "metrics.pushgateway": "set `prometheus`, a folder of Prometheus's node exporter",
+    "emr.plans": "the configuration of each job is written into `plans` below `job`",
+    "emr.spark": "set `spark` in `defaults`",
+    "emr.studio": "Airflow links the job's page in the AWS console",
+    "emr.tags": "jobs have the tags compactor-group and compactor-table",
+}
+"""Keys of earlier versions and of other tools, by their path → what is there instead."""
+
+FORMER_VALUES = {
+    "change_feed": "; true has one change for each row that differs",
+    "epoch": "; set `epoch_from` and `epoch_replaces` beside it",
+    "archive_retention": "; without the key they are kept",
+    "deadline": "; without the key there is none",
+    "limits": "; there are limits or none",
+    "kafka": "; write the servers, or the name of the file of properties that has them",
+}
+"""Keys whose values were others → what to write."""
+
+
+def path_of(place: Place) -> str:
+    """Return the path of a key without the names of tables and groups.
+
+    >>> path_of(("tables", "student", "csv", "header")), path_of(("airflow", "groups", "daily", "wait"))
+    ('csv.header', 'airflow.groups.wait')
+    """
+    parts = [str(part) for part in place]
+    if parts[:2] == ["airflow", "groups"]:
+        parts[2:3] = []
+    return ".".join(parts[2:] if parts[0] == "tables" else parts[1:] if parts[0] == "defaults" else parts)
 
 
 @cache

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from compactor.config import rules
 from compactor.config import text as config_text
 from compactor.config.keys import Keys, Settings, Table
-from compactor.config.reference import names, section_at
+from compactor.config.reference import FORMER, FORMER_VALUES, names, path_of, section_at
 from compactor.config.rules import SMALLEST, Problem, landing, shared
 from compactor.config.text import Place
 from compactor.config.values import absolute, is_s3, shown
@@ -167,13 +167,13 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
         return sentence if "found" in sentence or ";" in sentence else f"{sentence}, found {shown(value)}"
     if kind == "hidden":
         return f"expected {entry['ctx']['expected']}, found something else (not shown: it may be the secret)"
+    hint = FORMER_VALUES.get(path_of(place), "")
     if kind == "literal_error":
         words = [word for word in re.findall("'([^']*)'", entry["ctx"]["expected"]) if word]
-        return f"expected {listed(words)}, found {shown(value)}{alike(str(value), words)}"
+        return f"expected {listed(words)}, found {shown(value)}{alike(str(value), words) or hint}"
     if kind == "form":
-        return f"expected {entry['ctx']['expected']}, found {shown(value)}"
+        return f"expected {entry['ctx']['expected']}, found {shown(value)}{hint}"
     expected = {"dataclass_type": "a mapping of keys", "tuple_type": "a list", "list_type": "a list", "dict_type": "a mapping", "string_type": "text"}
-    hint = ""
     if kind == "tuple_type" and isinstance(value, str):
         hint = f"; write [{value}]"
     if kind == "dataclass_type" and len(place) == 2:
@@ -188,7 +188,8 @@ def _unknown(place: Place, values: Mapping[str, Any]) -> str:
         return f"unknown key{alike(name, names(Keys)) or below}"
     if name in names(Keys):
         return "unknown key; it belongs at the top of the file"
-    return f"unknown key{alike(name, names(section_at(place)))}"
+    former = FORMER.get(path_of(place))
+    return f"unknown key{f'; {former}' if former else alike(name, names(section_at(place)))}"
 
 
 def _config_error(text: config_text.Text, overridden: Mapping[Place, str], problems: list[Problem]) -> ConfigError:

@@ -169,6 +169,9 @@ _ADDRESSES = {
 }
 """Kinds of targets with an address: its form, and an example for people."""
 
+_SERVICES = {"slack": "slack://..", "teams": "workflows://..", "pagerduty": "pagerduty://.."}
+"""Kinds of earlier versions: the address by which Apprise knows the service."""
+
 
 def notify(value: Any) -> tuple[tuple[str, ...], ...]:
     """Parse one target or a list: `log`, `{command: [program, argument]}`, or one of `_ADDRESSES` such as `{webhook_env: NAME}`."""
@@ -178,6 +181,9 @@ def notify(value: Any) -> tuple[tuple[str, ...], ...]:
 def _target(value: Any) -> tuple[str, ...]:
     if value == "log":
         return ("log",)
+    former = next(iter(_SERVICES.keys() & value), "") if isinstance(value, dict) else ""
+    if former:
+        raise ValueError(f"{former}: expected {{apprise_env: NAME}}, with {_SERVICES[former]} in the variable; found {{{former}: ..}}")
     if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in ("command", *_ADDRESSES):
         # show only names: a value may contain a token
         word = isinstance(value, str) and re.fullmatch(r"\w{1,20}", value)
