@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,15 @@ from compactor.core.formats import parquet as footers
 from compactor.core.formats.parquet import Footer
 from compactor.core.iceberg import manifests
 from compactor.core.iceberg.schema import Columns
+from compactor.core.model.errors import TryLater
 from compactor.core.model.files import DataFile
+from compactor.flows.keep.erase import Request, erase
 from compactor.flows.publish import native
 from compactor.flows.table import Table
+from tests.faults import Crash, Faults
 from tests.native import readers
 from tests.oracle.lake import Lake, table
+from tests.oracle.model import line
 from tests.oracle.reader import look
 from tests.parts.memory_storage import MemoryStorage
 from tests.read import parquet_lake
@@ -89,6 +95,29 @@ class NativeLake(Lake):
         spec, self.spec = self.spec, self.spec.compacting_now
         self.run()
         self.spec = spec
+
+    def happens(self, rng: random.Random, step: int) -> str:
+        """Some changes, deletes, a compaction, a restore, a rebuild, an erased key or a vacuum, or a run that is cut at any call; then a run. Return which."""
+        do = rng.choice(["run"] * 6 + ["compact", "restore", "rebuild", "erase", "vacuum", "cut"])
+        if do in ("run", "cut"):
+            keys = rng.sample(range(44), rng.choice([1, 2, 6]))
+            changes = [(rng.choice("uuud"), key, step - rng.choice([0, 0, 3])) for key in keys]
+            lines = [line(op, [key], [seq], None if op == "d" else {"a": step}) for op, key, seq in changes]
+            self.deliver(f"increment_2026010100/{step}.json", lines)
+            with suppress(Crash, TryLater):
+                self.run(Faults(rng.randrange(80), "from_then_on") if do == "cut" else None)
+        elif do == "restore":
+            self.restore(rng.choice(self.restorable()))
+        elif do == "rebuild":
+            self.rebuild(accept=True)
+        elif do == "erase":
+            erase(self.table(), Request(((str(rng.randrange(40)),),), now=True))
+        elif do == "vacuum":
+            self.vacuum()
+        else:
+            self.compact()
+        self.run()
+        return do
 
     def _put(self, path: str, data: bytes) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -6,22 +6,17 @@ import random
 import struct
 import subprocess
 import zlib
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from compactor.core.iceberg import metadata, vectors
-from compactor.core.model.errors import NoRowsYet, TryLater
 from compactor.core.settings.forms import NEVER
-from compactor.flows.keep.erase import Request, erase
-from tests.faults import Crash, Faults
 from tests.native import readers
 from tests.native.lake import NativeLake, as_parquet, visible
 from tests.native.test_export import KEPT, change
 from tests.oracle.model import line
-from tests.oracle.programs import program
 from tests.oracle.sizes import FULL, tiered
 
 __all__ = ["as_parquet"]
@@ -80,50 +75,12 @@ def test_whatever_happens_it_shows_what_the_view_shows(tmp_path: Path, seed: int
     )
     change(lake, 1, *range(40), op="c")
     for step in range(2, 20):
-        do = rng.choice(["run"] * 6 + ["compact", "restore", "rebuild", "erase", "vacuum", "cut"])
-        if do in ("run", "cut"):
-            keys = rng.sample(range(44), rng.choice([1, 2, 6]))
-            changes = [(rng.choice("uuud"), key, step - rng.choice([0, 0, 3])) for key in keys]
-            lake.deliver(
-                f"increment_2026010100/{step}.json", [line(op, [key], [seq], None if op == "d" else {"a": step}) for op, key, seq in changes]
-            )
-            with suppress(Crash, TryLater):
-                lake.run(Faults(rng.randrange(80), "from_then_on") if do == "cut" else None)
-        elif do == "restore":
-            lake.restore(rng.choice(lake.restorable()))
-        elif do == "rebuild":
-            lake.rebuild(accept=True)
-        elif do == "erase":
-            erase(lake.table(), Request(((str(rng.randrange(40)),),), now=True))
-        elif do == "vacuum":
-            lake.vacuum()
-        else:
-            lake.compact()
-        lake.run()
+        do = lake.happens(rng, step)
         lake.check("pyiceberg")
         for each in lake.exported().raw["snapshots"]:
             rows = readers.rows("pyiceberg", lake.dump(), snapshot=each["snapshot-id"])[1]
             assert len(rows) == visible(each), (step, do)
     lake.check()
-
-
-@pytest.mark.parametrize("seed", tiered([*range(100 if FULL else 4)], fast=[0]))
-def test_random_programs(tmp_path: Path, seed: int) -> None:
-    """Twenty programs in a table: truncates, defaults, key changes, odd names, numbers that become text. Each reader after each run, in both forms."""
-    made, compared = program(8 * (seed // 4) + 4 + seed % 4, 20, moves=False), 0
-    settings = {name: value for name, value in made.settings.items() if name != "delete"}
-    lake = NativeLake(tmp_path, "current", **{**settings, "iceberg": ("base", "current")})
-    for hour, files in enumerate(made.runs):
-        for number, places in enumerate(files):
-            lake.deliver(f"increment_20260101{hour:02d}/{(made.seed + number * 7) % 10}.json", [made.line(place) for place in places])
-        with suppress(NoRowsYet):
-            report = lake.run()
-            if isinstance(metadata.parts_of(lake.newest(), "current"), str):  # type: ignore[arg-type]
-                assert any(note.startswith("Iceberg shows") for note in report.notes)
-                lake.compact()
-            lake.check()
-            compared += 1
-    assert compared
 
 
 def test_a_vector_is_what_the_specification_asks_for() -> None:

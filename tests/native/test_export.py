@@ -50,9 +50,7 @@ def test_it_shows_the_last_compaction(tmp_path: Path) -> None:
     change(lake, 2, 3, 50)
     assert lake.exported() == first
     lake.check()
-    spec, lake.spec = lake.spec, lake.spec.compacting_now
-    lake.run()
-    lake.spec = spec
+    lake.compact()
     lake.check()
     second = lake.exported()
     assert [each["summary"]["compactor.state_version"] for each in second.raw["snapshots"]] == ["1", "3"]
@@ -127,9 +125,7 @@ def test_the_next_compaction_stores_a_default(tmp_path: Path) -> None:
     assert plan_says(lake) == "readers see an older version: rows from before the column d read its default, which the next compaction stores in them"
     lake.vacuum()
     assert lake.exported() == first
-    spec, lake.spec = lake.spec, lake.spec.compacting_now
-    lake.run()
-    lake.spec = spec
+    lake.compact()
     lake.check()
     assert plan_says(lake) == "as of the last compaction"
     assert {row[2] for row in lake.shown()[1]} == {7, 8}
@@ -199,27 +195,7 @@ def test_whatever_happens_it_shows_what_ro_shows(tmp_path: Path, seed: int) -> N
     lake = NativeLake(tmp_path, **KEPT, compact_every=rng.choice([0.0, 4.0]), tombstone_retention=5.0, beyond_retention="apply")
     change(lake, 1, *range(40), op="c")
     for step in range(2, 24):
-        do = rng.choice(["run"] * 6 + ["compact", "restore", "rebuild", "erase", "vacuum", "cut"])
-        if do in ("run", "cut"):
-            lines = [
-                line(rng.choice("uuu"), [key], [step - rng.choice([0, 0, 3])], {"a": step}) for key in rng.sample(range(40), rng.choice([1, 2, 6]))
-            ]
-            lake.deliver(f"increment_2026010100/{step}.json", lines)
-            with suppress(Crash, TryLater):
-                lake.run(Faults(rng.randrange(80), "from_then_on") if do == "cut" else None)
-        elif do == "restore":
-            lake.restore(rng.choice(lake.restorable()))
-        elif do == "rebuild":
-            lake.rebuild(accept=True)
-        elif do == "erase":
-            erase(lake.table(), Request(((str(rng.randrange(40)),),), now=True))
-        elif do == "vacuum":
-            lake.vacuum()
-        else:
-            spec, lake.spec = lake.spec, lake.spec.compacting_now
-            lake.run()
-            lake.spec = spec
-        lake.run()
+        do = lake.happens(rng, step)
         if not lake.table().notes and lake.exported().base == lake.newest().base_id:  # type: ignore[union-attr]
             lake.check("pyiceberg")
         for each in lake.exported().raw["snapshots"]:
@@ -228,13 +204,14 @@ def test_whatever_happens_it_shows_what_ro_shows(tmp_path: Path, seed: int) -> N
     lake.check()
 
 
+@pytest.mark.parametrize("form", metadata.FORMATS)
 @pytest.mark.parametrize("seed", tiered([*range(200 if FULL else 4)], fast=[0]))
-def test_random_programs(tmp_path: Path, seed: int) -> None:
-    """Twenty programs in a table: truncates, added columns, odd names, numbers that become text. Each reader after each run."""
+def test_random_programs(tmp_path: Path, seed: int, form: str) -> None:
+    """Twenty programs in a table with both forms: truncates, added columns, odd names, numbers that become text. Each reader after each run."""
     # every second four seeds leave no values out
     made, compared = program(8 * (seed // 4) + 4 + seed % 4, 20, moves=False), 0
     settings = {name: value for name, value in made.settings.items() if name != "delete"}
-    lake = NativeLake(tmp_path, **settings)
+    lake = NativeLake(tmp_path, form, **{**settings, "iceberg": (*metadata.FORMATS,)})
     for hour, files in enumerate(made.runs):
         for number, places in enumerate(files):
             lake.deliver(f"increment_20260101{hour:02d}/{(made.seed + number * 7) % 10}.json", [made.line(place) for place in places])
@@ -242,11 +219,9 @@ def test_random_programs(tmp_path: Path, seed: int) -> None:
             report = lake.run()
             newest = lake.newest()
             assert newest is not None
-            if isinstance(metadata.parts_of(newest, "base"), str):
+            if isinstance(metadata.parts_of(newest, form), str):
                 assert any(note.startswith("Iceberg shows") for note in report.notes)
-                lake.spec, spec = lake.spec.compacting_now, lake.spec
-                lake.run()
-                lake.spec = spec
+                lake.compact()
             lake.check()
             compared += 1
     assert compared

@@ -234,8 +234,8 @@ def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def several(value: str | list[str]) -> tuple[str, ...]:
-    """Return one value, or those of a list, as a tuple."""
-    return (value,) if isinstance(value, str) else tuple(value)
+    """Return one value, or those of a list, each once."""
+    return (value,) if isinstance(value, str) else tuple(dict.fromkeys(value))
 
 
 def character(text: str) -> str:
