@@ -106,8 +106,10 @@ class SparkEngine:
         base = work.parent.segments if work.parent else ()
         owners = keys.owner_masks(base, work.schema)
         files = by_key(work.schema)
-        name, filled = work.spec.name, compaction.stored_defaults(work.spec, work.schema)
-        made, done = table_writer.write_one(self._storage, rows, work.schema, work.order, directory, name, work.partial, files, owners, filled=filled)
+        filled, tombstones = compaction.stored_defaults(work.spec, work.schema), work.plan.tombstones
+        made, done = table_writer.write_one(
+            self._storage, rows, work.schema, work.order, directory, work.spec.name, work.partial, files, owners, filled=filled, tombstones=tombstones
+        )
         counts, ties = work.counts(done)
         note = repeated_keys.note(work.batch, counts)
         if made is None:
@@ -121,7 +123,9 @@ class SparkEngine:
         keep = compaction.keeps_tombstones(work.spec, work.order, work.parent.offsets if work.parent else ())
         rows = compact.purged(work.rows, purge_through, work.schema, keep)
         placed = work.placed or segments.one()
-        made, done = segments.write(self._storage, rows, work.schema, work.order, work.spec, commit, placed, work.version, work.partial)
+        made, done = segments.write(
+            self._storage, rows, work.schema, work.order, work.spec, commit, placed, work.version, work.partial, tombstones=work.plan.tombstones
+        )
         counts, ties = work.counts(done)
         unknown = self._unresolved(work, [segment for segment in made if segment.unavailable_columns])
         purged_to = compact.purged_to(work.rows, purge_through, keep, work.order, done)

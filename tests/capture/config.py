@@ -41,6 +41,10 @@ def stored_name(column: str) -> str:
     return re.sub(r"\W", "_", column.lower())
 
 
+REFUSED = {form: {"audit_log", "copied_nopk"} for form in landing.FLAT}
+"""Form → keyless tables whose flattened changes have no before image: refused, not guessed."""
+
+
 def table_config(form: str, name: str, order_by: Iterable[str] | None = None) -> dict[str, Any]:
     """The settings of one table for a form."""
     if form not in landing.FORMS:

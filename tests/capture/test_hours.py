@@ -61,9 +61,6 @@ CASES = {**SAMPLE, **(MORE if FULL else {})}
 FED = ("wal2json, a change a line", "wal2json, transactions of all tables in one stream")
 """With a change feed, which must end where the view does. (Defaults of added columns are no change of rows.)"""
 
-REFUSED = {"flat_value": {"audit_log", "copied_nopk"}, "flat_kafka": {"audit_log", "copied_nopk"}}
-"""Keyless tables whose flattened changes have no before image: refused, not guessed."""
-
 
 def view_rows(app: App, table: str) -> list[dict[str, object]]:
     """The rows by Spark; DuckDB has the same."""
@@ -100,11 +97,11 @@ def test_the_capture_equals_postgresql(tmp_path: Path, case: str) -> None:
             reports = app.run(parallel=3)
             delivered |= set(group)
             refused = {report.table for report in reports if report.error}
-            assert refused <= REFUSED.get(form, set()), [report.error for report in reports if report.error]
+            assert refused <= config.REFUSED.get(form, set()), [report.error for report in reports if report.error]
             if delivered == set(range(max(delivered) + 1)):
                 assert [] == differing(app, reports, form, max(delivered))
         assert all(report.outcome == "idle" for report in app.run() if not report.error)
-        checked = [name for name in (only or landing.tables()) if name not in REFUSED.get(form, set())]
+        checked = [name for name in (only or landing.tables()) if name not in config.REFUSED.get(form, set())]
         assert [] == [check for check in app.verify(checked[:8]) if not check.ok]
         for name in [name for name in checked if feed and not name.startswith("evolve") and not kept(app.table(name)).schema.defaults]:
             told = (line for _, lines in app.changes(name, 0) for line in lines)

@@ -37,9 +37,20 @@ def text(value: Any) -> Any:
 
 def of_arrow(table: Any) -> dict[str, Any]:
     """Return the rows of an Arrow table."""
+    columns = [[text(_plain(value)) for value in _values(column)] for column in table.columns]
+    return {"columns": table.column_names, "rows": [list(row) for row in zip(*columns)]}
 
-    rows = [[text(_plain(value)) for value in row] for row in zip(*(column.to_pylist() for column in table.columns))] if table.num_columns else []
-    return {"columns": table.column_names, "rows": rows}
+
+def _values(column: Any) -> list[Any]:
+    """Return Python's values; of dates and times their numbers, because Python's years end with 9999."""
+    import pyarrow
+
+    kind = column.type
+    if pyarrow.types.is_date(kind):
+        return [None if day is None else f"d{day}" for day in column.cast("date32").cast("int32").to_pylist()]
+    if pyarrow.types.is_timestamp(kind):
+        return [None if at is None else f"t{at}" for at in column.cast(pyarrow.timestamp("us", kind.tz)).cast("int64").to_pylist()]
+    return list(column.to_pylist())
 
 
 def _plain(value: Any) -> Any:
@@ -65,7 +76,7 @@ def parquet(question: dict[str, Any]) -> dict[str, Any]:
     """The rows of a directory of Parquet files that Spark wrote: what it shows."""
     import pyarrow.parquet
 
-    return of_arrow(pyarrow.parquet.read_table(question["metadata"]))
+    return of_arrow(pyarrow.parquet.read_table(question["metadata"], coerce_int96_timestamp_unit="us"))
 
 
 def plan(question: dict[str, Any]) -> dict[str, Any]:

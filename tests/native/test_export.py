@@ -121,7 +121,8 @@ def test_the_next_compaction_stores_a_default(tmp_path: Path) -> None:
     lake.deliver("increment_2026010101/new.json", [with_default(9, 7)])
     report = lake.run()
     assert lake.exported() == first
-    assert report.notes[0] == "Iceberg shows version 1: rows from before the column d read its default, which the next compaction stores in them"
+    (note, *_) = report.notes
+    assert note == "Iceberg (base) shows version 1: rows from before the column d read its default, which the next compaction stores in them"
     assert plan_says(lake) == "readers see an older version: rows from before the column d read its default, which the next compaction stores in them"
     lake.vacuum()
     assert lake.exported() == first
@@ -160,7 +161,7 @@ def test_a_misread_file_is_named_and_the_older_export_stays(tmp_path: Path, monk
         lake.deliver("increment_2026010101/new.json", [line("u", [3], [7], {"a": 7})])
         report = lake.run()
         assert (report.outcome, lake.exported(), lake.landing()) == ("committed", first, set())
-        assert "Iceberg shows version 1: a file is in the form for Hive" in report.notes
+        assert "Iceberg (base) shows version 1: a file is in the form for Hive" in report.notes
     change(lake, 8, 4)
     lake.check("pyiceberg")
 
@@ -220,7 +221,7 @@ def test_random_programs(tmp_path: Path, seed: int, form: str) -> None:
             newest = lake.newest()
             assert newest is not None
             if isinstance(metadata.parts_of(newest, form), str):
-                assert any(note.startswith("Iceberg shows") for note in report.notes)
+                assert any(note.startswith("Iceberg (") for note in report.notes)
                 lake.compact()
             lake.check()
             compared += 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from pyarrow import parquet
 
+from compactor.core.model.files import Delta, Segment
 from compactor.core.model.schema import Field, Schema
 from compactor.core.planning import compaction
 from compactor.flows.table import Table
@@ -139,6 +141,29 @@ def test_the_view_asked_live_shows_what_has_landed(lake: Lake) -> None:
     assert dict.fromkeys(range(1, 5), "old") == {row["id"]: row["v"] for row in lake.rows(spec)}
     lake.run(spec)
     assert lake.rows(spec) == lake.rows(spec, "t_live")
+
+
+def test_columns_that_are_null_in_every_row_are_not_in_the_files(lake: Lake) -> None:
+    """A load without deletes writes no clock for them; the Delta with one does, and so does the base that takes it in. Readers see no difference."""
+    spec = lake.spec(write_mode="merge-on-read", order_by=("__lsn",))
+    layout = Table(lake.env, spec).layout
+
+    def state_columns(part: Segment | Delta) -> set[str]:
+        paths = [f"{layout.inside(part.path)}/{file.name}" for file in part.files]
+        return {name for path in paths for name in parquet.read_schema(path).names if name.startswith("_") and name != "__lsn"}
+
+    lake.land(spec, 0, [{"id": n, "__lsn": n, "op": "c"} for n in range(5)])
+    lake.run(spec)
+    assert [state_columns(segment) for segment in lake.snapshot(spec).segments] == [{"_version", "_at"}]
+    lake.land(spec, 1, [{"id": 2, "__lsn": 10, "op": "d"}, {"id": 3, "__lsn": 11, "op": "u"}])
+    lake.run(spec)
+    delta = lake.snapshot(spec).delta
+    assert delta is not None
+    assert state_columns(delta) == {"_version", "_at", "_gone", "_moved"}
+    lake.run(lake.with_settings(spec, compact_every=0.0, read_optimized=True))
+    assert [state_columns(segment) for segment in lake.snapshot(spec).segments] == [{"_version", "_at", "_gone", "_moved"}]
+    assert [0, 1, 3, 4] == [row["id"] for row in lake.rows(spec)]
+    assert [] == lake.problems(spec)
 
 
 def test_segments_without_a_delta_row_are_read_without_a_join(lake: Lake) -> None:

@@ -139,7 +139,7 @@ def _next(table: Table, form: str, snapshot: Snapshot, before: Exported | None, 
         except _Misread as error:
             parts = str(error)
     if isinstance(parts, str):
-        table.notes.append(f"Iceberg shows {_shown(before)}: {parts}")
+        table.notes.append(f"Iceberg ({form}) shows {_shown(before)}: {parts}")
     if entry is None:
         if before is None or not before.outdated(snapshot):
             return None
@@ -173,7 +173,7 @@ def _written(table: Table, form: str, snapshot: Snapshot, before: Exported | Non
         storage.write(f"{layout.iceberg(form, 'metadata')}/{name}", content)
         return f"{folder}/{name}"
 
-    with logs.phase(table, "exporting to Iceberg") as phase:
+    with logs.phase(table, f"exporting to Iceberg ({form})") as phase:
         earlier = manifests.read_list(storage.read(_location(table, form, before.current["manifest-list"]))) if before else []
         kept = manifests.reusable(earlier, [part.segment for part in parts])
         entries = [*_entries(table, form, parts, earlier, kept, columns, identity)]

@@ -107,7 +107,7 @@ class Reducer:
 
         `moves`: whether there may be key changes.
         """
-        entry = f"named_struct('at', CAST(NULL AS {position.ddl(self.order)}), 'known', false)"
+        entry = f"named_struct('at', {self._no_position}, 'known', false)"
         lacks = f"map_from_entries(transform(_missing, _m -> struct(_m, {entry})))"
         waits = f"'{LINK_MARK}' || _link"
         moved = f"CASE WHEN _op = 'd' THEN coalesce(_to, {waits}) WHEN _op = 'c' AND size(_missing) > 0 THEN coalesce(_from, {waits}) END"
@@ -127,7 +127,7 @@ class Reducer:
             tombstone = [
                 *[f"{left.get(field.name) or null(types.parse(field.type))} AS {quoted(field.name)}" for field in self.schema.fields],
                 "CAST(NULL AS BIGINT) AS _version",
-                f"CAST(NULL AS {position.ddl(self.order)}) AS _at",
+                f"{self._no_position} AS _at",
                 "_position AS _gone",
                 self._own("NULL"),
                 f"{row_key(self.schema)} AS _moved",
@@ -182,6 +182,10 @@ class Reducer:
         cases = " ".join(f"WHEN {literal(shard)} THEN {position.fixed(bound, self.order)}" for shard, bound in self.barriers)
         return f"CASE {state}{quoted(self.shard)} {cases} END"
 
+    @property
+    def _no_position(self) -> str:
+        return f"CAST(NULL AS {position.ddl(self.order)})"
+
     def _event(self, at: str) -> str:
         return position.event(at, self.order)
 
@@ -190,8 +194,8 @@ class Reducer:
         # a truncate ends the row that a tombstone hides, too
         at = f"CASE WHEN _at <= {self.bound()} THEN NULL ELSE _at END" if self.bounded else "_at"
         # a struct: a column may be called like one of ours
-        own = [] if self.partial else ["_own AS _own"]
-        row = listed([*map(quoted, self._shared), *own]) or "1"
+        own = ["_own AS _own"] if self.stored and not self.partial else []
+        row = listed([*map(quoted, self._shared), *own, f"{at} AS _at"])
         clocks = [f"struct({row}) AS _row", f"{at} AS _at", "_gone", f"{NEWEST} AS _newest", "_moved", "_version", "_origin"]
         content = self.content()
         clocks += [f"CASE WHEN _gone IS NULL THEN {content} ELSE 0L END AS _content"]
@@ -213,17 +217,18 @@ class Reducer:
         place = self._event("_newest")
         moved = f"struct({place}, NOT startswith(coalesce(_moved, '{LINK_MARK}'), '{LINK_MARK}'), _moved IS NOT NULL)"
         by = f"CASE WHEN _newest IS NOT NULL THEN struct({place}, _origin <> {MADE}, _newest) END"
-        content = f"CASE WHEN _newest IS NOT NULL THEN struct({place} AS e, {{}}{'_sent' if self.partial else '_content'} AS h) END"
+        greatest = f"max(struct({place} AS e, {{}}{'_sent' if self.partial else '_content'} AS h))"
+        greatest += " FILTER (WHERE _newest IS NOT NULL)" if self.partial else ""
         latest = "_origin" if self.keyless else f"CASE WHEN _newest IS NOT NULL THEN {moved} END"
         made = [
             f"max_by(_row, {'_newest' if self.keyless else '_at'}) AS _row",
-            "max(_at) AS _at",
-            "max(_gone) AS _gone" if self.tombstones else "any_value(_gone) AS _gone",
-            f"max_by(_moved, {latest}) AS _moved" if self.tombstones or self.partial else "any_value(_moved) AS _moved",
+            "max(_at) AS _at" if self.keyless else "max_by(_row, _at)._at AS _at",
+            f"{'max(_gone)' if self.tombstones else self._no_position} AS _gone",
+            f"{f'max_by(_moved, {latest})' if self.tombstones or self.partial else 'CAST(NULL AS STRING)'} AS _moved",
             f"count_if(_origin = {EVENT}) AS _events",
             f"max_by(_origin, {by}) AS _by" if self.tombstones else f"{EVENT} AS _by",
             # whether all that happened at the newest place of the order says the same
-            f"max({content.format('')}).h <> ~max({content.format('~')}).h AS _tied",
+            f"({greatest.format('')}).h <> ~({greatest.format('~')}).h AS _tied",
         ]
         for name in self.partial:
             made.append(f"max_by({_register(name)}, {_clock(name)}) AS {_register(name)}")
@@ -292,7 +297,7 @@ class Reducer:
     def _state(self) -> list[str]:
         """SQL for the columns that are stored beside the values, and ORIGIN."""
         chosen = (lambda now, was: f"CASE WHEN _unchanged THEN {was} ELSE {now} END") if self.stored else (lambda now, was: now)
-        own = "_row._own"
+        own = "_row._own" if self.stored else "NULL"
         if self.partial:
             same = {name: f"{self._event(f'{_final(name)}.at')} = {self._event('_at')}" for name in self.partial}
             entry = {name: f"struct({literal(name)}, struct({_final(name)}.at AS at, {_final(name)}.known AS known))" for name in self.partial}

@@ -134,11 +134,12 @@ def write(
     through: int,
     partial: Sequence[str],
     in_order: bool = False,
+    tombstones: bool = True,
 ) -> tuple[list[Segment], Pass]:
     """Write placed rows as Segments that cover the key ranges without gaps, and check what was written. Returns the pass too.
 
     `through` is the version up to which the Delta is compacted into these Segments. `partial` are the columns that may have a clock of their own.
-    `in_order`: the rows are sorted as files are.
+    `in_order`: the rows are sorted as files are. `tombstones`: whether some row may be one.
 
     Raises CheckFailed if a key is null, or if other rows are in the files than were written.
     """
@@ -147,10 +148,12 @@ def write(
     filled = compaction.stored_defaults(spec, schema)
     if len(names) == 1:
         place = join(directory, names[0])
-        alone, done = table_writer.write_one(storage, rows, schema, order, place, spec.name, partial, files, in_order=in_order, filled=filled)
+        alone, done = table_writer.write_one(
+            storage, rows, schema, order, place, spec.name, partial, files, in_order=in_order, filled=filled, tombstones=tombstones
+        )
         made = {names[0]: dataclasses.replace(alone, name=names[0])} if alone else {}
     else:
-        several, done = table_writer.write_several(storage, rows, schema, order, directory, spec.name, partial, files, in_order, filled)
+        several, done = table_writer.write_several(storage, rows, schema, order, directory, spec.name, partial, files, in_order, filled, tombstones)
         made = {each.name: each for each in several}
     written = [_segment(commit, made[name], low, high, through, files) for name, (low, high) in _without_empty(names, placed, made).items()]
     return [dataclasses.replace(segment, defaults=filled) for segment in written], done

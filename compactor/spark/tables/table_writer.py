@@ -1,7 +1,8 @@
 """Base and Delta files: write sorted states, read them, and check what was written.
 
-Files hold the table's stored columns and `columns.STATE`. Rows that are shown and tombstones are in folders of their own, `row_state=live` and
-`row_state=deleted`. Every row of a directory has another key, because a resolution leaves one row of each.
+Files hold the table's stored columns and `columns.STATE`, without those that are null in every row: writing a null costs as much as a number. Rows
+that are shown and tombstones are in folders of their own, `row_state=live` and `row_state=deleted`. Every row of a directory has another key, because
+a resolution leaves one row of each.
 
 One directory is checked without a Spark job: the pass that writes counts the rows that it gets (`measured`), and the footers count those that are
 there. Many Segments are read back, without their keys.
@@ -26,7 +27,7 @@ from compactor.core.model.schema import Schema
 from compactor.core.schema.clustering import FileOrder
 from compactor.ports import Storage
 from compactor.spark import measured
-from compactor.spark.columns import AT, GONE, OWN, SEGMENT, STATE, state_types
+from compactor.spark.columns import AT, GONE, MOVED, OWN, SEGMENT, STATE, state_types
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.decode import conversions
 from compactor.spark.measured import Pass
@@ -93,12 +94,13 @@ def write_one(
     aggregates: Mapping[str, str] = MappingProxyType({}),
     in_order: bool = False,
     filled: Collection[str] = (),
+    tombstones: bool = True,
 ) -> tuple[Written | None, Pass]:
     """Write states into one new directory, each file as `layout` says, and check what was written. One Spark job.
 
     `partial` are the columns that may have a register of their own. `aggregates` (name → SQL) are computed for `Written.numbers`. `filled`: the
-    columns whose default the files hold. Returns None for what was written if there are no rows, and the pass that wrote. Raises CheckFailed if a
-    key is null, or if other rows are in the files than were written.
+    columns whose default the files hold. `tombstones`: whether some row may be one. Returns None for what was written if there are no rows, and the
+    pass that wrote. Raises CheckFailed if a key is null, or if other rows are in the files than were written.
     """
     spark = rows.sparkSession
     counted = {
@@ -111,7 +113,8 @@ def write_one(
         **aggregates,
     }
     states = measured.observe(rows.selectExpr(*_stored(schema, order, filled)), "written", counted)
-    rows = states if in_order else states.sortWithinPartitions(*_sort(layout))
+    rows = states.drop(*_null(partial, tombstones))
+    rows = rows if in_order else rows.sortWithinPartitions(*_sort(layout))
     done = measured.write_parquet(rows, directory, ROW_STATE, options=_options(layout))
     numbers = done.numbers("written")
     files = tuple(_files(storage, directory, by_segment=False).get("", ()))
@@ -126,6 +129,11 @@ def write_one(
     columns = tuple(sorted(numbers["unavailable_columns"]))
     written = Written("", numbers["rows"], numbers["tombstones"], first, last, columns, files, {name: numbers[name] for name in aggregates})
     return (written if written.rows else None), done
+
+
+def _null(partial: Sequence[str], tombstones: bool) -> list[str]:
+    """Return the columns of STATE that are null in every row."""
+    return [*([] if partial else [OWN]), *([] if tombstones else [GONE]), *([] if partial or tombstones else [MOVED])]
 
 
 def _sort(layout: FileOrder) -> list[str]:
@@ -182,6 +190,7 @@ def write_several(
     layout: FileOrder,
     in_order: bool = False,
     filled: Collection[str] = (),
+    tombstones: bool = True,
 ) -> tuple[list[Written], Pass]:
     """Write states into a new directory with a folder for each value of their column SEGMENT, and check what was written.
 
@@ -189,7 +198,8 @@ def write_several(
     """
     counted = {"rows": "count(1)", "nokey": f"count_if({_null_key(schema)})"}
     states = measured.observe(rows.selectExpr(*_stored(schema, order, filled), SEGMENT), "written", counted)
-    rows = states if in_order else states.sortWithinPartitions(SEGMENT, *_sort(layout))
+    rows = states.drop(*_null(partial, tombstones))
+    rows = rows if in_order else rows.sortWithinPartitions(SEGMENT, *_sort(layout))
     done = measured.write_parquet(rows, directory, SEGMENT, ROW_STATE, options=_options(layout))
     numbers = done.numbers("written") or measured.compute(states, counted)
     if numbers["nokey"]:
