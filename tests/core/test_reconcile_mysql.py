@@ -74,7 +74,7 @@ def test_each_statement_is_mysql_s_sql() -> None:
 
     side = SqlSide(MYSQL, "`school`.`t`", Columns(PAIRS, ()), query, where="yes = 1")
     side.bounds()
-    side.checksums(Part(0, 50), Split(0, 10))
+    side.checksums(Part(0, 50), Split(10))
     side.checksums(Part(prefix="a"), Split(digits=2))
     side.digests([Part(0, 10)])
     side.rows([("7",), ("8",)])

@@ -44,7 +44,7 @@ class Memory:
     def checksums(self, part: Part, split: Split) -> dict[str, Checksum]:
         sums: dict[str, Checksum] = {}
         for key, value, _ in self._of(part):
-            label = str((int(key) - split.origin) // split.width) if split.width else _md5(key)[: split.digits]
+            label = str(int(key) - (int(key) - (part.low or 0)) % split.width) if split.width else _md5(key)[: split.digits]
             count, total = sums.get(label, (0, 0))
             sums[label] = (count + 1, total + int(_md5(f"{key}:{value}")[:15], 16))
             self.reads += 1
@@ -254,7 +254,7 @@ def test_only_the_rows_that_count_are_read_from_a_side() -> None:
         return [(1, 2)] if text.startswith("SELECT min") else []
 
     side = SqlSide(POSTGRES, '"t"', columns(), query, "xmin::text", "a or b")
-    side.bounds(), side.checksums(Part(1, 5), Split(1, 2)), side.digests([Part(1, 2), Part(3, 4)]), side.rows([("1",)])
+    side.bounds(), side.checksums(Part(1, 5), Split(2)), side.digests([Part(1, 2), Part(3, 4)]), side.rows([("1",)])
     assert all('FROM "t" WHERE (a or b) AND ' in text for text in statements)
     assert 'WHERE (a or b) AND (("id" >= 1 AND "id" < 2) OR ("id" >= 3 AND "id" < 4))' in statements[2]
 

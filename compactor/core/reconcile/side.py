@@ -67,13 +67,14 @@ class SqlSide:
 
     def checksums(self, part: Part, split: Split) -> dict[str, Checksum]:
         """See Side."""
-        by_digest = f"substr({self._digest(self._columns.key)}, 1, {split.digits})"
-        label = self._sql.piece.format(value="k", origin=split.origin, width=split.width) if split.width else by_digest
+        # the difference of two of MySQL's unsigned numbers would not be negative, that of decimals is
+        by_range = f"cast(k as decimal(38, 0)) - mod(cast(k as decimal(38, 0)) - ({part.low}), {split.width})"
+        label = by_range if split.width else f"substr({self._digest(self._columns.key)}, 1, {split.digits})"
         number = self._sql.number.format(f"substr({self._digest(self._columns.pairs)}, 1, 15)")
         rows = self._query(
             f"SELECT label, count(*), sum(n) FROM (SELECT {label} AS label, {number} AS n FROM ({self._texts([part])}) r) d GROUP BY label"
         )
-        # a piece may come as decimal
+        # a number may come as decimal
         return {str(int(label)) if split.width else str(label): (int(count), int(total)) for label, count, total in rows}
 
     def digests(self, parts: Sequence[Part]) -> Rows:
@@ -118,7 +119,7 @@ class SqlSide:
         """Return an expression for the digest of texts, by default the columns of `_texts`. No two rows have the same text: each value has its length
         before it, `-` stands for null."""
         texts = texts or [f"c{at}" for at in range(len(pairs))]
-        joined = " || ".join(f"coalesce({self._sql.characters.format(text)} || ':' || {text}, '-')" for text in texts)
+        joined = " || ".join(f"coalesce(char_length({text}) || ':' || {text}, '-')" for text in texts)
         return self._sql.digest.format(joined)
 
 

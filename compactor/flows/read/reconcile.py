@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile import report as reports
 from compactor.core.reconcile.canonical import Columns
-from compactor.core.reconcile.parts import NOTHING, Checksum, Part, Split, differing
+from compactor.core.reconcile.parts import NOTHING, Checksum, Part, Split
 from compactor.core.reconcile.reached import SourceLog
 from compactor.core.reconcile.report import ReconcileReport, RowDifference, difference
 from compactor.core.reconcile.side import Key, Row, Rows, Side
@@ -93,15 +93,6 @@ class Options:
 DEFAULT = Options()
 
 
-@dataclass
-class _Judged:
-    """Keys by what became of them."""
-
-    proven: list[RowDifference] = field(default_factory=list)
-    unproven: list[RowDifference] = field(default_factory=list)
-    changing: int = 0
-
-
 def reconcile(
     names: tuple[str, str],
     columns: Columns,
@@ -121,12 +112,10 @@ def reconcile(
     pinned = lake.pin()
     in_step = _caught_up(source, pinned, pause)
     parts, counts, suspects = _suspects(source.side, pinned, options)
-    judged = _Judged()
-    outcome = reports.TOO_MANY
+    differences, changing, outcome = list[RowDifference](), 0, reports.TOO_MANY
     if len(suspects) <= options.suspects:
-        judged = _judge(columns, source, lake, suspects, in_step, pause, clock)
-        outcome = reports.DIFFERENT if judged.proven else reports.UNPROVEN if judged.unproven else reports.EQUAL
-    differences = [*judged.proven, *judged.unproven]
+        differences, changing = _judge(columns, source, lake, suspects, in_step, pause, clock)
+        outcome = reports.EQUAL if not differences else reports.DIFFERENT if differences[0].proof else reports.UNPROVEN
     kinds, cells = reports.tally(differences)
     return ReconcileReport(
         table=names[0],
@@ -141,7 +130,7 @@ def reconcile(
         skipped=columns.skipped,
         parts=parts,
         suspects=len(suspects),
-        changing=judged.changing,
+        changing=changing,
         differences=tuple(differences[: options.limit]),
         different=len(differences),
         kinds=kinds,
@@ -167,17 +156,12 @@ Suspects = dict[Key, tuple[tuple[Row, ...], tuple[Row, ...]]]
 def _suspects(source: Side, pinned: Pinned, options: Options) -> tuple[int, tuple[int, int], Suspects]:
     """Return how many parts were compared, the numbers of rows, and the keys whose rows differ."""
     chunks, split = _chunks(source, pinned, options)
-    theirs: dict[str, Checksum] = {}
+    suspects: Suspects = {}
     with ThreadPoolExecutor(max(1, options.parallel), thread_name_prefix="source") as pool:
-        asked_for = [pool.submit(source.checksums, chunk, split) for chunk in chunks]
-        whole = Part(chunks[0].low, chunks[-1].high)
-        ours = pinned.side.checksums(whole, split)
-        for answer in asked_for:
-            theirs.update(answer.result())
-        counts = (sum(count for count, _ in theirs.values()), sum(count for count, _ in ours.values()))
-        number = len({*ours, *theirs})
-        open_parts = [(split.part(label, whole), _larger(theirs, ours, label)) for label in differing(theirs, ours)]
-        suspects: Suspects = {}
+        compared = _compared(pool, source, pinned.side, chunks, split)
+        counts = (sum(there[0] for _, there, _ in compared), sum(here[0] for _, _, here in compared))
+        number = len(compared)
+        open_parts = _differing(compared)
         while open_parts and len(suspects) <= options.suspects:
             batch = _batch(open_parts)
             if batch:
@@ -188,12 +172,24 @@ def _suspects(source: Side, pinned: Pinned, options: Options) -> tuple[int, tupl
                 continue
             # larger than what is fetched at once
             part, _ = open_parts.pop(0)
-            finer = part.divided()
-            below = pool.submit(source.checksums, part, finer)
-            ours, theirs = pinned.side.checksums(part, finer), below.result()
-            number += len({*ours, *theirs})
-            open_parts = [*((finer.part(label, part), _larger(theirs, ours, label)) for label in differing(theirs, ours)), *open_parts]
+            compared = _compared(pool, source, pinned.side, [part], part.divided())
+            number += len(compared)
+            open_parts = [*_differing(compared), *open_parts]
     return number, counts, suspects
+
+
+def _compared(pool: ThreadPoolExecutor, source: Side, lake: Side, chunks: Sequence[Part], split: Split) -> list[tuple[Part, Checksum, Checksum]]:
+    """Return the parts of consecutive chunks, with the source's and the lake's checksum. The source reads one chunk in a statement."""
+    answers = [pool.submit(source.checksums, chunk, split) for chunk in chunks]
+    whole = Part(chunks[0].low, chunks[-1].high, chunks[0].prefix)
+    ours = lake.checksums(whole, split)
+    theirs = {label: checksum for answer in answers for label, checksum in answer.result().items()}
+    return [(split.part(label, whole), theirs.get(label, NOTHING), ours.get(label, NOTHING)) for label in sorted({*ours, *theirs})]
+
+
+def _differing(compared: Sequence[tuple[Part, Checksum, Checksum]]) -> list[tuple[Part, int]]:
+    """Return the parts whose checksums differ, with the rows that a side has there at most."""
+    return [(part, max(there[0], here[0])) for part, there, here in compared if there != here]
 
 
 def _chunks(source: Side, pinned: Pinned, options: Options) -> tuple[list[Part], Split]:
@@ -208,11 +204,7 @@ def _chunks(source: Side, pinned: Pinned, options: Options) -> tuple[list[Part],
     low, high = min(first for first, _ in ranges), max(last for _, last in ranges) + 1
     width = max(1, -(-(high - low) // pieces))
     step = width * max(1, options.chunk // PIECE)
-    return [Part(at, min(at + step, high)) for at in range(low, high, step)], Split(low, width)
-
-
-def _larger(theirs: dict[str, Checksum], ours: dict[str, Checksum], label: str) -> int:
-    return max(side.get(label, NOTHING)[0] for side in (theirs, ours))
+    return [Part(at, min(at + step, high)) for at in range(low, high, step)], Split(width)
 
 
 def _batch(parts: list[tuple[Part, int]]) -> list[Part]:
@@ -228,13 +220,14 @@ def _batch(parts: list[tuple[Part, int]]) -> list[Part]:
 
 def _judge(
     columns: Columns, source: SourceSide, lake: LakeSide, suspects: Suspects, in_step: bool, pause: Callable[[], bool], clock: Callable[[], float]
-) -> _Judged:
-    """Look at keys until each is equal, proven to differ, changed in every look, or no time is left.
+) -> tuple[list[RowDifference], int]:
+    """Look at keys until each is equal, proven to differ, changed in every look, or no time is left. Return the differences, proven ones first,
+    and the number of keys that changed in every look.
 
     `suspects` were read from the lake first. `in_step`: the source had come to the lake's position by then. A standby may be behind the lake: then it
     would not show yet that a row has changed since.
     """
-    judged, changes, began = _Judged(), Counter[Key](), clock()
+    differences, changing, changes, began = list[RowDifference](), 0, Counter[Key](), clock()
     while suspects:
         target = source.end()
         in_time = _until(lake.reached, target, pause)
@@ -257,18 +250,16 @@ def _judge(
                 if changes[key] < _CHANGING and in_time and in_step:
                     left[key] = (there, shown)
                 else:
-                    judged.changing += 1
+                    changing += 1
                 continue
             # a view has a key once, whatever the source did since
             repeated = f"version {pinned.version} has the key {len(shown)} times" if len(shown) > max(1, len(there)) else ""
-            if proof or repeated:
-                judged.proven.append(difference(columns, key, there, shown, proof or repeated))
-            elif in_time and in_step:
+            if in_time and in_step and not (proof or repeated):
                 left[key] = (there, shown)
             else:
-                judged.unproven.append(difference(columns, key, there, shown, ""))
+                differences.append(difference(columns, key, there, shown, proof or repeated))
         suspects, in_step = left, now_in_step
-    return judged
+    return sorted(differences, key=lambda item: not item.proof), changing
 
 
 def _same(source: Sequence[Row], lake: Sequence[Row]) -> bool:
