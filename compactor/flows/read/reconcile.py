@@ -12,13 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
+from compactor.core.catalog import views
 from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.reconcile import report as reports
 from compactor.core.reconcile.canonical import Columns
+from compactor.core.reconcile.dialects import SPARK
 from compactor.core.reconcile.parts import NOTHING, Checksum, Part, Split
 from compactor.core.reconcile.reached import SourceLog
 from compactor.core.reconcile.report import ReconcileReport, RowDifference, difference
-from compactor.core.reconcile.side import Key, Row, Rows, Side
+from compactor.core.reconcile.side import Key, Query, Row, Rows, Side
+from compactor.flows.publish.publish import shown_version
+from compactor.flows.table import Table
 
 PIECE = 5_000
 """Rows that a key range should have."""
@@ -45,19 +50,45 @@ class Pinned:
     side: Side
 
 
-class LakeSide(Protocol):
-    """The lake as `reconcile` uses it. Whoever can answer the queries of a Side about one version can be a lake."""
+@dataclass(frozen=True)
+class Lake:
+    """The table that is compared, as Spark reads it."""
+
+    table: Table
+    columns: Columns
+    log: SourceLog
+    query: Query
+    """Runs a statement on Spark."""
 
     def reached(self) -> int | None:
         """Return up to where the newest version has the source's log; cheap, as it is called every few seconds."""
+        newest = self.table.newest()
+        return self.log.reached(newest.order, newest.position) if newest else None
 
     def pin(self) -> Pinned:
         """Return the version that readers see now."""
+        snapshot = shown(self.table)
+        deleted = f" WHERE NOT `{views.DELETED}`" if self.table.spec.soft else ""
+        relation = f"(SELECT * FROM ({views.view_text(self.table.spec, snapshot, versions=True)}) v{deleted}) t"
+        side = Side(SPARK, relation, self.columns, self.query, f"`{views.ROW_VERSION}`")
+        return Pinned(snapshot.version, snapshot.rows, self.log.reached(snapshot.order, snapshot.position), side)
 
 
-class SourceSide(Protocol):
+def shown(table: Table) -> Snapshot:
+    """Return the version that the table's view shows. Raises Refused without one."""
+    newest = table.newest()
+    version = shown_version(table, newest) if newest else None
+    snapshot = table.snapshot(version) if version else None
+    if snapshot is None:
+        raise Refused(f"table {table.name}: nothing is published yet; run `compactor run {table.name}` first")
+    return snapshot
+
+
+class Source(Protocol):
     """The source as `reconcile` uses it."""
 
+    name: str
+    """Server and table, without user and password."""
     side: Side
     """Its rows, as they are when they are read."""
     log: SourceLog
@@ -93,16 +124,8 @@ class Options:
 DEFAULT = Options()
 
 
-def reconcile(
-    names: tuple[str, str],
-    columns: Columns,
-    source: SourceSide,
-    lake: LakeSide,
-    options: Options,
-    pause: Callable[[], bool],
-    clock: Callable[[], float],
-) -> ReconcileReport:
-    """Compare all rows. `names`: (table, source's table); `pause` waits a moment and returns False when no time is left.
+def reconcile(source: Source, lake: Lake, options: Options, pause: Callable[[], bool], clock: Callable[[], float]) -> ReconcileReport:
+    """Compare all rows. `pause` waits a moment and returns False when no time is left.
 
     Raises Refused for an `options.at` that is no position, and Unavailable if the lake does not reach it in time.
     """
@@ -114,20 +137,20 @@ def reconcile(
     parts, counts, suspects = _suspects(source.side, pinned, options)
     differences, changing, outcome = list[RowDifference](), 0, reports.TOO_MANY
     if len(suspects) <= options.suspects:
-        differences, changing = _judge(columns, source, lake, suspects, in_step, pause, clock)
+        differences, changing = _judge(source, lake, suspects, in_step, pause, clock)
         outcome = reports.EQUAL if not differences else reports.DIFFERENT if differences[0].proof else reports.UNPROVEN
     kinds, cells = reports.tally(differences)
     return ReconcileReport(
-        table=names[0],
-        source=names[1],
+        table=lake.table.name,
+        source=source.name,
         outcome=outcome,
         version=pinned.version,
         lake_position=source.log.text(pinned.reached),
         source_position=source.log.text(start),
         source_rows=counts[0],
         lake_rows=counts[1],
-        columns=columns.names,
-        skipped=columns.skipped,
+        columns=lake.columns.names,
+        skipped=lake.columns.skipped,
         parts=parts,
         suspects=len(suspects),
         changing=changing,
@@ -139,7 +162,7 @@ def reconcile(
     )
 
 
-def _await(source: SourceSide, lake: LakeSide, place: str, pause: Callable[[], bool]) -> None:
+def _await(source: Source, lake: Lake, place: str, pause: Callable[[], bool]) -> None:
     log = source.log
     position = source.end() if place == "now" else log.parse(place)
     if position is None:
@@ -219,7 +242,7 @@ def _batch(parts: list[tuple[Part, int]]) -> list[Part]:
 
 
 def _judge(
-    columns: Columns, source: SourceSide, lake: LakeSide, suspects: Suspects, in_step: bool, pause: Callable[[], bool], clock: Callable[[], float]
+    source: Source, lake: Lake, suspects: Suspects, in_step: bool, pause: Callable[[], bool], clock: Callable[[], float]
 ) -> tuple[list[RowDifference], int]:
     """Look at keys until each is equal, proven to differ, changed in every look, or no time is left. Return the differences, proven ones first,
     and the number of keys that changed in every look.
@@ -257,7 +280,7 @@ def _judge(
             if in_time and in_step and not (proof or repeated):
                 left[key] = (there, shown)
             else:
-                differences.append(difference(columns, key, there, shown, proof or repeated))
+                differences.append(difference(lake.columns, key, there, shown, proof or repeated))
         suspects, in_step = left, now_in_step
     return sorted(differences, key=lambda item: not item.proof), changing
 
@@ -270,7 +293,7 @@ def _marks(rows: Sequence[Row]) -> list[tuple[str, str]]:
     return [(row.digest, row.mark) for row in rows]
 
 
-def _caught_up(source: SourceSide, pinned: Pinned, pause: Callable[[], bool]) -> bool:
+def _caught_up(source: Source, pinned: Pinned, pause: Callable[[], bool]) -> bool:
     return pinned.reached is None or _until(source.end, pinned.reached, pause)
 
 
@@ -282,7 +305,7 @@ def _until(position: Callable[[], int | None], target: int | None, pause: Callab
     return True
 
 
-def current_rows(source: SourceSide, keys: Sequence[Key], reached: int | None, pause: Callable[[], bool]) -> Rows:
+def current_rows(source: Source, keys: Sequence[Key], reached: int | None, pause: Callable[[], bool]) -> Rows:
     """Return the source's rows with these keys, read when it shows everything up to `reached`. Raises Unavailable for a standby that is behind."""
     if reached is not None and not _until(source.end, reached, pause):
         raise Unavailable(f"the source has not come to the lake's position {source.log.text(reached)}. Is it a standby that is behind? Try again.")
