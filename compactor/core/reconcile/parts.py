@@ -33,7 +33,7 @@ class Split:
     """How a part is divided: into ranges of a width, labelled by their least value, or by a number of digits, which are the label."""
 
     width: int = 0
-    """Values in a range, the first of which begins with the part; 0 to divide by digits."""
+    """Values in a range; the first range begins where the part does. 0 to divide by digits."""
     digits: int = 0
     """Length of the prefix, where parts are divided by digits."""
 
