@@ -37,7 +37,7 @@ PLACES = {
     "PostgreSQL with transactions": (LOG, (0, 100, 160, 4, "f", 0, 7), {"commit_lsn": "100", "lsn": "160", "total_order": "5"}),
     "MySQL": (BINLOG, (0, 3, 900, 2, "f", 0, 7), {"file_number": "3", "pos": "900", "row": "3"}),
     "text": ((("dms.change_seq", "string"),), (0, "20261120000001", "f", 0, 7), {"dms.change_seq": "202611200000010"}),
-    "nothing ingested with a position": (LOG, None, {"total_order": "1"}),
+    "nothing ingested with a position": (LOG, None, {"commit_lsn": None, "lsn": None, "total_order": "1"}),
 }
 
 
@@ -49,7 +49,7 @@ def test_a_repair_lies_above_everything_ingested_and_below_what_comes(case: str)
     assert repair.position_above(made) == expected
     if position is not None:
         kinds = [int if kind == BIG else str for _, kind in order]
-        place = (0, *(kind(expected[name]) if name in expected else None for kind, (name, _) in zip(kinds, order)), "a", 0, 0)
+        place = (0, *(None if expected[name] is None else kind(expected[name]) for kind, (name, _) in zip(kinds, order)), "a", 0, 0)
         following = (0, *position[1 : len(order)], *[10_000 if order[-1][1] == BIG else "20261120000002"], "a", 0, 0)
         assert latest([position, place, following]) == following
         assert latest([position, place]) == place

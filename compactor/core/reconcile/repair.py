@@ -1,7 +1,7 @@
 """Repair: rows of the source as a file in landing, which the next run ingests. docs/design/proofs.md has why the table is right afterwards.
 
-A line is a JSON object: `op` (u or d), `position` (order column → text), `time` (of the read, microseconds since 1970), and `names`, `types` (Hive's)
-and `values` (text) of the columns.
+A line is a JSON object: `op` (u or d), `position` (order column → text or null), `time` (of the read, microseconds since 1970), and `names`, `types`
+(Hive's) and `values` (text) of the columns.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ def refusal(spec: TableSpec, snapshot: Snapshot) -> str:
     return ""
 
 
-def position_above(snapshot: Snapshot) -> dict[str, str]:
-    """Return the order columns, as text, of the next place after everything that a version has ingested."""
+def position_above(snapshot: Snapshot) -> dict[str, str | None]:
+    """Return the order columns, as text or None, of the next place after everything that a version has ingested."""
     newest: Position | None = latest([snapshot.position, snapshot.truncated_to])
     values = list((newest or (0,) + (None,) * len(snapshot.order))[1 : len(snapshot.order) + 1])
     kind, last = snapshot.order[-1][1], values[-1]
     values[-1] = f"{last or ''}0" if kind == "string" else (last or 0) + 1
-    return {name: str(value) for name, value in zip(_names(snapshot.order), values) if value is not None}
+    return {name: None if value is None else str(value) for name, value in zip(_names(snapshot.order), values)}
 
 
 def _names(order: Order) -> list[str]:
     return [name for name, _ in order]
 
 
-def lines(columns: Columns, keys: Sequence[Key], rows: Rows, position: Mapping[str, str], time: int) -> Iterator[str]:
+def lines(columns: Columns, keys: Sequence[Key], rows: Rows, position: Mapping[str, str | None], time: int) -> Iterator[str]:
     """Return the lines that make these keys of a table what `rows` of the source are. A key without rows is deleted. `time`: of the read, micros."""
     for key in keys:
         row = rows.get(key, ())

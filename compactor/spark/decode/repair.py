@@ -25,17 +25,6 @@ _RECORD = (
 )
 
 
-class _Named(dict):  # type: ignore[type-arg]
-    """Every order column, out of the record's map."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def __missing__(self, name: str) -> str:
-        value = f"try_element_at(_source.position, {literal(name)})"
-        return value if name in TEXTUAL else f"try_cast({value} AS BIGINT)"
-
-
 def frames(spark: SparkSession, opened: Inputs, storage: Storage, others: Sequence[Frame], stored: Sequence[WriterField]) -> list[Frame]:
     """Return a frame for each list of columns. Columns of the table, or of `others` in the batch, that a row leaves out keep their values."""
     records = []
@@ -56,14 +45,20 @@ def frames(spark: SparkSession, opened: Inputs, storage: Storage, others: Sequen
     if not records:
         return []
     rows = spark.createDataFrame(records, _RECORD)
+    order = OrderNames({name: _order_column(name) for record in records for name in record[3]})
     columns = [*(field for frame in others for writer in frame.writers for field in writer.fields), *stored]
     return [
-        _frame(rows.where(f"_writer = {literal(name)}"), writer, opened.spec, [field.name for field in columns])
+        _frame(rows.where(f"_writer = {literal(name)}"), writer, opened.spec, order, [field.name for field in columns])
         for name, writer in sorted(writers.items())
     ]
 
 
-def _frame(rows: DataFrame, writer: WriterSchema, spec: TableSpec, others: Sequence[str]) -> Frame:
+def _order_column(name: str) -> str:
+    value = f"try_element_at(_source.position, {literal(name)})"
+    return value if name in TEXTUAL else f"try_cast({value} AS BIGINT)"
+
+
+def _frame(rows: DataFrame, writer: WriterSchema, spec: TableSpec, order: OrderNames, others: Sequence[str]) -> Frame:
     names = [field.name for field in writer.fields]
     # members by number: names may differ in case only
     members = {name: f"c{at}" for at, name in enumerate(names)}
@@ -81,4 +76,4 @@ def _frame(rows: DataFrame, writer: WriterSchema, spec: TableSpec, others: Seque
     )
     images: types.Type = ("struct", tuple((name, ("string",)) for name in names))
     absent = tuple(name for name in dict.fromkeys(others) if name not in members)
-    return Frame(made, images, (writer,), ANY, absent, OrderNames(_Named()), members=members)
+    return Frame(made, images, (writer,), ANY, absent, order, members=members)
