@@ -166,8 +166,8 @@ SPARK = Dialect(
         "": "{v}",
     },
     values={
-        "date": "date_add(DATE'1970-01-01', cast({t} AS int))",
-        "moment": "timestamp_micros(cast({t} AS bigint))",
+        "date": "date_add(DATE'1970-01-01', try_cast({t} AS int))",
+        "moment": "timestamp_micros(try_cast({t} AS bigint))",
         "bytes": "unhex({t})",
         "text": "{t}",
         "": "try_cast({t} AS {type})",
