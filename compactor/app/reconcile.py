@@ -12,61 +12,19 @@ from typing import Any
 from compactor.app.base import AppBase
 from compactor.app.query import with_sql_errors
 from compactor.app.spark import check_reader
-from compactor.core.catalog import views
 from compactor.core.model.errors import Refused, Unavailable
-from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.reconcile.canonical import Columns, LakeColumn, pair_columns
-from compactor.core.reconcile.dialects import SPARK
-from compactor.core.reconcile.reached import SourceLog
+from compactor.core.reconcile.canonical import Columns, pair_columns
 from compactor.core.reconcile.repair import signal_data
 from compactor.core.reconcile.report import KINDS, TOO_MANY, ReconcileReport, RepairReport
-from compactor.core.reconcile.side import Key, Rows, SqlSide
+from compactor.core.reconcile.side import Key, Rows
 from compactor.core.results.record import TableReport
 from compactor.flows.land import repair as repairs
-from compactor.flows.publish.publish import shown_version
-from compactor.flows.read.reconcile import DEFAULT, Options, Pinned, current_rows, reconcile
+from compactor.flows.read.reconcile import DEFAULT, Lake, Options, current_rows, reconcile, shown
 from compactor.flows.record import remember_comparison
-from compactor.flows.table import Table
 
 _PAUSE = 2.0
 """Seconds between two looks at the lake's position."""
-
-
-@dataclass(frozen=True)
-class SparkLake:
-    """The table as Spark reads it, pinned to the version that the catalog shows."""
-
-    table: Table
-    columns: Columns
-    spark: Callable[[], Any]
-    log: SourceLog
-
-    def reached(self) -> int | None:
-        """See LakeSide."""
-        newest = self.table.newest()
-        return self.log.reached(newest.order, newest.position) if newest else None
-
-    def pin(self) -> Pinned:
-        """See LakeSide."""
-        snapshot = shown(self.table)
-        deleted = f" WHERE NOT `{views.DELETED}`" if self.table.spec.soft else ""
-        relation = f"(SELECT * FROM ({views.view_text(self.table.spec, snapshot, versions=True)}) v{deleted}) t"
-        side = SqlSide(SPARK, relation, self.columns, self._query, f"`{views.ROW_VERSION}`")
-        return Pinned(snapshot.version, snapshot.rows, self.log.reached(snapshot.order, snapshot.position), side)
-
-    def _query(self, text: str) -> list[tuple[Any, ...]]:
-        return with_sql_errors(lambda: [tuple(row) for row in self.spark().sql(text).collect()])
-
-
-def shown(table: Table) -> Snapshot:
-    """Return the version that the table's view shows. Raises Refused without one."""
-    newest = table.newest()
-    version = shown_version(table, newest) if newest else None
-    snapshot = table.snapshot(version) if version else None
-    if snapshot is None:
-        raise Refused(f"table {table.name}: nothing is published yet; run `compactor run {table.name}` first")
-    return snapshot
 
 
 def source_table(spec: TableSpec) -> str:
@@ -95,22 +53,19 @@ def _select(source: Any, columns: Columns, spec: TableSpec, where: str | None) -
 class _Opened:
     """A table and its source, ready to be compared."""
 
-    table: Table
     source: Any
-    columns: Columns
-    lake: SparkLake
+    lake: Lake
     pause: Callable[[], bool]
 
     def compare(self, options: Options) -> ReconcileReport:
         """Compare them, and record the result."""
-        names = (self.table.name, f"{self.source.address} {self.source.table}")
-        report = reconcile(names, self.columns, self.source, self.lake, options, self.pause, time.monotonic)
-        remember_comparison(self.table, report)
+        report = reconcile(self.source, self.lake, options, self.pause, time.monotonic)
+        remember_comparison(self.lake.table, report)
         return report
 
     def signal(self, keys: list[Key], table: str) -> str:
         """Write Debezium's signal for these keys into its signal table. Return the signal's id."""
-        label = f"compactor-{self.table.env.nonce()}"
+        label = f"compactor-{self.lake.table.env.nonce()}"
         self.source.signal(table, label, signal_data(self.source.collection, self.source.side.condition(keys)))
         return label
 
@@ -133,7 +88,7 @@ class Reconcile(AppBase):
         """
         with self._opened(name, url, options) as opened:
             if signal is None:
-                repairs.check(opened.table, shown(opened.table))
+                repairs.check(opened.lake.table, shown(opened.lake.table))
             before = opened.compare(options)
             if before.outcome == TOO_MANY:
                 raise Refused(f"table {name}: too many rows differ to repair each: first let the lake come further (--at now), or rebuild the table.")
@@ -150,10 +105,11 @@ class Reconcile(AppBase):
         def read() -> Rows:
             return current_rows(opened.source, keys, opened.lake.reached(), opened.pause)
 
-        path = repairs.land(opened.table, opened.columns, keys, read)
+        table = opened.lake.table
+        path = repairs.land(table, opened.lake.columns, keys, read)
         while True:
-            (report,) = self.run([opened.table.name])
-            if repairs.ingested(opened.table, path):
+            (report,) = self.run([table.name])
+            if repairs.ingested(table, path):
                 return path
             # another run may have begun before the file was there, or may commit first each time
             if report.outcome == "failed" or not opened.pause():
@@ -172,21 +128,17 @@ class Reconcile(AppBase):
         with open_source(url, options.source_table or source_table(spec), options.parallel, options.timeout) as source:
             self._start(frozenset())
             table = self.runtime.table(spec)
-            columns = self._columns(table, source.columns())
+            schema = shown(table).schema
+            columns = pair_columns(schema, source.columns())
+            if len(columns.key) < len(schema.key):
+                missing = [f"{name} ({reason})" for name, reason in columns.skipped[: len(schema.key) - len(columns.key)]]
+                raise Refused(f"table {name}: the key cannot be compared with the source's: {', '.join(missing)}. Check --source-table.")
             _select(source, columns, spec, options.where)
-            lake, deadline = SparkLake(table, columns, self.runtime.spark, source.log), time.monotonic() + options.wait
-            yield _Opened(table, source, columns, lake, lambda: self._pause(deadline))
+            deadline = time.monotonic() + options.wait
+            yield _Opened(source, Lake(table, columns, source.log, self._query), lambda: self._pause(deadline))
 
-    def _columns(self, table: Table, source: Any) -> Columns:
-        snapshot = shown(table)
-        schema = snapshot.schema
-        lake = [LakeColumn(schema.view_name(field), field.source, field.type, field.protection) for field in schema.payload]
-        key = [schema.view_name(schema.field(stored)) for stored in schema.key]
-        columns = pair_columns(lake, source, key)
-        if len(columns.key) < len(key):
-            missing = [f"{name} ({reason})" for name, reason in columns.skipped if name in key]
-            raise Refused(f"table {table.name}: the key cannot be compared with the source's: {', '.join(missing)}. Check --source-table.")
-        return columns
+    def _query(self, text: str) -> list[tuple[Any, ...]]:
+        return with_sql_errors(lambda: [tuple(row) for row in self.runtime.spark().sql(text).collect()])
 
     def _pause(self, deadline: float) -> bool:
         """Wait a moment, so that runs can bring the lake forward. Return False after the deadline."""

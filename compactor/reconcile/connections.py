@@ -11,7 +11,7 @@ from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile.canonical import Columns, SourceColumn
 from compactor.core.reconcile.dialects import Dialect
 from compactor.core.reconcile.reached import SourceLog
-from compactor.core.reconcile.side import Side, SqlSide
+from compactor.core.reconcile.side import Side
 
 SLOW = "Read fewer rows at a time (--chunk) or allow more time (--timeout)."
 
@@ -24,6 +24,8 @@ class SqlSource(ABC):
     side: Side
     table: str
     """The quoted name."""
+    name: str
+    """Address and table, for messages."""
     address: str
     """Where the server is, without user and password."""
     signal_repairs: tuple[str, ...]
@@ -45,6 +47,7 @@ class SqlSource(ABC):
             except driver.Error as error:
                 raise self._translated(error) from None
             self._resolve(table)
+            self.name = f"{self.address} {self.table}"
         except (Refused, Unavailable):
             self.close()
             raise
@@ -64,7 +67,7 @@ class SqlSource(ABC):
         """Set which columns `side` reads, and a SQL condition on its rows. Raises Refused for a condition that the source does not understand."""
         if where:
             self.query(f"select 1 from {self.table} where {where} limit 0")
-        self.side = SqlSide(self.dialect, self.table, columns, self.query, self.mark, where)
+        self.side = Side(self.dialect, self.table, columns, self.query, self.mark, where)
 
     def query(self, text: str) -> Sequence[Sequence[Any]]:
         """Wait for a connection that is free, and run a statement on it. Raises Unavailable and Refused."""

@@ -129,7 +129,7 @@ def test_a_record_without_such_a_change_is_refused(line: str) -> None:
     with pytest.raises(InputRefused, match="cannot be rewritten: "):
         raw_records.without("x.json", "json", line.encode(), ErasedRecords((1,), 1, ((1, 3),)))
     with pytest.raises(InputRefused, match="hold changes of other keys too, and are no JSON lines"):
-        raw_records.without("x.avro", "avro", b"", ErasedRecords((1,), 1, ((1, 0),)))
+        rewrite.without(None, LocalStorage(), table(), "x.avro", ErasedRecords((1,), 1, ((1, 0),)), "staging")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

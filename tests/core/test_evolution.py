@@ -138,7 +138,7 @@ def test_each_writer_is_told_where_its_columns_go() -> None:
     """Two writers of one run whose column changed its type between write to two columns."""
     evolved = evolve(None, [writer(0, 9, a="int"), writer(10, 19), writer(20, 29, a="string")], ["id"], 1, "t")
     assert evolved.columns == {"w0-9": {"id": "id", "a": "a"}, "w10-19": {"id": "id"}, "w20-29": {"id": "id", "a": "a_2"}}
-    assert (evolved.added, evolved.retyped) == (("id", "a", "a_2"), ())
+    assert (evolved.schema.names, evolved.retyped) == (("id", "a", "a_2"), ())
 
 
 def test_the_view_shows_one_column_of_a_name() -> None:

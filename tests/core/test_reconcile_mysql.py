@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from compactor.config.values import shown as config_shown
 from compactor.core.model.errors import Refused, Unavailable
-from compactor.core.reconcile.canonical import Columns, LakeColumn, Pair, SourceColumn, pair_columns
+from compactor.core.model.schema import Field, Schema
+from compactor.core.reconcile.canonical import Columns, Pair, SourceColumn, pair_columns
 from compactor.core.reconcile.dialects import MYSQL, mysql_form
 from compactor.core.reconcile.parts import Part, Split
 from compactor.core.reconcile.reached import MYSQL_LOG
-from compactor.core.reconcile.side import SqlSide
+from compactor.core.reconcile.side import Side
 from compactor.reconcile.mysql import MysqlSource
 from compactor.reconcile.source import open_source
 from compactor.registry.settings import shown as registry_shown
@@ -51,7 +52,7 @@ from compactor.registry.settings import shown as registry_shown
 )
 def test_a_column_is_compared_in_a_form_or_the_reason_is_named(stored: str, source: str, expected: str) -> None:
     """Types as information_schema prints them, stored as Debezium and DMS send them."""
-    made = pair_columns([LakeColumn("x", "X", stored)], [SourceColumn("X", source, mysql_form(source))], ["id"])
+    made = pair_columns(Schema((Field("x", "X", stored),), ()), [SourceColumn("X", source, mysql_form(source))])
     assert [*(pair.form for pair in made.pairs), *(reason for _, reason in made.skipped)] == [expected]
 
 
@@ -72,9 +73,9 @@ def test_each_statement_is_mysql_s_sql() -> None:
         statements.append(text)
         return [(1, 2)] if text.startswith("SELECT min") else []
 
-    side = SqlSide(MYSQL, "`school`.`t`", Columns(PAIRS, ()), query, where="yes = 1")
+    side = Side(MYSQL, "`school`.`t`", Columns(PAIRS, ()), query, where="yes = 1")
     side.bounds()
-    side.checksums(Part(0, 50), Split(0, 10))
+    side.checksums(Part(0, 50), Split(10))
     side.checksums(Part(prefix="a"), Split(digits=2))
     side.digests([Part(0, 10)])
     side.rows([("7",), ("8",)])

@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from compactor.core.model.errors import Unavailable
-from compactor.core.reconcile.canonical import Columns, LakeColumn, Pair, SourceColumn, pair_columns
+from compactor.core.model.schema import Field, Schema
+from compactor.core.reconcile.canonical import Columns, Pair, SourceColumn, pair_columns
 from compactor.core.reconcile.dialects import POSTGRES, SPARK, postgres_form
 from compactor.core.reconcile.parts import Checksum, Part, Split
 from compactor.core.reconcile.reached import POSTGRES_LOG, SourceLog
 from compactor.core.reconcile.report import ReconcileReport
-from compactor.core.reconcile.side import Key, Row, Rows, SqlSide
+from compactor.core.reconcile.side import Key, Row, Rows, Side
 from compactor.flows.read.reconcile import Options, Pinned, reconcile
 
 
@@ -44,7 +46,7 @@ class Memory:
     def checksums(self, part: Part, split: Split) -> dict[str, Checksum]:
         sums: dict[str, Checksum] = {}
         for key, value, _ in self._of(part):
-            label = str((int(key) - split.origin) // split.width) if split.width else _md5(key)[: split.digits]
+            label = str(int(key) - (int(key) - (part.low or 0)) % split.width) if split.width else _md5(key)[: split.digits]
             count, total = sums.get(label, (0, 0))
             sums[label] = (count + 1, total + int(_md5(f"{key}:{value}")[:15], 16))
             self.reads += 1
@@ -81,6 +83,7 @@ class Both:
     happens: Callable[[Both], None] = lambda both: None
     time: float = 0.0
     patience: float = 30.0
+    name: str = "pg t"
 
     @property
     def side(self) -> Memory:
@@ -97,8 +100,7 @@ class Both:
         return self.time <= self.patience
 
     def compared(self, **options: Any) -> ReconcileReport:
-        lake = LakeOf(self)
-        return reconcile(("t", "pg t"), columns(), self, lake, Options(**options), lambda: self.pause(), lambda: self.time)
+        return reconcile(self, LakeOf(self), Options(**options), lambda: self.pause(), lambda: self.time)  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass
@@ -106,6 +108,8 @@ class LakeOf:
     """The lake's side of Both."""
 
     both: Both
+    table = SimpleNamespace(name="t")
+    columns = columns()
 
     def reached(self) -> int | None:
         return self.both.reached
@@ -253,8 +257,8 @@ def test_only_the_rows_that_count_are_read_from_a_side() -> None:
         statements.append(text)
         return [(1, 2)] if text.startswith("SELECT min") else []
 
-    side = SqlSide(POSTGRES, '"t"', columns(), query, "xmin::text", "a or b")
-    side.bounds(), side.checksums(Part(1, 5), Split(1, 2)), side.digests([Part(1, 2), Part(3, 4)]), side.rows([("1",)])
+    side = Side(POSTGRES, '"t"', columns(), query, "xmin::text", "a or b")
+    side.bounds(), side.checksums(Part(1, 5), Split(2)), side.digests([Part(1, 2), Part(3, 4)]), side.rows([("1",)])
     assert all('FROM "t" WHERE (a or b) AND ' in text for text in statements)
     assert 'WHERE (a or b) AND (("id" >= 1 AND "id" < 2) OR ("id" >= 3 AND "id" < 4))' in statements[2]
 
@@ -357,17 +361,17 @@ def test_an_lsn_is_written_as_postgresql_does() -> None:
 )
 def test_a_column_is_compared_in_a_form_or_the_reason_is_named(stored: str, source: str, expected: str) -> None:
     """Nothing is left out silently."""
-    made = pair_columns([LakeColumn("x", "X", stored)], [SourceColumn("X", source, postgres_form(source))], ["id"])
+    made = pair_columns(Schema((Field("x", "X", stored),), ()), [SourceColumn("X", source, postgres_form(source))])
     assert [*(pair.form for pair in made.pairs), *(reason for _, reason in made.skipped)] == [expected]
 
 
 def test_columns_of_one_side_are_named_and_key_columns_come_first() -> None:
     """In the order of the key."""
-    lake = [LakeColumn(name, name, "int") for name in ("v", "b", "a", "ours")] + [LakeColumn("secret", "secret", "int", "null")]
+    lake = [*(Field(name, name, "int") for name in ("v", "b", "a", "ours")), Field("secret", "secret", "int", protection="null")]
     source = [SourceColumn(name, "integer", "integer") for name in ("a", "b", "theirs", "v", "secret")]
-    made = pair_columns(lake, source, ["b", "a"])
+    made = pair_columns(Schema(tuple(lake), ("b", "a")), source)
     assert (made.names, made.ranged) == (("b", "a", "v"), True)
-    text = pair_columns([LakeColumn("id", "id", "string")], [SourceColumn("id", "bigint", "integer")], ["id"])
+    text = pair_columns(Schema((Field("id", "id", "string"),), ("id",)), [SourceColumn("id", "bigint", "integer")])
     assert not text.ranged
     assert made.skipped == (
         ("ours", "only the lake has it"),

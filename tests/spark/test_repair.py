@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from compactor.app import App
 from compactor.core.reconcile.canonical import Columns, Pair
 from compactor.core.reconcile.side import Row
 from compactor.flows.land import repair
+from compactor.spark.decode import repair as repair_lines
 from tests.parts.one_spark import app_on_one_spark
 
 __all__ = ["app_on_one_spark"]
@@ -25,6 +27,33 @@ PAIRS = (
     Pair("raw", "binary", "raw", "bytea", "bytes", False),
 )
 KINDS = {"id": "integer", "price": "numeric(10,2)", "at": "timestamp", "raw": "bytea", "tags": "text"}
+
+
+TEXTS = [
+    ("integer", "-7", "-7"),
+    ("number", "0.1", "0.1"),
+    ("double", "9218868437227405312", "Infinity"),
+    ("double", "-4616189618054758400", "-1.0"),
+    ("single", "4591870180174331904", "0.10000000149011612"),
+    ("boolean", "true", "true"),
+    ("date", "0", "1970-01-01"),
+    ("date", "-719528", "0000-01-01"),
+    ("date", "-735160", "-0043-03-15"),
+    ("date", "2932897", "+10000-01-01"),
+    ("moment", "-62135596800000001", "0000-12-31T23:59:59.999999Z"),
+    ("moment", "1709632800500000", "2024-03-05T10:00:00.5Z"),
+    ("time", "10:00:00.1", "10:00:00.1"),
+    ("bytes", "00ff", "\\x00ff"),
+    ("text", "O'Brien \u2028 \n", "O'Brien \u2028 \n"),
+]
+
+
+def test_a_canonical_text_becomes_the_text_of_a_value(spark: SparkSession) -> None:
+    """As readers of text take it."""
+    rows = spark.createDataFrame([(at, value) for at, (_, value, _) in enumerate(TEXTS)], "at INT, v STRING")
+    cases = " ".join(f"WHEN {at} THEN {repair_lines.text(form, 'v')}" for at, (form, _, _) in enumerate(TEXTS))
+    read = {row.at: row.text for row in rows.selectExpr("at", f"CASE at {cases} END AS text").collect()}
+    assert [read[at] for at in range(len(TEXTS))] == [expected for _, _, expected in TEXTS]
 
 
 def wal2json(op: str, lsn: int, **values: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
@@ -73,7 +72,6 @@ def reconcile(
     """
     if not source:
         raise Refused(f"reconcile needs the source: --source postgresql://user@host/database or mysql://.., or the environment variable {_VARIABLE}")
-    os.environ.setdefault("PGAPPNAME", "compactor reconcile")
     if (run or signal) and not repair:
         raise typer.BadParameter("--run and --signal belong to --repair")
     chosen = Options(parallel, chunk, timeout, limit, at=at, wait=wait_lake, source_table=source_table, where=where)

@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from compactor.core.model.schema import Field, Schema
+
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _LAKE: dict[str, tuple[str, ...]] = {
     "integer": (*_INTEGERS, "decimal", "string"),
@@ -42,19 +44,6 @@ class SourceColumn:
     """The source's type text, such as `numeric(12,2)`."""
     form: str | None
     """The form in which the source can write it; None if there is none."""
-
-
-@dataclass(frozen=True)
-class LakeColumn:
-    """A column of the lake's view."""
-
-    name: str
-    source: str
-    """The source's spelling."""
-    type: str
-    """Hive's type text."""
-    protection: str = ""
-    """The rule of `columns:` under which its values are stored; "" without one."""
 
 
 @dataclass(frozen=True)
@@ -109,23 +98,24 @@ def base(type_text: str) -> str:
     return match[0].strip() if match else type_text
 
 
-def pair_columns(lake: Sequence[LakeColumn], source: Sequence[SourceColumn], key: Sequence[str]) -> Columns:
-    """Return which columns are compared, and why the others are not. `key`: names in the view."""
+def pair_columns(lake: Schema, source: Sequence[SourceColumn]) -> Columns:
+    """Return which columns are compared, and why the others are not."""
     there = {column.name: column for column in source}
     pairs, skipped = [], []
-    for column in lake:
-        other = there.pop(column.source, None)
+    # the columns of the key first, in its order
+    for column in (*map(lake.field, lake.key), *(field for field in lake.payload if field.name not in lake.key)):
+        other, name = there.pop(column.source, None), lake.view_name(column)
         reason = _reason(column, other)
         if other is None or reason or other.form is None:
-            skipped.append((column.name, reason))
+            skipped.append((name, reason))
             continue
         form = _INSTEAD.get((other.form, base(column.type)), other.form)
-        pairs.append(Pair(column.name, column.type, column.source, other.type, form, column.name in key))
+        pairs.append(Pair(name, column.type, column.source, other.type, form, column.name in lake.key))
     skipped += [(name, "only the source has it") for name in there]
-    return Columns(tuple(sorted(pairs, key=lambda pair: (not pair.key, key.index(pair.name) if pair.key else 0))), tuple(skipped))
+    return Columns(tuple(pairs), tuple(skipped))
 
 
-def _reason(column: LakeColumn, other: SourceColumn | None) -> str:
+def _reason(column: Field, other: SourceColumn | None) -> str:
     if other is None:
         return "only the lake has it"
     if other.form is None:

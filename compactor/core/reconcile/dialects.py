@@ -38,14 +38,10 @@ class Dialect:
     values: Expressions
     """The value that has a canonical text, so that an index or file statistics find a key."""
     variant: Callable[[Pair], str]
-    characters: str
-    """The number of characters of a text, as text."""
     digest: str
     """The 32 hexadecimal digits of the MD5 of a text's UTF-8 bytes."""
     number: str
     """The number that 15 hexadecimal digits stand for, so that a sum of many does not overflow."""
-    piece: str
-    """The number of the key range of `width` keys that an integer lies in; the first range begins at `origin`."""
     lake: bool = False
     literal: Callable[[str], str] = literal
 
@@ -110,12 +106,10 @@ POSTGRES = Dialect(
         "": "{t}::{type}",
     },
     variant=lambda pair: "with time zone" if pair.source_type.endswith("with time zone") else pair.source_type,
-    characters="cast(length({}) as varchar(10))",
     # whatever the encoding of the database is
     digest="md5(convert_to({}, 'UTF8'))",
     # PostgreSQL sums bigints as numeric
     number="('x' || {})::bit(60)::bigint",
-    piece="div({value}::numeric - ({origin}), {width})",
 )
 
 # The session has the SQL modes PIPES_AS_CONCAT and NO_BACKSLASH_ESCAPES, and the time zone UTC. A date with a zero month or day is null, as it is
@@ -147,11 +141,8 @@ MYSQL = Dialect(
         "": "{t}",
     },
     variant=lambda pair: "fraction" if _FRACTION.search(pair.source_type) else "",
-    characters="cast(char_length({}) as char)",
     digest="md5({})",
     number="cast(conv({}, 16, 10) as unsigned)",
-    # the difference of two unsigned numbers would not be negative, that of decimals is
-    piece="((cast({value} as decimal(40, 0)) - ({origin})) div {width})",
 )
 
 _SPARK_TRIMMED = "regexp_replace(regexp_replace({v}, '([.][0-9]*?)0+$', '$1'), '[.]$', '')"
@@ -175,17 +166,15 @@ SPARK = Dialect(
         "": "{v}",
     },
     values={
-        "date": "date_add(DATE'1970-01-01', cast({t} AS int))",
-        "moment": "timestamp_micros(cast({t} AS bigint))",
+        "date": "date_add(DATE'1970-01-01', try_cast({t} AS int))",
+        "moment": "timestamp_micros(try_cast({t} AS bigint))",
         "bytes": "unhex({t})",
         "text": "{t}",
         "": "try_cast({t} AS {type})",
     },
     variant=lambda pair: base(pair.type),
-    characters="cast(length({}) as varchar(10))",
     digest="md5({})",
     number="cast(conv({}, 16, 10) AS decimal(20, 0))",
-    piece="((cast({value} AS decimal(38, 0)) - cast('{origin}' AS decimal(38, 0))) div cast('{width}' AS decimal(38, 0)))",
     lake=True,
     literal=text_literal,
 )

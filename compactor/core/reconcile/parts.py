@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 Checksum = tuple[int, int]
@@ -25,34 +24,22 @@ class Part:
     def divided(self) -> Split:
         """Return how to divide the part: into 16 ranges as long as it has several values of the column, else by the next digit."""
         if self.low is not None and self.high is not None and self.high - self.low > 1:
-            return Split(self.low, -(-(self.high - self.low) // 16))
+            return Split(-(-(self.high - self.low) // 16))
         return Split(digits=len(self.prefix) + 1)
 
 
 @dataclass(frozen=True)
 class Split:
-    """How rows are numbered by parts: by ranges of a width, or by a number of digits."""
+    """How a part is divided: into ranges of a width, labelled by their least value, or by a number of digits, which are the label."""
 
-    origin: int = 0
-    """Where the first range begins."""
     width: int = 0
-    """Values in a range; 0 to divide by digits."""
+    """Values in a range; the first range begins where the part does. 0 to divide by digits."""
     digits: int = 0
     """Length of the prefix, where parts are divided by digits."""
 
     def part(self, label: str, of: Part) -> Part:
         """Return the part with this label below `of`."""
-        if self.width:
-            low = self.origin + int(label) * self.width
-            high = low + self.width
-            return Part(low, high if of.high is None else min(high, of.high), of.prefix)
-        return Part(of.low, of.high, label)
-
-
-def differing(left: Mapping[str, Checksum], right: Mapping[str, Checksum]) -> list[str]:
-    """Return the labels whose checksums differ. A part without rows has no entry.
-
-    >>> differing({"0": (2, 5), "1": (1, 9)}, {"0": (2, 5), "2": (1, 3)})
-    ['1', '2']
-    """
-    return sorted(label for label in {*left, *right} if left.get(label, NOTHING) != right.get(label, NOTHING))
+        if not self.width:
+            return Part(of.low, of.high, label)
+        high = int(label) + self.width
+        return Part(int(label), high if of.high is None else min(high, of.high), of.prefix)

@@ -1,25 +1,19 @@
 """Repair: rows of the source as a file in landing, which the next run ingests. docs/design/proofs.md has why the table is right afterwards.
 
-A line is a JSON object: `op` (u or d), `position` (order column → text), `time` (of the read, microseconds since 1970), and `names`, `types` (Hive's)
-and `values` (text) of the columns.
+A line is a JSON object: `op` (u or d), `position` (order column → text or null), `time` (of the read, microseconds since 1970), and of the columns
+`names`, `types` (Hive's), `forms` and `values` (canonical texts).
 """
 
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 
 from compactor.core.model.position import TABLE, Order, Position, latest, scope
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.reconcile.canonical import Columns, Pair
+from compactor.core.reconcile.canonical import Columns
 from compactor.core.reconcile.side import Key, Rows
-
-_YEARS = 400
-_DAYS = 146_097
-"""The calendar repeats after so many years and days. Python has the years 1 to 9999 only."""
 
 
 def refusal(spec: TableSpec, snapshot: Snapshot) -> str:
@@ -35,54 +29,27 @@ def refusal(spec: TableSpec, snapshot: Snapshot) -> str:
     return ""
 
 
-def position_above(snapshot: Snapshot) -> dict[str, str]:
-    """Return the order columns, as text, of the next place after everything that a version has ingested."""
+def position_above(snapshot: Snapshot) -> dict[str, str | None]:
+    """Return the order columns, as text or None, of the next place after everything that a version has ingested."""
     newest: Position | None = latest([snapshot.position, snapshot.truncated_to])
     values = list((newest or (0,) + (None,) * len(snapshot.order))[1 : len(snapshot.order) + 1])
     kind, last = snapshot.order[-1][1], values[-1]
     values[-1] = f"{last or ''}0" if kind == "string" else (last or 0) + 1
-    return {name: str(value) for name, value in zip(_names(snapshot.order), values) if value is not None}
+    return {name: None if value is None else str(value) for name, value in zip(_names(snapshot.order), values)}
 
 
 def _names(order: Order) -> list[str]:
     return [name for name, _ in order]
 
 
-def lines(columns: Columns, keys: Sequence[Key], rows: Rows, position: Mapping[str, str], time: int) -> Iterator[str]:
+def lines(columns: Columns, keys: Sequence[Key], rows: Rows, position: Mapping[str, str | None], time: int) -> Iterator[str]:
     """Return the lines that make these keys of a table what `rows` of the source are. A key without rows is deleted. `time`: of the read, micros."""
     for key in keys:
         row = rows.get(key, ())
         pairs = columns.pairs if row else columns.key
-        values = row[0].values if row else key
-        texts = [None if value is None else written(pair, value) for pair, value in zip(pairs, values)]
-        line = {"op": "u" if row else "d", "position": position, "time": time, "names": [pair.source for pair in pairs]}
-        yield json.dumps({**line, "types": [pair.type for pair in pairs], "values": texts}, ensure_ascii=False)
-
-
-def written(pair: Pair, text: str) -> str:
-    """Return the text that a canonical text stands for.
-
-    >>> pair = lambda form: Pair("x", "string", "x", "", form, False)
-    >>> [written(pair(form), text) for form, text in (("double", "4609434218613702656"), ("date", "-1"), ("moment", "-1"), ("bytes", "00ff"))]
-    ['1.5', '1969-12-31', '1969-12-31T23:59:59.999999Z', '\\\\x00ff']
-    """
-    if pair.form in ("double", "single"):
-        return repr(struct.unpack(">d", struct.pack(">q", int(text)))[0])
-    if pair.form == "date":
-        return _day(int(text))
-    if pair.form == "moment":
-        days, micros = divmod(int(text), 86_400_000_000)
-        return f"{_day(days)}T{(datetime.min + timedelta(microseconds=micros)).time().isoformat()}Z"
-    return f"\\x{text}" if pair.form == "bytes" else text
-
-
-def _day(days: int) -> str:
-    """Return a day since 1970 as ISO 8601 has it, also before the year 1 and after 9999."""
-    cycles, rest = divmod(days, _DAYS)
-    day = datetime(1970, 1, 1) + timedelta(days=rest)
-    year = day.year + cycles * _YEARS
-    sign = "-" if year < 0 else "+" if year > 9999 else ""
-    return f"{sign}{abs(year):04d}-{day:%m-%d}"
+        read = {"op": "u" if row else "d", "position": position, "time": time, "values": row[0].values if row else key}
+        described = {"names": [pair.source for pair in pairs], "types": [pair.type for pair in pairs], "forms": [pair.form for pair in pairs]}
+        yield json.dumps({**read, **described}, ensure_ascii=False)
 
 
 def signal_data(collection: str, condition: str) -> str:

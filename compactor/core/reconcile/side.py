@@ -1,11 +1,11 @@
-"""One side of a comparison: the Protocol, and the side that answers by SQL, whatever system runs it."""
+"""One side of a comparison, the lake or the source: it answers by SQL, whatever system runs it."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from compactor.core.reconcile.canonical import Columns, Pair
 from compactor.core.reconcile.dialects import Dialect
@@ -34,31 +34,15 @@ Rows = dict[Key, tuple[Row, ...]]
 """Key → its rows, in the order of their digests. Keys without rows are left out."""
 
 
-class Side(Protocol):
-    """What a comparison asks of the lake, and of the source."""
-
-    def bounds(self) -> tuple[int, int] | None:
-        """Return the least and the greatest value of the first key column if both sides have whole numbers there, else None; None without rows."""
-
-    def checksums(self, part: Part, split: Split) -> dict[str, Checksum]:
-        """Return the checksums of the parts into which `split` divides the rows of `part`; parts without rows are left out."""
-
-    def digests(self, parts: Sequence[Part]) -> Rows:
-        """Return the rows of some parts, without values."""
-
-    def rows(self, keys: Sequence[Key]) -> Rows:
-        """Return the rows with these keys."""
-
-
-class SqlSide:
-    """A side that runs SQL. `relation`: what follows FROM; `mark`: an expression for `Row.mark`; `where`: a condition on the rows that count."""
+class Side:
+    """The rows of a relation. `relation`: what follows FROM; `mark`: an expression for `Row.mark`; `where`: a condition on the rows that count."""
 
     def __init__(self, sql: Dialect, relation: str, columns: Columns, query: Query, mark: str = "''", where: str = "") -> None:
         self._sql, self._relation, self._columns, self._query, self._mark = sql, relation, columns, query, mark
         self._counted = f"({where}) AND " if where else ""
 
     def bounds(self) -> tuple[int, int] | None:
-        """See Side."""
+        """Return the least and the greatest value of the first key column if both sides have whole numbers there, else None; None without rows."""
         if not self._columns.ranged:
             return None
         name = self._sql.name(self._columns.key[0])
@@ -66,22 +50,23 @@ class SqlSide:
         return None if low is None else (int(low), int(high))
 
     def checksums(self, part: Part, split: Split) -> dict[str, Checksum]:
-        """See Side."""
-        by_digest = f"substr({self._digest(self._columns.key)}, 1, {split.digits})"
-        label = self._sql.piece.format(value="k", origin=split.origin, width=split.width) if split.width else by_digest
+        """Return the checksums of the parts into which `split` divides the rows of `part`; parts without rows are left out."""
+        # the difference of two of MySQL's unsigned numbers would not be negative, that of decimals is
+        by_range = f"cast(k as decimal(38, 0)) - mod(cast(k as decimal(38, 0)) - ({part.low}), {split.width})"
+        label = by_range if split.width else f"substr({self._digest(self._columns.key)}, 1, {split.digits})"
         number = self._sql.number.format(f"substr({self._digest(self._columns.pairs)}, 1, 15)")
         rows = self._query(
             f"SELECT label, count(*), sum(n) FROM (SELECT {label} AS label, {number} AS n FROM ({self._texts([part])}) r) d GROUP BY label"
         )
-        # a piece may come as decimal
+        # a number may come as decimal
         return {str(int(label)) if split.width else str(label): (int(count), int(total)) for label, count, total in rows}
 
     def digests(self, parts: Sequence[Part]) -> Rows:
-        """See Side."""
+        """Return the rows of some parts, without values."""
         return self._rows(self._texts(parts), len(self._columns.key), values=False)
 
     def rows(self, keys: Sequence[Key]) -> Rows:
-        """See Side."""
+        """Return the rows with these keys."""
         return self._rows(self._select(self.condition(keys)), len(self._columns.pairs), values=True)
 
     def condition(self, keys: Sequence[Key]) -> str:
@@ -118,7 +103,7 @@ class SqlSide:
         """Return an expression for the digest of texts, by default the columns of `_texts`. No two rows have the same text: each value has its length
         before it, `-` stands for null."""
         texts = texts or [f"c{at}" for at in range(len(pairs))]
-        joined = " || ".join(f"coalesce({self._sql.characters.format(text)} || ':' || {text}, '-')" for text in texts)
+        joined = " || ".join(f"coalesce(char_length({text}) || ':' || {text}, '-')" for text in texts)
         return self._sql.digest.format(joined)
 
 

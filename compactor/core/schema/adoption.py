@@ -79,9 +79,7 @@ class ForeignBase:
             for field in made.schema.fields
         )
         # nothing is stored yet in another type
-        return dataclasses.replace(
-            made, schema=dataclasses.replace(made.schema, fields=fields, generation=1), columns=columns_of, retyped=(), texts=()
-        )
+        return dataclasses.replace(made, schema=dataclasses.replace(made.schema, fields=fields, generation=1), columns=columns_of, retyped=())
 
 
 def refused_paths(path: str, below: Sequence[str]) -> str | None:

@@ -1,4 +1,8 @@
-"""Evolution: how a table's schema follows its writers, as one function, `evolve`.
+"""Evolution: how a table's schema follows its writers. For each writer's column:
+
+1. `_owner` finds the stored column that takes its values. `_compare` names their type and what changes; `_new` does without one.
+2. `_decide` about each change by the table's policy.
+3. `_apply` what is decided to the column.
 
 The first rule that fits a writer's column and the stored column with the same source name applies:
 
@@ -25,14 +29,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from compactor.core.model import names, types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.policy import EVOLVE, EXPLICIT, TO_STRING, Policy
-from compactor.core.model.position import Position, at_or_below, latest
+from compactor.core.model.position import Position, at_or_below, latest, sort_key
 from compactor.core.model.schema import RESERVED, Field, Schema
 from compactor.core.model.spec import ROW_ID
 from compactor.core.schema import nested_types, policy
@@ -51,12 +54,24 @@ class Evolved:
     """Writer id → {source name: stored name}."""
     retyped: tuple[str, ...] = ()
     """Stored names of the columns whose type changed."""
-    texts: tuple[str, ...] = ()
-    """Stored names of the columns that became text."""
-    added: tuple[str, ...] = ()
-    """Stored names of the new columns."""
     decisions: tuple[Decision, ...] = ()
     """The changes of an existing table, and what the table does about each."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return the stored names of the columns that became text."""
+        return tuple(decision.stored for decision in self.decisions if decision.change.kind == TO_STRING and decision.stored in self.retyped)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A writer's column beside the stored ones."""
+
+    field: Field
+    """The column that takes its values, or a new one."""
+    type: types.Type | None
+    """The type that can store the values of both; None if none can."""
+    changes: tuple[Change, ...]
 
 
 def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence[str], version: int, table: str, follow: Policy = EVOLVE) -> Evolved:
@@ -65,110 +80,142 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
     `schema`: the table's schema so far; None for a new table. `key`: in the source's spelling. `version`: the version that is being made.
     `follow`: the table's policy. Raises SchemaRefused, which carries the decisions, for a change that cannot or must not be followed.
     """
-    fields: list[Field] = list(schema.fields) if schema else [] if key else [Field(ROW_ID, ROW_ID, "string", visible=False)]
-    retyped: list[str] = []
+    before = {field.name: field for field in schema.fields} if schema else {}
+    fields = dict(before) if schema or key else {ROW_ID: Field(ROW_ID, ROW_ID, "string", visible=False)}
     columns: dict[str, dict[str, str]] = {}
-    log = _Log(schema, follow)
+    # several writers of a run may have the same change
+    decisions: dict[tuple[str, str], Decision] = {}
     # in a run the newest writer decides which column a name means; writers without Position come first
-    for writer in sorted(writers, key=lambda w: (w.first is not None, [(v is not None, v or 0) for v in w.first or ()])):
+    for writer in sorted(writers, key=lambda w: (w.first is not None, sort_key(w.first or ()))):
         columns[writer.id] = {}
-        written = [field.last for field in fields]
+        written = [field.last for field in fields.values()]
         for column in writer.fields:
             explicit = _explicit_kinds(column, key)
-            at = _owner(fields, column, writer, written, [kind for kind in explicit if follow.of(kind) == "evolve"])
-            if at is None:
-                if not log.comes(column, fields):
-                    continue
-                fields.append(_new(fields, column, writer, version))
-                at = len(fields) - 1
-            else:
-                followed = _followed(fields[at], column, writer, table, explicit, retyped, log)
-                kept = {} if writer.whole else {name: getattr(fields[at], name) for name in ("last", "gone")}
-                fields[at] = dataclasses.replace(followed, **kept)
-            columns[writer.id][column.name] = fields[at].name
+            stored = _owner(fields.values(), column, writer, written, [kind for kind in explicit if follow.of(kind) == "evolve"])
+            new = stored.name not in before if stored else schema is None
+            grows = new or policy.action(follow, "added") != "leave out"
+            compared = _compare(stored, column, writer, explicit, grows) if stored else _new(fields.values(), column, writer, version)
+            decided = _decide(compared, follow, new)
+            for decision in decided:
+                decisions.setdefault((decision.change.kind, decision.change.column), decision)
+            if compared.type is None:
+                raise SchemaRefused(_no_type(compared, column, table), tuple(decisions.values()))
+            actions = {decision.change.kind: decision.action for decision in decided}
+            if stored or "leave out" not in actions.values():
+                renamed = any(change.kind == "renamed" for change in compared.changes) and actions.get("renamed", "rename") == "rename"
+                field = _apply(compared.field, compared.type, column, writer, renamed, table)
+                fields[field.name], columns[writer.id][column.name] = field, field.name
         for name in writer.undecided:
             # a column with nulls only has no type, but it exists
-            same = [at for at, field in enumerate(fields) if field.source == name]
+            same = [field for field in fields.values() if field.source == name]
             if same:
-                at = _newest(fields, same)
-                fields[at] = dataclasses.replace(fields[at], last=latest([fields[at].last, writer.last]))
-    before = {field.name for field in schema.fields} if schema else set()
-    changed = tuple(name for name in dict.fromkeys(retyped) if name in before)
-    generation = (schema.generation if schema else 1) + (1 if changed else 0)
-    stored_key = (ROW_ID,) if not key else tuple(_key_column(fields, name, table, schema) for name in key)
-    if schema and {*stored_key} != {*schema.key}:
-        was, now = (", ".join(key_) if key_ != (ROW_ID,) else "none" for key_ in (schema.key, stored_key))
+                newest = _newest(same)
+                fields[newest.name] = dataclasses.replace(newest, last=latest([newest.last, writer.last]))
+    stored_key = _key(fields.values(), key, table, schema)
+    for decision in () if follow.patch_rows else _removed(before, fields.values(), stored_key, follow):
+        decisions.setdefault((decision.change.kind, decision.change.column), decision)
+    policy.check(table, tuple(decisions.values()), follow)
+    retyped = tuple(name for name, field in before.items() if fields[name].type != field.type)
+    shown = _shown(fields.values(), stored_key if follow.hides else None)
+    generation = (schema.generation if schema else 1) + (1 if retyped else 0)
+    evolved = Schema(tuple(shown), stored_key, generation, schema.registered if schema else None)
+    return Evolved(evolved, columns, retyped, tuple(decisions.values()))
+
+
+def _compare(field: Field, column: WriterField, writer: WriterSchema, explicit: Collection[str], grows: bool) -> _Compared:
+    """Return what a writer's column changes in a stored one. `explicit`: kinds of changes that a policy may follow; `grows`: see `nested_types`."""
+    stored = types.parse(field.type)
+    kind: types.Type | None = stored
+    changes: list[Change] = []
+    if field.undecided and not column.undecided:
+        # `[]` and `{}` are values of every array and struct; beside other values they stay their text
+        kind = stored if types.is_scalar(column.type) else column.type
+    elif not column.undecided and _only_text(stored, column):
+        kind = ("string",)
+        changes += [Change(TO_STRING, field.source, field.type, types.text(column.type))] if stored != kind else []
+    elif not column.undecided:
+        kind, changes = nested_types.joined(stored, column.type, field.source, column.inferred, explicit, grows)
+    if kind is not None and column.name not in (field.source, *field.formerly) and _is_newest(writer, field):
+        changes.append(Change("renamed", column.name, field.source))
+    return _Compared(field, kind, tuple(changes))
+
+
+def _new(fields: Collection[Field], column: WriterField, writer: WriterSchema, version: int) -> _Compared:
+    """Return the new column that takes a writer's column, and what that changes."""
+    name = names.unique(names.stored_name(column.name), [*RESERVED, *(field.name for field in fields)])
+    kind = types.text(column.type)
+    field = Field(name, column.name, kind, version, writer.first, writer.last, column.default, undecided=column.undecided)
+    same = [field for field in fields if field.source == column.name]
+    if same:
+        return _Compared(field, column.type, (Change("replaced", column.name, same[-1].type, kind),))
+    older = "null in older rows" if column.default is None else f"older rows read {json.dumps(column.default, ensure_ascii=False)}"
+    return _Compared(field, column.type, (Change("added", column.name, after=kind, detail=older),))
+
+
+def _decide(compared: _Compared, follow: Policy, new: bool) -> list[Decision]:
+    """Return what the table does about each change. Of a column that is `new` in this run only what no type or no meaning can follow is a change."""
+    decisions = [Decision(change, policy.action(follow, change.kind), compared.field.name) for change in compared.changes]
+    return [each for each in decisions if not new or (each.action == "refuse" and each.change.kind in (*types.ON_REQUEST, "incompatible"))]
+
+
+def _no_type(compared: _Compared, column: WriterField, table: str) -> str:
+    field, (change,) = compared.field, [change for change in compared.changes if change.kind == "incompatible"]
+    inside = "" if change.column == field.source else f" ({change.sentence})"
+    return (
+        f"table {table}, column {field.source}: stored as {field.type}, the new data has {types.text(column.type)}, and no type can store both"
+        f"{inside}. The increments stay in landing. {'' if inside else policy.declare([change])}Repair the producer, or rename the column."
+    )
+
+
+def _apply(field: Field, kind: types.Type, column: WriterField, writer: WriterSchema, renamed: bool, table: str) -> Field:
+    """Return a column with a type, after a writer that has it. Raises SchemaRefused for a default that no view can write."""
+    newest = _is_newest(writer, field)
+    # an older writer with the column moves its beginning back; the default is that of the beginning
+    earlier = writer.first is not None and at_or_below(writer.first, field.first)
+    first, default = (writer.first, column.default) if earlier else (field.first, field.default)
+    if default is not None and kind[0] == "binary":
         raise SchemaRefused(
-            f"table {table}: expected the key ({was}), by which its rows are stored, found ({now}). A key never changes in place. Set `key:` to the "
-            f"old key, or rebuild the table from its archive with the new one: compactor rebuild {table} --accept-differences"
+            f"table {table}, column {field.source}: older rows show its default {default!r}, and no SQL that Spark, Hive and Trino all read has a "
+            "constant of bytes. The increments stay in landing. Keep the column text, or give the bytes another name."
         )
-    stored_key = schema.key if schema else stored_key
-    added = tuple(field.name for field in fields if field.name not in before)
-    log.gone(fields, stored_key)
-    policy.check(table, log.decisions, follow)
-    registered = schema.registered if schema else None
-    shown = _shown(fields, stored_key if follow.hides else None)
-    texts = tuple(decision.stored for decision in log.decisions if decision.change.kind == TO_STRING and decision.stored in changed)
-    return Evolved(Schema(tuple(shown), stored_key, generation, registered), columns, changed, texts, added, tuple(log.decisions))
+    default = types.constant(default, kind)
+    # Spark and Hive call four bytes `float`, Trino `real`: no SQL for all has such a constant
+    kind = ("double",) if kind == ("float",) and default is not None else kind
+    undecided = field.undecided and column.undecided
+    comment = names.comment(column.doc) if column.doc and newest else field.comment
+    applied = dataclasses.replace(field, type=types.text(kind), first=first, default=default, comment=comment, undecided=undecided)
+    if writer.whole:
+        # in JSON without schema a removed member looks like a null one
+        gone = nested_types.lacking(kind, column.type) if newest and not column.inferred else field.gone
+        applied = dataclasses.replace(applied, last=latest([field.last, writer.last]), gone=gone)
+    if renamed:
+        # the stored name never changes; the view uses the source's name
+        applied = dataclasses.replace(applied, source=column.name, formerly=(*field.formerly, field.source))
+    return applied
 
 
-class _Log:
-    """Collects the changes of an existing table, each one once, and the decisions of its policy about them."""
+def _removed(before: Mapping[str, Field], fields: Collection[Field], key: Sequence[str], follow: Policy) -> Iterator[Decision]:
+    """Decide about the columns, and members of structs, that the newest writer does not have any more."""
+    newest_before, newest = (latest([field.last for field in each]) for each in (before.values(), fields))
+    action = policy.action(follow, "removed")
+    for field in fields:
+        was = before.get(field.name)
+        if was is None or not was.visible:
+            continue
+        newly = not _away(was, newest_before) and _away(field, newest)
+        if newly and field.name not in key and not any(other.source == field.source and other is not field for other in fields):
+            yield Decision(Change("removed", field.source, before=field.type), action, field.name)
+        members = nested_types.paths(types.parse(was.type))
+        for path in field.gone:
+            if path in members and path not in was.gone:
+                # a view can hide columns, but no members of structs
+                change = Change("removed", f"{field.source}{path}", before=types.text(members[path]))
+                yield Decision(change, "keep" if action == "hide" else action, field.name)
 
-    def __init__(self, schema: Schema | None, follow: Policy) -> None:
-        self.decisions: list[Decision] = []
-        self._before = {field.name: field for field in schema.fields} if schema else {}
-        self._schema = schema
-        self._follow = follow
 
-    def comes(self, column: WriterField, fields: Sequence[Field]) -> bool:
-        """Decide about a writer's column without a stored column. Return whether it becomes one."""
-        if self._schema is None:
-            return True
-        same = [field for field in fields if field.source == column.name]
-        stored = names.unique(names.stored_name(column.name), [*RESERVED, *(field.name for field in fields)])
-        if same:
-            return self._decide(Change("replaced", column.name, same[-1].type, types.text(column.type)), stored) != "leave out"
-        older = "null in older rows" if column.default is None else f"older rows read {json.dumps(column.default, ensure_ascii=False)}"
-        return self._decide(Change("added", column.name, after=types.text(column.type), detail=older), stored) != "leave out"
-
-    def within(self, field: Field) -> Callable[[Change], bool]:
-        """Return a callback for `nested_types.joined` that decides about differences between a stored column's type and a writer's."""
-
-        def follows(change: Change) -> bool:
-            # a column that is new in this run does not change for the table: only what no type or no meaning can follow counts
-            refused = change.kind in (*types.ON_REQUEST, "incompatible") and policy.action(self._follow, change.kind) == "refuse"
-            if field.name not in self._before and not refused:
-                return True
-            return self._decide(change, field.name) != "leave out"
-
-        return follows
-
-    def renamed(self, field: Field, name: str) -> bool:
-        """Decide about a stored column with a new name in the source. Return whether the view shows the new name."""
-        return field.name not in self._before or self._decide(Change("renamed", name, field.source), field.name) == "rename"
-
-    def gone(self, fields: Sequence[Field], key: Sequence[str]) -> None:
-        """Decide about columns, and members of structs, that the newest writer does not have any more."""
-        newest_before, newest = (latest([field.last for field in each]) for each in (self._before.values(), fields))
-        for field in fields if not self._follow.patch_rows else ():
-            before = self._before.get(field.name)
-            newly = before is not None and before.visible and not _away(before, newest_before) and _away(field, newest)
-            if newly and field.name not in key and not any(other.source == field.source and other is not field for other in fields):
-                self._decide(Change("removed", field.source, before=field.type), field.name)
-            for path in field.gone if before is not None and before.visible else ():
-                was = nested_types.paths(types.parse(before.type)).get(path) if before is not None and path not in before.gone else None
-                if was is not None:
-                    # a view can hide columns, but no members of structs
-                    self._decide(Change("removed", f"{field.source}{path}", before=types.text(was)), field.name, hides=False)
-
-    def _decide(self, change: Change, stored: str, hides: bool = True) -> str:
-        action = policy.action(self._follow, change.kind)
-        decision = Decision(change, "keep" if action == "hide" and not hides else action, stored)
-        # several writers of a run may have the same change
-        if not any((each.change.kind, each.change.column) == (change.kind, change.column) for each in self.decisions):
-            self.decisions.append(decision)
-        return decision.action
+def _is_newest(writer: WriterSchema, field: Field) -> bool:
+    """Return whether no writer of a stored column was newer."""
+    return latest([field.last, writer.last]) == writer.last
 
 
 def _away(field: Field, newest: Position | None) -> bool:
@@ -176,37 +223,36 @@ def _away(field: Field, newest: Position | None) -> bool:
     return newest is not None and field.last is not None and at_or_below(field.last, newest) and field.last != newest
 
 
-def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, written: Sequence[Position | None], also: Collection[str]) -> int | None:
-    named = [at for at, field in enumerate(fields) if field.source == column.name] or _under_another_name(fields, column, writer)
-    if named and (column.undecided or fields[_newest(fields, named)].undecided):
-        return _newest(fields, named)
-    for at in reversed(named):
-        if _joined(types.parse(fields[at].type), column, also) == types.parse(fields[at].type):
-            return at
+def _owner(
+    fields: Collection[Field], column: WriterField, writer: WriterSchema, written: Sequence[Position | None], also: Collection[str]
+) -> Field | None:
+    """Return the stored column that takes a writer's column, None if it is a new one. `written`: where each column was written last before."""
+    named = [field for field in fields if field.source == column.name] or _under_another_name(fields, column, writer)
     if not named:
         return None
-    newest = _newest(fields, named)
-    came_later = writer.last is not None and at_or_below(writer.last, fields[newest].first) and writer.last != fields[newest].first
+    newest = _newest(named)
+    if column.undecided or newest.undecided:
+        return newest
+    for field in reversed(named):
+        if _joined(types.parse(field.type), column, also) == types.parse(field.type):
+            return field
+    came_later = writer.last is not None and at_or_below(writer.last, newest.first) and writer.last != newest.first
     # between its last writer and this one, in this or an earlier run, some writer had other columns and not this one
-    was_away = any(_between(fields[newest].last, last, writer.first) for last in written)
-    joined = _joined(types.parse(fields[newest].type), column, also)
+    was_away = any(at_or_below(newest.last, last) and not at_or_below(last, newest.last) and at_or_below(last, writer.first) for last in written)
     # another guessed type is no reason for a new column: the guess from the next file may differ again
-    return None if joined is None and not column.guessed and (came_later or was_away) else newest
+    apart = _joined(types.parse(newest.type), column, also) is None and not column.guessed
+    return None if apart and (came_later or was_away) else newest
 
 
-def _under_another_name(fields: list[Field], column: WriterField, writer: WriterSchema) -> list[int]:
+def _under_another_name(fields: Collection[Field], column: WriterField, writer: WriterSchema) -> list[Field]:
     """Return the stored columns that Avro aliases connect with a writer's column, in either direction. The writer must not have both."""
-    joined = [at for at, field in enumerate(fields) if column.name in field.formerly or field.source in column.aliases]
-    return [at for at in joined if writer.field(fields[at].source) is None and fields[at].visible]
+    joined = [field for field in fields if column.name in field.formerly or field.source in column.aliases]
+    return [field for field in joined if writer.field(field.source) is None and field.visible]
 
 
-def _newest(fields: list[Field], named: list[int]) -> int:
+def _newest(named: Sequence[Field]) -> Field:
     """Return the column that was written last, of columns with the same source name."""
-    return max(named, key=lambda at: [(v is not None, v or 0) for v in fields[at].last or ()])
-
-
-def _between(low: Position | None, position: Position | None, high: Position | None) -> bool:
-    return at_or_below(low, position) and not at_or_below(position, low) and at_or_below(position, high)
+    return max(named, key=lambda field: sort_key(field.last or ()))
 
 
 def _explicit_kinds(column: WriterField, key: Sequence[str]) -> list[str]:
@@ -229,68 +275,19 @@ def _only_text(stored: types.Type, column: WriterField) -> bool:
     return (types.is_scalar(stored) and types.is_scalar(column.type)) or types.depth(stored) != types.depth(column.type) > 0 < types.depth(stored)
 
 
-def _new(fields: list[Field], column: WriterField, writer: WriterSchema, version: int) -> Field:
-    name = names.unique(names.stored_name(column.name), [*RESERVED, *(field.name for field in fields)])
-    kind = types.text(_with_default(column.type, column.default))
-    new = Field(name, column.name, kind, version, writer.first, writer.last, column.default, True, names.comment(column.doc))
-    return dataclasses.replace(new, undecided=column.undecided)
-
-
-def _with_default(kind: types.Type, default: Any) -> types.Type:
-    """Return the type of a column with a default. Spark and Hive call four bytes `float`, Trino `real`: no SQL for all has such a constant."""
-    return ("double",) if kind == ("float",) and default is not None else kind
-
-
-def _followed(field: Field, column: WriterField, writer: WriterSchema, table: str, explicit: Collection[str], retyped: list[str], log: _Log) -> Field:
-    stored, follows = types.parse(field.type), log.within(field)
-    if column.undecided:
-        joined: types.Type | None = stored
-    elif field.undecided:
-        # `[]` and `{}` are values of every array and struct; beside other values they stay their text
-        joined = stored if types.is_scalar(column.type) else column.type
-    elif _only_text(stored, column):
-        joined = ("string",)
-        if stored != joined:
-            follows(Change(TO_STRING, field.source, field.type, types.text(column.type)))
-    else:
-        joined = nested_types.joined(stored, column.type, field.source, column.inferred, explicit, follows)
-    if joined is None:
-        change = log.decisions[-1].change
-        inside = "" if change.column == field.source else f" ({change.sentence})"
+def _key(fields: Collection[Field], key: Sequence[str], table: str, before: Schema | None) -> tuple[str, ...]:
+    """Return the stored names of the key columns. Raises SchemaRefused for another key than before."""
+    stored = tuple(_key_column(fields, name, table, before) for name in key) or (ROW_ID,)
+    if before and {*stored} != {*before.key}:
+        was, now = (", ".join(names_) if names_ != (ROW_ID,) else "none" for names_ in (before.key, stored))
         raise SchemaRefused(
-            f"table {table}, column {field.source}: stored as {field.type}, the new data has {types.text(column.type)}, and no type can store both"
-            f"{inside}. The increments stay in landing. {'' if inside else policy.declare([change])}Repair the producer, or rename the column.",
-            tuple(log.decisions),
+            f"table {table}: expected the key ({was}), by which its rows are stored, found ({now}). A key never changes in place. Set `key:` to the "
+            f"old key, or rebuild the table from its archive with the new one: compactor rebuild {table} --accept-differences"
         )
-    last = latest([field.last, writer.last])
-    earlier = writer.first is not None and at_or_below(writer.first, field.first)
-    # an older writer with the column moves its beginning back; the default is that of the beginning
-    first, default = (writer.first, column.default) if earlier else (field.first, field.default)
-    default, joined = _default(default, joined, field, table), _with_default(joined, default)
-    if joined != stored:
-        retyped.append(field.name)
-    comment = names.comment(column.doc) if column.doc and last == writer.last else field.comment
-    # in JSON without schema a removed member looks like a null one
-    gone = nested_types.lacking(joined, column.type) if last == writer.last and not column.inferred else field.gone
-    followed = dataclasses.replace(field, type=types.text(joined), last=last, first=first, default=default, comment=comment, gone=gone)
-    followed = dataclasses.replace(followed, undecided=field.undecided and column.undecided)
-    if column.name != field.source and column.name not in field.formerly and last == writer.last and log.renamed(field, column.name):
-        # the stored name never changes; the view uses the source's name
-        return dataclasses.replace(followed, source=column.name, formerly=(*field.formerly, field.source))
-    return followed
+    return before.key if before else stored
 
 
-def _default(default: Any, kind: types.Type, field: Field, table: str) -> Any:
-    """Return a default as a value of its column's type, as which every view writes it. Raises SchemaRefused for bytes."""
-    if default is not None and kind[0] == "binary":
-        raise SchemaRefused(
-            f"table {table}, column {field.source}: older rows show its default {default!r}, and no SQL that Spark, Hive and Trino all read has a "
-            "constant of bytes. The increments stay in landing. Keep the column text, or give the bytes another name."
-        )
-    return types.constant(default, kind)
-
-
-def _key_column(fields: list[Field], name: str, table: str, before: Schema | None) -> str:
+def _key_column(fields: Collection[Field], name: str, table: str, before: Schema | None) -> str:
     exact = [field.name for field in fields if field.source == name or name in field.formerly]
     exact = exact or [field.name for field in fields if field.source.lower() == name.lower()]
     if not exact:
@@ -308,7 +305,7 @@ def _key_column(fields: list[Field], name: str, table: str, before: Schema | Non
     return exact[0]
 
 
-def _shown(fields: list[Field], hidden_but: Sequence[str] | None) -> list[Field]:
+def _shown(fields: Collection[Field], hidden_but: Sequence[str] | None) -> list[Field]:
     """Return the columns with their visibility. The view shows the newest column of each source name.
 
     With `hidden_but` (the key) it also hides every other column that the source has removed.

@@ -1,64 +1,64 @@
 """Nested types: the common type of a stored column and a new one, compared member by member.
 
 Each difference has a path below the column: `.zip` for a struct's member, `[]` for an array's items, `{}` for a map's values, `{key}` for its
-keys, for example `tags[].name`. The caller decides about each difference.
+keys, for example `tags[].name`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from typing import Optional
 
 from compactor.core.model import types
 from compactor.core.model.types import Type
 from compactor.core.schema.change import Change
 
-Follows = Callable[[Change], bool]
-"""A callback that receives each change and returns whether the table follows it. Only the answer for an added member counts: False leaves it out."""
+Joined = tuple[Optional[Type], list[Change]]
+"""(the type that can store both or None, the differences). Without a common type the last difference is the one that no type can follow."""
 
 
-def joined(stored: Type, given: Type, path: str, numbers: bool, also: Collection[str], follows: Follows) -> Type | None:
-    """Return the type that can store both, or None if none can. Calls `follows` for each difference; without a common type the last call names it.
+def joined(stored: Type, given: Type, path: str, numbers: bool, also: Collection[str], grows: bool = True) -> Joined:
+    """Compare two types. Members that `given` lacks are no difference: see `lacking`. `numbers` and `also` are those of `types.widest`; `grows`:
+    whether the common type has the members that are new.
 
-    Members that `given` lacks are no difference: see `lacking`. `numbers` and `also` are those of `types.widest`.
-
-    >>> joined(types.parse("struct<a:int>"), types.parse("struct<a:bigint,b:date>"), "s", False, (), lambda change: change.kind != "added")
+    >>> joined(types.parse("struct<a:int>"), types.parse("struct<a:bigint,b:date>"), "s", False, (), grows=False)[0]
     ('struct', (('a', ('bigint',)),))
     """
     if stored == given:
-        return stored
+        return stored, []
     if stored[0] == given[0] == "struct":
-        return _struct(stored, given, path, numbers, also, follows)
+        return _struct(stored, given, path, numbers, also, grows)
     if stored[0] == given[0] == "array":
-        item = joined(stored[1], given[1], f"{path}[]", numbers, also, follows)
-        return ("array", item) if item else None
+        item, changes = joined(stored[1], given[1], f"{path}[]", numbers, also, grows)
+        return ("array", item) if item else None, changes
     if stored[0] == given[0] == "map":
-        key = joined(stored[1], given[1], f"{path}{{key}}", numbers, also, follows)
-        value = joined(stored[2], given[2], f"{path}{{}}", numbers, also, follows) if key else None
-        return ("map", key, value) if key and value else None
+        key, changes = joined(stored[1], given[1], f"{path}{{key}}", numbers, also, grows)
+        value, more = joined(stored[2], given[2], f"{path}{{}}", numbers, also, grows) if key else (None, [])
+        return ("map", key, value) if key and value else None, [*changes, *more]
     wide, request = types.widest(stored, given, numbers, also), types.on_request(stored, given)
     if wide is None:
-        follows(Change("incompatible", path, types.text(stored), types.text(given)))
-    elif request:
-        follows(Change(request, path, types.text(stored), types.text(given)))
-    elif wide != stored:
-        more = "" if wide == given else f", so that it can store {types.text(given)} too"
-        follows(Change("widened", path, types.text(stored), types.text(wide), more))
-    return wide
+        return None, [Change("incompatible", path, types.text(stored), types.text(given))]
+    if request:
+        return wide, [Change(request, path, types.text(stored), types.text(given))]
+    more_text = "" if wide == given else f", so that it can store {types.text(given)} too"
+    return wide, [Change("widened", path, types.text(stored), types.text(wide), more_text)] if wide != stored else []
 
 
-def _struct(stored: Type, given: Type, path: str, numbers: bool, also: Collection[str], follows: Follows) -> Type | None:
-    members = dict(stored[1])
+def _struct(stored: Type, given: Type, path: str, numbers: bool, also: Collection[str], grows: bool) -> Joined:
+    members, changes = dict(stored[1]), list[Change]()
     for name, kind in given[1]:
         here = f"{path}.{name}"
         if name not in members:
-            if follows(Change("added", here, after=types.text(kind), detail="null in older rows")):
+            changes.append(Change("added", here, after=types.text(kind), detail="null in older rows"))
+            if grows:
                 members[name] = kind
             continue
-        both = joined(members[name], kind, here, numbers, also, follows)
+        both, more = joined(members[name], kind, here, numbers, also, grows)
+        changes += more
         if both is None:
-            return None
+            return None, changes
         members[name] = both
-    return ("struct", tuple(members.items()))
+    return ("struct", tuple(members.items())), changes
 
 
 def paths(kind: Type) -> dict[str, Type]:

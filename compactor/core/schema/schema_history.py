@@ -76,14 +76,8 @@ def differences(before: Schema, after: Schema) -> list[Change]:
 
 def _type_changes(before: Field, after: Field) -> list[Change]:
     """Return the changes of a column's type, as changes of its members where only those changed."""
-    changes: list[Change] = []
     was, now = types.parse(before.type), types.parse(after.type)
-
-    def follows(change: Change) -> bool:
-        changes.append(change)
-        return True
-
-    joined = nested_types.joined(was, now, after.source, False, types.ON_REQUEST, follows)
+    joined, changes = nested_types.joined(was, now, after.source, False, types.ON_REQUEST)
     kind = TO_STRING if now == ("string",) else "widened"
     return changes if joined == now else [Change(kind, after.source, before.type, after.type)]
 

@@ -72,15 +72,15 @@ def erase(table: Table, request: Request, label: str = "") -> ErasureReport:
         _check(table, parent, request)
         if archive.unfinished(table, parent.pending):
             raise TryLater(f"table {table.name}: files of version {parent.version} are being archived; erase again when the run has ended")
-        erased = table.engine().erased_with(table.spec, parent, request.keys) if request.keys else parent.erased
-        if erased is None:
-            raise Refused(f"table {table.name}: no key was ever erased; name the keys to erase")
+        erased = table.engine().erased_with(table.spec, parent, request.keys) if request.keys else _erased(table, parent)
         writer = commit_id(parent.version + 1, table.env.nonce())
-        chosen[:] = raw_files.prepared(table, raw_files.find(table, parent, erased), writer, request.delete_files)
+        files = enumerate(raw_files.find(table, parent, erased))
+        chosen[:] = [raw_files.prepared(table, file, table.layout.rewriting(writer, number), request.delete_files) for number, file in files]
         return _edit(table, parent, erased, chosen, writer)
 
     transact(table, planned, label)
-    newest, erased = _erased(table)
+    newest = _existing(table, table.newest())
+    erased = _erased(table, newest)
     publish.publish(table, newest)
     with logs.phase(table, "erasing") as phase:
         for file in chosen:
@@ -101,12 +101,10 @@ def _existing(table: Table, newest: Snapshot | None) -> Snapshot:
     return newest
 
 
-def _erased(table: Table) -> tuple[Snapshot, Erased]:
-    """Return the newest version of a table with erased keys, and these."""
-    newest = _existing(table, table.newest())
-    if newest.erased is None:
+def _erased(table: Table, snapshot: Snapshot) -> Erased:
+    if snapshot.erased is None:
         raise Refused(f"table {table.name}: no key was ever erased; name the keys to erase")
-    return newest, newest.erased
+    return snapshot.erased
 
 
 def _check(table: Table, newest: Snapshot, request: Request) -> None:
@@ -194,7 +192,8 @@ def _remove_texts(table: Table, erased: Erased) -> None:
 
 def _report(table: Table, request: Request) -> ErasureReport:
     """Return what was done and what is left, by looking. Write the certificate if nothing is."""
-    newest, erased = _erased(table)
+    newest = _existing(table, table.newest())
+    erased = _erased(table, newest)
     entries = ledger.newest_entries(table, newest)
     left = _left(table, newest, erased, request)
     due = [retention.deletable_at(item, table.spec.grace) for item in newest.pending_deletions]

@@ -7,7 +7,6 @@ erase is interrupted, vacuum deletes the copy, and the records are found again.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compactor.core.model.errors import InputRefused, Refused
@@ -72,15 +71,11 @@ def _one_of_a_name(inputs: dict[str, Input]) -> list[dict[str, Input]]:
     return groups
 
 
-def prepared(table: Table, files: Sequence[RawFile], commit: str, delete_files: bool) -> list[RawFile]:
-    """Return the files with copies without the records, which the engine writes under this commit id.
+def prepared(table: Table, file: RawFile, staging: str, delete_files: bool) -> RawFile:
+    """Return the file with a copy without the records, which the engine writes into the new directory `staging`.
 
     `delete_files`: a file that cannot be rewritten is deleted as a whole. Raises InputRefused for such a file otherwise.
     """
-    return [_prepared(table, file, table.layout.rewriting(commit, number), delete_files) for number, file in enumerate(files)]
-
-
-def _prepared(table: Table, file: RawFile, staging: str, delete_files: bool) -> RawFile:
     try:
         copy = table.engine().write_without(table.spec, file.info.path, file.records, staging)
     except InputRefused as error:

@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
+from compactor.core.catalog import views
 from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.reconcile import report as reports
 from compactor.core.reconcile.canonical import Columns
-from compactor.core.reconcile.parts import NOTHING, Checksum, Part, Split, differing
+from compactor.core.reconcile.dialects import SPARK
+from compactor.core.reconcile.parts import NOTHING, Checksum, Part, Split
 from compactor.core.reconcile.reached import SourceLog
 from compactor.core.reconcile.report import ReconcileReport, RowDifference, difference
-from compactor.core.reconcile.side import Key, Row, Rows, Side
+from compactor.core.reconcile.side import Key, Query, Row, Rows, Side
+from compactor.flows.publish.publish import shown_version
+from compactor.flows.table import Table
 
 PIECE = 5_000
 """Rows that a key range should have."""
@@ -45,19 +50,45 @@ class Pinned:
     side: Side
 
 
-class LakeSide(Protocol):
-    """The lake as `reconcile` uses it. Whoever can answer the queries of a Side about one version can be a lake."""
+@dataclass(frozen=True)
+class Lake:
+    """The table that is compared, as Spark reads it."""
+
+    table: Table
+    columns: Columns
+    log: SourceLog
+    query: Query
+    """Runs a statement on Spark."""
 
     def reached(self) -> int | None:
         """Return up to where the newest version has the source's log; cheap, as it is called every few seconds."""
+        newest = self.table.newest()
+        return self.log.reached(newest.order, newest.position) if newest else None
 
     def pin(self) -> Pinned:
         """Return the version that readers see now."""
+        snapshot = shown(self.table)
+        deleted = f" WHERE NOT `{views.DELETED}`" if self.table.spec.soft else ""
+        relation = f"(SELECT * FROM ({views.view_text(self.table.spec, snapshot, versions=True)}) v{deleted}) t"
+        side = Side(SPARK, relation, self.columns, self.query, f"`{views.ROW_VERSION}`")
+        return Pinned(snapshot.version, snapshot.rows, self.log.reached(snapshot.order, snapshot.position), side)
 
 
-class SourceSide(Protocol):
+def shown(table: Table) -> Snapshot:
+    """Return the version that the table's view shows. Raises Refused without one."""
+    newest = table.newest()
+    version = shown_version(table, newest) if newest else None
+    snapshot = table.snapshot(version) if version else None
+    if snapshot is None:
+        raise Refused(f"table {table.name}: nothing is published yet; run `compactor run {table.name}` first")
+    return snapshot
+
+
+class Source(Protocol):
     """The source as `reconcile` uses it."""
 
+    name: str
+    """Server and table, without user and password."""
     side: Side
     """Its rows, as they are when they are read."""
     log: SourceLog
@@ -93,25 +124,8 @@ class Options:
 DEFAULT = Options()
 
 
-@dataclass
-class _Judged:
-    """Keys by what became of them."""
-
-    proven: list[RowDifference] = field(default_factory=list)
-    unproven: list[RowDifference] = field(default_factory=list)
-    changing: int = 0
-
-
-def reconcile(
-    names: tuple[str, str],
-    columns: Columns,
-    source: SourceSide,
-    lake: LakeSide,
-    options: Options,
-    pause: Callable[[], bool],
-    clock: Callable[[], float],
-) -> ReconcileReport:
-    """Compare all rows. `names`: (table, source's table); `pause` waits a moment and returns False when no time is left.
+def reconcile(source: Source, lake: Lake, options: Options, pause: Callable[[], bool], clock: Callable[[], float]) -> ReconcileReport:
+    """Compare all rows. `pause` waits a moment and returns False when no time is left.
 
     Raises Refused for an `options.at` that is no position, and Unavailable if the lake does not reach it in time.
     """
@@ -121,27 +135,25 @@ def reconcile(
     pinned = lake.pin()
     in_step = _caught_up(source, pinned, pause)
     parts, counts, suspects = _suspects(source.side, pinned, options)
-    judged = _Judged()
-    outcome = reports.TOO_MANY
+    differences, changing, outcome = list[RowDifference](), 0, reports.TOO_MANY
     if len(suspects) <= options.suspects:
-        judged = _judge(columns, source, lake, suspects, in_step, pause, clock)
-        outcome = reports.DIFFERENT if judged.proven else reports.UNPROVEN if judged.unproven else reports.EQUAL
-    differences = [*judged.proven, *judged.unproven]
+        differences, changing = _judge(source, lake, suspects, in_step, pause, clock)
+        outcome = reports.EQUAL if not differences else reports.DIFFERENT if differences[0].proof else reports.UNPROVEN
     kinds, cells = reports.tally(differences)
     return ReconcileReport(
-        table=names[0],
-        source=names[1],
+        table=lake.table.name,
+        source=source.name,
         outcome=outcome,
         version=pinned.version,
         lake_position=source.log.text(pinned.reached),
         source_position=source.log.text(start),
         source_rows=counts[0],
         lake_rows=counts[1],
-        columns=columns.names,
-        skipped=columns.skipped,
+        columns=lake.columns.names,
+        skipped=lake.columns.skipped,
         parts=parts,
         suspects=len(suspects),
-        changing=judged.changing,
+        changing=changing,
         differences=tuple(differences[: options.limit]),
         different=len(differences),
         kinds=kinds,
@@ -150,7 +162,7 @@ def reconcile(
     )
 
 
-def _await(source: SourceSide, lake: LakeSide, place: str, pause: Callable[[], bool]) -> None:
+def _await(source: Source, lake: Lake, place: str, pause: Callable[[], bool]) -> None:
     log = source.log
     position = source.end() if place == "now" else log.parse(place)
     if position is None:
@@ -167,17 +179,12 @@ Suspects = dict[Key, tuple[tuple[Row, ...], tuple[Row, ...]]]
 def _suspects(source: Side, pinned: Pinned, options: Options) -> tuple[int, tuple[int, int], Suspects]:
     """Return how many parts were compared, the numbers of rows, and the keys whose rows differ."""
     chunks, split = _chunks(source, pinned, options)
-    theirs: dict[str, Checksum] = {}
+    suspects: Suspects = {}
     with ThreadPoolExecutor(max(1, options.parallel), thread_name_prefix="source") as pool:
-        asked_for = [pool.submit(source.checksums, chunk, split) for chunk in chunks]
-        whole = Part(chunks[0].low, chunks[-1].high)
-        ours = pinned.side.checksums(whole, split)
-        for answer in asked_for:
-            theirs.update(answer.result())
-        counts = (sum(count for count, _ in theirs.values()), sum(count for count, _ in ours.values()))
-        number = len({*ours, *theirs})
-        open_parts = [(split.part(label, whole), _larger(theirs, ours, label)) for label in differing(theirs, ours)]
-        suspects: Suspects = {}
+        compared = _compared(pool, source, pinned.side, chunks, split)
+        counts = (sum(there[0] for _, there, _ in compared), sum(here[0] for _, _, here in compared))
+        number = len(compared)
+        open_parts = _differing(compared)
         while open_parts and len(suspects) <= options.suspects:
             batch = _batch(open_parts)
             if batch:
@@ -188,12 +195,24 @@ def _suspects(source: Side, pinned: Pinned, options: Options) -> tuple[int, tupl
                 continue
             # larger than what is fetched at once
             part, _ = open_parts.pop(0)
-            finer = part.divided()
-            below = pool.submit(source.checksums, part, finer)
-            ours, theirs = pinned.side.checksums(part, finer), below.result()
-            number += len({*ours, *theirs})
-            open_parts = [*((finer.part(label, part), _larger(theirs, ours, label)) for label in differing(theirs, ours)), *open_parts]
+            compared = _compared(pool, source, pinned.side, [part], part.divided())
+            number += len(compared)
+            open_parts = [*_differing(compared), *open_parts]
     return number, counts, suspects
+
+
+def _compared(pool: ThreadPoolExecutor, source: Side, lake: Side, chunks: Sequence[Part], split: Split) -> list[tuple[Part, Checksum, Checksum]]:
+    """Return the parts of consecutive chunks, with the source's and the lake's checksum. The source reads one chunk in a statement."""
+    answers = [pool.submit(source.checksums, chunk, split) for chunk in chunks]
+    whole = Part(chunks[0].low, chunks[-1].high, chunks[0].prefix)
+    ours = lake.checksums(whole, split)
+    theirs = {label: checksum for answer in answers for label, checksum in answer.result().items()}
+    return [(split.part(label, whole), theirs.get(label, NOTHING), ours.get(label, NOTHING)) for label in sorted({*ours, *theirs})]
+
+
+def _differing(compared: Sequence[tuple[Part, Checksum, Checksum]]) -> list[tuple[Part, int]]:
+    """Return the parts whose checksums differ, with the rows that a side has there at most."""
+    return [(part, max(there[0], here[0])) for part, there, here in compared if there != here]
 
 
 def _chunks(source: Side, pinned: Pinned, options: Options) -> tuple[list[Part], Split]:
@@ -208,11 +227,7 @@ def _chunks(source: Side, pinned: Pinned, options: Options) -> tuple[list[Part],
     low, high = min(first for first, _ in ranges), max(last for _, last in ranges) + 1
     width = max(1, -(-(high - low) // pieces))
     step = width * max(1, options.chunk // PIECE)
-    return [Part(at, min(at + step, high)) for at in range(low, high, step)], Split(low, width)
-
-
-def _larger(theirs: dict[str, Checksum], ours: dict[str, Checksum], label: str) -> int:
-    return max(side.get(label, NOTHING)[0] for side in (theirs, ours))
+    return [Part(at, min(at + step, high)) for at in range(low, high, step)], Split(width)
 
 
 def _batch(parts: list[tuple[Part, int]]) -> list[Part]:
@@ -227,14 +242,15 @@ def _batch(parts: list[tuple[Part, int]]) -> list[Part]:
 
 
 def _judge(
-    columns: Columns, source: SourceSide, lake: LakeSide, suspects: Suspects, in_step: bool, pause: Callable[[], bool], clock: Callable[[], float]
-) -> _Judged:
-    """Look at keys until each is equal, proven to differ, changed in every look, or no time is left.
+    source: Source, lake: Lake, suspects: Suspects, in_step: bool, pause: Callable[[], bool], clock: Callable[[], float]
+) -> tuple[list[RowDifference], int]:
+    """Look at keys until each is equal, proven to differ, changed in every look, or no time is left. Return the differences, proven ones first,
+    and the number of keys that changed in every look.
 
     `suspects` were read from the lake first. `in_step`: the source had come to the lake's position by then. A standby may be behind the lake: then it
     would not show yet that a row has changed since.
     """
-    judged, changes, began = _Judged(), Counter[Key](), clock()
+    differences, changing, changes, began = list[RowDifference](), 0, Counter[Key](), clock()
     while suspects:
         target = source.end()
         in_time = _until(lake.reached, target, pause)
@@ -257,18 +273,16 @@ def _judge(
                 if changes[key] < _CHANGING and in_time and in_step:
                     left[key] = (there, shown)
                 else:
-                    judged.changing += 1
+                    changing += 1
                 continue
             # a view has a key once, whatever the source did since
             repeated = f"version {pinned.version} has the key {len(shown)} times" if len(shown) > max(1, len(there)) else ""
-            if proof or repeated:
-                judged.proven.append(difference(columns, key, there, shown, proof or repeated))
-            elif in_time and in_step:
+            if in_time and in_step and not (proof or repeated):
                 left[key] = (there, shown)
             else:
-                judged.unproven.append(difference(columns, key, there, shown, ""))
+                differences.append(difference(lake.columns, key, there, shown, proof or repeated))
         suspects, in_step = left, now_in_step
-    return judged
+    return sorted(differences, key=lambda item: not item.proof), changing
 
 
 def _same(source: Sequence[Row], lake: Sequence[Row]) -> bool:
@@ -279,7 +293,7 @@ def _marks(rows: Sequence[Row]) -> list[tuple[str, str]]:
     return [(row.digest, row.mark) for row in rows]
 
 
-def _caught_up(source: SourceSide, pinned: Pinned, pause: Callable[[], bool]) -> bool:
+def _caught_up(source: Source, pinned: Pinned, pause: Callable[[], bool]) -> bool:
     return pinned.reached is None or _until(source.end, pinned.reached, pause)
 
 
@@ -291,7 +305,7 @@ def _until(position: Callable[[], int | None], target: int | None, pause: Callab
     return True
 
 
-def current_rows(source: SourceSide, keys: Sequence[Key], reached: int | None, pause: Callable[[], bool]) -> Rows:
+def current_rows(source: Source, keys: Sequence[Key], reached: int | None, pause: Callable[[], bool]) -> Rows:
     """Return the source's rows with these keys, read when it shows everything up to `reached`. Raises Unavailable for a standby that is behind."""
     if reached is not None and not _until(source.end, reached, pause):
         raise Unavailable(f"the source has not come to the lake's position {source.log.text(reached)}. Is it a standby that is behind? Try again.")

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import types
 from compactor.core.model.spec import TableSpec
+from compactor.core.reconcile.dialects import SPARK
 from compactor.core.schema.writer import WriterField, WriterSchema, signature
 from compactor.core.sources.increment import is_repair
 from compactor.core.sources.postgres import TEXT
@@ -25,21 +26,10 @@ _RECORD = (
 )
 
 
-class _Named(dict):  # type: ignore[type-arg]
-    """Every order column, out of the record's map."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def __missing__(self, name: str) -> str:
-        value = f"try_element_at(_source.position, {literal(name)})"
-        return value if name in TEXTUAL else f"try_cast({value} AS BIGINT)"
-
-
 def frames(spark: SparkSession, opened: Inputs, storage: Storage, others: Sequence[Frame], stored: Sequence[WriterField]) -> list[Frame]:
     """Return a frame for each list of columns. Columns of the table, or of `others` in the batch, that a row leaves out keep their values."""
     records = []
-    writers: dict[str, WriterSchema] = {}
+    writers: dict[str, tuple[WriterSchema, Sequence[str]]] = {}
     for item, place in opened.places.items():
         if not is_repair(item.path) or place in opened.unreadable:
             continue
@@ -47,27 +37,46 @@ def frames(spark: SparkSession, opened: Inputs, storage: Storage, others: Sequen
             for at, line in enumerate(storage.read(place).decode().removesuffix("\n").split("\n")):
                 record = json.loads(line)
                 names, kinds = record["names"], record["types"]
-                writer = signature(f"repair {names} {kinds}")
+                writer = signature(f"repair {names} {kinds} {record['forms']}")
                 fields = tuple(WriterField(name, ("string",), types.parse(kind), TEXT) for name, kind in zip(names, kinds))
-                writers[writer] = WriterSchema(writer, fields, whole=False)
+                writers[writer] = WriterSchema(writer, fields, whole=False), record["forms"]
                 records.append((item.name, at, record["op"], record["position"], record["time"], names, record["values"], writer))
         except (ValueError, KeyError, TypeError) as error:
             opened.unreadable[place] = Problem(f"is no file of `compactor reconcile --repair`: {error}")
     if not records:
         return []
     rows = spark.createDataFrame(records, _RECORD)
+    order = OrderNames({name: _order_column(name) for record in records for name in record[3]})
     columns = [*(field for frame in others for writer in frame.writers for field in writer.fields), *stored]
     return [
-        _frame(rows.where(f"_writer = {literal(name)}"), writer, opened.spec, [field.name for field in columns])
-        for name, writer in sorted(writers.items())
+        _frame(rows.where(f"_writer = {literal(name)}"), *described, opened.spec, order, [field.name for field in columns])
+        for name, described in sorted(writers.items())
     ]
 
 
-def _frame(rows: DataFrame, writer: WriterSchema, spec: TableSpec, others: Sequence[str]) -> Frame:
+def _order_column(name: str) -> str:
+    value = f"try_element_at(_source.position, {literal(name)})"
+    return value if name in TEXTUAL else f"try_cast({value} AS BIGINT)"
+
+
+def text(form: str, value: str) -> str:
+    """SQL: the text of a value, from its canonical text."""
+    if form in ("double", "single"):
+        bits = f"try_cast({value} AS BIGINT)"
+        return f"CASE WHEN {bits} IS NOT NULL THEN reflect('java.lang.Double', 'longBitsToDouble', {bits}) END"
+    if form == "date":
+        return f"CAST({SPARK.values[form].format(t=value)} AS STRING)"
+    if form == "moment":
+        return f"concat(replace(CAST({SPARK.values[form].format(t=value)} AS STRING), ' ', 'T'), 'Z')"
+    return f"concat('\\\\x', {value})" if form == "bytes" else value
+
+
+def _frame(rows: DataFrame, writer: WriterSchema, forms: Sequence[str], spec: TableSpec, order: OrderNames, others: Sequence[str]) -> Frame:
     names = [field.name for field in writer.fields]
     # members by number: names may differ in case only
     members = {name: f"c{at}" for at, name in enumerate(names)}
-    image = f"named_struct({', '.join(f'{literal(members[name])}, _values[{at}]' for at, name in enumerate(names))})"
+    texts = [text(form, f"_values[{at}]") for at, form in enumerate(forms)]
+    image = f"named_struct({', '.join(f'{literal(members[name])}, {value}' for name, value in zip(names, texts))})"
     made = rows.selectExpr(
         *("_file", "0L AS _block", "_row", "0L AS _offset", "CAST(NULL AS INT) AS _partition"),
         *(["0 AS _event"] if spec.source.several_events else []),
@@ -81,4 +90,4 @@ def _frame(rows: DataFrame, writer: WriterSchema, spec: TableSpec, others: Seque
     )
     images: types.Type = ("struct", tuple((name, ("string",)) for name in names))
     absent = tuple(name for name in dict.fromkeys(others) if name not in members)
-    return Frame(made, images, (writer,), ANY, absent, OrderNames(_Named()), members=members)
+    return Frame(made, images, (writer,), ANY, absent, order, members=members)

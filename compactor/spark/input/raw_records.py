@@ -32,8 +32,6 @@ def without(path: str, kind: str | None, data: bytes, erased: ErasedRecords, hea
     `header`, `delimiter` and `quote` are for CSV files. The same arguments give the same bytes. Raises InputRefused if the file has another number of
     records than the engine found, or a form that cannot be rewritten.
     """
-    if erased.changes and kind != "json":
-        raise InputRefused(f"{path}: cannot be rewritten: its records hold changes of other keys too, and are no JSON lines")
     packed = path.lower().endswith(".gz")
     try:
         if path.lower().endswith(_PACKED):

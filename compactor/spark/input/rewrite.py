@@ -33,6 +33,8 @@ def without(spark: SparkSession, storage: Storage, spec: TableSpec, location: st
     Raises InputRefused if it has another number of records or cannot be rewritten record by record.
     """
     kind = spec.format if spec.format != "auto" and not increment.is_repair(location) else increment.file_format(location)
+    if records.changes and kind != "json":
+        raise InputRefused(f"{location}: cannot be rewritten: its records hold changes of other keys too, and are no JSON lines")
     if kind == "parquet":
         return parquet_without(spark, storage, location, records, staging)
     header = spec.csv.header if spec.csv.header is not None else spec.source.csv_header and not spec.csv.columns
@@ -47,8 +49,6 @@ def parquet_without(spark: SparkSession, storage: Storage, location: str, record
 
     Raises InputRefused if it has another number of records, CheckFailed if what was written is not what was left.
     """
-    if records.changes:
-        raise InputRefused(f"{location}: cannot be rewritten: its records hold changes of other keys too, and are no JSON lines")
     columns = parquet_files.columns(spark, location)
     schema = files.parquet_schema(spark, location)
     info = storage.stat(location)

@@ -68,9 +68,8 @@ def stored_rows(rows: DataFrame, schema: Schema, erased: Erased, spec: TableSpec
     """
     is_gone = gone(rows.sparkSession, spec, erased)
     own = is_gone(row_key(schema))
-    other = " OR ".join(f"({own} AND {name} IS NOT NULL AND NOT {_link(name)} AND NOT {is_gone(name)})" for name in naming)
-    named = " OR ".join(f"(NOT {own} AND {is_gone(name)})" for name in naming)
-    numbers = measured.compute(rows, {"n": f"count_if({own})", "moved": f"count_if({other} OR {named})"})
+    moved = " OR ".join(_half_erased(own, name, is_gone) for name in naming)
+    numbers = measured.compute(rows, {"n": f"count_if({own})", "moved": f"count_if({moved})"})
     if numbers["moved"]:
         raise _moved(spec.name)
     return rows.where(f"NOT {own}"), int(numbers["n"])
@@ -107,10 +106,10 @@ def records(
     """
     changes = changes.where("_op <> 't'")
     is_gone = gone(changes.sparkSession, spec, erased)
-    own, named = is_gone(row_key(summary.evolved.schema)), is_gone(FROM)
-    left = f"({own} <> {named} AND {FROM} IS NOT NULL AND NOT {_link(FROM)})"
+    own = is_gone(row_key(summary.evolved.schema))
+    moved = _half_erased(own, FROM, is_gone)
     number = f"_position.row % {EVENTS_MAX}L" if spec.source.several_events else "0L"
-    rows = changes.where(f"{own} OR {left}").selectExpr(FILE, *record_place(spec), f"{left} AS moved", f"{number} AS change").distinct().collect()
+    rows = changes.where(f"{own} OR {moved}").selectExpr(FILE, *record_place(spec), f"{moved} AS moved", f"{number} AS change").distinct().collect()
     if any(row.moved for row in rows):
         raise _moved(spec.name)
     numbers = survey.record_numbers([*(row[:3] for row in rows), *others], raws)
@@ -145,8 +144,9 @@ def _record_counts(raws: Sequence[DataFrame]) -> dict[str, int]:
     return {row[FILE]: row.n for raw in raws for row in raw.groupBy(FILE).agg(named_sql("count(1)", "n")).collect()}
 
 
-def _link(name: str) -> str:
-    return f"startswith({name}, '{LINK_MARK}')"
+def _half_erased(own: str, name: str, is_gone: Callable[[str], str]) -> str:
+    """SQL: whether just one of a row's key (`own`: whether it is erased) and the key that the column `name` has is erased. Links are no keys."""
+    return f"({own} <> {is_gone(name)} AND {name} IS NOT NULL AND NOT startswith({name}, '{LINK_MARK}'))"
 
 
 def _moved(table: str) -> Refused:
