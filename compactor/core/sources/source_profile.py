@@ -54,6 +54,10 @@ class SourceProfile:
     container: str = "value"
     connector: str = ""
     """Debezium's connector, such as `postgresql`."""
+    format: str = ""
+    """Value for `format:`, if the names of the files do not show it."""
+    subject: str = ""
+    """The registry's subject of its values, if a registry has their schema."""
     key: tuple[str, ...] | None = None
     """Key columns; () when the records have no key, None when the key is unknown."""
     key_from: str = ""
@@ -129,6 +133,8 @@ def of_file(path: str, file: FileSample, profiles: Profiles) -> None:
         of_documents(file.documents, profiles, file.typed)
     name = path.rpartition("/")[2]
     for profile in profiles.values():
+        # as a name without a suffix is read
+        profile.format = "" if increment.file_format(path) else "json"
         if profile.source.plain_rows and increment.is_dms(path):
             profile.envelope = "dms"
         # Kafka Connect's sinks name files <topic>+<partition>+<offset>
@@ -195,7 +201,7 @@ def _add_value(value: Mapping[str, Any], record: records.Record | None, name: st
         if row.table not in profiles:
             container = "kafka" if record else "value"
             offsets = bool(record and record.has_offset)
-            profiles[row.table] = SourceProfile(row.table, topic, envelope, container, row.connector, has_offsets=offsets)
+            profiles[row.table] = SourceProfile(row.table, topic, envelope, container, connector=row.connector, has_offsets=offsets)
         profile = profiles[row.table]
         profile.has_offsets = profile.has_offsets and bool(record and record.has_offset)
         key, key_from = row.key, row.key_from
