@@ -13,7 +13,7 @@ from compactor.core.model.layout import join, relative
 from compactor.core.model.spec import ROW_ID
 from compactor.core.results.phrases import counted
 from compactor.core.schema import avro
-from compactor.core.sources import key_inference, path_inference, source_profile
+from compactor.core.sources import key_inference, path_inference, source_profile, value_forms
 from compactor.core.sources.key_inference import ProposedKey
 from compactor.core.sources.path_inference import LandingFolder
 from compactor.core.sources.proposal import Proposal, Question, TableProposal
@@ -177,7 +177,7 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
     }
     if not unnamed:
         # dates and times in CSV are text unless they are declared
-        given |= {"csv": profile.csv, "types": profile.forms.dated}
+        given |= {"csv": profile.csv, "types": profile.likely(value_forms.DATED)}
     kept = {item: value for item, value in given.items() if (value or value == []) and (item, value) != ("container", "value")}
     return TableProposal(name, source, kept, f"no key: {key_from}" if key == () else key_from if key else "", tuple(questions))
 
@@ -202,7 +202,7 @@ def _order_questions(profile: SourceProfile) -> Iterator[Question]:
     if not profile.ordered:
         named = [column for column in _LIKELY_ORDER if column in profile.columns]
         named += [column for column in profile.columns if _CHANGED.search(column)]
-        typed = [column for column, kind in profile.forms.dated.items() if kind == "timestamp"]
+        typed = [column for column, kind in profile.likely(value_forms.DATED).items() if kind == "timestamp"]
         hint = "A guess by its name." if named else "A guess: its values are times." if typed else "No sampled column looks like it."
         none = "" if named or typed else " If there is none and each folder has the whole table: `envelope: full-load`."
         order = (named or typed or ["changed_at"])[:1]
@@ -211,11 +211,10 @@ def _order_questions(profile: SourceProfile) -> Iterator[Question]:
 
 def _value_questions(profile: SourceProfile, key: Sequence[str]) -> Iterator[Question]:
     # a registry's schema shows what they are
-    if (encoded := {name: word for name, word in profile.forms.encoded.items() if name not in key}) and not profile.subject:
-        yield Question(f"{profile.forms.sentence(encoded)}. Without a schema the values do not say.", {"types": encoded})
+    if (encoded := {name: word for name, word in profile.likely(value_forms.JSON_FORMS).items() if name not in key}) and not profile.subject:
+        yield Question(f"{value_forms.sentence(encoded, profile.example)}. Without a schema the values do not say.", {"types": encoded})
     deleted = next((column for column in profile.columns if _DELETED.fullmatch(column)), None)
     if deleted and profile.envelope == "flat":
         yield Question(f'A row with a value in {deleted} may be a deleted one: then add `delete_when: "{deleted} IS NOT NULL"`.')
-    for column, form in profile.forms.foreign.items():
-        example = profile.forms.columns[column].example
-        yield Question(f"{column} has {form} ({example}). It becomes text; convert it at the source, or in queries.")
+    for column, form in profile.likely(value_forms.FOREIGN).items():
+        yield Question(f"{column} has {form} ({profile.example(column)}). It becomes text; convert it at the source, or in queries.")
