@@ -108,13 +108,11 @@ def _s3(location: str) -> Storage:
 
 
 def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -> dict[str, Any]:
-    """Return the mapping below `registry:` for a URL or folder, without user and password."""
+    """Return the mapping below `registry:` for a URL or folder, without user and password. A folder in `base` is relative."""
     if registry is None:
         return {}
-    if is_s3(registry):
-        return {"url": registry}
     if is_folder(registry):
-        return {"url": os.path.relpath(os.path.abspath(os.path.expanduser(registry)), base)}
+        return {"url": _shortened(absolute(registry, os.getcwd()), base, base)}
     return {"url": addresses(RegistrySettings(urls=(registry,)))[0], **options}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -94,12 +94,8 @@ def beside(landings: Iterable[str], warehouse: str) -> Iterator[Discovery]:
     yield from (Discovery(f"{top}/{below}") for (top, below), count in counts.items() if count > 1 or top == warehouse)
 
 
-def taken(folder: str, landings: Collection[str], above: Collection[str]) -> bool:
-    """Return whether a table has its landing folder here, above or below. `above`: every directory above a landing folder (`upwards`)."""
-    return folder in above or any(each in landings for each in (folder, *upwards(folder)))
-
-
 def upwards(place: str) -> Iterator[str]:
-    """Yield the directories above a path."""
-    while "/" in (place := place.rpartition("/")[0].rstrip("/")):
+    """Yield a directory and its parents."""
+    while place:
         yield place
+        place = place.rpartition("/")[0].rstrip("/")

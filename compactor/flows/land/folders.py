@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from compactor.core.model.layout import join, relative
-from compactor.core.planning.folders import Discovery, Folder, taken, upwards
+from compactor.core.planning.folders import Discovery, Folder, upwards
 from compactor.core.sources import increment
 from compactor.ports import Storage
 
@@ -24,7 +24,9 @@ def untaken(storage: Storage, landings: Iterable[str], places: Sequence[Discover
     folders: dict[str, Folder] = {}
     for discovery in places:
         for path, values in _matching(storage, discovery, discovery.top, 0):
-            if path in folders or taken(path, configured, above) or any(each.excludes(path) for each in places):
+            # a table has its landing folder here, above or below
+            taken = path in above or not configured.isdisjoint(upwards(path))
+            if path in folders or taken or any(each.excludes(path) for each in places):
                 continue
             if (example := _example(storage, path)) is not None:
                 folders[path] = Folder(path, example, discovery, values)
