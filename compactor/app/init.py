@@ -141,9 +141,9 @@ def look_for_tables(app: AppBase, entries: Sequence[Discovery]) -> list[TablePro
 
 def _refusal(app: AppBase, table: TableProposal, others: Sequence[TableProposal]) -> str:
     """Return why the configuration would be refused with a table and `others`, or does not fit its files; "" if neither."""
-    texts = {each.name: proposal_text.of_table(each, "") for each in (*others, table)}
-    if table.name in app.settings.tables or len(texts) == len(others):
+    if table.name in {*app.settings.tables, *(each.name for each in others)}:
         return f"table {table.name} is there already; set another `name:` in the entry of `discover:`"
+    texts = {each.name: proposal_text.of_table(each, "") for each in (*others, table)}
     try:
         spec = load(app.settings.file, more={**app.more, **texts}).spec(table.name)
         problems = plan(app.runtime.table(app.with_schema(spec), files_only=True)).problems

@@ -39,7 +39,7 @@ def read(path: str, data: bytes, rows_max: int) -> FileSample:
         raise ValueError(f"it needs the package {error.name}") from None
     # not `splitlines`: a value may hold U+2028. An invalid line is for the run to report.
     lines = _text(path, data, _TEXT_BYTES).split("\n")[:rows_max]
-    return FileSample([document for line in lines if (document := records.parsed(line)) is not None], typed=False)
+    return FileSample([document for line in lines if (document := records.parsed(line)) is not None])
 
 
 def _text(path: str, data: bytes, size: int) -> str:

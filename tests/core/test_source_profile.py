@@ -215,7 +215,7 @@ def test_the_rows_of_parquet_and_avro_show_the_key(kind: str) -> None:
     """A large number in them is no time: the format has its type. A file that is cut is refused, whatever it is cut at."""
     data = written(kind, [{"order_id": at, "state": "open", "placed": 1795611600123} for at in range(30)])
     profiles: source_profile.Profiles = {}
-    source_profile.of_file("a", sample.read(f"a.{kind}", data, 100), profiles)
+    source_profile.of_file(f"a.{kind}", sample.read(f"a.{kind}", data, 100), profiles)
     (profile,) = profiles.values()
     proposed = key_inference.propose(profile.sample, profile.row_columns, "orders")
     assert proposed is not None

@@ -32,8 +32,6 @@ class FileSample:
 
     documents: Sequence[Any]
     """JSON-like values. Of a CSV file: its inserted rows by column, an empty value is None."""
-    typed: bool = True
-    """Whether the format shows the types of values. JSON and CSV do not."""
     columns: Sequence[str] = ()
     """The columns of a CSV file without DMS's operation; `column_1` and so on where nothing names them."""
     csv: Mapping[str, Any] | None = None
@@ -144,7 +142,7 @@ def of_file(path: str, file: FileSample, profiles: Profiles) -> None:
     if file.csv is not None:
         of_csv(file, profiles.setdefault("", SourceProfile()))
     else:
-        of_documents(file.documents, profiles, file.typed)
+        of_documents(file.documents, profiles, typed=increment.file_format(path) in ("avro", "parquet"))
     name = path.rpartition("/")[2]
     for profile in profiles.values():
         # as a name without a suffix is read

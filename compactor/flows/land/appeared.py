@@ -48,7 +48,7 @@ def appeared(storage: Storage, read: Read, folder: Folder, topics: Profiles) -> 
     if "key" in entry.keys:
         profile.key, profile.key_from = tuple(entry.keys["key"]), "the entry of `discover:`"
     elif not profile.subject:
-        _add_certain_key(storage, folder.path, infos, profile)
+        _add_certain_key(storage, infos, profile)
     table = propose_table(folder.name, folder.path, profile, join(landed.root, landed.pattern), guess=False)
     return replace(
         table,
@@ -85,12 +85,12 @@ def _landed(folder: str, infos: Iterable[str], pattern: str) -> LandingFolder | 
     return replace(folders[0], root=join(folder, folders[0].root)) if len(folders) == 1 else None
 
 
-def _add_certain_key(storage: Storage, folder: str, infos: Mapping[str, FileInfo], profile: SourceProfile) -> None:
+def _add_certain_key(storage: Storage, infos: Mapping[str, FileInfo], profile: SourceProfile) -> None:
     """Keep the key of Kafka records or of a primary key that the events name. Else look for one beside the files; without any there is none."""
     if profile.key is not None and (profile.container == "kafka" or profile.key_from == records.PRIMARY_KEY):
         return
     profile.key, profile.key_from, profile.keys_differ = None, "", False
-    for source, names in (*_of_key_files(storage, infos), *_of_definitions(storage, folder, infos)):
+    for source, names in (*_of_key_files(storage, infos), *_of_definitions(storage, infos)):
         profile.keys_differ = profile.keys_differ or (profile.key is not None and names != profile.key)
         profile.key, profile.key_from = names, source
 
@@ -105,7 +105,7 @@ def _of_key_files(storage: Storage, infos: Mapping[str, FileInfo]) -> Iterator[t
             yield f"the keys of its records in {path}", records.key_columns(payload)
 
 
-def _of_definitions(storage: Storage, folder: str, infos: Mapping[str, FileInfo]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _of_definitions(storage: Storage, infos: Mapping[str, FileInfo]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the primary keys of DMS's table definitions in files such as `_definition.json`, which are no data (`TableColumns`, `ColumnIsPk`)."""
     for path in infos:
         if re.fullmatch(r"(?:.*/)?_[^/]*\.json", path) is None:
