@@ -47,6 +47,11 @@ class Discovery:
         match = re.fullmatch(text, name)
         return None if match is None or name.startswith((".", "_")) else match.groupdict()
 
+    def table_name(self, values: Mapping[str, str]) -> str:
+        """Return the name of the table of a folder whose placeholders have these values."""
+        name = _PLACEHOLDER.sub(lambda match: values[match[1]], self.name)
+        return re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_") or "t"
+
     def excludes(self, folder: str) -> bool:
         """Return whether `exclude:` names a folder."""
         below = folder[len(self.top) :].strip("/")
@@ -68,14 +73,8 @@ class Folder:
     """Path of a file below it."""
     discovery: Discovery
     """What it fits."""
-    values: Mapping[str, str]
-    """The values of the placeholders."""
-
-    @property
-    def name(self) -> str:
-        """The name of a table of this folder."""
-        name = _PLACEHOLDER.sub(lambda match: self.values[match[1]], self.discovery.name)
-        return re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_") or "t"
+    name: str
+    """The name of its table, if it becomes one."""
 
 
 def beside(landings: Iterable[str], warehouse: str) -> Iterator[Discovery]:

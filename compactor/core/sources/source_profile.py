@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,10 @@ class FileSample:
     """The columns of a CSV file without DMS's operation; `column_1` and so on where nothing names them."""
     csv: Mapping[str, Any] | None = None
     """Value for `csv:`, with `columns` where nothing names them. None if it is no CSV file."""
+
+
+ReadSample = Callable[[str, bytes, int], FileSample]
+"""Return the first records of a file (path, content, number of records). Raises ValueError, OSError, EOFError or zlib.error if it cannot be read."""
 
 
 @dataclass

@@ -16,9 +16,8 @@ from compactor.core.results.phrases import counted
 from compactor.core.sources import increment, path_inference, records
 from compactor.core.sources.path_inference import LandingFolder
 from compactor.core.sources.proposal import Question, TableProposal
-from compactor.core.sources.source_profile import Profiles, SourceProfile
+from compactor.core.sources.source_profile import Profiles, ReadSample, SourceProfile
 from compactor.flows.land.propose import profiles_of, propose_table
-from compactor.flows.land.sample import Read
 from compactor.ports import Storage
 
 _FILES_MAX = 5_000
@@ -31,7 +30,7 @@ _SURE = ("key", "order_by", "csv")
 """Settings without which no run takes the files. Other questions are comments in the file of the table."""
 
 
-def appeared(storage: Storage, read: Read, folder: Folder, topics: Profiles) -> TableProposal:
+def appeared(storage: Storage, read: ReadSample, folder: Folder, topics: Profiles) -> TableProposal:
     """Return the table that a folder becomes, or why that is not certain. `topics`: those of the registry, with their keys."""
     entry, infos = folder.discovery, {relative(info.path, folder.path): info for info in islice(storage.list(folder.path), _FILES_MAX)}
     waiting = TableProposal(folder.name, folder.path)

@@ -29,7 +29,7 @@ def untaken(storage: Storage, landings: Iterable[str], places: Sequence[Discover
             if path in folders or taken or any(each.excludes(path) for each in places):
                 continue
             if (example := _example(storage, path)) is not None:
-                folders[path] = Folder(path, example, discovery, values)
+                folders[path] = Folder(path, example, discovery, discovery.table_name(values))
     return [folders[path] for path in sorted(folders)]
 
 

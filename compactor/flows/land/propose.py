@@ -17,8 +17,8 @@ from compactor.core.sources import key_inference, path_inference, source_profile
 from compactor.core.sources.key_inference import ProposedKey
 from compactor.core.sources.path_inference import LandingFolder
 from compactor.core.sources.proposal import Proposal, Question, TableProposal
-from compactor.core.sources.source_profile import Profiles, SourceProfile
-from compactor.flows.land.sample import Read, sample
+from compactor.core.sources.source_profile import Profiles, ReadSample, SourceProfile
+from compactor.flows.land.sample import sample
 from compactor.ports import Registry, Storage
 
 SIGNAL = "has the columns of Debezium's signal table; add it if it is one of your tables"
@@ -80,7 +80,7 @@ def _add_registered_key(registry: Registry, subject: str, profile: SourceProfile
             profile.key = avro.key_fields(latest.text)
 
 
-def from_files(storage: Storage, read: Read, top: str, registry: Registry | None = None) -> Proposal:
+def from_files(storage: Storage, read: ReadSample, top: str, registry: Registry | None = None) -> Proposal:
     """Propose a table for each landing root below `top`, or for each source table where several share one. `registry` supplies keys and schemas."""
     infos = {relative(info.path, top): info for info in storage.list(top) if not info.problem}
     folders = path_inference.landing_folders(infos)
@@ -108,7 +108,7 @@ def from_files(storage: Storage, read: Read, top: str, registry: Registry | None
 
 
 def profiles_of(
-    storage: Storage, read: Read, folder: LandingFolder, infos: Mapping[str, FileInfo], topics: Profiles
+    storage: Storage, read: ReadSample, folder: LandingFolder, infos: Mapping[str, FileInfo], topics: Profiles
 ) -> tuple[list[SourceProfile], str]:
     """Sample the files of a folder. Return the tables whose rows they have, with the registry's keys, and why they show none or what is left out.
 
