@@ -21,7 +21,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
 from compactor.core.results.reports import Tasks
 from compactor.core.settings.job_config import JobConfig
-from compactor.core.sources.source_profile import FileSample
+from compactor.core.sources.source_profile import ReadSample
 from compactor.flows import logs
 from compactor.flows.environment import Environment, no_sample
 from compactor.flows.stop import Stop
@@ -41,16 +41,14 @@ Schemas = Callable[[int], str]
 Notify = Callable[[Target, Message], None]
 """Send a message to a target."""
 
-Sampled = Callable[[str, bytes, int], FileSample]
-"""Read the first rows of a file. A cluster has no DuckDB for it."""
-
 
 class Runtime:
     """The ports of one process. `close` ends the JVM that it started; later use starts another one."""
 
     def __init__(
-        self, config: JobConfig, open_session: Callable[[], SparkSession], schemas: Schemas | None, notify: Notify, sampled: Sampled = no_sample
+        self, config: JobConfig, open_session: Callable[[], SparkSession], schemas: Schemas | None, notify: Notify, sampled: ReadSample = no_sample
     ) -> None:
+        """Keep what the ports are made of. `sampled`: a cluster has no DuckDB for it."""
         self.config = config
         self.tables: tuple[TableSpec, ...] = ()
         """Every configured table, where the configuration is known whole."""

@@ -200,11 +200,11 @@ def test_limits_and_exclusions(tmp_path: Path) -> None:
         landed(tmp_path / "topics" / name / HOUR, record(1, "id", table=name))
     with App.open(config) as app:
         made = app.add_tables()
-        assert [(each.folder.rpartition("/")[2], bool(each.waits)) for each in made] == [("a", False), ("b", False), ("c", True), ("d", True)]
+        assert [(each.source.rpartition("/")[2], bool(each.waits)) for each in made] == [("a", False), ("b", False), ("c", True), ("d", True)]
         assert "`at_most: 2`" in made[2].waits
     config.write_text(config.read_text().replace("at_most: 2", "at_most: 5"), encoding="utf-8")
     with App.open(config) as app:
-        assert [(each.folder.rpartition("/")[2], "is there already" in each.waits) for each in app.add_tables()] == [("c", False), ("d", True)]
+        assert [(each.source.rpartition("/")[2], "is there already" in each.waits) for each in app.add_tables()] == [("c", False), ("d", True)]
 
 
 def test_init_adds_tables_once(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_tables_are_added_to_a_folder_in_s3(server: Server, s3_endpoint: None, t
         config.parent.mkdir()
         config.write_text(text, encoding="utf-8")
         with App.open(config) as app:
-            assert [each.table.name for each in app.add_tables()] == (["orders"] if machine == "one" else [])
+            assert [each.name for each in app.add_tables()] == (["orders"] if machine == "one" else [])
             assert [(spec.name, spec.landing) for spec in app.specs()] == [("orders", "s3://lake/own/topics/orders")]
     with App.open(tmp_path / "two" / "compactor.yaml") as app:
         assert app.add_tables() == []

@@ -325,9 +325,8 @@ def test_the_file_can_be_looked_at_first(tmp_path: Path, monkeypatch: pytest.Mon
     shown = init("--registry", "schemas", "--config", "-")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["schemas"]
     init("--registry", "schemas")
-    lines = [line for line in (tmp_path / "compactor.yaml").read_text().splitlines() if not line.startswith("#")]
-    assert lines == [line for line in shown.splitlines() if not line.startswith("#")]
-    assert "  url: schemas" in lines
+    assert (tmp_path / "compactor.yaml").read_text() == shown
+    assert "  url: schemas" in shown.splitlines()
 
 
 def test_landing_is_said_once_for_all_topics(tmp_path: Path) -> None:
@@ -376,7 +375,7 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
         ),
         TableProposal("b", evil, {"key": ["id"], "envelope": "flat"}),
     )
-    text = proposal.text(Proposal(tables, ((evil, evil),)), evil, "wh", "d", {}, hive=False)
+    text = proposal.text(Proposal(tables, ((evil, evil),)), "wh", "d", {}, hive=False)
     (tmp_path / "compactor.yaml").write_text(text, encoding="utf-8")
     settings = loaded(tmp_path / "compactor.yaml")
     assert settings.names == ("a", "b")
@@ -385,7 +384,7 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
 
 
 def test_a_registry_address_is_written_without_its_password(tmp_path: Path) -> None:
-    """Neither under `registry:` nor in the comment that repeats the command."""
+    """That has another way: `token_env`, or the environment."""
     from compactor.app import init as app_init
 
     address = "https://me:secret@registry.example:8081/apis"
@@ -393,7 +392,6 @@ def test_a_registry_address_is_written_without_its_password(tmp_path: Path) -> N
         "url": "https://registry.example:8081/apis",
         "token_env": "PW",
     }
-    assert "secret" not in app_init.without_secrets(address)
     assert app_init.registry_keys("s3://lake/schemas", {}, "/") == {"url": "s3://lake/schemas"}
 
 

@@ -44,7 +44,7 @@ from compactor.flows.table import Table
 if TYPE_CHECKING:
     from compactor.app.local_sql import LocalSql
     from compactor.core.results.timeline import Timeline
-    from compactor.flows.land.appeared import Appeared
+    from compactor.core.sources.proposal import TableProposal
 
 log = logging.getLogger(__name__)
 
@@ -98,11 +98,11 @@ class App(Versions, Runners, Reconcile):
         self._send_metrics(requested, reports)
         return reports
 
-    def add_tables(self, top: str | None = None, dry_run: bool = False) -> list[Appeared]:
-        """Make a table of each folder that fits `discover:`, or lies in `top`, if its key is certain. Return all such folders. Starts no JVM."""
+    def add_tables(self, top: str | None = None, dry_run: bool = False) -> list[TableProposal]:
+        """Make a table of each folder that fits `discover:`, or lies in `top`, if its key is certain. Return those that wait, too. Starts no JVM."""
         from compactor.app import init
 
-        entries = [Discovery(join(absolute(top, os.getcwd()), "{table}"), "", "{table}")] if top else self.settings.discoveries
+        entries = [Discovery(join(absolute(top, os.getcwd()), "{table}"))] if top else self.settings.discoveries
         return init.look_for_tables(self, entries) if dry_run else init.add_tables(self, entries)
 
     def folders(self, samples: bool = False) -> list[str]:

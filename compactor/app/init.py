@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 from compactor.app.registry import is_folder, opened
 from compactor.config.settings import load
 from compactor.config.values import absolute, is_s3
-from compactor.core.model.errors import CompactorError, ConfigError, Refused
+from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
-from compactor.core.planning.folders import Discovery, Folder, beside, discovered
+from compactor.core.planning.folders import Discovery, beside
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.sources import proposal as proposal_text
 from compactor.core.sources.proposal import Proposal, TableProposal
 from compactor.duckdb import sample
 from compactor.flows.land import folders as flow_folders
 from compactor.flows.land import propose as flow
-from compactor.flows.land.appeared import Appeared, appeared
+from compactor.flows.land.appeared import appeared
 from compactor.flows.read.plan import plan
 from compactor.ports import Storage
-from compactor.registry.settings import RegistrySettings, addresses, shown
+from compactor.registry.settings import RegistrySettings, addresses
 from compactor.storage.local import LocalStorage
 from compactor.storage.routed import RoutedStorage
 
@@ -34,10 +33,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def propose(top: str | None, registry: str | None, warehouse: str, increments: str, options: Mapping[str, str]) -> Proposal:
+def propose(
+    top: str | None, registry: str | None, warehouse: str | None, increments: str, options: Mapping[str, str], base: str
+) -> tuple[Proposal, str]:
     """Propose tables from files below `top`, from a registry (URL or folder of .avsc files), or from files with the registry's keys.
 
-    `options` are keys of `registry:` in compactor.yaml. Raises Refused when nothing is found, RegistryRefused, Unavailable.
+    `options` are keys of `registry:` in compactor.yaml. Returns also the warehouse. Paths in the folder `base`, in which the new file will be, are
+    relative: then it can be moved. Raises Refused when nothing is found, RegistryRefused, Unavailable.
     """
     scanned = _existing(top, "path") if top else ""
     storage = RoutedStorage(LocalStorage(), _s3)
@@ -46,11 +48,49 @@ def propose(top: str | None, registry: str | None, warehouse: str, increments: s
     source = opened((registry,), options, storage, os.getcwd()) if registry else None
     try:
         if source is not None and not scanned:
-            return flow.from_registry(source, increments)
-        return flow.from_files(storage, sample.read, scanned, absolute(warehouse, os.getcwd()), source)
+            proposal = flow.from_registry(source, increments or proposal_text.STANDARD)
+        else:
+            proposal = flow.from_files(storage, sample.read, scanned, source)
     finally:
         if source is not None:
             source.close()
+    home = _warehouse(warehouse, scanned, proposal, base)
+    return replace(proposal, tables=tuple(_placed(table, home, base) for table in proposal.tables)), _shortened(home, base, base)
+
+
+def _warehouse(warehouse: str | None, scanned: str, proposal: Proposal, base: str) -> str:
+    """Return the warehouse as an absolute path.
+
+    Default: the scanned folder if landing folders are where tables expect them; else a folder of the same bucket, or beside the file.
+    """
+    if warehouse is not None:
+        return absolute(warehouse, os.getcwd())
+    if scanned and any(_is_standard(table, scanned) for table in proposal.tables):
+        return scanned
+    return f"s3://{scanned.partition('://')[2].partition('/')[0]}/warehouse" if is_s3(scanned) else os.path.join(base, "warehouse")
+
+
+def _is_standard(table: TableProposal, warehouse: str) -> bool:
+    return absolute(table.settings["increments"], warehouse) == join(warehouse, proposal_text.STANDARD.replace("{table}", table.name))
+
+
+def _placed(table: TableProposal, warehouse: str, base: str) -> TableProposal:
+    """Return a table with its landing folder relative to the warehouse, where both are in `base`, and without it where it is the default."""
+    settings = dict(table.settings)
+    if _is_standard(table, warehouse):
+        del settings["increments"]
+    elif _inside(warehouse, base):
+        settings["increments"] = _shortened(settings["increments"], base, warehouse)
+    return replace(table, settings=settings)
+
+
+def _inside(path: str, base: str) -> bool:
+    return path.startswith("/") and not os.path.relpath(path, base).startswith("..")
+
+
+def _shortened(path: str, base: str, start: str) -> str:
+    """Return an absolute path in the folder `base` relative to `start`, any other path as it is."""
+    return os.path.relpath(path, start) if _inside(path, base) else path
 
 
 def _existing(folder: str, noun: str) -> str:
@@ -68,152 +108,83 @@ def _s3(location: str) -> Storage:
 
 
 def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -> dict[str, Any]:
-    """Return the mapping below `registry:` for a URL or folder, without user and password."""
+    """Return the mapping below `registry:` for a URL or folder, without user and password. A folder in `base` is relative."""
     if registry is None:
         return {}
-    if is_s3(registry):
-        return {"url": registry}
     if is_folder(registry):
-        return {"url": os.path.relpath(os.path.abspath(os.path.expanduser(registry)), base)}
+        return {"url": _shortened(absolute(registry, os.getcwd()), base, base)}
     return {"url": addresses(RegistrySettings(urls=(registry,)))[0], **options}
-
-
-def warehouse_in_file(warehouse: str | None, top: str | None, proposal: Proposal, base: str) -> str:
-    """Return the warehouse as a file in the folder `base` writes it: a relative path if it is inside `base`.
-
-    Default: the scanned folder if the landing folders are where tables expect them; else a folder of the same bucket, or beside the file.
-    """
-    if warehouse is None and top is not None and any("increments" not in table.settings for table in proposal.tables):
-        warehouse = top
-    elif warehouse is None:
-        warehouse = f"s3://{top.partition('://')[2].partition('/')[0]}/warehouse" if top and is_s3(top) else os.path.join(base, "warehouse")
-    whole = absolute(warehouse, os.getcwd())
-    return os.path.relpath(whole, base) if _inside(whole, base) else whole
-
-
-def _inside(path: str, base: str) -> bool:
-    return not is_s3(path) and not os.path.relpath(path, base).startswith("..")
-
-
-def relative_increments(proposal: Proposal, warehouse: str, base: str) -> Proposal:
-    """Return the proposal with landing folders relative to the warehouse, where both are in the folder `base` of the new file.
-
-    Then the folder can be moved, and the file can be shared. `warehouse` is written as in the file.
-    """
-    home = absolute(warehouse, base)
-
-    def relative(table: TableProposal) -> TableProposal:
-        landing = str(table.settings.get("increments", ""))
-        if not landing.startswith("/") or not _inside(landing, base) or not _inside(home, base):
-            return table
-        return replace(table, settings={**table.settings, "increments": os.path.relpath(landing, home)})
-
-    return replace(proposal, tables=tuple(map(relative, proposal.tables)))
-
-
-def without_secrets(word: str) -> str:
-    """Return a word of the command line; an address without its password."""
-    return shown(word) if word.startswith(("http://", "https://")) else word
 
 
 # ---- tables that appear -----------------------------------------------------------------------------------------------
 
 
-def look_for_tables(app: AppBase, entries: Sequence[Discovery]) -> list[Appeared]:
-    """Return the folders that fit these entries, by path, and the tables that they become. Writes nothing, starts no JVM."""
-    settings, storage = app.settings, app.runtime.storage
-    landings = [spec.landing for spec in app.specs()]
-    folders = flow_folders.untaken(storage, landings, [*discovered(entries)]) if entries else []
-    if not folders:
-        return []
-    topics = flow.topics_of(app.open_registry())[0] if settings.registry.url else {}
-    made: list[Appeared] = []
-    for template in discovered(entries):
-        room = template.discovery.at_most - sum(template.fits(landing) for landing in landings) if template.discovery else 0
-        for folder in (folder for folder in folders if folder.template == template):
-            if room <= 0:
-                text = (
-                    f"the entry of `discover:` has `at_most: {template.discovery.at_most}` tables already; raise it, or name the folder in `exclude`"
-                    if template.discovery
-                    else ""
-                )
-                made.append(Appeared(folder.path, TableProposal(folder.path, folder.path), waits=text))
-                continue
-            made.append(appeared(storage, sample.read, folder, _name(folder), topics))
-            room -= not made[-1].waits
-    return _without_refused(app, made)
+def look_for_tables(app: AppBase, entries: Sequence[Discovery]) -> list[TableProposal]:
+    """Return the tables that folders which fit these entries become, by path. A table that is not certain waits. Writes nothing, starts no JVM."""
+    storage, landings = app.runtime.storage, [spec.landing for spec in app.specs()]
+    folders = flow_folders.untaken(storage, landings, entries)
+    topics = flow.topics_of(app.open_registry())[0] if folders and app.settings.registry.url else {}
+    room = {entry.place: entry.at_most - sum(map(entry.fits, landings)) for entry in entries}
+    tables: list[TableProposal] = []
+    for folder in folders:
+        entry = folder.discovery
+        if room[entry.place] > 0:
+            table = appeared(storage, sample.read, folder, topics)
+            table = table if table.waits else replace(table, waits=_refusal(app, table, [each for each in tables if not each.waits]))
+            room[entry.place] -= not table.waits
+        else:
+            full = f"the entry of `discover:` has `at_most: {entry.at_most}` tables already; raise it, or name the folder in `exclude`"
+            table = TableProposal(folder.name, folder.path, waits=full)
+        tables.append(table)
+    return tables
 
 
-def _name(folder: Folder) -> str:
-    assert folder.template.discovery is not None  # noqa: S101 - the caller has chosen such folders
-    name = re.sub(r"\{(\w+)\}", lambda match: folder.values[match[1]], folder.template.discovery.name)
-    return re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_") or "t"
+def _refusal(app: AppBase, table: TableProposal, others: Sequence[TableProposal]) -> str:
+    """Return why the configuration would be refused with a table and `others`, or does not fit its files; "" if neither."""
+    if table.name in {*app.settings.tables, *(each.name for each in others)}:
+        return f"table {table.name} is there already; set another `name:` in the entry of `discover:`"
+    texts = {each.name: proposal_text.of_table(each, "") for each in (*others, table)}
+    try:
+        spec = load(app.settings.file, more={**app.more, **texts}).spec(table.name)
+        problems = plan(app.runtime.table(app.with_schema(spec), files_only=True)).problems
+    except CompactorError as error:
+        return str(error)
+    return f"{'; '.join(problems)}. Correct the entry of `discover:`" if problems else ""
 
 
-def _without_refused(app: AppBase, made: Sequence[Appeared]) -> list[Appeared]:
-    """Return the tables; those with which the configuration would be refused, or does not fit the files, wait."""
-    chosen: dict[str, str] = {}
-    result = []
-    for each in made:
-        content = "" if each.waits else _content(each, "")
-        try:
-            if content:
-                if each.table.name in chosen or each.table.name in app.settings.tables:
-                    raise ConfigError(f"table {each.table.name} is there already; set another `name:` in the entry of `discover:`")
-                spec = load(app.settings.file, more={**app.more, **chosen, each.table.name: content}).spec(each.table.name)
-                if problems := plan(app.runtime.table(app.with_schema(spec), files_only=True)).problems:
-                    raise ConfigError(f"{'; '.join(problems)}. Correct the entry of `discover:`")
-                chosen[each.table.name] = content
-        except CompactorError as error:
-            each = replace(each, waits=str(error))
-        result.append(each)
-    return result
-
-
-def add_tables(app: AppBase, entries: Sequence[Discovery]) -> list[Appeared]:
-    """Write a file for each table that is certain, and use it from now on. Return all folders, also those that wait. Starts no JVM."""
-    made = look_for_tables(app, entries)
+def add_tables(app: AppBase, entries: Sequence[Discovery]) -> list[TableProposal]:
+    """Write a file for each table that is certain, and use it from now on. Return all tables, also those that wait. Starts no JVM."""
     result, folder = [], app.settings.discovered_dir
-    for each in made:
-        if not each.waits:
+    for table in look_for_tables(app, entries):
+        if not table.waits:
             try:
-                app.runtime.storage.put_if_absent(join(folder, f"{each.table.name}.yaml"), _content(each, app.runtime.environment().now()).encode())
-                log.info("%s: new table: %s", each.table.name, each.evidence)
+                text = proposal_text.of_table(table, app.runtime.environment().now())
+                app.runtime.storage.put_if_absent(join(folder, f"{table.name}.yaml"), text.encode())
+                log.info("%s: new table: %s", table.name, table.evidence)
             except CompactorError as error:
-                each = replace(each, waits=f"{folder} cannot be written, see `discovered:`: {error}")
-        if each.waits:
-            log.warning("%s", sentence(each))
-        result.append(each)
-    if any(not each.waits for each in result):
+                table = replace(table, waits=f"{folder} cannot be written, see `discovered:`: {error}")
+        if table.waits:
+            log.warning("%s", sentence(table))
+        result.append(table)
+    if any(not table.waits for table in result):
         app.read_again()
     return result
 
 
-def sentence(item: Appeared) -> str:
+def sentence(table: TableProposal) -> str:
     """Return a line about a folder: the table that the next run makes, or what it waits for."""
-    return f"{item.folder} waits: {item.waits}" if item.waits else f"the next run makes table {item.table.name}: {item.evidence}"
-
-
-def _content(item: Appeared, now: str) -> str:
-    """Return the file of a table."""
-    reason = f"{item.evidence}; added {now}"
-    return proposal_text.of_table(replace(item.table, settings={**item.table.settings, "evidence": reason}), f"Added from {item.folder}.")
+    return f"{table.source} waits: {table.waits}" if table.waits else f"the next run makes table {table.name}: {table.evidence}"
 
 
 def untaken(app: AppBase, samples: bool) -> list[str]:
     """Return a line for each landed folder that no table takes. `samples`: whether to read files of those that fit `discover:`."""
-    entries = app.settings.discoveries
-    looked = look_for_tables(app, entries) if samples and entries else []
+    entries, storage = app.settings.discoveries, app.runtime.storage
     # what needs a person first
-    lines = {item.folder: sentence(item) for item in sorted(looked, key=lambda item: not item.waits)}
+    tables = sorted(look_for_tables(app, entries), key=lambda table: not table.waits) if samples else []
+    lines = {table.source: sentence(table) for table in tables}
     landings = [spec.landing for spec in app.specs()]
-    templates = [*discovered(entries), *beside(landings, app.settings.warehouse_dir)]
-    folders = flow_folders.untaken(app.runtime.storage, landings, templates)
+    folders = flow_folders.untaken(storage, landings, [*entries, *beside(landings, app.settings.warehouse_dir)])
     there = [*landings, *(folder.path for folder in folders)]
-    places = [
-        each.discovery.place
-        for each in discovered(entries)
-        if each.discovery and not any(map(each.fits, there)) and not flow_folders.exist(app.runtime.storage, each)
-    ]
+    places = [entry.place for entry in entries if not any(map(entry.fits, there)) and not flow_folders.exist(storage, entry)]
     nothing = [f"no folder fits {place} of `discover:`; correct `from:`, which is relative to the warehouse" for place in places]
     return [*nothing, *lines.values(), *flow_folders.sentences([folder for folder in folders if folder.path not in lines])]

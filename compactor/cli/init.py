@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -75,21 +74,15 @@ def init(
     if unknown := options.keys() - {*_REGISTRY_KEYS}:
         raise typer.BadParameter(f"--registry-key: expected one of {', '.join(_REGISTRY_KEYS)}, found {min(unknown)}")
     to_stdout = str(config) == "-"
-    exists = Refused(f"{config} exists and is not overwritten; give --config another file, or --config - to print it")
     if not to_stdout and config.exists():
-        raise exists
+        raise Refused(f"{config} exists and is not overwritten; give --config another file, or --config - to print it")
     base = os.getcwd() if to_stdout else str(config.absolute().parent)
-    tables = app_init.propose(top, registry, warehouse or top or "", increments, options)
-    command = " ".join(["compactor", *(shlex.quote(app_init.without_secrets(word)) for word in sys.argv[1:])])
-    place = app_init.warehouse_in_file(warehouse, top, tables, base)
-    tables = app_init.relative_increments(tables, place, base)
-    text = proposal.text(tables, command, place, database, app_init.registry_keys(registry, options, base), hive)
+    tables, home = app_init.propose(top, registry, warehouse, increments, options, base)
+    text = proposal.text(tables, home, database, app_init.registry_keys(registry, options, base), hive)
     if not to_stdout:
         try:
             with config.open("x", encoding="utf-8") as file:
                 file.write(text)
-        except FileExistsError:
-            raise exists from None
         except OSError as error:
             raise Refused(f"{config}: cannot be written: {error.strerror}") from None
     if output is Output.json:
@@ -103,12 +96,12 @@ def init(
 def _add(config: Path, top: str | None, dry_run: bool, output: Output) -> None:
     """Add the tables that are certain, and print them and what the others wait for."""
     with opened(config) as app:
-        made = app.add_tables(top, dry_run)
+        tables = app.add_tables(top, dry_run)
     if output is Output.json:
-        tables = [{"folder": item.folder, "table": item.table.name, "waits": item.waits or None} for item in made]
-        console.as_json({"tables": [{**table, "added": not dry_run and table["waits"] is None} for table in tables]})
+        rows = [{"folder": each.source, "table": each.name, "waits": each.waits or None} for each in tables]
+        console.as_json({"tables": [{**row, "added": not dry_run and row["waits"] is None} for row in rows]})
         return
-    for item in made:
-        grid.print_message(f"{item.folder} waits: {item.waits}" if item.waits else f"table {item.table.name}: {item.evidence}")
-    added = sum(not item.waits for item in made)
-    grid.print_message(f"{counted(added, 'table')} {'would be added' if dry_run else 'added'}, {counted(len(made) - added, 'folder')} left")
+    for each in tables:
+        grid.print_message(f"{each.source} waits: {each.waits}" if each.waits else f"table {each.name}: {each.evidence}")
+    added = sum(not each.waits for each in tables)
+    grid.print_message(f"{counted(added, 'table')} {'would be added' if dry_run else 'added'}, {counted(len(tables) - added, 'folder')} left")

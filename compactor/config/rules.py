@@ -15,6 +15,7 @@ from compactor.core.model.envelopes import ENVELOPES, SPECIAL_SETTINGS, acceptin
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
 from compactor.core.model.spec import SUBJECT, TableSpec
+from compactor.core.planning.folders import upwards
 from compactor.core.results.notice import IN_VARIABLES
 from compactor.core.schema import column_types
 from compactor.core.schema.policy import CHOOSABLE
@@ -375,21 +376,14 @@ def shared(landings: Mapping[str, str]) -> dict[str, str]:
     below: dict[str, list[str]] = {}
     for name, place in landings.items():
         here.setdefault(place, []).append(name)
-        for directory in _upwards(place):
+        for directory in upwards(place):
             names = below.setdefault(directory, [])
             if len(names) < 2:  # two are enough: one of them is another table
                 names.append(name)
     order = {name: at for at, name in enumerate(landings)}
     result = {}
     for name, place in landings.items():
-        near = [*below[place], *(other for directory in _upwards(place) for other in here.get(directory, ())[:2])]
+        near = [*below[place], *(other for directory in upwards(place) for other in here.get(directory, ())[:2])]
         if others := [other for other in near if other != name]:
             result[name] = min(others, key=order.__getitem__)
     return result
-
-
-def _upwards(place: str) -> Iterator[str]:
-    """Return a directory and its parents."""
-    while place:
-        yield place
-        place = place.rpartition("/")[0].rstrip("/")

@@ -8,7 +8,6 @@ import gzip
 import io
 import json
 import os
-import re
 import tempfile
 from collections.abc import Sequence
 from itertools import islice
@@ -40,7 +39,7 @@ def read(path: str, data: bytes, rows_max: int) -> FileSample:
         raise ValueError(f"it needs the package {error.name}") from None
     # not `splitlines`: a value may hold U+2028. An invalid line is for the run to report.
     lines = _text(path, data, _TEXT_BYTES).split("\n")[:rows_max]
-    return FileSample([document for line in lines if (document := records.parsed(line)) is not None], typed=False)
+    return FileSample([document for line in lines if (document := records.parsed(line)) is not None])
 
 
 def _text(path: str, data: bytes, size: int) -> str:
@@ -86,23 +85,21 @@ def _query(sql: str, data: bytes, *parameters: Any) -> list[tuple[Any, ...]]:
 
 def _csv(text: str, dms: bool) -> FileSample:
     """Return the head of a CSV file: its dialect and its rows by column."""
-    head = (text if len(text) < _CSV_BYTES else text.rpartition("\n")[0]).replace("\r\n", "\n").replace("\r", "\n")
-    try:
-        delimiter, header = _query("SELECT Delimiter, HasHeader FROM sniff_csv(?, null_padding = true, ignore_errors = true)", head.encode())[0]
-    except ValueError:
-        # rows of different forms: the first one decides
-        first_line = head.partition("\n")[0]
-        delimiter, header = max(",;\t|", key=first_line.count), not re.search(r"(^|[^\w])\d", first_line)
+    # the last line may be cut
+    head = text if len(text) < _CSV_BYTES else text.rpartition("\n")[0]
+    options = "null_padding = true, ignore_errors = true, strict_mode = false"
+    delimiter, header = _query(f"SELECT Delimiter, HasHeader FROM sniff_csv(?, {options})", head.encode())[0]
     parsed = islice(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), _CSV_ROWS)
     rows = [[cell or None for cell in row] for row in parsed if row]
     first = [str(name) for name in rows[0]] if rows else []
+    dialect = {} if delimiter == "," else {"delimiter": delimiter}
     if rows and header and _is_header(rows, dms):
-        return FileSample([dict(zip(first, row)) for row in rows[1:]], delimiter=delimiter, columns=first, header=True)
+        return FileSample([dict(zip(first, row)) for row in rows[1:]], columns=first, csv={"header": "true", **dialect} if dms else dialect)
     # DMS writes the operation first; its full load may leave it out
     coded = bool(rows) and dms and all(row[0] in _DMS_OPERATIONS for row in rows)
-    columns = tuple(f"column_{at + 1}" for at in range(max(len(first) - coded, 1)))
+    columns = [f"column_{at + 1}" for at in range(max(len(first) - coded, 1))]
     inserted = [dict(zip(columns, row[coded:])) for row in rows if not coded or row[0] == "I"]
-    return FileSample(inserted, delimiter=delimiter, columns=columns)
+    return FileSample(inserted, columns=columns, csv={"columns": columns, **dialect})
 
 
 def _is_header(rows: Sequence[Sequence[Any]], dms: bool) -> bool:

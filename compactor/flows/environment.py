@@ -11,7 +11,7 @@ from compactor.core.model import times
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
 from compactor.core.results.reports import Tasks
-from compactor.core.sources.source_profile import FileSample
+from compactor.core.sources.source_profile import FileSample, ReadSample
 from compactor.flows.stop import Stop
 from compactor.ports import Catalog, Engine, Storage
 
@@ -64,8 +64,7 @@ class Environment:
     share: Callable[[str], None] = _no_share
     """Gives what the calling thread computes a fair share of the engine, under this name."""
 
-    read_sample: Callable[[str, bytes, int], FileSample] = no_sample
-    """Returns the first records of a file (path, content, number of records). Raises ValueError or OSError when it cannot be read."""
+    read_sample: ReadSample = no_sample
 
     tables: Sequence[TableSpec] = ()
     """Every configured table; empty where only some of them are known, as in a job on a cluster."""

@@ -17,7 +17,7 @@ import pyarrow.parquet
 import pytest
 
 from compactor.core.model.errors import SchemaRefused
-from compactor.core.sources import key_inference, source_profile
+from compactor.core.sources import key_inference, source_profile, value_forms
 from compactor.duckdb import sample
 
 
@@ -215,12 +215,12 @@ def test_the_rows_of_parquet_and_avro_show_the_key(kind: str) -> None:
     """A large number in them is no time: the format has its type. A file that is cut is refused, whatever it is cut at."""
     data = written(kind, [{"order_id": at, "state": "open", "placed": 1795611600123} for at in range(30)])
     profiles: source_profile.Profiles = {}
-    source_profile.of_file("a", sample.read(f"a.{kind}", data, 100), profiles)
+    source_profile.of_file(f"a.{kind}", sample.read(f"a.{kind}", data, 100), profiles)
     (profile,) = profiles.values()
     proposed = key_inference.propose(profile.sample, profile.row_columns, "orders")
     assert proposed is not None
     assert (proposed.columns, proposed.likely, profile.columns) == (("order_id",), True, ("order_id", "state", "placed"))
-    assert profile.forms.encoded == {}
+    assert profile.likely(value_forms.JSON_FORMS) == {}
     for cut in range(1, len(data), 37):
         with pytest.raises((ValueError, EOFError, zlib.error)):
             sample.read(f"a.{kind}", data[:cut], 100)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -15,13 +15,13 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class Discovery:
-    """An entry of `discover:`: the folders that become tables, and the keys of these tables."""
+    """Where landing folders are: an entry of `discover:`, or (`beside`) a directory in which tables have theirs."""
 
     place: str
     """Full path of the folders, with placeholders such as `{table}`."""
-    pattern: str
+    pattern: str = ""
     """strftime pattern of the folders below; "" if the files show it."""
-    name: str
+    name: str = "{table}"
     """Name of a table, with the same placeholders."""
     exclude: tuple[str, ...] = ()
     """Shell patterns of folders, as paths below the part of `place` without placeholders, that are left alone."""
@@ -30,17 +30,15 @@ class Discovery:
     keys: Mapping[str, Any] = field(default_factory=dict)
     """Keys of each table, as they are written in compactor.yaml."""
 
+    @property
+    def top(self) -> str:
+        """The directory above the first name that differs from table to table."""
+        return self.place.partition("{")[0].rpartition("/")[0]
 
-@dataclass(frozen=True)
-class Template:
-    """Where landing folders are: names that are fixed, and names that differ from table to table."""
-
-    top: str
-    """The directory above the first name that differs."""
-    levels: tuple[str, ...]
-    """The names below, with placeholders such as `{table}`."""
-    discovery: Discovery | None = None
-    """The entry of `discover:` that it comes from; None if it comes from the landing folders of tables."""
+    @property
+    def levels(self) -> list[str]:
+        """The names below `top`, with placeholders."""
+        return self.place[len(self.top) + 1 :].split("/")
 
     def match(self, level: int, name: str) -> dict[str, str] | None:
         """Return the values of the placeholders in a name at a level, or None if the name does not fit."""
@@ -49,10 +47,15 @@ class Template:
         match = re.fullmatch(text, name)
         return None if match is None or name.startswith((".", "_")) else match.groupdict()
 
+    def table_name(self, values: Mapping[str, str]) -> str:
+        """Return the name of the table of a folder whose placeholders have these values."""
+        name = _PLACEHOLDER.sub(lambda match: values[match[1]], self.name)
+        return re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_") or "t"
+
     def excludes(self, folder: str) -> bool:
         """Return whether `exclude:` names a folder."""
         below = folder[len(self.top) :].strip("/")
-        return self.discovery is not None and any(fnmatchcase(below, each) for each in self.discovery.exclude)
+        return any(fnmatchcase(below, each) for each in self.exclude)
 
     def fits(self, place: str) -> bool:
         """Return whether a landing folder is one of these, or lies below one."""
@@ -68,41 +71,30 @@ class Folder:
     """Full path."""
     example: str
     """Path of a file below it."""
-    template: Template
+    discovery: Discovery
     """What it fits."""
-    values: Mapping[str, str] = field(default_factory=dict)
-    """The values of the template's placeholders."""
+    name: str
+    """The name of its table, if it becomes one."""
 
 
-def discovered(entries: Iterable[Discovery]) -> Iterator[Template]:
-    """Return where the entries of `discover:` look for folders."""
-    for entry in entries:
-        levels = entry.place.split("/")
-        first = next(at for at, level in enumerate(levels) if _PLACEHOLDER.search(level))
-        yield Template("/".join(levels[:first]), tuple(levels[first:]), entry)
-
-
-def beside(landings: Iterable[str], warehouse: str) -> Iterator[Template]:
+def beside(landings: Iterable[str], warehouse: str) -> Iterator[Discovery]:
     """Return where the landing folders of tables have others beside them: in the warehouse, and where at least two tables have theirs.
 
     The name that differs is the last one that is not as general as `incremental`.
     """
-    counts: dict[tuple[str, tuple[str, ...]], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for landing in landings:
         names = landing.split("/")
         at = next((at for at in range(len(names) - 1, 0, -1) if names[at].lower() not in GENERIC), 0)
-        if at:
-            place = ("/".join(names[:at]), ("{table}", *names[at + 1 :]))
+        # a brace would be read as a placeholder
+        if at and "{" not in landing:
+            place = ("/".join(names[:at]), "/".join(["{table}", *names[at + 1 :]]))
             counts[place] = counts.get(place, 0) + 1
-    yield from (Template(top, levels) for (top, levels), count in counts.items() if count > 1 or top == warehouse)
-
-
-def taken(folder: str, landings: Collection[str], above: Collection[str]) -> bool:
-    """Return whether a table has its landing folder here, above or below. `above`: every directory above a landing folder (`upwards`)."""
-    return folder in above or any(each in landings for each in (folder, *upwards(folder)))
+    yield from (Discovery(f"{top}/{below}") for (top, below), count in counts.items() if count > 1 or top == warehouse)
 
 
 def upwards(place: str) -> Iterator[str]:
-    """Yield the directories above a path."""
-    while "/" in (place := place.rpartition("/")[0].rstrip("/")):
+    """Yield a directory and its parents."""
+    while place:
         yield place
+        place = place.rpartition("/")[0].rstrip("/")

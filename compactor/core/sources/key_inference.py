@@ -44,11 +44,13 @@ class ProposedKey:
 
 @dataclass
 class RowSample:
-    """The inserted rows of one source table, file by file."""
+    """Rows of one source table: those that it inserted file by file, because only these show the key."""
 
     files: list[list[dict[str, Any]]] = field(default_factory=list)
     """The rows of each sampled file. A value is None where it is null or cannot be part of a key. Rows that a snapshot read count as a file of their
     own: a snapshot that goes on beside the stream reads rows that the stream has inserted."""
+    changed: list[dict[str, Any]] = field(default_factory=list)
+    """Updated rows."""
     gone: list[dict[str, Any]] = field(default_factory=list)
     """What is known of deleted rows. Their keys may be inserted again."""
     old: tuple[str, ...] = ()
@@ -67,6 +69,11 @@ class RowSample:
         if len(self._current[read]) < _ROWS_MAX:
             self._current[read].append(_comparable(row))
 
+    def update(self, row: Mapping[str, Any]) -> None:
+        """Add an updated row."""
+        if len(self.changed) < _ROWS_MAX:
+            self.changed.append(_comparable(row))
+
     def remove(self, row: Mapping[str, Any], image: bool = False) -> None:
         """Add what is known of a deleted row. `image`: it has the columns that the source sends of such rows."""
         self.gone.append(_comparable(row))
@@ -75,7 +82,7 @@ class RowSample:
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
+        """The number of inserted rows."""
         return sum(map(len, self.files))
 
     def is_unique(self, columns: Sequence[str]) -> bool:

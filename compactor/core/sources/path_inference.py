@@ -13,7 +13,7 @@ PARTS = ("base", "delta", "incremental", "live", "schema")
 """Suffixes of a table's catalog objects. No other table may have such a name."""
 
 _NAME_CHARS_MAX = 105
-_UNITS = {"%Y": ("year", "yyyy", "y"), "%m": ("month", "mm"), "%d": ("day", "dd"), "%H": ("hour", "hh", "h", "hr"), "%M": ("minute", "min")}
+_UNITS = {"Y": ("year", "yyyy", "y"), "m": ("month", "mm"), "d": ("day", "dd"), "H": ("hour", "hh", "h", "hr"), "M": ("minute", "min")}
 _Y, _M, _D, _H = r"(?P<Y>(?:19|20)\d\d)", "(?P<m>0[1-9]|1[0-2])", r"(?P<d>0[1-9]|[12]\d|3[01])", r"(?P<H>[01]\d|2[0-3])"
 _DATES = tuple(
     re.compile(rf"(?<!\d){date}(?!\d)")
@@ -99,12 +99,11 @@ def _folder_pattern(folder: str, above: Sequence[str]) -> str:
     word, equals, value = folder.rpartition("=")
     if re.fullmatch(r"\d{1,2}|\d{4}", value):
         if equals:
-            code = next((code[1] for code, units in _UNITS.items() if word.lower() in units), "")
-            usable = code and code not in above and (code == "Y") == (len(value) == 4)
+            code = next((code for code, units in _UNITS.items() if word.lower() in units and code not in above), "")
         else:
-            code = next((later[1] for code, later in zip(_UNITS, [*_UNITS][1:]) if above and code[1] == above[-1]), "")
-            usable = code and len(value) < 4
-        if usable:
+            # in 2026/11/20 each folder continues the one above
+            code = "".join(_UNITS).partition(above[-1])[2][:1] if above else ""
+        if code and (code == "Y") == (len(value) == 4):
             return f"{word}{equals}%{'-' if len(value) == 1 else ''}{code}"
     match = next((match for date in _DATES if (match := date.search(folder))), None)
     if match is None or above:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from textwrap import wrap
 from typing import Any
 
@@ -41,6 +41,13 @@ class TableProposal:
     key_from: str = ""
     """Where the key comes from."""
     questions: tuple[Question, ...] = ()
+    waits: str = ""
+    """Why `discover:` does not add the table yet, and what to write; "" if it does."""
+
+    @property
+    def evidence(self) -> str:
+        """Why `discover:` adds the table, and where its key comes from, as a sentence."""
+        return f"{self.source} landed; key {', '.join(self.settings['key']) or 'none'} by {self.key_from}"
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -68,15 +75,15 @@ class Proposal:
         return {"tables": tables, "left_out": [{"source": source, "reason": reason} for source, reason in self.left_out]}
 
 
-def text(proposal: Proposal, command: str, warehouse: str, database: str, registry: Mapping[str, Any], hive: bool) -> str:
+def text(proposal: Proposal, warehouse: str, database: str, registry: Mapping[str, Any], hive: bool) -> str:
     """Return the content of compactor.yaml.
 
-    `command` is the command line that made it, `registry` the mapping below that key, `hive` whether Hive 2 or 3 reads the tables.
+    `registry` is the mapping below that key, `hive` whether Hive 2 or 3 reads the tables.
     """
     todo = f"Before the first run: {proposal.todo}." if proposal.todo else "Review it, then `compactor plan`, `compactor run`."
     shared = _shared(proposal)
     lines = [
-        *_prose(f"Written by `{command}`: {counted(len(proposal.tables), 'table')}. All keys and defaults: docs/configuration.md."),
+        *_prose(f"Written by `compactor init`: {counted(len(proposal.tables), 'table')}. All keys and defaults: docs/configuration.md."),
         *_prose(f"{todo} Remove the # of a setting such as `#key:` to use it."),
         "",
         _noted(f"warehouse: {_flow(warehouse)}", "table <t> is stored in <warehouse>/<t>"),
@@ -91,26 +98,30 @@ def text(proposal: Proposal, command: str, warehouse: str, database: str, regist
         "tables:",
     ]
     for table in proposal.tables:
-        lines.append(_noted(f"  {table.name}:", table.source))
-        landing = str(table.settings.get("increments", "/"))
-        notes = {"key": table.key_from, "increments": "" if landing.startswith("/") or "://" in landing else "relative to the warehouse"}
-        for name, value in table.settings.items():
-            if name not in shared:
-                lines.append(_noted(f"    {name}: {_flow(value)}", notes.get(name, "")))
-        for question in table.questions:
-            lines += [*_prose(question.question, "    "), *_settings(question.settings, "    #")]
+        lines += _table(table, shared)
     if proposal.left_out:
         lines += ["", "# Left out:", *(f"#   {_printable(source)}: {_printable(reason)}" for source, reason in proposal.left_out)]
     return "\n".join(lines) + "\n"
 
 
-def of_table(table: TableProposal, comment: str) -> str:
-    """Return the content of a file that has only this table, as `discover:` writes it. `comment`: its first line."""
-    lines = [*_prose(f"{comment} Edit it as you like. Without this file the next run makes the table again, unless `exclude:` names the folder.")]
-    lines += ["tables:", f"  {table.name}:", *_settings(table.settings, "    ")]
+def of_table(table: TableProposal, now: str) -> str:
+    """Return the content of a file that has only this table, as `discover:` writes it. `now`: the time, as ISO 8601."""
+    comment = "Edit it as you like. Without this file the next run makes the table again, unless `exclude:` names the folder."
+    evidence = {"evidence": f"{table.evidence}; added {now}"}
+    return "\n".join([*_prose(comment), "tables:", *_table(replace(table, settings={**table.settings, **evidence}))]) + "\n"
+
+
+def _table(table: TableProposal, shared: Collection[str] = ()) -> Iterator[str]:
+    """Yield the lines of a table. `shared`: settings that `defaults:` has."""
+    yield _noted(f"  {table.name}:", table.source)
+    landing = str(table.settings.get("increments", "/"))
+    notes = {"key": table.key_from, "increments": "" if landing.startswith("/") or "://" in landing else "relative to the warehouse"}
+    for name, value in table.settings.items():
+        if name not in shared:
+            yield _noted(f"    {name}: {_flow(value)}", notes.get(name, ""))
     for question in table.questions:
-        lines += [*_prose(question.question, "    "), *_settings(question.settings, "    #")]
-    return "\n".join(lines) + "\n"
+        yield from _prose(question.question, "    ")
+        yield from _settings(question.settings, "    #")
 
 
 def _shared(proposal: Proposal) -> dict[str, Any]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.model.envelopes import ENVELOPES, Envelope
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema import avro
-from compactor.core.sources import increment, records
+from compactor.core.sources import increment, records, value_forms
 from compactor.core.sources.key_inference import RowSample
-from compactor.core.sources.value_forms import CSV_FORMS, JSON_FORMS, ValueForms
+from compactor.core.sources.value_forms import CSV_FORMS, JSON_FORMS
 
 _ORDERED = ("__source_sequence", "__sequence", "__source_lsn", "__lsn", "__source_pos", "__pos", "__file", "__source_file")
 """Metadata columns of connectors that order changes."""
@@ -32,14 +32,14 @@ class FileSample:
 
     documents: Sequence[Any]
     """JSON-like values. Of a CSV file: its inserted rows by column, an empty value is None."""
-    typed: bool = True
-    """Whether the format shows the types of values. JSON and CSV do not."""
-    delimiter: str = ""
-    """The character between the values of a CSV file; "" for other formats."""
     columns: Sequence[str] = ()
     """The columns of a CSV file without DMS's operation; `column_1` and so on where nothing names them."""
-    header: bool = False
-    """Whether the first line of a CSV file names its columns."""
+    csv: Mapping[str, Any] | None = None
+    """Value for `csv:`, with `columns` where nothing names them. None if it is no CSV file."""
+
+
+ReadSample = Callable[[str, bytes, int], FileSample]
+"""Return the first records of a file (path, content, number of records). Raises ValueError, OSError, EOFError or zlib.error if it cannot be read."""
 
 
 @dataclass
@@ -54,6 +54,10 @@ class SourceProfile:
     container: str = "value"
     connector: str = ""
     """Debezium's connector, such as `postgresql`."""
+    format: str = ""
+    """Value for `format:`, if the names of the files do not show it."""
+    subject: str = ""
+    """The registry's subject of its values, if a registry has their schema."""
     key: tuple[str, ...] | None = None
     """Key columns; () when the records have no key, None when the key is unknown."""
     key_from: str = ""
@@ -70,10 +74,10 @@ class SourceProfile:
     """Value for `csv:`. `columns` holds placeholders when the files have no header."""
     csv_width: int = 0
     """Values in the first row of a CSV file, without DMS's operation; 0 if no CSV file was read."""
-    forms: ValueForms = field(default_factory=ValueForms, repr=False)
-    """The values of CSV files with a header, and of JSON rows without schema, which may stand for decimals, days and times."""
+    forms: Sequence[str] = ()
+    """What values may stand for: CSV_FORMS in CSV files with a header, JSON_FORMS in JSON rows without schema."""
     sample: RowSample = field(default_factory=RowSample, repr=False)
-    """Inserted rows, for the inference of the key."""
+    """Its rows, for the inference of the key and of types."""
 
     @property
     def source(self) -> Envelope:
@@ -104,6 +108,22 @@ class SourceProfile:
             self.sample.add(row.columns, row.op == "r")
         elif row.op == "d":
             self.sample.remove(row.old, image=self.source.from_connector)
+        else:
+            self.sample.update(row.columns)
+
+    def values(self, column: str) -> list[Any]:
+        """Return the sampled values of a column that are not null. Images of deleted rows do not count, as they may hold fillers."""
+        return [value for rows in (*self.sample.files, self.sample.changed) for row in rows if (value := row.get(column)) is not None]
+
+    def likely(self, words: Sequence[str]) -> dict[str, str]:
+        """Return column → the one of `words` (`value_forms`) that its values most likely are. Columns that a connector added have a known meaning."""
+        possible = [word for word in words if word in self.forms]
+        likely = {name: value_forms.word(name, self.values(name), possible) for name in self.columns if possible and not name.startswith("__")}
+        return {name: word for name, word in likely.items() if word}
+
+    def example(self, column: str) -> Any:
+        """Return a sampled value of a column that has one."""
+        return self.values(column)[0]
 
 
 Profiles = dict[str, SourceProfile]
@@ -123,33 +143,30 @@ def of_file(path: str, file: FileSample, profiles: Profiles) -> None:
     """Add what a file shows to `profiles`."""
     for profile in profiles.values():
         profile.sample.next_file()
-    if file.delimiter:
-        of_csv(file, profiles.setdefault("", SourceProfile()), increment.is_dms(path))
+    if file.csv is not None:
+        of_csv(file, profiles.setdefault("", SourceProfile()))
     else:
-        of_documents(file.documents, profiles, file.typed)
+        of_documents(file.documents, profiles, typed=increment.file_format(path) in ("avro", "parquet"))
     name = path.rpartition("/")[2]
     for profile in profiles.values():
+        # as a name without a suffix is read
+        profile.format = "" if increment.file_format(path) else "json"
         if profile.source.plain_rows and increment.is_dms(path):
             profile.envelope = "dms"
         # Kafka Connect's sinks name files <topic>+<partition>+<offset>
         profile.topic = profile.topic or (name.split("+")[0] if name.count("+") >= 2 else "")
 
 
-def of_csv(file: FileSample, profile: SourceProfile, dms: bool) -> None:
-    """Add the head of a CSV file to a profile: its delimiter, whether it has a header, its rows, and the forms of values."""
-    profile.csv = {} if file.delimiter == "," else {"delimiter": file.delimiter}
-    profile.csv_width = len(file.columns)
-    if not file.header:
-        profile.csv = {"columns": list(file.columns), **profile.csv}
-    elif dms:
-        profile.csv = {"header": "true", **profile.csv}
-    profile.columns = tuple(dict.fromkeys([*profile.columns, *(file.columns if file.header else ())]))
-    for row in file.documents:
-        if not file.header:
+def of_csv(file: FileSample, profile: SourceProfile) -> None:
+    """Add the head of a CSV file to a profile: its dialect and its rows."""
+    profile.csv, profile.csv_width = dict(file.csv or {}), len(file.columns)
+    if "columns" in profile.csv:
+        for row in file.documents:
             profile.sample.add(row)
-        else:
-            profile.add(next(records.flat(row)))
-            profile.forms.add(row, CSV_FORMS)
+        return
+    profile.columns, profile.forms = tuple(dict.fromkeys([*profile.columns, *file.columns])), CSV_FORMS
+    for row in file.documents:
+        profile.add(next(records.flat(row)))
 
 
 def of_avro(text: str) -> SourceProfile | None:
@@ -195,7 +212,7 @@ def _add_value(value: Mapping[str, Any], record: records.Record | None, name: st
         if row.table not in profiles:
             container = "kafka" if record else "value"
             offsets = bool(record and record.has_offset)
-            profiles[row.table] = SourceProfile(row.table, topic, envelope, container, row.connector, has_offsets=offsets)
+            profiles[row.table] = SourceProfile(row.table, topic, envelope, container, connector=row.connector, has_offsets=offsets)
         profile = profiles[row.table]
         profile.has_offsets = profile.has_offsets and bool(record and record.has_offset)
         key, key_from = row.key, row.key_from
@@ -206,6 +223,5 @@ def _add_value(value: Mapping[str, Any], record: records.Record | None, name: st
             # a renamed key column is missing from a few keys: the longest key counts
             profile.key, profile.key_from = max(profile.key or (), key, key=len), key_from
         profile.add(row)
-        # the image of a deleted row may hold fillers
-        if bare and envelope in ("debezium", "flat") and (row.op != "d" or envelope == "flat"):
-            profile.forms.add(row.columns, JSON_FORMS)
+        if bare and envelope in ("debezium", "flat"):
+            profile.forms = JSON_FORMS

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 DECIMAL = "decimal(10,2)"
@@ -37,82 +36,36 @@ _TEXTS = {
 }
 
 JSON_FORMS = (*_MOMENTS, "date_days", DECIMAL)
-CSV_FORMS = ("date", "timestamp", "numbers with a decimal comma", "dates as day.month.year")
+DATED = ("date", "timestamp")
+FOREIGN = ("numbers with a decimal comma", "dates as day.month.year")
+CSV_FORMS = (*DATED, *FOREIGN)
 
 
-@dataclass
-class Values:
-    """The values of one column, summarized."""
+def word(column: str, values: Sequence[Any], words: Sequence[str]) -> str:
+    """Return the one of `words`, of JSON_FORMS or CSV_FORMS, that all values of a column most likely are; "" if they are what they look like.
 
-    words: Sequence[str]
-    """The forms that all values have."""
-    count: int = 0
-    far: bool = False
-    """Whether a number is too far from zero to be a count of something."""
-    padded: bool = False
-    """Whether a text ends with the sign that fills up base64, as no word does."""
-    unlike_words: int = 0
-    """Texts with the letters of no language's words."""
-    example: Any = None
-
-    def add(self, value: Any) -> None:
-        """Add a value that is not null."""
-        self.count, self.example = self.count + 1, value if self.count == 0 else self.example
-        self.words = [word for word in self.words if _may_be(value, word)]
-        if isinstance(value, str):
-            self.padded, self.unlike_words = self.padded or value.endswith("="), self.unlike_words + bool(_NO_WORD.search(value))
-        else:
-            self.far = self.far or (isinstance(value, int) and abs(value) >= _DAYS_SURE)
-
-    def word(self, column: str) -> str:
-        """Return what the values most likely are, a word of `types:` or of CSV_FORMS; "" if they are what they look like."""
-        word = self.words[0] if self.words else ""
-        if word in CSV_FORMS:
-            return word
-        if word == "date_days":
-            likely = self.far and bool(_DATED.search(column))
-        else:
-            likely = word != DECIMAL or self.padded or (self.count >= _UNPADDED_MIN and 2 * self.unlike_words >= self.count)
-        return word if likely and not _NAMED.search(column) else ""
+    `values` has no null.
+    """
+    result = next((each for each in words if values and all(_may_be(value, each) for value in values)), "")
+    if result in CSV_FORMS:
+        return result
+    likely = True
+    if result == "date_days":
+        likely = bool(_DATED.search(column)) and max(map(abs, values)) >= _DAYS_SURE
+    elif result == DECIMAL:
+        # no word ends with the sign that fills up base64
+        padded, unlike_words = any(value.endswith("=") for value in values), sum(bool(_NO_WORD.search(value)) for value in values)
+        likely = padded or (len(values) >= _UNPADDED_MIN and 2 * unlike_words >= len(values))
+    return result if likely and not _NAMED.search(column) else ""
 
 
-@dataclass
-class ValueForms:
-    """The values of the columns of a source."""
-
-    columns: dict[str, Values] = field(default_factory=dict)
-
-    def add(self, row: Mapping[str, Any], forms: Sequence[str]) -> None:
-        """Add the values of a row. Columns that a connector added have a known meaning."""
-        for name, value in row.items():
-            if value not in (None, "") and not name.startswith("__"):
-                self.columns.setdefault(name, Values(forms)).add(value)
-
-    def _all(self, forms: Sequence[str]) -> dict[str, str]:
-        return {name: word for name, values in self.columns.items() if (word := values.word(name)) in forms}
-
-    @property
-    def encoded(self) -> dict[str, str]:
-        """Return column → word of `types:`, for columns of JSON whose values most likely stand for something else."""
-        return self._all(JSON_FORMS)
-
-    @property
-    def dated(self) -> dict[str, str]:
-        """Return column → `date` or `timestamp`, for columns of CSV files."""
-        return self._all(CSV_FORMS[:2])
-
-    @property
-    def foreign(self) -> dict[str, str]:
-        """Return column → its form, for columns of CSV files with numbers or dates that stay text."""
-        return self._all(CSV_FORMS[2:])
-
-    def sentence(self, named: Mapping[str, str]) -> str:
-        """Return what these columns (→ word) look like."""
-        examples = {name: f"{name} ({self.columns[name].example})" for name in named}
-        packed, numbers = ([examples[name] for name in named if (named[name] == DECIMAL) is decimal] for decimal in (True, False))
-        texts = f"{', '.join(packed)} looks like base64 of a decimal, with the precision and scale of the source, or of bytes (binary)"
-        times = f"{', '.join(numbers)} looks like days or times since 1970 as whole numbers (else bigint)"
-        return "; ".join([*([texts] if packed else []), *([times] if numbers else [])])
+def sentence(words: Mapping[str, str], example: Callable[[str], Any]) -> str:
+    """Return what columns (→ word of JSON_FORMS) look like. `example`: returns a value of a column."""
+    examples = {name: f"{name} ({example(name)})" for name in words}
+    packed, numbers = ([examples[name] for name in words if (words[name] == DECIMAL) is decimal] for decimal in (True, False))
+    texts = f"{', '.join(packed)} looks like base64 of a decimal, with the precision and scale of the source, or of bytes (binary)"
+    times = f"{', '.join(numbers)} looks like days or times since 1970 as whole numbers (else bigint)"
+    return "; ".join([*([texts] if packed else []), *([times] if numbers else [])])
 
 
 def has_type(value: str, kind: str) -> bool:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from compactor.core.model.files import FileInfo
-from compactor.core.model.layout import relative
+from compactor.core.model.layout import join, relative
 from compactor.core.planning.folders import Folder
 from compactor.core.results.phrases import counted
 from compactor.core.sources import increment, path_inference, records
 from compactor.core.sources.path_inference import LandingFolder
 from compactor.core.sources.proposal import Question, TableProposal
-from compactor.core.sources.source_profile import Profiles, SourceProfile
-from compactor.flows.land.propose import propose_table, settings_of, with_topic
-from compactor.flows.land.sample import Read, sample
+from compactor.core.sources.source_profile import Profiles, ReadSample, SourceProfile
+from compactor.flows.land.propose import profiles_of, propose_table
 from compactor.ports import Storage
 
 _FILES_MAX = 5_000
@@ -31,45 +30,31 @@ _SURE = ("key", "order_by", "csv")
 """Settings without which no run takes the files. Other questions are comments in the file of the table."""
 
 
-@dataclass(frozen=True)
-class Appeared:
-    """A folder that fits an entry of `discover:`, and the table that it becomes."""
-
-    folder: str
-    """Full path."""
-    table: TableProposal
-    """The table; without settings where the folder does not show any."""
-    evidence: str = ""
-    """Why it is a table, and where its key comes from, as a sentence."""
-    waits: str = ""
-    """Why no run makes the table yet, and what to write; "" if it is certain."""
-
-
-def appeared(storage: Storage, read: Read, folder: Folder, name: str, topics: Profiles) -> Appeared:
+def appeared(storage: Storage, read: ReadSample, folder: Folder, topics: Profiles) -> TableProposal:
     """Return the table that a folder becomes, or why that is not certain. `topics`: those of the registry, with their keys."""
-    assert folder.template.discovery is not None  # noqa: S101 - the caller has chosen such folders
-    entry, infos = folder.template.discovery, {relative(info.path, folder.path): info for info in islice(storage.list(folder.path), _FILES_MAX)}
-    nothing = TableProposal(name, folder.path)
-    landed = _landed(infos, entry.pattern)
+    entry, infos = folder.discovery, {relative(info.path, folder.path): info for info in islice(storage.list(folder.path), _FILES_MAX)}
+    waiting = TableProposal(folder.name, folder.path)
+    landed = _landed(folder.path, infos, entry.pattern)
     if landed is None:
         below = f"lies in folders that fit {entry.pattern!r}" if entry.pattern else "lies in folders of one form"
-        return Appeared(folder.path, nothing, waits=f"no file {below}; correct `from:` of the entry in `discover:`")
-    unreadable: list[str] = []
-    profiles = [each for each in sample(storage, read, landed.files, infos, unreadable).values() if not each.is_signal_table]
+        return replace(waiting, waits=f"no file {below}; correct `from:` of the entry in `discover:`")
+    profiles, reason = profiles_of(storage, read, landed, infos, topics)
     if len(profiles) != 1:
         tables = ", ".join(profile.table or "no table" for profile in profiles[:5])
         several = f"its records are of several source tables ({tables}); write a table with `source_table:` for each"
-        return Appeared(folder.path, nothing, waits=several if profiles else "; ".join(unreadable) or "its files have no rows yet")
-    profile = with_topic(profiles[0], LandingFolder(folder.path, landed.pattern, landed.files), topics)
-    sampled = counted(max(profile.sample.rows, 1), "row")
+        return replace(waiting, waits=several if profiles else reason)
+    (profile,) = profiles
     if "key" in entry.keys:
         profile.key, profile.key_from = tuple(entry.keys["key"]), "the entry of `discover:`"
-    elif profile.topic not in topics:
-        _add_certain_key(storage, folder.path, infos, profile)
-    table = propose_table(name, folder.path, profile, settings_of(profile, folder.path, landed, topics), guess=False)
-    table = TableProposal(name, folder.path, {**table.settings, **entry.keys}, table.key_from, table.questions)
-    evidence = f"{folder.path} landed; key {', '.join(profile.key or ())} by {profile.key_from} ({sampled} sampled)"
-    return Appeared(folder.path, table, evidence, _uncertain(profile, table, entry.keys))
+    elif not profile.subject:
+        _add_certain_key(storage, infos, profile)
+    table = propose_table(folder.name, folder.path, profile, join(landed.root, landed.pattern), guess=False)
+    return replace(
+        table,
+        settings={**table.settings, **entry.keys},
+        key_from=f"{profile.key_from} ({counted(max(profile.sample.rows, 1), 'row')} sampled)",
+        waits=_uncertain(profile, table, entry.keys),
+    )
 
 
 def _uncertain(profile: SourceProfile, table: TableProposal, keys: Mapping[str, Any]) -> str:
@@ -85,26 +70,26 @@ def _uncertain(profile: SourceProfile, table: TableProposal, keys: Mapping[str, 
         open_questions.insert(0, Question("Its records have keys of different columns.", {"key": list(profile.key or ())}))
     if not open_questions:
         return ""
-    settings = {**table.settings, **{name: value for each in reversed(open_questions) for name, value in each.settings.items()}}
+    settings = {**table.settings, **keys, **{name: value for each in reversed(open_questions) for name, value in each.settings.items()}}
     line = json.dumps({table.name: settings}, ensure_ascii=False)[1:-1]
     return f"{' '.join(each.question for each in open_questions)} Write below `tables:`, and correct it: {line}"
 
 
-def _landed(infos: Iterable[str], pattern: str) -> LandingFolder | None:
-    """Return the one place of the files below a folder, None if they have none or several."""
+def _landed(folder: str, infos: Iterable[str], pattern: str) -> LandingFolder | None:
+    """Return the one place of the files below a folder, with its full path; None if they have none or several."""
     if pattern:
         files = tuple(sorted(path for path in infos if not increment.ignored(path) and increment.landed(pattern, path, load_files=True)))
-        return LandingFolder("", pattern, files) if files else None
+        return LandingFolder(folder, pattern, files) if files else None
     folders = path_inference.landing_folders(infos)
-    return folders[0] if len(folders) == 1 else None
+    return replace(folders[0], root=join(folder, folders[0].root)) if len(folders) == 1 else None
 
 
-def _add_certain_key(storage: Storage, folder: str, infos: Mapping[str, FileInfo], profile: SourceProfile) -> None:
+def _add_certain_key(storage: Storage, infos: Mapping[str, FileInfo], profile: SourceProfile) -> None:
     """Keep the key of Kafka records or of a primary key that the events name. Else look for one beside the files; without any there is none."""
     if profile.key is not None and (profile.container == "kafka" or profile.key_from == records.PRIMARY_KEY):
         return
     profile.key, profile.key_from, profile.keys_differ = None, "", False
-    for source, names in (*_of_key_files(storage, infos), *_of_definitions(storage, folder, infos)):
+    for source, names in (*_of_key_files(storage, infos), *_of_definitions(storage, infos)):
         profile.keys_differ = profile.keys_differ or (profile.key is not None and names != profile.key)
         profile.key, profile.key_from = names, source
 
@@ -119,7 +104,7 @@ def _of_key_files(storage: Storage, infos: Mapping[str, FileInfo]) -> Iterator[t
             yield f"the keys of its records in {path}", records.key_columns(payload)
 
 
-def _of_definitions(storage: Storage, folder: str, infos: Mapping[str, FileInfo]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _of_definitions(storage: Storage, infos: Mapping[str, FileInfo]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the primary keys of DMS's table definitions in files such as `_definition.json`, which are no data (`TableColumns`, `ColumnIsPk`)."""
     for path in infos:
         if re.fullmatch(r"(?:.*/)?_[^/]*\.json", path) is None:

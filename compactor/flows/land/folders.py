@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from compactor.core.model.layout import join, relative
-from compactor.core.planning.folders import Folder, Template, taken, upwards
+from compactor.core.planning.folders import Discovery, Folder, upwards
 from compactor.core.sources import increment
 from compactor.ports import Storage
 
@@ -14,39 +14,41 @@ _FILES_MAX = 200
 """Files of a folder that are looked at for one that could be data."""
 
 
-def untaken(storage: Storage, landings: Iterable[str], templates: Sequence[Template]) -> list[Folder]:
-    """Return the folders with landed files that no table takes and that fit a template, by path; with the first template that they fit.
+def untaken(storage: Storage, landings: Iterable[str], places: Sequence[Discovery]) -> list[Folder]:
+    """Return the folders with landed files that no table takes and that fit one of `places`, by path; with the first one that they fit.
 
     `landings`: the landing folders of all tables.
     """
-    places = frozenset(landings)
-    above = frozenset(each for place in places for each in upwards(place))
+    configured = frozenset(landings)
+    above = frozenset(each for landing in configured for each in upwards(landing))
     folders: dict[str, Folder] = {}
-    for template in templates:
-        for path, values in _matching(storage, template, template.top, 0):
-            if path in folders or taken(path, places, above) or any(each.excludes(path) for each in templates):
+    for discovery in places:
+        for path, values in _matching(storage, discovery, discovery.top, 0):
+            # a table has its landing folder here, above or below
+            taken = path in above or not configured.isdisjoint(upwards(path))
+            if path in folders or taken or any(each.excludes(path) for each in places):
                 continue
             if (example := _example(storage, path)) is not None:
-                folders[path] = Folder(path, example, template, values)
+                folders[path] = Folder(path, example, discovery, discovery.table_name(values))
     return [folders[path] for path in sorted(folders)]
 
 
-def exist(storage: Storage, template: Template) -> bool:
-    """Return whether any folder fits a template."""
-    return next(_matching(storage, template, template.top, 0), None) is not None
+def exist(storage: Storage, discovery: Discovery) -> bool:
+    """Return whether any folder fits."""
+    return next(_matching(storage, discovery, discovery.top, 0), None) is not None
 
 
-def _matching(storage: Storage, template: Template, place: str, level: int) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield (path, values of the placeholders) of the folders that fit a template from a level on."""
-    if level == len(template.levels):
+def _matching(storage: Storage, discovery: Discovery, place: str, level: int) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield (path, values of the placeholders) of the folders that fit from a level on."""
+    if level == len(discovery.levels):
         yield place, {}
-    elif "{" not in template.levels[level]:
-        yield from _matching(storage, template, join(place, template.levels[level]), level + 1)
+    elif "{" not in discovery.levels[level]:
+        yield from _matching(storage, discovery, join(place, discovery.levels[level]), level + 1)
     else:
         for name in storage.folders(place):
-            values = template.match(level, name)
+            values = discovery.match(level, name)
             if values is not None:
-                for path, below in _matching(storage, template, join(place, name), level + 1):
+                for path, below in _matching(storage, discovery, join(place, name), level + 1):
                     yield path, {**values, **below}
 
 

@@ -8,16 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from compactor.core.model.errors import Refused, RegistryRefused, SchemaRefused
+from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import join, relative
 from compactor.core.model.spec import ROW_ID
 from compactor.core.results.phrases import counted
 from compactor.core.schema import avro
-from compactor.core.sources import increment, key_inference, path_inference, source_profile
+from compactor.core.sources import key_inference, path_inference, source_profile, value_forms
 from compactor.core.sources.key_inference import ProposedKey
 from compactor.core.sources.path_inference import LandingFolder
-from compactor.core.sources.proposal import STANDARD, Proposal, Question, TableProposal
-from compactor.core.sources.source_profile import Profiles, SourceProfile
-from compactor.flows.land.sample import Read, sample
+from compactor.core.sources.proposal import Proposal, Question, TableProposal
+from compactor.core.sources.source_profile import Profiles, ReadSample, SourceProfile
+from compactor.flows.land.sample import sample
 from compactor.ports import Registry, Storage
 
 SIGNAL = "has the columns of Debezium's signal table; add it if it is one of your tables"
@@ -30,7 +31,7 @@ _CONNECTORS = ("", "postgresql", "mysql", "mariadb", "sqlserver", "oracle")
 LeftOut = list[tuple[str, str]]
 
 
-def from_registry(registry: Registry, increments: str = "") -> Proposal:
+def from_registry(registry: Registry, increments: str) -> Proposal:
     """Propose a table for each topic. `increments`: where files land, with `{table}` or `{topic}` in it."""
     topics, left_out = topics_of(registry)
     if not topics:
@@ -39,9 +40,8 @@ def from_registry(registry: Registry, increments: str = "") -> Proposal:
         )
     tables = []
     for name, (topic, profile) in zip(path_inference.table_names([*topics]), topics.items()):
-        place = "" if increments == STANDARD else increments.replace("{table}", name).replace("{topic}", topic)
-        settings = {"increments": place, "envelope": profile.envelope, "container": profile.container, "schema": {"subject": f"{topic}-value"}}
-        tables.append(propose_table(name, f"topic {topic}", profile, settings))
+        place = increments.replace("{table}", name).replace("{topic}", topic)
+        tables.append(propose_table(name, f"topic {topic}", profile, place))
     return Proposal(tuple(tables), tuple(left_out))
 
 
@@ -63,7 +63,7 @@ def topics_of(registry: Registry) -> tuple[Profiles, LeftOut]:
             if profile is None or profile.is_signal_table:
                 left_out.append((topic, SIGNAL if profile else "holds no rows: heartbeats, transactions or messages"))
                 continue
-            profile.topic, topics[topic] = topic, profile
+            profile.topic, profile.subject, topics[topic] = topic, subject, profile
             _add_registered_key(registry, f"{topic}-key", profile, subjects)
         elif kind != "key":
             left_out.append((subject, "a subject that ends neither in -value nor in -key belongs to no topic"))
@@ -80,7 +80,7 @@ def _add_registered_key(registry: Registry, subject: str, profile: SourceProfile
             profile.key = avro.key_fields(latest.text)
 
 
-def from_files(storage: Storage, read: Read, top: str, warehouse: str, registry: Registry | None = None) -> Proposal:
+def from_files(storage: Storage, read: ReadSample, top: str, registry: Registry | None = None) -> Proposal:
     """Propose a table for each landing root below `top`, or for each source table where several share one. `registry` supplies keys and schemas."""
     infos = {relative(info.path, top): info for info in storage.list(top) if not info.problem}
     folders = path_inference.landing_folders(infos)
@@ -90,12 +90,10 @@ def from_files(storage: Storage, read: Read, top: str, warehouse: str, registry:
     empty: LeftOut = []
     landings: list[tuple[LandingFolder, SourceProfile, bool]] = []
     for folder in folders:
-        unreadable: list[str] = []
-        profiles = [*sample(storage, read, folder.files, infos, unreadable).values()]
-        rows = [profile for profile in profiles if not profile.is_signal_table]
-        if len(rows) < len(profiles) or not rows:
-            empty.append((folder.root or top, SIGNAL if profiles else "; ".join(["no rows in the sampled files", *unreadable])))
-        landings += [(folder, with_topic(profile, folder, topics), len(rows) > 1) for profile in rows]
+        profiles, reason = profiles_of(storage, read, folder, infos, topics)
+        if reason:
+            empty.append((folder.root or top, reason))
+        landings += [(folder, profile, len(profiles) > 1) for profile in profiles]
     if not landings:
         reasons = [reason if source == top else f"{source}: {reason}" for source, reason in empty[:5]]
         raise Refused(f"{top}: no table found; {'; '.join(reasons)}")
@@ -103,38 +101,38 @@ def from_files(storage: Storage, read: Read, top: str, warehouse: str, registry:
     names = path_inference.table_names([(profile.table or profile.topic) if shared else folder.name(base) for folder, profile, shared in landings])
     tables = []
     for name, (folder, profile, shared) in zip(names, landings):
-        place, settings = folder.root or top, settings_of(profile, top, folder, topics)
-        if settings["increments"] == join(warehouse, STANDARD.replace("{table}", name)):
-            settings["increments"] = ""
-        if shared:
-            settings["source_table"] = profile.table
+        place = folder.root or top
         source = f"{profile.table or profile.topic or 'records without a table'} in {place}" if shared else place
-        tables.append(propose_table(name, source, profile, settings, shared))
+        tables.append(propose_table(name, source, profile, join(top, folder.root, folder.pattern), shared))
     return Proposal(tuple(tables), (*left_out, *empty))
 
 
-def settings_of(profile: SourceProfile, top: str, folder: LandingFolder, topics: Profiles) -> dict[str, Any]:
-    """Return the keys that the files of a folder below `top` show."""
-    return {
-        "increments": join(*(part for part in (top, folder.root, folder.pattern) if part)),
-        "envelope": profile.envelope,
-        "container": profile.container,
-        # names without a suffix show no format
-        "format": "json" if not any(map(increment.file_format, folder.files)) else "",
-        "schema": {"subject": f"{profile.topic}-value"} if profile.topic in topics else "",
-    }
+def profiles_of(
+    storage: Storage, read: ReadSample, folder: LandingFolder, infos: Mapping[str, FileInfo], topics: Profiles
+) -> tuple[list[SourceProfile], str]:
+    """Sample the files of a folder. Return the tables whose rows they have, with the registry's keys, and why they show none or what is left out.
+
+    `infos`: the files by the paths of `folder.files`; `topics`: the registry's.
+    """
+    unreadable: list[str] = []
+    profiles = [*sample(storage, read, folder.files, infos, unreadable).values()]
+    rows = [_with_topic(profile, folder, topics) for profile in profiles if not profile.is_signal_table]
+    if not profiles:
+        return [], "; ".join(["no rows in the sampled files", *unreadable])
+    return rows, SIGNAL if len(rows) < len(profiles) else ""
 
 
-def with_topic(profile: SourceProfile, folder: LandingFolder, topics: Profiles) -> SourceProfile:
+def _with_topic(profile: SourceProfile, folder: LandingFolder, topics: Profiles) -> SourceProfile:
     """Add the registry's key. The topic is the one that the records or files name, else the one that the folder is named after."""
     if profile.topic not in topics:
-        last = folder.root.rpartition("/")[2]
+        last = folder.name("")
         alike = [topic for topic in topics if last and (topic == last or topic.endswith(f".{last}"))]
         alike = alike or [topic for topic in topics if profile.table and topic.endswith(f".{profile.table}")]
         if len(alike) != 1:
             return profile
         profile.topic = alike[0]
     topic = topics[profile.topic]
+    profile.subject = topic.subject
     if profile.key is None and topic.key is not None:
         # as the files spell it: Connect's Avro converter writes `a_b` for `a.b`
         spelled = {re.sub(r"[^A-Za-z0-9]", "_", column): column for column in profile.columns}
@@ -143,9 +141,7 @@ def with_topic(profile: SourceProfile, folder: LandingFolder, topics: Profiles) 
     return profile
 
 
-def propose_table(
-    name: str, source: str, profile: SourceProfile, settings: Mapping[str, Any], shared: bool = False, guess: bool = True
-) -> TableProposal:
+def propose_table(name: str, source: str, profile: SourceProfile, increments: str, shared: bool = False, guess: bool = True) -> TableProposal:
     """Assemble a table: known settings without those that are the default, and questions about the others.
 
     `shared`: several sources share its folder; `guess`: whether values may give it its key.
@@ -165,15 +161,23 @@ def propose_table(
     if key is None:
         named = [column for column in columns if key_inference.is_named_like_a_key(column, name)]
         questions.append(_key_question(profile, proposed, named, columns))
-    questions += [*_order_questions(profile), *_value_questions(profile, key or (), "schema" in settings and bool(settings["schema"]))]
+    questions += [*_order_questions(profile), *_value_questions(profile, key or ())]
     if profile.opaque:
         questions.append(Question("The values of these Kafka records could not be read, as Avro bytes cannot. Check `envelope:` and set `key:`."))
     if shared and not profile.table:
         questions.append(Question("Several sources share this folder, and these records name no table: they cannot be separated."))
-    given = {"key": None if key is None else list(key), "increments": settings["increments"], **settings}
+    given: dict[str, Any] = {
+        "key": None if key is None else list(key),
+        "increments": increments,
+        "envelope": profile.envelope,
+        "container": profile.container,
+        "format": profile.format,
+        "schema": {"subject": profile.subject} if profile.subject else {},
+        "source_table": profile.table if shared else "",
+    }
     if not unnamed:
         # dates and times in CSV are text unless they are declared
-        given |= {"csv": profile.csv, "types": profile.forms.dated}
+        given |= {"csv": profile.csv, "types": profile.likely(value_forms.DATED)}
     kept = {item: value for item, value in given.items() if (value or value == []) and (item, value) != ("container", "value")}
     return TableProposal(name, source, kept, f"no key: {key_from}" if key == () else key_from if key else "", tuple(questions))
 
@@ -198,20 +202,19 @@ def _order_questions(profile: SourceProfile) -> Iterator[Question]:
     if not profile.ordered:
         named = [column for column in _LIKELY_ORDER if column in profile.columns]
         named += [column for column in profile.columns if _CHANGED.search(column)]
-        typed = [column for column, kind in profile.forms.dated.items() if kind == "timestamp"]
+        typed = [column for column, kind in profile.likely(value_forms.DATED).items() if kind == "timestamp"]
         hint = "A guess by its name." if named else "A guess: its values are times." if typed else "No sampled column looks like it."
         none = "" if named or typed else " If there is none and each folder has the whole table: `envelope: full-load`."
         order = (named or typed or ["changed_at"])[:1]
         yield Question(f"Which columns order the changes of a row, the most significant first? {hint}{none}", {"order_by": order})
 
 
-def _value_questions(profile: SourceProfile, key: Sequence[str], schema: bool) -> Iterator[Question]:
+def _value_questions(profile: SourceProfile, key: Sequence[str]) -> Iterator[Question]:
     # a registry's schema shows what they are
-    if (encoded := {name: word for name, word in profile.forms.encoded.items() if name not in key}) and not schema:
-        yield Question(f"{profile.forms.sentence(encoded)}. Without a schema the values do not say.", {"types": encoded})
+    if (encoded := {name: word for name, word in profile.likely(value_forms.JSON_FORMS).items() if name not in key}) and not profile.subject:
+        yield Question(f"{value_forms.sentence(encoded, profile.example)}. Without a schema the values do not say.", {"types": encoded})
     deleted = next((column for column in profile.columns if _DELETED.fullmatch(column)), None)
     if deleted and profile.envelope == "flat":
         yield Question(f'A row with a value in {deleted} may be a deleted one: then add `delete_when: "{deleted} IS NOT NULL"`.')
-    for column, form in profile.forms.foreign.items():
-        example = profile.forms.columns[column].example
-        yield Question(f"{column} has {form} ({example}). It becomes text; convert it at the source, or in queries.")
+    for column, form in profile.likely(value_forms.FOREIGN).items():
+        yield Question(f"{column} has {form} ({profile.example(column)}). It becomes text; convert it at the source, or in queries.")

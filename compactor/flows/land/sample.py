@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from compactor.core.model.files import FileInfo
 from compactor.core.sources import increment, source_profile
-from compactor.core.sources.source_profile import FileSample, Profiles
+from compactor.core.sources.source_profile import Profiles, ReadSample
 from compactor.ports import Storage
 
 RECORDS_MAX = 300
@@ -19,11 +19,8 @@ SIZE_MAX = 1 << 20
 TRIES_MAX = 3
 """Files of a folder that are tried until one can be read."""
 
-Read = Callable[[str, bytes, int], FileSample]
-"""Return the first records of a file: (path, content, number of records)."""
 
-
-def sample(storage: Storage, read: Read, files: Sequence[str], infos: Mapping[str, FileInfo], unreadable: list[str]) -> Profiles:
+def sample(storage: Storage, read: ReadSample, files: Sequence[str], infos: Mapping[str, FileInfo], unreadable: list[str]) -> Profiles:
     """Profile a file of the first, the middle and the last folder, the largest one below SIZE_MAX; all files when these show several tables.
 
     `files` are keys of `infos`. Files that cannot be read are left out, and added to `unreadable` with the reason; the next file of their folder is

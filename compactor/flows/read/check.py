@@ -177,7 +177,7 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
         "types": next((problem for name, kind in spec.types for profile in profiles if (problem := _misfit(spec, profile, name, kind))), ""),
     }
     if not spec.subject and (encoded := {name: word for profile in profiles for name, word in _encoded(spec, profile).items()}):
-        looks = "; ".join(profile.forms.sentence(own) for profile in profiles if (own := _encoded(spec, profile)))
+        looks = "; ".join(value_forms.sentence(own, profile.example) for profile in profiles if (own := _encoded(spec, profile)))
         written = ", ".join(f"{name}: {json.dumps(word) if '(' in word else word}" for name, word in encoded.items())
         hint = f"{looks}. Without a schema the values do not say; write `types: {{{written}}}`"
         # a number in hand-made rows may well be what it looks like
@@ -209,13 +209,13 @@ def _repeated(spec: TableSpec, profile: SourceProfile) -> str:
 def _encoded(spec: TableSpec, profile: SourceProfile) -> dict[str, str]:
     """Return column → word of `types:`, for columns that most likely need one and have none."""
     settled = {name for name, _ in spec.types} | {*spec.key}
-    return {name: word for name, word in profile.forms.encoded.items() if name not in settled and not any(rule.covers(name) for rule in spec.columns)}
+    encoded = profile.likely(value_forms.JSON_FORMS)
+    return {name: word for name, word in encoded.items() if name not in settled and not any(rule.covers(name) for rule in spec.columns)}
 
 
 def _misfit(spec: TableSpec, profile: SourceProfile, column: str, kind: str) -> str:
     """Return a sampled value that does not have its column's declared type, if most have not. A few go to quarantine."""
-    named = [name for name in profile.columns if name.lower() == column.lower()]
-    values = [value for name in named for rows in profile.sample.files for row in rows if (value := row.get(name)) is not None]
+    values = [value for name in profile.columns if name.lower() == column.lower() for value in profile.values(name)]
     unlike = [value for value in values if not value_forms.has_type(str(value), kind)]
     # in JSON a decimal may be base64
     if 2 * len(unlike) <= len(values) or (not profile.csv_width and kind.startswith("decimal")):
