@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from compactor.core.model.spec import TableSpec
 from compactor.flows.table import Table
@@ -95,3 +96,22 @@ def test_a_run_starts_few_jobs(
     assert [len(each) for each in jobs] == [first, commit, commit, compaction], jobs
     assert lake.snapshot(spec).delta is None
     assert [row["name"] for row in lake.rows(spec)] == ["n3"] * 9
+
+
+@pytest.mark.parametrize(("envelope", "most"), [("flat", 60), ("debezium", 250)])
+def test_spark_does_not_copy_the_parsing_of_a_record_into_each_step(lake: Lake, monkeypatch: pytest.MonkeyPatch, envelope: str, most: int) -> None:
+    """It copies what a step computes into every place that uses it: 803 parsers a record of Debezium's, most of which ran."""
+    parsers: list[int] = []
+    for action in ("collect", "localCheckpoint"):
+        run = getattr(DataFrame, action)
+
+        def counting(rows: DataFrame, *given: Any, run: Callable[..., Any] = run) -> Any:
+            plan: Any = rows._jdf
+            parsers.append(plan.queryExecution().optimizedPlan().toJSON().count("expressions.JsonToStructs"))
+            return run(rows, *given)
+
+        monkeypatch.setattr(DataFrame, action, counting)
+    spec = lake.spec(envelope="debezium", order_by=()) if envelope == "debezium" else lake.spec()
+    lake.land(spec, 1, list((debezium if envelope == "debezium" else flat)(1, 5)))
+    lake.run(spec)
+    assert 0 < max(parsers) < most

@@ -23,7 +23,7 @@ from compactor.spark.decode import named, pg_text
 from compactor.spark.decode.frame import Frame, of_other_table
 from compactor.spark.decode.order import CHANGE_EVENTS, micros
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import cited, from_json, literal, mapped, member, quoted
+from compactor.spark.sql import cited, from_json, literal, mapped, member, once, quoted
 
 _LISTS = ("columnNames", "columnTypes", "columnValues", "oldKeyNames", "oldKeyTypes", "oldKeyValues")
 _TEXTS = ("changeType", "timestamp", "schema", "table")
@@ -66,7 +66,7 @@ def _parsed(raw: RawFrame, own: list[str]) -> DataFrame:
     # values that are objects keep their text; if there are none, numbers are read exactly
     exact = f"CASE WHEN {named.has_objects('_text')} THEN _text ELSE {pg_text.exact_numbers('_text')} END"
     document = from_json(exact, literal(body), columnNameOfCorruptRecord="_corrupt")
-    documents = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN json_object_keys(_text) END AS _keys", f"{document} AS _d")
+    documents = once(raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN json_object_keys(_text) END AS _keys", f"{document} AS _d"))
     problem = (
         f"CASE WHEN {raw.unreadable} IS NOT NULL THEN {raw.unreadable} WHEN {empty} THEN NULL "
         "WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object with lists of names and values' "

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pyspark.sql import DataFrame
+
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
@@ -23,7 +25,7 @@ from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import Frame, of_other_table, plain_writer
 from compactor.spark.decode.order import source_fields, with_source_fields
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import cited, from_json, literal, member, null, quoted
+from compactor.spark.sql import as_column, cited, from_json, literal, member, null, once, quoted
 
 _BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction STRUCT<id: STRING, total_order: STRING>, ts_ms STRING"
 
@@ -60,21 +62,34 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     return _json(raw, spec) if raw.schema is None else _typed(raw, spec)
 
 
-def wrapped(text: str) -> tuple[str, str]:
-    """Return SQL for (schema text, body text) of Connect JSON: `{"schema": .., "payload": ..}` with schemas.enable, else the body alone."""
-    outer = from_json(text, "'schema STRING, payload STRING'")
+def wrapped(text: str, outer: str = "") -> tuple[str, str]:
+    """Return SQL for (schema text, body text) of Connect JSON: `{"schema": .., "payload": ..}` with schemas.enable, else the body alone.
+
+    `outer`: the column with `outer_of(text)`, where that is computed already.
+    """
+    outer = outer or outer_of(text)
     has_schema = f"{outer}.schema LIKE '%\"fields\"%'"
     # what has no schema, such as a tombstone, may be wrapped too
-    alone = f"({outer}.schema IS NULL AND instr({text}, '\"payload\"') > 0 AND array_sort(json_object_keys({text})) = array('payload', 'schema'))"
+    alone = f"({outer} IS NOT NULL AND {outer}.schema IS NULL AND array_sort(json_object_keys({text})) = array('payload', 'schema'))"
     return f"CASE WHEN {has_schema} THEN {outer}.schema END", f"CASE WHEN {has_schema} OR {alone} THEN {outer}.payload ELSE {text} END"
 
 
+def outer_of(text: str) -> str:
+    """SQL: a text that may be wrapped, as a struct of `schema` and `payload`; null for other text, which is not parsed."""
+    parsed = from_json(text, "'schema STRING, payload STRING'")
+    return f"(CASE WHEN contains({text}, '\"payload\"') THEN {parsed} END)"
+
+
+def bodies(rows: DataFrame) -> DataFrame:
+    """Return rows of TEXT with its parts as `_schema` and `_body`."""
+    schema, body = wrapped(TEXT, "_outer")
+    return once(rows.selectExpr("*", f"{outer_of(TEXT)} AS _outer")).selectExpr("*", f"{schema} AS _schema", f"{body} AS _body").drop("_outer")
+
+
 def _json(raw: RawFrame, spec: TableSpec) -> Frame:
-    schema, body = wrapped(TEXT)
-    schema = f"CASE WHEN instr({TEXT}, {literal(_MONGODB)}) = 0 THEN {schema} END"
-    bodies = raw.rows.selectExpr("*", f"{schema} AS _schema", f"{body} AS _body")
     body_type = literal(_BODY.format(", ".join(f"{quoted(name)}: STRING" for name in source_fields(spec.order_by))))
-    parsed = bodies.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "json_object_keys(_body) AS _keys")
+    rows = bodies(raw.rows).withColumn(SCHEMA, as_column(f"CASE WHEN NOT contains({SCHEMA}, {literal(_MONGODB)}) THEN {SCHEMA} END"))
+    parsed = once(rows.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "json_object_keys(_body) AS _keys"))
     row = "coalesce(_m.after, _m.before)"
     writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(json_object_keys({row}))))) END"
     silent = " OR ".join(f"size(array_except({keys}, _keys)) = 0" for keys in _SILENT)
@@ -91,8 +106,9 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
         f"WHEN _m.source.connector = 'mongodb' AND _m.op = 'u' AND _m.after IS NULL THEN {literal(_PARTIAL)} "
         f"WHEN _m.op = 'd' AND _m.before IS NULL AND _key IS NULL THEN {literal(_NO_KEY)} END"
     )
-    return Frame(
-        parsed.selectExpr("*", f"coalesce({raw.unreadable}, {invalid}) AS _why").selectExpr(
+    judged = parsed.selectExpr("*", f"coalesce({raw.unreadable}, {invalid}) AS _why")
+    decoded = once(
+        judged.selectExpr(
             *PLACE,
             TEXT,
             "_why AS _invalid",
@@ -106,11 +122,9 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
             f"{_source(spec, lambda name: f'_m.source.{quoted(name)}', '_m.transaction.total_order')} AS _source",
             f"CASE WHEN NOT ({_ignored_read(op, '_m.op')}) THEN "
             "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_cast(_m.source.ts_ms AS BIGINT) * 1000L) END AS _time",
-        ),
-        None,
-        order_names=with_source_fields(spec.order_by),
-        cells=True,
+        )
     )
+    return Frame(decoded, None, order_names=with_source_fields(spec.order_by), cells=True)
 
 
 def _source(spec: TableSpec, text: Callable[[str], str], total_order: str) -> str:

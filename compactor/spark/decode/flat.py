@@ -23,12 +23,12 @@ from compactor.core.schema.writer import from_avro, signature
 from compactor.core.sources.flat_rows import DELETED, TABLE, is_metadata, operation_column, operations
 from compactor.spark.columns import BEFORE, DELETES, INVALID, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
-from compactor.spark.decode.debezium import wrapped
+from compactor.spark.decode.debezium import bodies, wrapped
 from compactor.spark.decode.frame import Frame, declared_order, plain_writer
 from compactor.spark.decode.order import PLAIN_ROWS, SOURCE, default_order, flat_connector, flat_source
 from compactor.spark.input.files import RawFrame
 from compactor.spark.rows import survey
-from compactor.spark.sql import cited, literal, mapped
+from compactor.spark.sql import cited, literal, mapped, once
 
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
@@ -55,11 +55,10 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
             *unknown,
         )
         return Frame(rows.drop(BEFORE).selectExpr("*", "_after AS _before"), raw.schema, (described,), one_image=True)
-    schema, body = wrapped(TEXT)
-    bodies = raw.rows.selectExpr("*", f"{schema} AS _schema", f"{body} AS _body").selectExpr("*", "json_object_keys(_body) AS _keys")
+    parsed = once(bodies(raw.rows).selectExpr("*", "json_object_keys(_body) AS _keys"))
     writer = "CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(_keys)))) END"
     empty = "(_body IS NULL OR trim(_body) IN ('', 'null'))"
-    rows = bodies.selectExpr(
+    rows = parsed.selectExpr(
         *PLACE,
         TEXT,
         f"coalesce({raw.unreadable}, CASE WHEN NOT {empty} AND _keys IS NULL THEN 'is not a JSON object' END) AS _invalid",
@@ -72,7 +71,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         f"{wrapped('_old_key')[1]} AS _old_key",
         *unknown,
     )
-    return Frame(rows, None, one_image=True)
+    return Frame(once(rows), None, one_image=True)
 
 
 def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame:

@@ -23,7 +23,7 @@ from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE, INVALID
 from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.order import WRAPPED, OrderNames, of_snapshot
-from compactor.spark.sql import from_json, literal, member, quoted
+from compactor.spark.sql import as_column, from_json, literal, member, once, quoted
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,9 @@ class Frame:
         written = {name for name in numbers if merged[name] == ("string",)} if any(writer.fractions for writer in writers) else set[str]()
         floats = {name: kind for name, kind in merged.items() if _infinite("_", kind)} if any(writer.large for writer in writers) else {}
         rows = self.rows.selectExpr("*", f"{AFTER} AS _json") if floats else self.rows
-        rows = rows.selectExpr(*[_parse(column, merged, members, written) if column in (AFTER, BEFORE) else column for column in rows.columns])
+        images_of = [AFTER] if self.one_image else [AFTER, BEFORE]
+        rows = once(rows.selectExpr(*[_parse(column, merged, members, written) if column in images_of else column for column in rows.columns]))
+        rows = rows.withColumn(BEFORE, as_column(AFTER)) if self.one_image else rows
         if floats:
             cases = " ".join(_too_large(name, member(AFTER, members.get(name, name)), distinct(kind)) for name, kind in floats.items())
             invalid = f"coalesce({INVALID}, CASE {cases} END) AS {INVALID}"

@@ -28,7 +28,7 @@ from compactor.spark.decode.frame import Frame, declared_order, of_other_table
 from compactor.spark.decode.order import default_order, lsn_number, micros
 from compactor.spark.input.files import RawFrame
 from compactor.spark.rows import survey
-from compactor.spark.sql import cited, from_json, literal
+from compactor.spark.sql import cited, from_json, literal, once
 
 _COLUMNS = "ARRAY<STRUCT<name: STRING, type: STRING, value: STRING>>"
 _TEXTS = "ARRAY<STRING>"
@@ -70,7 +70,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     not_finite = f"CASE WHEN _text RLIKE {literal(_NOT_FINITE)} THEN json_object_keys({pg_text.exact_numbers('_text')}) END"
     keyed = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN coalesce(json_object_keys(_text), {not_finite}) END AS _keys")
     document = from_json(pg_text.exact_numbers("_text"), literal(_DOCUMENT), columnNameOfCorruptRecord="_corrupt")
-    documents = keyed.selectExpr("*", f"CASE WHEN _keys IS NOT NULL AND {_mentions(spec)} THEN {document} END AS _d")
+    documents = once(once(keyed).selectExpr("*", f"CASE WHEN _keys IS NOT NULL AND {_mentions(spec)} THEN {document} END AS _d"))
     problem = (
         f"CASE WHEN {raw.unreadable} IS NOT NULL THEN {raw.unreadable} WHEN {empty} THEN NULL "
         "WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object, or not a whole one' "

@@ -57,7 +57,7 @@ def _checked(rows: DataFrame) -> DataFrame:
 
 
 def _json(raw: RawFrame) -> RawFrame:
-    record = _readable(raw).selectExpr("*", f"{from_json('_text', literal(_RECORD), columnNameOfCorruptRecord='_corrupt')} AS _record")
+    record = once(_readable(raw).selectExpr("*", f"{from_json('_text', literal(_RECORD), columnNameOfCorruptRecord='_corrupt')} AS _record"))
     value = "coalesce(_record.value, _record.payload)"
     # a line that is not a JSON object goes on unchanged; the envelope reports it with file and row
     corrupt = "(_record._corrupt IS NOT NULL OR (_record IS NULL AND trim(_text) <> ''))"

@@ -218,7 +218,6 @@ class Reducer:
         moved = f"struct({place}, NOT startswith(coalesce(_moved, '{LINK_MARK}'), '{LINK_MARK}'), _moved IS NOT NULL)"
         by = f"CASE WHEN _newest IS NOT NULL THEN struct({place}, _origin <> {MADE}, _newest) END"
         greatest = f"max(struct({place} AS e, {{}}{'_sent' if self.partial else '_content'} AS h))"
-        greatest += " FILTER (WHERE _newest IS NOT NULL)" if self.partial else ""
         latest = "_origin" if self.keyless else f"CASE WHEN _newest IS NOT NULL THEN {moved} END"
         made = [
             f"max_by(_row, {'_newest' if self.keyless else '_at'}) AS _row",
@@ -228,7 +227,7 @@ class Reducer:
             f"count_if(_origin = {EVENT}) AS _events",
             f"max_by(_origin, {by}) AS _by" if self.tombstones else f"{EVENT} AS _by",
             # whether all that happened at the newest place of the order says the same
-            f"({greatest.format('')}).h <> ~({greatest.format('~')}).h AS _tied",
+            f"{greatest.format('')}.h <> ~{greatest.format('~')}.h AS _tied",
         ]
         for name in self.partial:
             made.append(f"max_by({_register(name)}, {_clock(name)}) AS {_register(name)}")

@@ -1,0 +1,124 @@
+"""`python -m benchmarks.debezium`: what a commit of Debezium's JSON costs, beside plain Spark's `from_json` with the schema given, dedupe and write.
+
+The records are as a connector without `schemas.enable` sends them: before, after, source, op. Of ten changes eight update, one deletes, one inserts.
+Prints the figures as JSON. `--save` also puts them into benchmarks/results/debezium.json, and writes docs/performance.md again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime as dt
+import json
+import random
+import statistics
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.peers import page
+from benchmarks.table import Table, hour_text
+from benchmarks.usage import Cost, measured
+from compactor.spark.session import SessionSettings, close_session, open_session
+
+_COLUMNS = "id: BIGINT, name: STRING, email: STRING, region: INT, amount: STRING, changed_at: BIGINT, token: BIGINT"
+_SCHEMA = f"before STRUCT<{_COLUMNS}>, after STRUCT<{_COLUMNS}>, source STRUCT<lsn: BIGINT, sequence: STRING>, op STRING, ts_ms BIGINT"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.debezium", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=100_000, help="rows of the table")
+    parser.add_argument("--changes", type=int, default=10_000, help="changes in a commit")
+    parser.add_argument("--repeat", type=int, default=5, help="commits; the median is printed")
+    parser.add_argument("--save", action="store_true", help="keep the figures, and write docs/performance.md again")
+    parser.add_argument("--dir", help="where to put the table; default a temporary directory")
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="compactor-debezium-", dir=given.dir) as directory:
+        root = Path(directory)
+        spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), master="local[2]"))
+        try:
+            # a table that is not measured first: a cold JVM would be charged to it
+            _measured(spark, root / "warm", max(1, given.rows // 10), max(1, given.changes // 10), 3)
+            result = _measured(spark, root / "customer", given.rows, given.changes, given.repeat)
+        finally:
+            close_session(spark)
+    result = {"date": f"{dt.datetime.now(dt.timezone.utc):%Y-%m-%d}", "rows": given.rows, "changes": given.changes, **result}
+    if given.save:
+        page.DEBEZIUM.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        page.write()
+    print(json.dumps(result, indent=1))
+    return 0
+
+
+def _measured(spark: SparkSession, root: Path, rows: int, changes: int, repeat: int) -> dict[str, Any]:
+    table = Table(spark, root.parent, rows, name=root.name, envelope="debezium", format="json", order_by=(), write_mode="merge-on-read")
+    _land(table, 0, ({"before": None, "after": _row(key, 0), "op": "r"} for key in range(rows)))
+    table.run()
+    ours, plain = list[Cost](), list[Cost]()
+    for hour in range(1, repeat + 1):
+        folder = _land(table, hour, _changes(rows, changes, hour))
+        # by turns, so that neither finds the warmer JVM
+        plain.append(measured(partial(_plain, spark, folder, root / f"plain-{hour}"))[1])
+        ours.append(measured(table.run)[1])
+    counted = {"compactor": ours, "plain": plain}
+    return {name: {what: round(_median(costs, what), 2) for what in ("seconds", "cpu_seconds")} for name, costs in counted.items()}
+
+
+def _median(costs: Sequence[Cost], what: str) -> float:
+    return float(statistics.median(dataclasses.asdict(cost)[what] for cost in costs))
+
+
+def _plain(spark: SparkSession, folder: Path, out: Path) -> None:
+    """Parse with the schema given, dedupe by key, write."""
+    event = f"SELECT inline(array(from_json(value, '{_SCHEMA}'))) FROM text.`{folder}`"
+    newest = f"SELECT *, row_number() OVER (PARTITION BY coalesce(after.id, before.id) ORDER BY source.lsn DESC) AS n FROM ({event})"
+    spark.sql(f"SELECT after.*, op, source.lsn FROM ({newest}) WHERE n = 1").write.parquet(str(out))
+
+
+def _row(key: int, seq: int) -> dict[str, Any]:
+    number = key * 37 + seq
+    return {
+        "id": key,
+        "name": f"customer {key}",
+        "email": f"c{key % 5000}@example.org",
+        "region": key % 200,
+        "amount": f"{number % 100_000 / 100:.2f}",
+        "changed_at": 1_700_000_000_000_000 + key % 31_536_000 * 1_000_000,
+        "token": number * 2_654_435_761 % 2**62,
+    }
+
+
+def _changes(rows: int, changes: int, hour: int) -> Iterator[dict[str, Any]]:
+    # the same changes every time
+    keys = random.Random(hour)
+    for number in range(changes):
+        seq = rows * hour + number
+        key = keys.randrange(rows)
+        if number % 10 == 9:
+            yield {"before": None, "after": _row(rows * (hour + 1) + number, seq), "op": "c"}
+        elif number % 10 == 8:
+            yield {"before": _row(key, 0), "after": None, "op": "d"}
+        else:
+            yield {"before": _row(key, 0), "after": _row(key, seq), "op": "u"}
+
+
+def _land(table: Table, hour: int, events: Iterator[dict[str, Any]]) -> Path:
+    """Write events as lines, each with the source block of PostgreSQL's connector, and return the folder."""
+    folder = Path(table.spec.landing) / f"increment_{hour_text(hour)}"
+    folder.mkdir(parents=True)
+    with (folder / "part-0.json").open("w", encoding="utf-8") as stream:
+        for number, event in enumerate(events):
+            lsn, millis = 1_000_000_000 * (hour + 1) + number, 1_700_000_000_000 + 3_600_000 * hour
+            source = {"connector": "postgresql", "ts_ms": millis, "snapshot": "false", "db": "shop", "schema": "public", "table": "customer"}
+            source |= {"txId": 700 + number, "lsn": lsn, "sequence": f'["{lsn}","{lsn}"]'}
+            stream.write(json.dumps({**event, "source": source, "ts_ms": millis}) + "\n")
+    return folder
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
