@@ -37,7 +37,7 @@ MUTANTS = [
     (REDUCE, "array_max(filter(_deletes, _d -> _d < _at))", "array_max(_deletes)", "debezium cases registers"),
     (REDUCE, "NOT {_final(name)}.own AND {same[name]}", "{same[name]}", "registers debezium"),
     (REDUCE, "_tied AND NOT _same THEN 1", "_tied AND _same THEN 1", "flat"),
-    (REDUCE, "'_sent' if self.partial else '_content'", "'_content'", "settings registers debezium"),
+    (REDUCE, "'_sent' if self.partial else '_content'", "'_content'", "reduce"),
     (REDUCE, '"max_by(_row, _at)._at AS _at"', '"max_by(_row, _newest)._at AS _at"', "settings registers"),
     (REDUCE, "WHEN _gone IS NULL THEN {content} ELSE 0L", "WHEN true THEN {content} ELSE 0L", "flat"),
     (REDUCE, 'own = ["_own AS _own"] if', 'own = [self._own("NULL")] if', "debezium settings wal2json"),
