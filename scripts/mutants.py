@@ -166,10 +166,14 @@ def sql() -> list[tuple[Path, str, str, list[str]]]:
         text = (ROOT / file).read_text(encoding="utf-8")
         if text.count(old) != 1:
             sys.exit(f"{file}: expected this once, found it {text.count(old)} times: {old}")
-        chosen.append(
-            (Path(file), f"{file}  {old[:60]}  ->  {new[:60]}", text.replace(old, new), [f"tests/spark/test_{test}.py" for test in tests.split()])
-        )
+        chosen.append((Path(file), f"{file}  {old[:60]}  ->  {new[:60]}", text.replace(old, new), [_test_file(test) for test in tests.split()]))
     return chosen
+
+
+def _test_file(name: str) -> str:
+    """Return the path of a test file that the list names: `flat` is in tests/spark, `native/spark` in tests/native."""
+    folder, _, module = name.rpartition("/")
+    return f"tests/{folder or 'spark'}/test_{module}.py"
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Changes of SQL that tests must notice: file, text, text in its place, and the files of tests/spark that are run."""
+"""Changes of SQL that tests must notice: file, text, text in its place, and the test files that are run (in tests/spark, or folder/name)."""
 
 REDUCE = "compactor/spark/rows/reduce.py"
 CARRY = "compactor/spark/rows/carry.py"
@@ -9,6 +9,10 @@ READER = "compactor/spark/tables/table_reader.py"
 DEBEZIUM = "compactor/spark/decode/debezium.py"
 VERSIONS = "compactor/spark/history/versions.py"
 FLAT = "compactor/spark/decode/flat.py"
+COMPACT = "compactor/spark/tables/compact.py"
+HIDDEN = "compactor/spark/tables/hidden_rows.py"
+COMMIT = "compactor/spark/history/commit.py"
+PARTS = "compactor/spark/history/parts.py"
 
 MUTANTS = [
     # which state of a key is its row
@@ -33,6 +37,10 @@ MUTANTS = [
     (REDUCE, "array_max(filter(_deletes, _d -> _d < _at))", "array_max(_deletes)", "debezium cases registers"),
     (REDUCE, "NOT {_final(name)}.own AND {same[name]}", "{same[name]}", "registers debezium"),
     (REDUCE, "_tied AND NOT _same THEN 1", "_tied AND _same THEN 1", "flat"),
+    (REDUCE, "'_sent' if self.partial else '_content'", "'_content'", "reduce"),
+    (REDUCE, '"max_by(_row, _at)._at AS _at"', '"max_by(_row, _newest)._at AS _at"', "settings registers"),
+    (REDUCE, "WHEN _gone IS NULL THEN {content} ELSE 0L", "WHEN true THEN {content} ELSE 0L", "flat"),
+    (REDUCE, 'own = ["_own AS _own"] if', 'own = [self._own("NULL")] if', "debezium settings wal2json"),
     (REDUCE, "{own_entry} IS NULL THEN 3", "{own_entry} IS NULL THEN 1", "change_event"),
     (CARRY, "{entry} IS NULL AS own", "{entry} IS NOT NULL AS own", "change_event"),
     # what key changes carry, and what a run compares
@@ -63,4 +71,33 @@ MUTANTS = [
     # histories
     (VERSIONS, "(__before IN ('d', 't')", "(__before IN ('d')", "history"),
     (VERSIONS, '"__is_deleted": "coalesce(__next.o <> \'u\', false)"', '"__is_deleted": "coalesce(__next.o = \'u\', false)"', "history"),
+    (VERSIONS, "ORDER BY _position, __origin) AS __newer", "ORDER BY _position, __origin DESC) AS __newer", "history"),
+    (VERSIONS, "WHERE {self.event('__p')} >= __first", "WHERE {self.event('__p')} > __first", "history"),
+    (VERSIONS, "HAVING count(DISTINCT {key}) = 1", "HAVING count(DISTINCT {key}) >= 1", "history wal2json"),
+    (VERSIONS, "__origin DESC, _position)", "__origin, _position)", "history"),
+    (VERSIONS, "max(CASE WHEN __frozen THEN __begun_us ELSE __time_us END)", "max(__time_us)", "history"),
+    (VERSIONS, "max_by(__v, __at) AS __taken", "min_by(__v, __at) AS __taken", "history"),
+    (COMMIT, "(__end_position IS NULL OR __end_position > {at})", "__end_position IS NULL", "history"),
+    (COMMIT, 'where(f"__first <= {versions.event()}")', 'where(f"__first < {versions.event()}")', "history"),
+    (COMMIT, "FROM {{made}} WHERE __same)", "FROM {{made}})", "history"),
+    (COMMIT, "__origin = {OPEN} AND __same", "__origin = {OPEN}", "history"),
+    (COMMIT, 'others += f" UNION ALL SELECT {keys} FROM {{newer}}"', 'others += ""', "history"),
+    (COMMIT, "coalesce(min(CASE WHEN {after} THEN __time END), max(__time)) AS first", "max(__time) AS first", "history"),
+    (PARTS, 'f" LEFT ANTI JOIN {{newer}} USING ({key})" if stored.delta', '"" if stored.delta', "history"),
+    (PARTS, "{self.versions.event('__end_position')} >= __first", "{self.versions.event('__end_position')} > __first", "history"),
+    (PARTS, 'f"count_if({which} AND __shown)"', 'f"count_if({which})"', "history"),
+    (PARTS, "max(CASE WHEN {which} THEN coalesce(__end_position, _position) END)", "max(CASE WHEN {which} THEN _position END)", "history"),
+    # compaction
+    (COMPACT, "{{base}} LEFT ANTI JOIN {{delta}}", "{{base}} LEFT SEMI JOIN {{delta}}", "compaction"),
+    (COMPACT, "' WHERE _gone IS NOT NULL'", "' WHERE _gone IS NULL'", "settings registers compaction"),
+    (COMPACT, "'' if partial else ' WHERE", "' WHERE", "settings registers"),
+    (COMPACT, "IN ({', '.join(map(str, at))})", "NOT IN ({', '.join(map(str, at))})", "compaction"),
+    (COMPACT, "_version <= {purge_through})", "_version < {purge_through})", "compaction positions"),
+    (COMPACT, '{"last": f"max(CASE WHEN {old} THEN', '{"last": f"min(CASE WHEN {old} THEN', "compaction positions"),
+    (COMPACT, "({old} AND NOT {keyless.is_waiting()})", "({old})", "debezium dms wal2json"),
+    # what a file leaves out, and what a deletion vector hides
+    (WRITER, "([] if tombstones else [GONE])", "[GONE]", "flat"),
+    (WRITER, "([] if partial else [OWN])", "[OWN]", "settings registers"),
+    (WRITER, "([] if partial or tombstones else [MOVED])", "([] if tombstones else [MOVED])", "registers"),
+    (HIDDEN, '"left_semi"', '"left_anti"', "native/spark"),
 ]

@@ -67,15 +67,15 @@ def test_segments_tile_and_folds_change_nothing_that_readers_see(lake: Lake) -> 
 
 @pytest.mark.slow
 def test_tombstones_are_purged_only_after_their_retention(lake: Lake) -> None:
-    """A fold drops old tombstones, remembers up to where, and puts aside or refuses what is older than that."""
+    """A compaction drops old tombstones, remembers the newest of them, and puts aside or refuses what is older than that."""
     from compactor.core.model.errors import InputRefused
 
     spec = lake.spec(write_mode="copy-on-write", tombstone_retention=100.0, order_by=("__lsn",))
-    lake.land(spec, 0, [{"id": n, "__lsn": n, "op": "c"} for n in range(5)])
+    lake.land(spec, 0, [{"id": n, "__lsn": n, "op": "c"} for n in range(6)])
     lake.run(spec)
-    lake.land(spec, 1, [{"id": 2, "__lsn": 10, "op": "d"}])
+    lake.land(spec, 1, [{"id": 2, "__lsn": 10, "op": "d"}, {"id": 5, "__lsn": 8, "op": "d"}])
     lake.run(spec)
-    assert 1 == sum(segment.tombstones for segment in lake.snapshot(spec).segments)
+    assert 2 == sum(segment.tombstones for segment in lake.snapshot(spec).segments)
     lake.now += 1000
     lake.land(spec, 2, [{"id": 4, "__lsn": 11, "op": "u"}])
     lake.run(spec)

@@ -335,17 +335,19 @@ def test_a_time_before_the_first_row_is_refused(lake: Lake) -> None:
 
 @pytest.mark.slow
 def test_an_epoch_that_replaces_the_rows_ends_their_versions_when_it_begins(lake: Lake) -> None:
-    """The time is that of its first event, and not of a late event of the old epoch that comes in the same run."""
+    """The time is that of its first event, and neither that of its last one nor of a late event of the old epoch that comes in the same run."""
     spec = lake.spec(history=True)
     lake.land(spec, 2, [{"id": 1, "seq": 10, "a": 1}])
     lake.run(spec)
     spec = lake.with_settings(spec, epoch=1, epoch_from="increment_2024030505", epoch_replaces=True)
     lake.land(spec, 1, [{"id": 1, "seq": 5, "a": 0}])
     lake.land(spec, 5, [{"id": 2, "seq": 1, "a": 2}])
+    lake.land(spec, 6, [{"id": 3, "seq": 2, "a": 3}])
     lake.run(spec)
     rows = lake.spark.sql(f"SELECT id, a, __start_us, __end_us, __is_deleted FROM {lake.database}.t_history ORDER BY id, __start_us").collect()
-    one, two, five = (START - 10 * 3600 * SECOND + hour * 3600 * SECOND for hour in (1, 2, 5))
-    assert [(1, 0, one, two, False), (1, 1, two, five, True), (2, 2, five, 2**63 - 1, False)] == [tuple(row) for row in rows]
+    one, two, five, six = (START - 10 * 3600 * SECOND + hour * 3600 * SECOND for hour in (1, 2, 5, 6))
+    now = 2**63 - 1
+    assert [(1, 0, one, two, False), (1, 1, two, five, True), (2, 2, five, now, False), (3, 3, six, now, False)] == [tuple(row) for row in rows]
     assert [] == lake.problems(spec)
 
 

@@ -113,3 +113,12 @@ def test_any_cut_any_order_and_any_repetition_give_the_same_rows(lake: Lake, bar
     assert {key for (key,) in expected} == set(live)
     for (key,), row in expected.items():
         assert {name: value for name, value in zip("abc", live[key][1:4], strict=True) if value is not None} == row, changes[key]
+
+
+def test_events_at_one_place_tie_if_they_differ_in_a_column_that_others_lack(lake: Lake) -> None:
+    """Key 1 gets the same event from two files, key 2 two events that differ in `b` only."""
+    reducer = Reducer(SCHEMA, ORDER, 1, partial=("b",), stored=False)
+    sent = [(1, "x", "1"), (1, "x", "2"), (2, "x", "1"), (2, "y", "2")]
+    events = [Change("u", (key,), {"a": 1, "b": b}, (0, 5, file, 0, 0)) for key, b, file in sent]
+    rows = reducer.rows(states(lake.spark, reducer, events)).collect()
+    assert {1: (0, "x"), 2: (1, "y")} == {row["id"]: (row["_ties"], row["b"]) for row in rows}
