@@ -112,7 +112,7 @@ TARGETS = (
         3.0,
         _many(lambda found: found["many"]["run"]["cpu_seconds"] / found["many"]["plain"]["cpu_seconds"]),
         (0,),
-        "one CPU second a table, most of it for planning four jobs (forty steps that Spark analyses one after the other); the limit plans one",
+        "one CPU second a table, most of it for planning four jobs; the limit plans one",
     ),
     Target("peak memory of that run, GB", 4.0, _many(lambda found: found["many"]["peak_bytes"] / 1e9), (0,)),
     Target(
@@ -126,7 +126,7 @@ TARGETS = (
         2.5,
         _commits("cpu_seconds", "compactor", ["limits"], 1_000),
         (MILLION,),
-        "some two CPU seconds: the JIT 0.7, planning on the driver 0.7, tasks 0.4. The limit has one plan, a commit has four, with a look-up and its checks",
+        "the JIT 0.7 CPU seconds, planning 0.7, tasks 0.4. The limit has one plan, a commit four, with a look-up and checks",
     ),
     Target(
         "commit of 10,000 changes on 10 M rows, CPU, against Paimon",
