@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 from benchmarks.table import DATABASE, Table, warm_up
-from benchmarks.usage import Cost, measured
+from benchmarks.usage import Cost, measured, median
 from compactor.core.catalog import views
 from compactor.spark.session import SessionSettings, close_session, open_session
 
@@ -78,7 +78,7 @@ def measure(spark: SparkSession, root: Path, rows: int, changes: int, repeat: in
     commits = [_told("commit", table.change(changes)) for _ in range(repeat)]
     reads = read(spark, table, repeat)
     naive = [_told("naive commit", table.change(changes, "copy-on-write")) for _ in range(repeat)]
-    costs = {"load": load, "commit": _median(commits), "naive commit": _median(naive)}
+    costs = {"load": load, "commit": median(commits), "naive commit": median(naive)}
     return {"rows": rows, **{name: dataclasses.asdict(cost) for name, cost in costs.items()}, "reads": reads}
 
 
@@ -123,14 +123,6 @@ def show(found: dict[str, Any]) -> None:
     for work, ratio in found["ratios"].items():
         costs.add_row("ratio", work, *(f"{ratio[name]:.2f}" for name in ("seconds", "cpu_seconds", "bytes_written")))
     out.print(costs, reads)
-
-
-def _median(costs: Sequence[Cost]) -> Cost:
-    return Cost(
-        statistics.median(cost.seconds for cost in costs),
-        statistics.median(cost.cpu_seconds for cost in costs),
-        round(statistics.median(cost.bytes_written for cost in costs)),
-    )
 
 
 def _ratios(found: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:

@@ -7,11 +7,9 @@ Prints the figures as JSON. `--save` also puts them into benchmarks/results/debe
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import datetime as dt
 import json
 import random
-import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -22,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.peers import page
 from benchmarks.table import Table, hour_text
-from benchmarks.usage import Cost, measured
+from benchmarks.usage import Cost, measured, median
 from compactor.spark.session import SessionSettings, close_session, open_session
 
 _COLUMNS = "id: BIGINT, name: STRING, email: STRING, region: INT, amount: STRING, changed_at: BIGINT, token: BIGINT"
@@ -49,8 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             close_session(spark)
     result = {"date": f"{dt.datetime.now(dt.timezone.utc):%Y-%m-%d}", "rows": given.rows, "changes": given.changes, **result}
     if given.save:
-        page.DEBEZIUM.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        page.write()
+        page.keep(page.DEBEZIUM, result)
     print(json.dumps(result, indent=1))
     return 0
 
@@ -65,12 +62,8 @@ def _measured(spark: SparkSession, root: Path, rows: int, changes: int, repeat: 
         # by turns, so that neither finds the warmer JVM
         plain.append(measured(partial(_plain, spark, folder, root / f"plain-{hour}"))[1])
         ours.append(measured(table.run)[1])
-    counted = {"compactor": ours, "plain": plain}
-    return {name: {what: round(_median(costs, what), 2) for what in ("seconds", "cpu_seconds")} for name, costs in counted.items()}
-
-
-def _median(costs: Sequence[Cost], what: str) -> float:
-    return float(statistics.median(dataclasses.asdict(cost)[what] for cost in costs))
+    medians = {"compactor": median(ours), "plain": median(plain)}
+    return {name: {"seconds": round(cost.seconds, 2), "cpu_seconds": round(cost.cpu_seconds, 2)} for name, cost in medians.items()}
 
 
 def _plain(spark: SparkSession, folder: Path, out: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.table import Table, change_query, load_query, warm_up
-from benchmarks.usage import Cost, measured
+from benchmarks.usage import Cost, measured, median
 from compactor.spark.session import SessionSettings, close_session, open_session
 from compactor.spark.tables import feed
 
@@ -54,12 +53,12 @@ def measure(spark: SparkSession, root: Path, rows: int, changes: int, repeat: in
     for mode in ("off", "net"):
         table = Table(spark, root / mode, rows, name=f"t{rows}_{mode}", feed=mode)
         costs[f"load, feed {mode}"] = table.load()
-        costs[f"commit, feed {mode}"] = _median([table.change(changes) for _ in range(repeat)])
+        costs[f"commit, feed {mode}"] = median([table.change(changes) for _ in range(repeat)])
     newest = table.snapshot()
     before = table.version(newest.version - 1)
 
     def looked_at(find: Callable[[], DataFrame]) -> Cost:
-        return _median([measured(lambda: find().write.format("noop").mode("overwrite").save())[1] for _ in range(repeat)])
+        return median([measured(lambda: find().write.format("noop").mode("overwrite").save())[1] for _ in range(repeat)])
 
     costs["read, from the feed"] = looked_at(lambda: feed.read(spark, table.spec, newest))
     costs["read, difference of all rows"] = looked_at(lambda: feed.difference(spark, table.spec, before, newest))
@@ -93,23 +92,15 @@ def _delta(spark: SparkSession, place: Path, rows: int, changes: int, repeat: in
         )
 
     costs = {f"Delta load, feed {mode}": measured(load, (place,))[1]}
-    costs[f"Delta merge, feed {mode}"] = _median([measured(partial(merge, hour), (place,))[1] for hour in range(1, repeat + 1)])
+    costs[f"Delta merge, feed {mode}"] = median([measured(partial(merge, hour), (place,))[1] for hour in range(1, repeat + 1)])
     if mode == "on":
 
         def read() -> None:
             feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", repeat).load(str(place))
             feed.write.format("noop").mode("overwrite").save()
 
-        costs["Delta read, its feed"] = _median([measured(read)[1] for _ in range(repeat)])
+        costs["Delta read, its feed"] = median([measured(read)[1] for _ in range(repeat)])
     return costs
-
-
-def _median(costs: Sequence[Cost]) -> Cost:
-    return Cost(
-        statistics.median(cost.seconds for cost in costs),
-        statistics.median(cost.cpu_seconds for cost in costs),
-        round(statistics.median(cost.bytes_written for cost in costs)),
-    )
 
 
 if __name__ == "__main__":

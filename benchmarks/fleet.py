@@ -54,8 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             requests = _requests(home / "s3", template, names)
     result = {"date": f"{dt.datetime.now(dt.timezone.utc):%Y-%m-%d}", "tables": given.tables, "cpu_seconds": seconds, "requests_a_table": requests}
     if given.save:
-        page.FLEET.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        page.write()
+        page.keep(page.FLEET, result)
     print(json.dumps(result, indent=1))
     return 0
 

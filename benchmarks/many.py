@@ -61,8 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
     result = {"date": f"{dt.datetime.now(dt.timezone.utc):%Y-%m-%d}", "machine": machine, "sizes": sizes_asked, **found}
     if given.save:
-        page.MANY.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        page.write()
+        page.keep(page.MANY, result)
     print(json.dumps(result, indent=1))
     return 0
 

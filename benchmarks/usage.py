@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -30,6 +31,15 @@ def measured(work: Callable[[], _T], directories: Iterable[Path] = ()) -> tuple[
     seconds, spent = time.monotonic() - began, cpu_seconds() - cpu
     after = _files(watched)
     return done, Cost(seconds, spent, sum(size for path, size in after.items() if path not in before))
+
+
+def median(costs: Sequence[Cost]) -> Cost:
+    """Return the median of each figure."""
+    return Cost(
+        statistics.median(cost.seconds for cost in costs),
+        statistics.median(cost.cpu_seconds for cost in costs),
+        round(statistics.median(cost.bytes_written for cost in costs)),
+    )
 
 
 def cpu_seconds() -> float:

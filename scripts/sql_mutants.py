@@ -96,8 +96,8 @@ MUTANTS = [
     (COMPACT, '{"last": f"max(CASE WHEN {old} THEN', '{"last": f"min(CASE WHEN {old} THEN', "compaction positions"),
     (COMPACT, "({old} AND NOT {keyless.is_waiting()})", "({old})", "debezium dms wal2json"),
     # what a file leaves out, and what a deletion vector hides
-    (WRITER, "([] if tombstones else [GONE])", "[GONE]", "flat"),
-    (WRITER, "([] if partial else [OWN])", "[OWN]", "settings registers"),
+    (WRITER, "*([] if tombstones else [GONE])", "GONE", "flat"),
+    (WRITER, "*([] if partial else [OWN])", "OWN", "settings registers"),
     (WRITER, "([] if partial or tombstones else [MOVED])", "([] if tombstones else [MOVED])", "registers"),
     (HIDDEN, '"left_semi"', '"left_anti"', "native/spark"),
 ]

@@ -80,45 +80,37 @@ def _of(file: Path, over: Callable[[dict[str, Any]], float]) -> Ratio:
     return lambda results, rows: over(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
 
 
-def _many(over: Callable[[dict[str, Any]], float]) -> Ratio:
-    return _of(MANY, over)
-
-
-def _fleet(over: Callable[[dict[str, Any]], float]) -> Ratio:
-    return _of(FLEET, over)
-
-
 TARGETS = (
     Target(
         "500 tables, the most expensive of `status`, `plan`, `check` and a run with nothing to do, CPU seconds",
         3.0,
-        _fleet(lambda result: max(result["cpu_seconds"].values())),
+        _of(FLEET, lambda result: max(result["cpu_seconds"].values())),
         (0,),
     ),
     Target(
         "the same on S3, listings a table",
         3.0,
-        _fleet(lambda result: max(requests.get("list_objects_v2", 0.0) for requests in result["requests_a_table"].values())),
+        _of(FLEET, lambda result: max(requests.get("list_objects_v2", 0.0) for requests in result["requests_a_table"].values())),
         (0,),
     ),
     Target(
         "a run with nothing to do, 65 tables, CPU, against `status`; no JVM",
         2.0,
-        _many(lambda found: found["many"]["idle"]["cpu_seconds"] / found["many"]["status"]["cpu_seconds"]),
+        _of(MANY, lambda found: found["many"]["idle"]["cpu_seconds"] / found["many"]["status"]["cpu_seconds"]),
         (0,),
     ),
     Target(
         "65 tables (six of 1 M rows, 59 of 100,000), 1,000 changes each, in one run, CPU, against plain Spark that reads, dedupes and writes the same",
         3.0,
-        _many(lambda found: found["many"]["run"]["cpu_seconds"] / found["many"]["plain"]["cpu_seconds"]),
+        _of(MANY, lambda found: found["many"]["run"]["cpu_seconds"] / found["many"]["plain"]["cpu_seconds"]),
         (0,),
         "one CPU second a table, most of it for planning four jobs; the limit plans one",
     ),
-    Target("peak memory of that run, GB", 4.0, _many(lambda found: found["many"]["peak_bytes"] / 1e9), (0,)),
+    Target("peak memory of that run, GB", 4.0, _of(MANY, lambda found: found["many"]["peak_bytes"] / 1e9), (0,)),
     Target(
         "50 of 500 tables with work, CPU, against the 50 alone",
         1.3,
-        _many(lambda found: found["few"]["among"]["cpu_seconds"] / found["few"]["alone"]["cpu_seconds"]),
+        _of(MANY, lambda found: found["few"]["among"]["cpu_seconds"] / found["few"]["alone"]["cpu_seconds"]),
         (0,),
     ),
     Target(
@@ -293,6 +285,12 @@ def text(results: Results) -> str:
         else "Not measured yet: commits of two sizes, and one of the naive recipe.",
     )
     return page + more
+
+
+def keep(file: Path, result: dict[str, Any]) -> None:
+    """Keep what another benchmark measured, and write page and plots again."""
+    file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write()
 
 
 def write() -> None:

@@ -13,7 +13,7 @@ from compactor.config.settings import load
 from compactor.config.values import absolute, is_s3
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
-from compactor.core.planning.folders import Discovery, beside
+from compactor.core.planning.folders import Discovery, Folder, beside
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.sources import proposal as proposal_text
 from compactor.core.sources.proposal import Proposal, TableProposal
@@ -121,10 +121,14 @@ def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -
 
 def look_for_tables(app: AppBase, entries: Sequence[Discovery]) -> list[TableProposal]:
     """Return the tables that folders which fit these entries become, by path. A table that is not certain waits. Writes nothing, starts no JVM."""
+    return _tables_of(app, flow_folders.untaken(app.runtime.storage, [spec.landing for spec in app.specs()], entries))
+
+
+def _tables_of(app: AppBase, folders: Sequence[Folder]) -> list[TableProposal]:
+    """Return the tables that folders of `discover:` become, those that wait among them."""
     storage, landings = app.runtime.storage, [spec.landing for spec in app.specs()]
-    folders = flow_folders.untaken(storage, landings, entries)
     topics = flow.topics_of(app.open_registry())[0] if folders and app.settings.registry.url else {}
-    room = {entry.place: entry.at_most - sum(map(entry.fits, landings)) for entry in entries}
+    room = {folder.discovery.place: folder.discovery.at_most - sum(map(folder.discovery.fits, landings)) for folder in folders}
     tables: list[TableProposal] = []
     for folder in folders:
         entry = folder.discovery
@@ -179,11 +183,11 @@ def sentence(table: TableProposal) -> str:
 def untaken(app: AppBase, samples: bool) -> list[str]:
     """Return a line for each landed folder that no table takes. `samples`: whether to read files of those that fit `discover:`."""
     entries, storage = app.settings.discoveries, app.runtime.storage
-    # what needs a person first
-    tables = sorted(look_for_tables(app, entries), key=lambda table: not table.waits) if samples else []
-    lines = {table.source: sentence(table) for table in tables}
     landings = [spec.landing for spec in app.specs()]
     folders = flow_folders.untaken(storage, landings, [*entries, *beside(landings, app.settings.warehouse_dir)])
+    tables = _tables_of(app, [folder for folder in folders if folder.discovery in entries]) if samples else []
+    # what needs a person first
+    lines = {table.source: sentence(table) for table in sorted(tables, key=lambda table: not table.waits)}
     there = [*landings, *(folder.path for folder in folders)]
     places = [entry.place for entry in entries if not any(map(entry.fits, there)) and not flow_folders.exist(storage, entry)]
     nothing = [f"no folder fits {place} of `discover:`; correct `from:`, which is relative to the warehouse" for place in places]

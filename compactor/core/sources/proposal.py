@@ -72,6 +72,9 @@ class Proposal:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
         tables = [{**asdict(table), "complete": "key" in table.settings} for table in self.tables]
+        for table in tables:
+            # a table of `init` is in the file, whatever it lacks
+            del table["waits"]
         return {"tables": tables, "left_out": [{"source": source, "reason": reason} for source, reason in self.left_out]}
 
 

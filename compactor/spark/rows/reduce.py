@@ -217,13 +217,15 @@ class Reducer:
         place = self._event("_newest")
         moved = f"struct({place}, NOT startswith(coalesce(_moved, '{LINK_MARK}'), '{LINK_MARK}'), _moved IS NOT NULL)"
         by = f"CASE WHEN _newest IS NOT NULL THEN struct({place}, _origin <> {MADE}, _newest) END"
+        # a state without events sorts below all others
         greatest = f"max(struct({place} AS e, {{}}{'_sent' if self.partial else '_content'} AS h))"
         latest = "_origin" if self.keyless else f"CASE WHEN _newest IS NOT NULL THEN {moved} END"
+        newest_moved = f"max_by(_moved, {latest})" if self.tombstones or self.partial else "CAST(NULL AS STRING)"
         made = [
             f"max_by(_row, {'_newest' if self.keyless else '_at'}) AS _row",
             "max(_at) AS _at" if self.keyless else "max_by(_row, _at)._at AS _at",
             f"{'max(_gone)' if self.tombstones else self._no_position} AS _gone",
-            f"{f'max_by(_moved, {latest})' if self.tombstones or self.partial else 'CAST(NULL AS STRING)'} AS _moved",
+            f"{newest_moved} AS _moved",
             f"count_if(_origin = {EVENT}) AS _events",
             f"max_by(_origin, {by}) AS _by" if self.tombstones else f"{EVENT} AS _by",
             # whether all that happened at the newest place of the order says the same

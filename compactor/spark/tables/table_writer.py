@@ -113,8 +113,7 @@ def write_one(
         **aggregates,
     }
     states = measured.observe(rows.selectExpr(*_stored(schema, order, filled)), "written", counted)
-    rows = states.drop(*_null(partial, tombstones))
-    rows = rows if in_order else rows.sortWithinPartitions(*_sort(layout))
+    rows = _in_files(states, partial, tombstones, () if in_order else _sort(layout))
     done = measured.write_parquet(rows, directory, ROW_STATE, options=_options(layout))
     numbers = done.numbers("written")
     files = tuple(_files(storage, directory, by_segment=False).get("", ()))
@@ -131,9 +130,10 @@ def write_one(
     return (written if written.rows else None), done
 
 
-def _null(partial: Sequence[str], tombstones: bool) -> list[str]:
-    """Return the columns of STATE that are null in every row."""
-    return [*([] if partial else [OWN]), *([] if tombstones else [GONE]), *([] if partial or tombstones else [MOVED])]
+def _in_files(states: DataFrame, partial: Sequence[str], tombstones: bool, order: Sequence[str]) -> DataFrame:
+    """Return the rows as files have them: without columns of STATE that are null in every row, sorted by `order` (empty: as they are)."""
+    rows = states.drop(*([] if partial else [OWN]), *([] if tombstones else [GONE]), *([] if partial or tombstones else [MOVED]))
+    return rows.sortWithinPartitions(*order) if order else rows
 
 
 def _sort(layout: FileOrder) -> list[str]:
@@ -198,8 +198,7 @@ def write_several(
     """
     counted = {"rows": "count(1)", "nokey": f"count_if({_null_key(schema)})"}
     states = measured.observe(rows.selectExpr(*_stored(schema, order, filled), SEGMENT), "written", counted)
-    rows = states.drop(*_null(partial, tombstones))
-    rows = rows if in_order else rows.sortWithinPartitions(SEGMENT, *_sort(layout))
+    rows = _in_files(states, partial, tombstones, () if in_order else (SEGMENT, *_sort(layout)))
     done = measured.write_parquet(rows, directory, SEGMENT, ROW_STATE, options=_options(layout))
     numbers = done.numbers("written") or measured.compute(states, counted)
     if numbers["nokey"]:
