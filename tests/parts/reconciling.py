@@ -131,7 +131,7 @@ def double(app: App, key: int) -> None:
     directories = [*([snapshot.delta.path] if snapshot.delta else []), *(segment.path for segment in snapshot.segments)]
     for directory in directories:
         place = Path(table.layout.inside(directory))
-        rows = spark.read.parquet(str(place)).where(f"id = {key} and _gone is null")
+        rows = spark.read.parquet(str(place)).where(f"id = {key} and {ROW_STATE} = '{LIVE}'")
         if rows.count():
             scratch = place.parent.parent / "scratch"
             rows.coalesce(1).write.parquet(str(scratch))
@@ -181,13 +181,11 @@ def damage(load: Load, draw: random.Random, how: str) -> tuple[str, tuple[str | 
     delta = sorted(Path(table.layout.inside(snapshot.delta.path)).rglob("*.parquet")) if snapshot.delta else []
     changed = {key for file in delta for key in parquet.read_table(file, columns=["id"], partitioning=None)["id"].to_pylist()}
     base = [file for segment in snapshot.segments for file in sorted(Path(table.layout.inside(segment.path)).rglob("*.parquet"))]
-    file = draw.choice([*delta, *base])
+    file = draw.choice([each for each in (*delta, *base) if f"{ROW_STATE}={LIVE}" in each.parts])
     # in nanoseconds the year 1 would be another one
     rows = parquet.read_table(file, partitioning=None, coerce_int96_timestamp_unit="us")
     shown = [
-        at
-        for at, row in enumerate(rows.select(["id", "_gone"]).to_pylist())
-        if row["_gone"] is None and row["id"] > HOT and row["id"] % SHARES == load.spared and (file in delta or row["id"] not in changed)
+        at for at, key in enumerate(rows["id"].to_pylist()) if key > HOT and key % SHARES == load.spared and (file in delta or key not in changed)
     ]
     if not shown:
         return damage(load, draw, how)
