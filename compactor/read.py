@@ -150,11 +150,7 @@ class Table(Rows):
         super().__init__(Source(stored, snapshot), lambda made: queries.rows(made.connection, made.stored.spec, made.snapshot))
 
     def __repr__(self) -> str:
-        """Return name and version.
-
-        >>> Table.open("compactor.yaml", "student")  # doctest: +SKIP
-        <Table student, version 12>
-        """
+        """Return text such as `<Table student, version 12>`."""
         return f"<Table {self._source.stored.spec.name}, version {self._source.snapshot.version}>"
 
     @classmethod

@@ -48,7 +48,11 @@ def file(path: str, etag: str = "e", size: int = 5, modified: float = 0.0) -> Fi
             {"skipped": 1, "new": ["05-03-2026/b"]},
         ),
         ([file("LOAD1.csv"), file("h_2026010100/a")], {"envelope": "dms"}, {"new": ["LOAD1.csv", "h_2026010100/a"]}),
-        ([file("LOAD1.csv"), file("h_2026010100/a")], {}, {"new": ["h_2026010100/a"], "ignored": 1}),
+        (
+            [file("LOAD1.csv"), file("h_2026010100/a")],
+            {},
+            {"new": ["h_2026010100/a"], "unusable": ("LOAD1.csv lies in no folder that fits 'h_%Y%m%d%H'",)},
+        ),
         ([file("h_2026010100/a.parquet", size=0, modified=99.0)], {}, {"waiting": 1}),
         ([file("h_2026010100/a.avro", size=0, modified=99.0)], {}, {"waiting": 1}),
         ([file("h_2026010100/a", size=0, modified=99.0)], {"format": "parquet"}, {"waiting": 1}),
@@ -63,6 +67,11 @@ def file(path: str, etag: str = "e", size: int = 5, modified: float = 0.0) -> Fi
         # what no run can take is named
         ([file("h_2026023100/a")], {}, {"unusable": ("h_2026023100/a lies in a folder that names no date",)}),
         ([file("h_2026010124/a"), file("other/a")], {}, {"unusable": ("h_2026010124/a lies in a folder that names no date",), "ignored": 1}),
+        (
+            [file("h_202601015/a.json"), file("h_2026010100/a", "ingested")],
+            {},
+            {"unusable": ("h_202601015/a.json lies in no folder that fits 'h_%Y%m%d%H'",), "absorbed": 1},
+        ),
         ([FileInfo("h_2026010100/l", 5, "e", 0.0, "is a link")], {}, {"unusable": ("h_2026010100/l is a link",)}),
         ([FileInfo("h_2026010100/_l", 5, "e", 0.0, "is a link"), file("h_2026010100/_x")], {}, {"ignored": 2}),
     ],
@@ -87,6 +96,13 @@ def test_discover_refuses_a_landing_where_nothing_fits() -> None:
     """A wrong pattern would otherwise look like an idle table for ever; the error names pattern and a file."""
     with pytest.raises(InputRefused, match=r"h_%Y%m%d%H.*2 files, such as increment_1/a"):
         landing.discover(SPEC, [file("increment_1/a"), file("x")], frozenset(), 0.0)
+
+
+def test_a_file_astray_stops_no_table_that_runs() -> None:
+    """Its folders are archived, and the file stays until somebody moves it. In a first run it is a pattern that fits nothing."""
+    assert landing.discover(SPEC, [file("x.json")], frozenset(), 0.0, first=False).unusable == ("x.json lies in no folder that fits 'h_%Y%m%d%H'",)
+    with pytest.raises(InputRefused, match=r"There is 1 file, such as x\.json"):
+        landing.discover(SPEC, [file("x.json")], frozenset(), 0.0)
 
 
 def test_a_file_that_is_no_data_beside_the_folders_stops_no_table_that_runs() -> None:

@@ -34,7 +34,7 @@ class Landing:
     skipped: int = 0
     """Files in folders before the first folder of the configuration (`from:`)."""
     ignored: int = 0
-    """Files without data: markers, hidden and empty files, and files outside of the folder pattern."""
+    """Files without data (markers, hidden and empty files), and files in folders of another form than the pattern."""
     absorbed: int = 0
     """Files that are in the ledger already."""
     unusable: tuple[str, ...] = ()
@@ -93,9 +93,12 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
         else:
             content = contents[item.path] + 1
             new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=_epoch(spec, place), content=content))
+    placed = bool(new or waiting or old or skipped or unusable)
+    astray = [path for path in misplaced if increment.file_format(path) and increment.resembles(spec.pattern, path)] if placed or not first else []
+    unusable += [f"{path} lies in no folder that fits {spec.pattern!r}" for path in astray]
     # beside the folders of a table that runs, a README is no reason to stop; data in folders of another form are
-    data = [path for path in misplaced if first or spec.format != "auto" or increment.file_format(path)]
-    if data and not (new or waiting or old or skipped or unusable):
+    data = [path for path in misplaced if path not in astray and (first or spec.format != "auto" or increment.file_format(path))]
+    if data and not placed:
         raise InputRefused(
             f"table {spec.name}: no file below {spec.landing} lies in a folder that fits {spec.pattern!r}. There "
             f"{'is 1 file' if len(data) == 1 else f'are {len(data)} files'}, such as {data[0]}. Correct `increments:`."
@@ -104,7 +107,7 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
         complete = full_loads.complete_folders(spec, ((item.path, item.modified) for item in files), now) - unfinished
         waiting += sum(item.folder not in complete for item in new)
         new = [item for item in new if item.folder in complete]
-    return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(misplaced), old, tuple(unusable))
+    return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(misplaced) - len(astray), old, tuple(unusable))
 
 
 def _epoch(spec: TableSpec, place: increment.Landed) -> int:

@@ -71,6 +71,12 @@ def folder_regex(pattern: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=256)
+def _loose_regex(pattern: str) -> re.Pattern[str]:
+    pieces = re.split(f"((?:{_CODE})+|{_SHARD})", pattern)
+    return re.compile("".join({"{": "[^/]+?", "%": r"\d+"}.get(piece[:1], re.escape(piece)) for piece in pieces) + "/")
+
+
+@lru_cache(maxsize=256)
 def shard_column(pattern: str) -> str:
     """Return the name in braces of a folder pattern: the column with the shard. "" without one.
 
@@ -91,7 +97,7 @@ def java_regex(pattern: str) -> str:
     """Return a regular expression of Java with the shard as its only group.
 
     >>> java_regex("{region}/increment_%Y")
-    '^([^/]+?)/increment_\\\\d{4}/'
+    '^(?:([^/]+?)/increment_(?:\\\\d{4}))/'
     """
     inside = folder_regex(pattern).pattern.replace("(?P<folder>", "(?:", 1)
     return "^" + re.sub(r"\(\?P<shard>", "(", re.sub(r"\(\?P<(?!shard)\w>", "(?:", inside))
@@ -149,6 +155,15 @@ def landed(pattern: str, relative: str, zone: str = "UTC", load_files: bool = Fa
 def names_no_date(pattern: str, relative: str) -> bool:
     """Return whether the folder of a file has the form of the pattern and names a day that does not exist, such as `2026-02-31`."""
     return folder_regex(pattern).match(relative) is not None and landed(pattern, relative) is None
+
+
+def resembles(pattern: str, relative: str) -> bool:
+    """Return whether the folder of a file is written nearly as the pattern asks: with numbers of other lengths, or the file lies beside such folders.
+
+    >>> [resembles("day=%Y-%m-%d", path) for path in ("day=2026-1-7/a.json", "a.json", "day=today/a.json", "other/a.json")]
+    [True, True, False, False]
+    """
+    return "/" not in relative or _loose_regex(pattern).match(relative) is not None
 
 
 def hour_place(pattern: str, hour: datetime, zone: str = "UTC") -> tuple[str, str] | None:
