@@ -108,6 +108,12 @@ CASES = {
         r"balance \(BH4=\) looks like base64 of a decimal.* birth_date \(20782\), created \(1795611600123\) looks like days or times .*; "
         r'write `types: {balance: "decimal\(10,2\)", birth_date: date_days, created: timestamp_millis}`',
     ),
+    "old times without schema": (
+        "key: [id], envelope: debezium, increments: o/in",
+        "o/in/a.json",
+        ENCODED.replace("1795611600123", "946684800000"),
+        r"created \(946684800000\) looks like days or times .*, created: timestamp_millis}`",
+    ),
     "Debezium without schema, and types": (
         "key: [id], envelope: debezium, increments: o/in, types: {balance: 'decimal(10,2)', birth_date: date_days, created: bigint}",
         "o/in/a.json",
@@ -126,6 +132,15 @@ CASES = {
         inserted(("r", at, at % 2 == 0) for at in range(200)),
         "is_vip has 2 values in 200 inserted rows; unique in the sample: id. Correct `key:`",
     ),
+    "a key of few values, and a deleted row of each": (
+        "key: [is_vip], envelope: debezium, increments: p/in",
+        "p/in/a.json",
+        inserted([*(("r", at, at % 2 == 0) for at in range(200)), ("d", 0, True), ("d", 1, False)]),
+        "is_vip has 2 values in 198 inserted rows",
+    ),
+    "an array with an object a line": (GOOD, "people/in/a.json", f"[{FLAT},\n{FLAT}]\n", None),
+    "several objects a line": (GOOD, "people/in/a.json", FLAT + FLAT, None),
+    "a file without content": (GOOD, "people/in/a.csv", "", None),
     "one row sent several times": (
         "key: [id], envelope: debezium, increments: p/in",
         "p/in/a.json",

@@ -8,18 +8,21 @@ import gzip
 import io
 import json
 import os
+import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from compactor.core.model.errors import SchemaRefused
-from compactor.core.sources import increment, records, source_profile
+from compactor.core.sources import increment, source_profile
 from compactor.core.sources.source_profile import FileSample
 
 _TEXT_BYTES = 1 << 26
 """Bytes of a JSON file, unpacked, that are looked at."""
 _CSV_BYTES, _CSV_ROWS = 1 << 16, 300
+_DECODER = json.JSONDecoder()
+_NAME = re.compile(r"[^\W\d][\w $#]*")
 _DMS_OPERATIONS = ("I", "U", "D")
 
 
@@ -39,7 +42,20 @@ def read(path: str, data: bytes, rows_max: int) -> FileSample:
         raise ValueError(f"it needs the package {error.name}") from None
     # not `splitlines`: a value may hold U+2028. An invalid line is for the run to report.
     lines = _text(path, data, _TEXT_BYTES).split("\n")[:rows_max]
-    return FileSample([document for line in lines if (document := records.parsed(line)) is not None])
+    return FileSample([document for line in lines for document in _documents(line)])
+
+
+def _documents(line: str) -> Iterator[Any]:
+    """Yield the documents of a line as `spark/input/json_text` reads it: several, or one of an array with an object a line."""
+    text = line.strip()
+    text = (text[:-1] if text.endswith((",", "]")) else text).removeprefix("[").lstrip()
+    while text:
+        try:
+            document, end = _DECODER.raw_decode(text)
+        except (ValueError, RecursionError):
+            return
+        yield document
+        text = text[end:].lstrip()
 
 
 def _text(path: str, data: bytes, size: int) -> str:
@@ -103,8 +119,13 @@ def _csv(text: str, dms: bool) -> FileSample:
 
 
 def _is_header(rows: Sequence[Sequence[Any]], dms: bool) -> bool:
-    """Return whether the first row holds names. DMS writes them only when asked: then the second row differs from words by a digit."""
-    first = rows[0]
+    """Return whether the first row holds names. DMS writes them only when asked: then the second row has a digit where the first has none."""
+    first, second = rows[0], (rows[1:2] or [()])[0]
     if None in first or len({*first}) < len(first):
         return False
-    return not dms or "Op" in first or any(char.isdigit() for cell in (rows[1:2] or [()])[0] for char in cell or "")
+    names = all(_NAME.fullmatch(cell) for cell in first)
+    return not dms or "Op" in first or (names and any(_has_digit(cell) and not _has_digit(name) for name, cell in zip(first, second)))
+
+
+def _has_digit(cell: str | None) -> bool:
+    return any(char.isdigit() for char in cell or "")

@@ -162,6 +162,8 @@ CSV = {
     "DMS without header": ("I,1,Ann\n", "20260101-120000123.csv", ("dms", ())),
     "DMS with one": ("Op,id,name\nI,1,Ann\n", "20260101-120000123.csv", ("dms", ("Op", "id", "name"))),
     "DMS's full load, words only": ("Ann,Ben\nCid,Dan\n", "LOAD00000001.csv", ("dms", ())),
+    "DMS's full load, names and numbers": ("name,size\nAnn,1\n", "LOAD00000001.csv", ("dms", ("name", "size"))),
+    "DMS's full load, identifiers": ("a6b56e9c-ed75,Ann\nb6b56e9c-ed76,Ben\n", "LOAD00000001.csv", ("dms", ())),
     "lines that end in other ways": ('id,city\r\n1,NYC\n2,"LA"\n3,SF\r\n', "a.csv", ("flat", ("id", "city"))),
     "rows of other lengths": ('1,"a"\n2,"b\\"b, c"\n', "a.csv", ("flat", ())),
     "nothing": ("", "a.csv", ("flat", ())),

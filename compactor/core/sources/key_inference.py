@@ -7,7 +7,8 @@ and never prove one, so each proposal has a reason that names the evidence.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -148,16 +149,23 @@ class RepeatedKey:
 def repeated(sample: RowSample, columns: Sequence[str], key: Sequence[str], table: str, order: Sequence[str] = ()) -> RepeatedKey | None:
     """Return how the key repeats in the file where it does most. None if it does not, or if no other columns identify the rows.
 
-    Equal rows count once, because sources deliver again. Keys of deleted rows do not count. Columns in `order`, and those that date a row, identify
-    events, not rows.
+    Equal rows count once, because sources deliver again, and after each deleted row another one may have its key. Columns in `order`, and those that
+    date a row, identify events, not rows.
     """
 
     def of(row: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(row.get(name) for name in key)
 
-    gone = {of(row) for row in sample.gone}
+    def remaining(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        deleted = Counter(map(of, sample.gone))
+        for row in rows:
+            if deleted[of(row)]:
+                deleted[of(row)] -= 1
+            elif None not in of(row):
+                yield row
+
     distinct = [{tuple(item for item in row.items() if item[0] not in order): row for row in rows}.values() for rows in sample.files]
-    files = [[row for row in rows if None not in of(row) and of(row) not in gone] for rows in distinct]
+    files = [[*remaining(rows)] for rows in distinct]
     worst = max(files, key=lambda rows: len(rows) - len({*map(of, rows)}), default=[])
     values = len({*map(of, worst)})
     others, rest = [name for name in columns if name not in order], RowSample(files)

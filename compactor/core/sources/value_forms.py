@@ -14,13 +14,17 @@ from typing import Any
 DECIMAL = "decimal(10,2)"
 """What is proposed for base64: the source's precision and scale are not in the values."""
 
-_MOMENTS = {f"timestamp_{unit}": range(10**digits, 23 * 10 ** (digits - 1)) for unit, digits in (("millis", 12), ("micros", 15), ("nanos", 18))}
-"""Word of `types:` → numbers that are moments from 2001 to 2042. Hardly anything else is as large."""
+_MOMENTS = {"timestamp_millis": 10**12, "timestamp_micros": 10**15, "timestamp_nanos": 10**18}
+"""Word of `types:` → a moment of 2001. From there to 2042, little else is as large. Earlier ones, from 1897, need a column that is named like
+a time, and one value that is as far from 1970 as 1973."""
 
 _DAYS, _DAYS_SURE = range(-25_567, 30_000), 3_000
 """Days from 1900 to 2052. Small numbers are more often counts, so one value must be as far from 1970 as the second number."""
 
 _DATED = re.compile(r"(?:^|_)(?:date|day|born|birth|birthday|dob)(?:$|_)|(?:date|birth|_on)$", re.IGNORECASE)
+_TIMED = re.compile(
+    rf"{_DATED.pattern}|(?:^|_)(?:at|time|timestamp|ts|since|until|created|updated|modified|expires)(?:$|_)|time$|(?-i:[a-z]At$)", re.IGNORECASE
+)
 _NAMED = re.compile(r"(?:^|_)(?:id|uuid|guid|key|no|nr|number|code|phone|hash)$|I[Dd]$|^[iI][dD]$")
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)")
 _NO_WORD = re.compile(r"=|[a-z0-9+/][A-Z]|[A-Z]{2}[a-z]")
@@ -46,17 +50,20 @@ def word(column: str, values: Sequence[Any], words: Sequence[str]) -> str:
 
     `values` has no null.
     """
-    result = next((each for each in words if values and all(_may_be(value, each) for value in values)), "")
-    if result in CSV_FORMS:
-        return result
-    likely = True
-    if result == "date_days":
-        likely = bool(_DATED.search(column)) and max(map(abs, values)) >= _DAYS_SURE
-    elif result == DECIMAL:
-        # no word ends with the sign that fills up base64
-        padded, unlike_words = any(value.endswith("=") for value in values), sum(bool(_NO_WORD.search(value)) for value in values)
-        likely = padded or (len(values) >= _UNPADDED_MIN and 2 * unlike_words >= len(values))
-    return result if likely and not _NAMED.search(column) else ""
+    fitting = (each for each in words if values and all(_may_be(value, each) for value in values))
+    return next((each for each in fitting if each in CSV_FORMS or (_is_likely(column, values, each) and not _NAMED.search(column))), "")
+
+
+def _is_likely(column: str, values: Sequence[Any], word: str) -> bool:
+    """Return whether values that may be of one of JSON_FORMS are."""
+    if word in _MOMENTS:
+        furthest = max(map(abs, values))
+        return min(values) >= _MOMENTS[word] or (bool(_TIMED.search(column)) and furthest >= _MOMENTS[word] // 10)
+    if word == "date_days":
+        return bool(_DATED.search(column)) and max(map(abs, values)) >= _DAYS_SURE
+    # no word ends with the sign that fills up base64
+    padded, unlike_words = any(value.endswith("=") for value in values), sum(bool(_NO_WORD.search(value)) for value in values)
+    return padded or (len(values) >= _UNPADDED_MIN and 2 * unlike_words >= len(values))
 
 
 def sentence(words: Mapping[str, str], example: Callable[[str], Any]) -> str:
@@ -83,8 +90,8 @@ def _may_be(value: Any, word: str) -> bool:
         return isinstance(value, str) and bool(_TEXTS[word].fullmatch(value))
     if word == DECIMAL:
         return isinstance(value, str) and len(value) <= _CHARS_MAX and bool(_BASE64.fullmatch(value)) and _is_shortest(base64.b64decode(value))
-    numbers = _MOMENTS.get(word, _DAYS)
-    return isinstance(value, int) and not isinstance(value, bool) and value in numbers
+    latest = _MOMENTS.get(word, 0) * 23 // 10
+    return isinstance(value, int) and not isinstance(value, bool) and value in (range(-latest, latest) if latest else _DAYS)
 
 
 def _is_shortest(data: bytes) -> bool:

@@ -110,10 +110,12 @@ def _results(table: Table, looked: Looked) -> Iterator[tuple[str, str, str]]:
     if problem := _formats(spec, infos):
         yield "formats", problem, ""
     files = [
-        path for path in infos if not increment.ignored(path, spec.ignore) and increment.landed(spec.pattern, path, load_files=spec.source.load_files)
+        path
+        for path, info in infos.items()
+        if info.size and not increment.ignored(path, spec.ignore) and increment.landed(spec.pattern, path, load_files=spec.source.load_files)
     ]
     if files and looked.samples:
-        yield from _contents(spec, table, files, infos)
+        yield from _contents(spec, table, files, infos, looked.snapshot is not None)
 
 
 def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
@@ -125,7 +127,7 @@ def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
     return f"{counted(len(odd), 'file')} ({odd[0]}) {has} none of the suffixes {suffixes}; remove them, or set `format:`"
 
 
-def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mapping[str, FileInfo]) -> Iterator[tuple[str, str, str]]:
+def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mapping[str, FileInfo], committed: bool) -> Iterator[tuple[str, str, str]]:
     unreadable: list[str] = []
     profiles_by_source = sample(table.storage, table.env.read_sample, files, infos, unreadable)
     profiles = [profile for profile in profiles_by_source.values() if profile.columns or profile.csv or profile.opaque]
@@ -148,10 +150,10 @@ def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mappin
         other = other_envelope(spec, profiles)
         yield "envelope", f"the records look like `envelope: {other}`, expected {spec.envelope}" if other else "", spec.envelope
         if not other:
-            yield from _columns(spec, profiles)
+            yield from _columns(spec, profiles, committed)
 
 
-def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tuple[str, str, str]]:
+def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool) -> Iterator[tuple[str, str, str]]:
     dialect = next((problem for profile in profiles if (problem := _dialect(spec, profile))), "")
     if any(profile.csv_width for profile in profiles):
         yield "CSV dialect", dialect, f"values separated by {spec.csv.delimiter!r}"
@@ -173,7 +175,7 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
     if unprotected := [rule.column for rule in spec.columns if not rule.covers(*columns)]:
         yield "columns of `columns`", f"{_absent(unprotected, columns)}. A mistyped name protects nothing", ""
     problems = {
-        "key": next((problem for profile in profiles if (problem := _repeated(spec, profile))), ""),
+        "key": next((problem for profile in profiles if (problem := _repeated(spec, profile, committed))), ""),
         "types": next((problem for name, kind in spec.types for profile in profiles if (problem := _misfit(spec, profile, name, kind))), ""),
     }
     if not spec.subject and (encoded := {name: word for profile in profiles for name, word in _encoded(spec, profile).items()}):
@@ -189,13 +191,13 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
             yield f"columns of `{setting}`", _absent(absent, columns) if absent else problems.get(setting, ""), ", ".join(names)
 
 
-def _repeated(spec: TableSpec, profile: SourceProfile) -> str:
-    """Return why the key cannot be the rows' key, by the sampled rows."""
+def _repeated(spec: TableSpec, profile: SourceProfile, committed: bool) -> str:
+    """Return why the key cannot be the rows' key, by the sampled rows. `committed`: a few repeated keys do not speak against one in use."""
     names = {name.lower(): name for name in (*spec.csv.columns, *profile.columns)}
     key, order = ([names.get(name.lower(), name) for name in columns] for columns in (spec.key, spec.order_by))
     evidence = key_inference.repeated(profile.sample, [*names.values()], key, spec.name, order) if key else None
     # two shards may have equal keys
-    if evidence is None or spec.shard:
+    if evidence is None or spec.shard or (committed and 2 * evidence.values > evidence.rows):
         return ""
     without_operation = spec.source.order_columns and not {spec.op, *_OPERATIONS} & {*profile.columns}
     if without_operation:
