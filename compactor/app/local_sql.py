@@ -65,10 +65,10 @@ def either(local: LocalSql, text: str, moment: int | None, spark: Callable[[], R
 
 
 def possible(text: str) -> bool:
-    """Return whether a statement is one that DuckDB may run: it only reads, and has no names in Hive's quotes."""
+    """Return whether a statement is one that DuckDB may run: it only reads."""
     if statements.first_word(text) in ("describe", "desc", "show"):
         return statements.described(text) is not None or statements.shows_tables(text)
-    return statements.first_word(text) in statements.READS and not statements.has_backquotes(text)
+    return statements.first_word(text) in statements.READS
 
 
 class LocalSql:
@@ -90,13 +90,13 @@ class LocalSql:
         with self._lock:
             if statements.shows_tables(text):
                 return Rows(["namespace", "tableName", "isTemporary"], list(self._listed()))
-            described = statements.described(text)
-            defined = self._define(statements.mentioned(text), moment)
+            described, written = statements.described(text), statements.for_duckdb(text)
+            defined = self._define(statements.mentioned(written), moment)
             try:
                 if described is not None:
                     return _described(defined, described)
-                columns = self._names_in_spark(text, defined.values()) if only_exact else None
-                return Rows(*self._session.query(text, columns, only_exact))
+                columns = self._names_in_spark(text, written, defined.values()) if only_exact else None
+                return Rows(*self._session.query(written, columns, only_exact))
             except UnknownTable as error:
                 self._explain(error, moment)
                 names = {name for spec in self._specs for name in _names(spec)}
@@ -110,21 +110,24 @@ class LocalSql:
             views_ = self._define(statements.mentioned(statement), None)
         return sorted(names | {column.name for view in views_.values() for column in view.columns})
 
-    def _names_in_spark(self, text: str, defined: Iterable[ViewDef]) -> list[str] | None:
-        """Return the names of a statement's columns in Spark; None if they are DuckDB's. Raises Inexact if Spark may answer otherwise."""
+    def _names_in_spark(self, text: str, written: str, defined: Iterable[ViewDef]) -> list[str] | None:
+        """Return the names of a statement's columns in Spark; None if they are DuckDB's. Raises Inexact if Spark may answer otherwise.
+
+        `written`: the statement with names as DuckDB quotes them.
+        """
         if statements.first_word(text) in _DUCKDB_ONLY:
             return None
         if part := statements.in_one_dialect(text):
             raise Inexact(f"{part} means something else there")
         tables = {view.name: [(column.name, column.type) for column in view.columns] for view in defined}
         try:
-            return exact.names(self._session.tree(text), tables)
+            return exact.names(self._session.tree(written), tables)
         except Inexact as error:
-            self._session.bind(text)
+            self._session.bind(written)
             raise Inexact(f"DuckDB may answer {error} otherwise (--engine duckdb takes it all the same)") from error
         except exact.UnknownColumn as missing:
             try:
-                self._session.bind(text)
+                self._session.bind(written)
             except StatementRefused as error:
                 # a mistake to Spark too
                 raise Refused(str(error)) from error

@@ -128,13 +128,12 @@ def test_statements_are_answered_without_spark(place: Place) -> None:
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
 def test_a_statement_that_duckdb_cannot_run_is_refused_or_goes_to_spark(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark gets what changes something, names in back-quotes and tables of others; a mistake in a query starts no Spark."""
+    """Spark gets what changes something and tables of others; a mistake in a query starts no Spark."""
     sent: list[str] = []
     monkeypatch.setattr(App, "_spark_sql", lambda self, text, moment: sent.append(text) or [])
     with App.open(place.config) as app:
         for text in (
             "create view v as select 1",
-            "select * from `t`",
             "select * from others",
             "describe extended t",
             "explain select 1",

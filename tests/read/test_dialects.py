@@ -290,6 +290,7 @@ EXACT = """
     select kind, count(*) over (partition by kind) as n, min(day) over (partition by kind) as d, id from orders
     select count(*) filter (where kind = 'new') as new, count(*) filter (where kind is null) as none, sum(amount) filter (where day = '2026-01-01') as s from orders
     select id /* all */ from people -- of them
+    select p.`name` as `a b`, '`' as tick from `people` p where `id` > 1
 """
 """Statements that auto gives to DuckDB, one a line."""
 

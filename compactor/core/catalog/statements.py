@@ -62,11 +62,6 @@ def first_word(text: str) -> str:
     return ""
 
 
-def has_backquotes(text: str) -> bool:
-    """Return whether a statement has names in Hive's quotes."""
-    return any(kind == "ticked" for kind, _ in _tokens(text))
-
-
 def in_one_dialect(text: str) -> str | None:
     """Return a part of a statement that Spark reads otherwise than standard SQL, though both can parse it; None without such a part.
 
@@ -98,6 +93,15 @@ def for_spark(text: str) -> str:
     """
     pieces = [*_tokens(text)]
     return "".join("'" + piece[1:-1].replace("''", "\\'") + "'" if kind == "text" and "\\" not in piece else piece for kind, piece in pieces)
+
+
+def for_duckdb(text: str) -> str:
+    """Return a statement with names in Hive's back quotes as standard SQL writes them.
+
+    >>> for_duckdb("select `a b`, '`'")
+    'select "a b", \\'`\\''
+    """
+    return "".join('"' + piece[1:-1].replace("``", "`").replace('"', '""') + '"' if kind == "ticked" else piece for kind, piece in _tokens(text))
 
 
 def mentioned(text: str) -> set[str]:
