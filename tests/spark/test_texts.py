@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -111,6 +112,26 @@ def test_lines_of_json(lake: Lake) -> None:
     ]
     for (number, reason), (record, begin) in zip(lake.unusable(spec), reasons, strict=True):
         assert (number, reason[: len(begin)]) == (record, begin)
+    assert not lake.problems(spec)
+
+
+HALVES = ("\\ud83d", "\\uDE00", "\\ud83d\\ud83d\\ude00", "\\ud83d\\ude00\\ude00", "\\ud83dx\\ude00", "\\\\\\ud83d", "\\ud83d\\\\\\ude00")
+WHOLE = ("?", "\\ud83d\\ude00", "\\uD83D\\uDE00\\ud83d\\ude01", "\\\\ud83d", "\\\\\\\\ude00", "\\u00d8\\ud7ff\\ue000")
+"""Texts as JSON writes them."""
+
+
+@pytest.mark.parametrize("container", ["value", "kafka"])
+def test_half_a_character(lake: Lake, container: str) -> None:
+    """Its escape would become `?`, and two keys one. What only looks like one is read, in names as in values."""
+    spec = lake.spec(f"halves_{container}", container=container)
+    documents = [f'{{"id":"{text}","seq":{at}}}' for at, text in enumerate((*HALVES, *WHOLE))]
+    documents += ['{"id":"named","seq":1,"\\ud83d":1}', '{"id":"twice","seq":1}{"id":"\\ud83d","seq":2}']
+    if container == "kafka":
+        documents = [json.dumps({"offset": at, "partition": 0, "key": None, "value": each}) for at, each in enumerate(documents[:-1])]
+    lake.land(spec, 10, documents)
+    lake.run(spec)
+    assert sorted(row["id"] for row in lake.rows(spec)) == sorted(json.loads(f'"{text}"') for text in WHOLE)
+    assert [reason[:25] for _, reason in lake.unusable(spec)] == ["has half of a character, "] * (len(HALVES) + 1 + (container == "value"))
     assert not lake.problems(spec)
 
 

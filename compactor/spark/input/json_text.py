@@ -1,7 +1,7 @@
 """JSON text: every record is one whole JSON document in UTF-8, and nothing of a line is left out.
 
-Spark's readers take the first document of a text and leave the rest, and make U+FFFD of bytes that are no UTF-8, so that different
-texts become equal. Here such records are UNREADABLE, and a line of several documents becomes a row for each.
+Spark's readers take the first document of a text and leave the rest. They make U+FFFD of bytes that are no UTF-8, and `?` of the escape of
+half a character, so that different texts become equal. Here such records are UNREADABLE, and a line of several documents becomes a row for each.
 
 | a line | becomes |
 |---|---|
@@ -35,6 +35,30 @@ _ARRAY = "is a JSON array, not a JSON object; expected one JSON object a line. H
 _PART = "is not a JSON object but the first line of one; expected one JSON object a line. Have the sink write JSON lines, not pretty-printed JSON"
 
 
+_HALF = r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+"""The escape of one half of a character beyond U+FFFF, without the other half beside it. UTF-8 has no bytes for it, and Spark makes `?` of each."""
+
+_BACKSLASH = r"\\\\"
+_HALVED = "has half of a character, such as \\ud83d without the other half. Have the source write whole characters"
+
+
+def is_text(text: str) -> str:
+    """SQL: whether a text of JSON is in UTF-8, and its escapes are of whole characters."""
+    return f"({is_utf8(text)} AND NOT {_is_halved(text)})"
+
+
+def _is_halved(text: str) -> str:
+    # two backslashes are a text's backslash, whatever follows
+    escapes = f"regexp_replace({text}, {literal(_BACKSLASH)}, ' ')"
+    may_be = " OR ".join(f"contains({text}, {literal(start)})" for start in (r"\ud", r"\uD"))
+    return f"(({may_be}) AND {escapes} RLIKE {literal(_HALF)})"
+
+
+def _no_text(text: str) -> str:
+    """SQL: why a text is no text, or null."""
+    return f"CASE WHEN {not_utf8(text)} IS NOT NULL THEN {not_utf8(text)} WHEN {_is_halved(text)} THEN {literal(_HALVED)} END"
+
+
 _MORE = r"\}\s*+(,\s*+\{|[^,}\]\s])"
 """What a line has that begins with one document and ends with another. Other lines may have it, inside of strings and arrays of objects."""
 
@@ -56,7 +80,7 @@ def _why(text: str) -> str:
 
 def problem(text: str) -> str:
     """SQL: why a text cannot be read as one JSON document, or null."""
-    return f"CASE WHEN {not_utf8(text)} IS NOT NULL THEN {not_utf8(text)} WHEN trim({text}) = '' OR {_is_one(text)} THEN NULL ELSE {_why(text)} END"
+    return f"CASE WHEN NOT {is_text(text)} THEN {_no_text(text)} WHEN trim({text}) = '' OR {_is_one(text)} THEN NULL ELSE {_why(text)} END"
 
 
 def documents(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
@@ -65,7 +89,7 @@ def documents(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
     `too_long`: SQL for why a line is longer than the limit. Such a line is cut, so that nobody parses it. `no_document`: SQL for why a line has no
     record, whatever JSON it is.
     """
-    plain = f"{too_long} IS NULL AND {is_utf8(TEXT)} AND ({_QUICK} OR coalesce({_SINGLE}, false) AND {no_document} IS NULL)"
+    plain = f"{too_long} IS NULL AND {is_text(TEXT)} AND ({_QUICK} OR coalesce({_SINGLE}, false) AND {no_document} IS NULL)"
     if measured.compute(lines, {"plain": f"min({plain})"})["plain"] is not False:
         return lines.selectExpr("*", f"CAST(NULL AS STRING) AS {UNREADABLE}")
     return _divided(lines, too_long, no_document)
@@ -89,7 +113,7 @@ def _divided(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
     divided = f"CASE WHEN {whole} THEN {each} ELSE {single.format(_why(TEXT))} END"
     rows_of_line = (
         f"CASE WHEN {too_long} IS NOT NULL THEN array(named_struct('text', substr({TEXT}, 1, {TEXT_MAX}), 'why', {too_long})) "
-        f"WHEN {not_utf8(TEXT)} IS NOT NULL THEN {single.format(not_utf8(TEXT))} "
+        f"WHEN NOT {is_text(TEXT)} THEN {single.format(_no_text(TEXT))} "
         f"WHEN {_QUICK} THEN {single.format('CAST(NULL AS STRING)')} "
         # `no_document` also names texts that are one JSON value and no record
         f"WHEN {_SINGLE} OR {no_document} IS NOT NULL THEN {single.format(no_document)} "

@@ -18,7 +18,7 @@ from compactor.core.model.errors import InputRefused
 from compactor.spark.columns import BLOCK, FILE, KEY, ROW, TEXT, UNREADABLE, VALUE, WIRE
 from compactor.spark.input import json_text, wire
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import as_column, from_json, is_utf8, literal, member, once
+from compactor.spark.sql import as_column, from_json, literal, member, once
 
 OLD_KEY_HEADER = "__debezium.oldkey"
 """The header of a create that holds the key which the row had before."""
@@ -50,9 +50,9 @@ def _readable(raw: RawFrame) -> DataFrame:
 
 
 def _checked(rows: DataFrame) -> DataFrame:
-    """Return rows of TEXT, UNREADABLE, WIRE and KEY with UNREADABLE for a value that is no single JSON document in UTF-8, and no such keys."""
+    """Return rows of TEXT, UNREADABLE, WIRE and KEY with UNREADABLE for a value that is no single JSON document, or no text, and no such keys."""
     why = f"coalesce({UNREADABLE}, CASE WHEN {WIRE} IS NULL THEN {json_text.problem(TEXT)} END)"
-    rows = once(rows).withColumn(UNREADABLE, as_column(why)).withColumn(KEY, as_column(f"CASE WHEN {is_utf8(KEY)} THEN {KEY} END"))
+    rows = once(rows).withColumn(UNREADABLE, as_column(why)).withColumn(KEY, as_column(f"CASE WHEN {json_text.is_text(KEY)} THEN {KEY} END"))
     return once(rows.withColumn(TEXT, as_column(f"CASE WHEN {UNREADABLE} IS NULL THEN {TEXT} END")))
 
 
