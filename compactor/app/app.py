@@ -266,6 +266,9 @@ class App(Versions, Runners, Reconcile):
         queries of these tables that mean the same in both.
         """
         moment = micros(as_of) if as_of is not None else None
+        places = {(spec.database.lower(), spec.view.lower()) for spec in self.specs()} if moment is not None else set()
+        for database, view in places & statements.qualified(text):
+            raise Refused(f"--as-of shows tables that are named without their database; write {view} instead of {database}.{view}")
         if engine == SPARK or (engine == AUTO and not self._reads_locally(text)):
             return self._spark_sql(text, moment)
         from compactor.app.local_sql import either

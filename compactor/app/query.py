@@ -51,7 +51,7 @@ def _reason(error: Exception) -> str:
     from compactor.spark.input.files import reason
 
     if getattr(error, "java_exception", None) is not None:
-        return reason(error)
+        return reason(error).removeprefix("java.lang.RuntimeException: ")
     # keep the position in the statement, drop the query plan that Spark appends
     kept = [line for line in str(error).partition("\n\nJVM stacktrace")[0].split(";\n'")[0].splitlines() if line.strip()]
     return "\n".join(kept)[:2000]

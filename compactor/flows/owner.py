@@ -73,8 +73,9 @@ def _landing_of_another(table: Table, owner: str) -> str:
     path, spec = table.layout.landing_owner(), table.spec
     return (
         f"table {table.name}: {spec.landing} belongs to the table {owner} ({path}), whose runs move its files to their archive, and this table would "
-        "take them away. Nothing was changed. Set `archive: keep`: it reads the files and leaves them where they are (`archive: copy` keeps copies). "
-        f"If {owner} has given the folder up or was moved here, delete {path} and run again."
+        f"take them away. Nothing was changed. If that is the former name of {table.name}, call it so again and set `view: {table.name}`: its rows "
+        "stay. If both are to read the folder, set `archive: keep` here: this table begins with the files that are there now, and leaves them there "
+        f"(`archive: copy` keeps copies). If {owner} has given the folder up or was moved here, delete {path} and run again."
     )
 
 

@@ -152,6 +152,8 @@ def test_a_statement_that_duckdb_cannot_run_is_refused_or_goes_to_spark(place: P
             app.sql("select * from text", engine="duckdb")
         with pytest.raises(Refused, match="table t has no history: set `history: true`, or omit --as-of"):
             app.sql("select * from t", as_of="2026-01-01")
+        with pytest.raises(Refused, match=r"named without their database; write t instead of "):
+            app.sql(f"select * from `{app.specs()[0].database}`.t", as_of="2026-01-01")
         with pytest.raises(Refused, match=r"table t has no history: set `history: true`$"):
             app.sql("select * from t_history")
         assert sql(app, "select count(*) as n from t") == [{"n": 40}]

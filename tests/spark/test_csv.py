@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.model.errors import InputRefused, NoRowsYet, SchemaRefused
+from compactor.core.model.errors import InputRefused, NoRowsYet, OrderRefused, SchemaRefused
 from compactor.core.model.policy import EVOLVE
 from compactor.core.model.spec import Csv, TableSpec
 from compactor.flows.read import quarantine
@@ -72,7 +72,7 @@ def test_dialects(lake: Lake) -> None:
 
 
 WRONG = [
-    ("id;seq;v\n1;1;a\n", "one value with the delimiter ',', and 3 with ';'.*delimiter: \";\""),
+    ("id;seq;v\n1;1;a\n", "one value with the delimiter ',', and 3 with ';'.*delimiter: ';'"),
     ("id\tseq\n1\t1\n", "and 2 with .*delimiter: "),
     ("id,seq,v\n1,1,a\n2,1\n", "record 2: does not have 3 values, one for each column .id, seq, v"),
     ("id,seq,v\n1,1,a,b\n", "record 1: does not have 3 values"),
@@ -93,6 +93,20 @@ def test_what_is_wrong_with_a_file_is_said(lake: Lake) -> None:
 
 
 @pytest.mark.slow
+def test_a_column_that_the_files_lost_is_named(lake: Lake) -> None:
+    """Its values are null from then on, so the report says it. Without an order a run says which setting gives one."""
+    spec = lake.spec(name="loses")
+    lake.land(spec, 10, ["id,seq,qty", "1,1,5"], "a.csv")
+    with pytest.raises(OrderRefused, match="table loses: `order_by` is not set, and the rows carry no order"):
+        lake.run(lake.with_settings(spec, order_by=()))
+    lake.run(spec)
+    lake.land(spec, 11, ["id,seq", "2,2"], "a.csv")
+    assert [note for note in lake.run(spec).notes if note.startswith("`qty` was removed; it was bigint: ")]
+    lake.land(spec, 12, ["id,seq", "3,3"], "a.csv")
+    assert not [note for note in lake.run(spec).notes if "qty" in note]
+    assert [row["qty"] for row in lake.rows(spec)] == [5, None, None]
+
+
 def test_declared_types_and_the_lines_that_do_not_fit(lake: Lake) -> None:
     """`types:` makes dates of text. An invalid record is quoted as the line of the file, also in a report."""
     spec = lake.spec(csv=Csv(delimiter=";"), types=(("born", "date"), ("zip", "string")))

@@ -114,6 +114,18 @@ def mentioned(text: str) -> set[str]:
     return words | {piece[1:-1].replace('""', '"').lower() for kind, piece in _tokens(text) if kind == "quoted"}
 
 
+def qualified(text: str) -> set[tuple[str, str]]:
+    """Return the pairs of names with a dot between in lower case: database and table, table and column.
+
+    >>> sorted(qualified("select t.id from `My db`.t"))
+    [('my db', 't'), ('t', 'id')]
+    """
+    pieces = [(kind, piece.strip('`"').lower()) for kind, piece in _tokens(text) if kind != "comment" and not piece.isspace()]
+    names = ("word", "quoted", "ticked")
+    triples = zip(pieces, pieces[1:], pieces[2:])
+    return {(left, right) for (first, left), (_, dot), (last, right) in triples if first in names and dot == "." and last in names}
+
+
 def described(text: str) -> str | None:
     """Return the table of a plain `describe` in lower case, None for any other statement.
 

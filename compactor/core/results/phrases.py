@@ -13,6 +13,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else plural}"
 
 
+def csv_delimiter(delimiter: str) -> str:
+    """Return what to do about files whose values are separated by something else."""
+    return f"set `csv: {{delimiter: {delimiter!r}}}` if the files ingested before have it too; otherwise have the source write as before"
+
+
 def without_table(table: str, message: str) -> str:
     """Return an error's message without the table's name in front, for lines that begin with it.
 

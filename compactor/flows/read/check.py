@@ -23,7 +23,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import UNCERTAIN, Check
-from compactor.core.results.phrases import counted
+from compactor.core.results.phrases import counted, csv_delimiter
 from compactor.core.sources import increment, key_inference, value_forms
 from compactor.core.sources.source_profile import SourceProfile, other_envelope
 from compactor.flows import owner
@@ -239,7 +239,7 @@ def _dialect(spec: TableSpec, profile: SourceProfile) -> str:
         return ""
     delimiter = profile.csv.get("delimiter", ",")
     if delimiter != spec.csv.delimiter and profile.csv_width > 1:
-        return f"the values are separated by {delimiter!r}, expected {spec.csv.delimiter!r}; set `csv: {{delimiter: {delimiter!r}}}`"
+        return f"the values are separated by {delimiter!r}, expected {spec.csv.delimiter!r}; {csv_delimiter(delimiter)}"
     header = spec.csv.header if spec.csv.header is not None else spec.source.csv_header and not spec.csv.columns
     if header and not profile.columns:
         return "the files seem to have no header; set `csv: {columns: [..]}` to their columns in order"

@@ -17,6 +17,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from compactor.core.model import types
+from compactor.core.model.errors import OrderRefused
 from compactor.core.model.inputs import Input
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
@@ -136,5 +137,7 @@ def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
         return declared_order(spec.order_by, frames)
     _, offsets = survey.main_connector(frames)
     name_of_connector = flat_connector(flat_source(dict((frames[0].images or ("struct", ()))[1])))
+    if name_of_connector is None and not offsets:
+        raise OrderRefused(f"table {spec.name}: `order_by` is not set, and the rows carry no order; set it to the columns that order a row's changes")
     # a flattened row has no transaction block
     return tuple(name for name in default_order(name_of_connector, offsets, spec.name) if name != "total_order")

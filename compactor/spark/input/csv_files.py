@@ -13,7 +13,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import json
 import re
 from collections.abc import Sequence
 
@@ -22,6 +21,7 @@ from pyspark.sql import types as T
 
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import Csv, TableSpec
+from compactor.core.results.phrases import csv_delimiter
 from compactor.core.schema.writer import from_avro
 from compactor.core.sources import increment
 from compactor.spark import failures
@@ -105,7 +105,7 @@ def _check_delimiter(spec: TableSpec, path: str, used: Csv, first: Sequence[str]
     other = max((char for char in _DELIMITERS if char != used.delimiter), key=first[0].count)
     if other in first[0]:
         values = f"the first line has one value with the delimiter {used.delimiter!r}, and {first[0].count(other) + 1} with {other!r}"
-        raise InputRefused(f"table {spec.name}: {path}: {values}: {_quoted(spec, first[0][:100])}. Set `csv: {{delimiter: {json.dumps(other)}}}`.")
+        raise InputRefused(f"table {spec.name}: {path}: {values}: {_quoted(spec, first[0][:100])}; {csv_delimiter(other)}.")
 
 
 def _quoted(spec: TableSpec, text: str) -> str:
