@@ -29,8 +29,12 @@ from compactor.core.model.envelopes import ENVELOPES
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
 from compactor.core.model.spec import SUBJECT, TableKeys, TableSpec
+from compactor.core.results.phrases import counted
 from compactor.core.settings.forms import alike, listed
 from compactor.core.sources.increment import shard_column
+
+_SAME_MAX, _NAMED_MAX = 3, 10
+"""Tables with the same mistake that have a line of their own, and others that are named."""
 
 __all__ = ["Settings", "load"]
 
@@ -193,7 +197,17 @@ def _unknown(place: Place, values: Mapping[str, Any]) -> str:
 
 
 def _config_error(text: config_text.Text, overridden: Mapping[Place, str], problems: list[Problem]) -> ConfigError:
-    lines = [f"{_where(text, overridden, place)}: {_label(place)}: {sentence}" for place, sentence in problems]
+    same: dict[tuple[Place, str], list[Place]] = {}
+    for place, sentence in problems:
+        same.setdefault((("", *place[2:]) if place[0] == "tables" and len(place) > 1 else place, sentence), []).append(place)
+    lines = []
+    for (_, sentence), places in same.items():
+        # of a mistake in every table a few are enough
+        first = places if len(places) <= _SAME_MAX + 1 else places[:_SAME_MAX]
+        lines += [f"{_where(text, overridden, place)}: {_label(place)}: {sentence}" for place in first]
+        if left := [str(place[1]) for place in places[len(first) :]]:
+            more = ", .." if len(left) > _NAMED_MAX else ""
+            lines.append(f"{text.file}: the same in {counted(len(left), 'more table')}: {', '.join(left[:_NAMED_MAX])}{more}")
     return ConfigError("\n".join(dict.fromkeys(lines)))
 
 
