@@ -34,9 +34,11 @@ from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import UNTAKEN, Check
 from compactor.core.results.explained import Explained
 from compactor.core.results.files import TableFile, table_files
+from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
 from compactor.core.results.reports import Progress, TablePlan, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
+from compactor.flows import logs
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
 from compactor.flows.table import Table
@@ -248,7 +250,13 @@ class App(Versions, Runners, Reconcile):
             check_reader(self.settings, "`compactor verify --files-only` compares files and ledger")
             specs = [self.with_schema(spec) for spec in specs]
             self._start_for(specs, archived=True)
-        return [check for spec in specs for check in verify(self.runtime.table(spec, files_only), deep)]
+        checks: list[Check] = []
+        for at, table in enumerate((self.runtime.table(spec, files_only) for spec in specs), 1):
+            with logs.phase(table, "verifying") as phase:
+                checks += verify(table, deep)
+                if not files_only:
+                    phase.did(f"verified, {at:,} of {counted(len(specs), 'table')}")
+        return checks
 
     def quarantined(self, names: Sequence[str] = ()) -> list[QuarantinedFile]:
         """Return the files in quarantine. Starts no JVM."""

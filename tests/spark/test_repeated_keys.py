@@ -24,6 +24,15 @@ def test_inserted_rows_of_one_key_are_a_warning(lake: Lake) -> None:
     assert lake.run(right).notes == ()
 
 
+def test_a_deleted_row_of_each_key_hides_no_wrong_key(lake: Lake) -> None:
+    """Each delete accounts for one insert of its key."""
+    spec = lake.spec(key=("is_vip",))
+    rows = [{"id": at, "seq": at, "is_vip": at % 2 == 0, "op": "c"} for at in range(20)]
+    lake.land(spec, 1, [*rows, *({**row, "seq": 20, "op": "d"} for row in rows[:2])])
+    (note,) = lake.run(spec).notes
+    assert note.startswith("16 inserted rows had the key of another one and left no row: is_vip has 2 values in ")
+
+
 def test_what_sources_send_for_one_row_is_no_warning(lake: Lake) -> None:
     """A snapshot beside the stream, events delivered again, and rows that are deleted and inserted again."""
     spec = lake.spec()

@@ -21,7 +21,11 @@ a time, and one value that is as far from 1970 as 1973."""
 _DAYS, _DAYS_SURE = range(-25_567, 30_000), 3_000
 """Days from 1900 to 2052. Small numbers are more often counts, so one value must be as far from 1970 as the second number."""
 
-_DATED = re.compile(r"(?:^|_)(?:date|day|born|birth|birthday|dob)(?:$|_)|(?:date|birth|_on)$", re.IGNORECASE)
+_DATED = re.compile(
+    r"(?:^|_)(?:date|day|born|birth|birthday|dob|opened|closed|shipped|started|ended|paid|hired|joined|signed|issued|due|valid|effective|expiry)(?:$|_)"
+    r"|(?:date|birth|_on)$",
+    re.IGNORECASE,
+)
 _TIMED = re.compile(
     rf"{_DATED.pattern}|(?:^|_)(?:at|time|timestamp|ts|since|until|created|updated|modified|expires)(?:$|_)|time$|(?-i:[a-z]At$)", re.IGNORECASE
 )

@@ -206,7 +206,7 @@ class _Ingestion:
         table, parent = self.table, self.parent
         evolved = batch.summary.evolved
         notices.notify(table, parent, evolved.decisions, evolved.schema)
-        # columns that are new or have another type are told by the schemas of two versions
+        # the schemas of two versions show columns that are new or have another type
         table.notes.extend(decision.sentence for decision in evolved.decisions if decision.change.kind == "removed")
         whole = why_new_base(table, parent, batch.summary) is not None
         self.progress(table.name, "resolve", 0.4)

@@ -23,7 +23,7 @@ def note(batch: SparkBatch, counts: Mapping[str, int]) -> str:
     """Return a sentence about inserts that others with the same key superseded; "" without any. `counts`: of events by outcome.
 
     An insert changes a row, or it is late, or a duplicate, unless another event of its key superseded it. Only where that cannot add up a Spark job
-    counts. Not counted are: an insert and a snapshot's read of one row, the same row again, and inserts of keys that are deleted or moved away.
+    counts. Not counted are: an insert and a snapshot's read of one row, the same row again, and an insert for each delete or move of its key.
     """
     spec, summary = batch.spec, batch.summary
     possible = counts["applied"] + counts["duplicate"] + counts["late"]
@@ -52,7 +52,7 @@ def note(batch: SparkBatch, counts: Mapping[str, int]) -> str:
 
 
 def _by_key(changes: DataFrame, schema: Schema, columns: Sequence[str], moves: bool) -> DataFrame:
-    """Return the keys that were inserted and neither deleted nor moved away, with the number of different rows (by `columns`) that were inserted."""
+    """Return the keys with more inserts of different rows (by `columns`) than deletes and moves, and `inserted`: how many more."""
     keys = [quoted(name) for name in schema.key]
     content = f"xxhash64(to_json(struct({', '.join(quoted(name) for name in columns)}), {EXACT_JSON}))"
     rows = changes.selectExpr(*keys, "_op", f"{content} AS _content")
@@ -60,5 +60,5 @@ def _by_key(changes: DataFrame, schema: Schema, columns: Sequence[str], moves: b
         old = [f"{value} AS {name}" for name, value in zip(keys, key_columns(FROM, key_types(schema)))]
         rows = rows.unionByName(changes.where("_from IS NOT NULL").selectExpr(*old, "'d' AS _op", "0L AS _content"))
     different = [named(f"count(DISTINCT CASE WHEN _op = '{op}' THEN _content END)", op) for op in ("c", "r")]
-    grouped = rows.groupBy(*schema.key).agg(*different, named("max(_op = 'd')", "gone"))
-    return grouped.where("NOT gone AND greatest(c, r) > 0").selectExpr("greatest(c, r) AS inserted")
+    grouped = rows.groupBy(*schema.key).agg(*different, named("count_if(_op = 'd')", "gone"))
+    return grouped.where("greatest(c, r) > gone").selectExpr("greatest(c, r) - gone AS inserted")

@@ -100,7 +100,7 @@ def compare_snapshots(before: TableReader, after: TableReader, spec: TableSpec) 
     Without a key, or if `before` lacks a key column, a whole row is its own key. Then no row counts as changed.
     """
     pairs = _shared(before.schema, after.schema)
-    shown = [(view_name, kind) for view_name, kind, _ in pairs]
+    shown = [(view_name, _common(kind, after.schema.field(stored).type)) for view_name, kind, stored in pairs]
     key = [view_name for view_name, _, stored in pairs if stored in after.schema.key]
     by = key if len(key) == len(after.schema.key) else [name for name, _ in shown]
     old = {before.schema.view_name(field): field.name for field in before.schema.payload}
@@ -119,6 +119,17 @@ def compare_snapshots(before: TableReader, after: TableReader, spec: TableSpec) 
     finally:
         keys.unpersist()
     return Difference(counts.get((True, False), 0), counts.get((False, True), 0), counts.get((True, True), 0), samples)
+
+
+_FAMILIES = (("tinyint", "smallint", "int", "bigint", "decimal", "float", "double"), ("date", "timestamp"))
+
+
+def _common(old: str, new: str) -> str:
+    """Return the type in which the values of a column are compared whose type has changed: the new one within a family, else text."""
+    kinds = (types.parse(old), types.parse(new))
+    if kinds[0] == kinds[1] or not all(map(types.is_scalar, kinds)):
+        return old
+    return new if any(all(kind[0] in family for kind in kinds) for family in _FAMILIES) else "string"
 
 
 def _shared(shown: Schema, again: Schema) -> list[tuple[str, str, str]]:
