@@ -561,7 +561,11 @@ def test_a_mistake_of_every_table_is_told_of_a_few(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         loaded(tmp_path, "tables:\n  a: {key: [], delete_when: x IS NULL}\n" + "".join(f"  t{at}: {{}}\n" for at in range(65)))
     lines = str(refused.value).splitlines()
-    assert [line.split(": ")[1] for line in lines] == ["table a, key delete_when", *(f"table t{at}, key key" for at in range(3)), "the same in 62 more tables"]
+    assert [line.split(": ")[1] for line in lines] == [
+        "table a, key delete_when",
+        *(f"table t{at}, key key" for at in range(3)),
+        "the same in 62 more tables",
+    ]
     assert lines[-1].endswith(": t3, t4, t5, t6, t7, t8, t9, t10, t11, t12, ..")
 
 
