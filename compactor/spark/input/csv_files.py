@@ -86,10 +86,10 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
         names = tuple(first)
         needed = dict.fromkeys((*spec.key, *spec.order_by))
         if needed and {name.lower() for name in needed}.isdisjoint(name.lower() for name in names):
-            found = _quoted(spec, used.delimiter.join(first)[:100])
+            begins = _quoted(spec, used.delimiter.join(first)[:100])
             raise InputRefused(
-                f"table {spec.name}: {path}: expected a header with {', '.join(needed)}, found {found}. Have the source write one, correct `key:` and "
-                "`order_by:`, or, if no file has a header, set `csv: {columns: [..]}`."
+                f"table {spec.name}: {path}: expected a header with {', '.join(needed)}, found {begins}. Have the source write one, correct `key:` "
+                "and `order_by:`, or, if no file has a header, set `csv: {columns: [..]}`."
             )
         twice = sorted({name for name in names if names.count(name) > 1 or not name})
         if twice:
