@@ -94,7 +94,8 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
             content = contents[item.path] + 1
             new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=_epoch(spec, place), content=content))
     placed = bool(new or waiting or old or skipped or unusable)
-    astray = [path for path in misplaced if increment.file_format(path) and increment.resembles(spec.pattern, path)] if placed or not first else []
+    near = (path for path in misplaced if increment.file_format(path) and increment.resembles(spec.pattern, path))
+    astray = dict.fromkeys(near if placed or not first else ())
     unusable += [f"{path} lies in no folder that fits {spec.pattern!r}" for path in astray]
     # beside the folders of a table that runs, a README is no reason to stop; data in folders of another form are
     data = [path for path in misplaced if path not in astray and (first or spec.format != "auto" or increment.file_format(path))]
