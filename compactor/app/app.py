@@ -34,7 +34,6 @@ from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import UNTAKEN, Check
 from compactor.core.results.explained import Explained
 from compactor.core.results.files import TableFile, table_files
-from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
 from compactor.core.results.reports import Progress, TablePlan, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
@@ -251,11 +250,12 @@ class App(Versions, Runners, Reconcile):
             specs = [self.with_schema(spec) for spec in specs]
             self._start_for(specs, archived=True)
         checks: list[Check] = []
-        for at, table in enumerate((self.runtime.table(spec, files_only) for spec in specs), 1):
+        for spec in specs:
+            table = self.runtime.table(spec, files_only)
             with logs.phase(table, "verifying") as phase:
                 checks += verify(table, deep)
                 if not files_only:
-                    phase.did(f"verified, {at:,} of {counted(len(specs), 'table')}")
+                    phase.did("verified")
         return checks
 
     def quarantined(self, names: Sequence[str] = ()) -> list[QuarantinedFile]:
