@@ -420,6 +420,17 @@ def test_verify_fails_when_a_check_does(fake: FakeApp) -> None:
 MANY = [f"t{at:02d}" for at in range(65)]
 
 
+def test_of_many_late_tables_ten_have_a_line_below_their_row(fake: FakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are counted, unless every line is asked for."""
+    late = [dataclasses.replace(STATUS, table=name, late="files of 2026-01-01 still wait in landing") for name in MANY]
+    monkeypatch.setattr(fake, "status", lambda names: [item for item in late if item.table in names])
+    monkeypatch.setattr(fake, "specs", lambda names: [SimpleNamespace(name=name) for name in names or MANY])
+    lines = called("status")[1].splitlines()
+    assert [line for line in lines if "still wait" in line] == [f"{name}: {late[0].late}" for name in MANY[:10]]
+    assert "and 55 more tables like these (--verbose shows all)" in lines
+    assert sum("still wait" in line for line in called("status", "--verbose")[1].splitlines()) == 65
+
+
 def test_of_many_tables_those_that_need_somebody_are_shown(fake: FakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are counted in one line, unless every row is asked for. JSON and exit codes are complete."""
     outcomes = {"t30": "failed", "t40": "later", "t50": "committed", "t51": "committed", "t52": "committed"}

@@ -34,6 +34,9 @@ from compactor.flows.read.quarantine import QuarantinedFile
 
 log = logging.getLogger(__name__)
 
+_LATE_MAX = 10
+"""Tables of which `status` says why they are late."""
+
 
 def as_json(value: Any) -> None:
     """Print a JSON document on stdout."""
@@ -123,6 +126,8 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False, folders: Seque
     grid.rest(rest)
     for line in folders:
         print_message(line)
+    late = [item.table for item in statuses if item.late]
+    named = late if wide else late[:_LATE_MAX]
     for item in statuses:
         if wide and item.whole_note:
             print_message(
@@ -130,12 +135,14 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False, folders: Seque
             )
         if wide and item.compaction:
             print_message(f"{item.table}: {item.compaction}")
-        if item.late:
+        if item.table in named:
             print_message(f"{item.table}: {item.late}")
         if item.unusable_files:
             print_message(f"{item.table}: {item.unusable_files}")
         if item.blocked:
             print_message(item.blocked)
+    if len(late) > len(named):
+        print_message(f"and {counted(len(late) - len(named), 'more table')} like these (--verbose shows all)")
     for item in statuses:
         failing(item.last_run)
         last = item.last_comparison
