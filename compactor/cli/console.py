@@ -35,7 +35,7 @@ from compactor.flows.read.quarantine import QuarantinedFile
 log = logging.getLogger(__name__)
 
 _LATE_MAX = 10
-"""Tables of which `status` says why they are late."""
+"""Late tables whose reason `status` shows."""
 
 
 def as_json(value: Any) -> None:

@@ -146,7 +146,7 @@ GUESSES = {
 
 def test_guesses_lose_no_digit(lake: Lake) -> None:
     """A table of columns: the type, and every value: text as it was written, numbers with all their digits."""
-    spec = lake.spec()
+    spec = lake.spec(key=(), order_by=())
     rows = itertools.zip_longest(*[values for values, _ in GUESSES.values()], fillvalue="")
     path = put(spec, 1, ",".join(f'"{name}"' for name in GUESSES) + "\n" + "".join(",".join(row) + "\n" for row in rows))
     (raw,) = csv_types.add_types(csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [str(path)], ConsistentReads({})), (), None)

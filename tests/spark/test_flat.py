@@ -590,7 +590,7 @@ def test_a_refused_run_names_the_envelope_that_the_records_have(lake: Lake) -> N
     """Whatever setting the refusal asks for."""
     row = {"op": "c", "before": None, "after": {"id": 1, "seq": 5}, "source": {"schema": "public", "table": "t"}}
     for name, settings, refusal in (
-        ("t", {"order_by": ()}, "the records name no connector"),
+        ("t", {"order_by": ()}, "`order_by` is not set"),
         ("u", {}, "order_by column 'seq' is not in the data"),
     ):
         spec = lake.spec(name, **settings)
