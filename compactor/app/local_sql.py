@@ -91,7 +91,7 @@ class LocalSql:
             if statements.shows_tables(text):
                 return Rows(["namespace", "tableName", "isTemporary"], list(self._listed()))
             described, written = statements.described(text), statements.for_duckdb(text)
-            defined = self._define(statements.mentioned(written), moment)
+            defined = self._define(statements.mentioned(text), moment)
             try:
                 if described is not None:
                     return _described(defined, described)

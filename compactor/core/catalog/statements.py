@@ -10,6 +10,9 @@ _TOKEN = re.compile(
     r"|(?P<word>[^\W\d]\w*)|(?P<end>;)|(?P<open>'|\"|`|/\*)|(?P<other>.)",
     re.DOTALL,
 )
+_QUOTES = {"word": "", "quoted": '"', "ticked": "`"}
+"""Kind of a token that is a name → its quotes."""
+
 READS = ("select", "with", "from", "values", "table", "describe", "desc", "show", "summarize", "pivot", "unpivot")
 """First words of statements that only read."""
 
@@ -20,6 +23,12 @@ _SHOW_TABLES = re.compile(r"\s*show\s+tables\s*", re.IGNORECASE)
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     for match in _TOKEN.finditer(text):
         yield str(match.lastgroup), match[0]
+
+
+def _name(kind: str, piece: str) -> str:
+    """Return the name that a token writes."""
+    quote = _QUOTES[kind]
+    return piece[1:-1].replace(2 * quote, quote) if quote else piece
 
 
 def split(text: str) -> list[str]:
@@ -101,17 +110,17 @@ def for_duckdb(text: str) -> str:
     >>> for_duckdb("select `a b`, '`'")
     'select "a b", \\'`\\''
     """
-    return "".join('"' + piece[1:-1].replace("``", "`").replace('"', '""') + '"' if kind == "ticked" else piece for kind, piece in _tokens(text))
+    quoted = ('"' + _name(kind, piece).replace('"', '""') + '"' if kind == "ticked" else piece for kind, piece in _tokens(text))
+    return "".join(quoted)
 
 
 def mentioned(text: str) -> set[str]:
     """Return every word and quoted name of a statement in lower case: its tables and more.
 
-    >>> sorted(mentioned('select "A b", \\'text\\' from s.t'))
-    ['a b', 'from', 's', 'select', 't']
+    >>> sorted(mentioned('select "A b", `C`, \\'text\\' from s.t'))
+    ['a b', 'c', 'from', 's', 'select', 't']
     """
-    words = {piece.lower() for kind, piece in _tokens(text) if kind == "word"}
-    return words | {piece[1:-1].replace('""', '"').lower() for kind, piece in _tokens(text) if kind == "quoted"}
+    return {_name(kind, piece).lower() for kind, piece in _tokens(text) if kind in _QUOTES}
 
 
 def qualified(text: str) -> set[tuple[str, str]]:
@@ -120,19 +129,22 @@ def qualified(text: str) -> set[tuple[str, str]]:
     >>> sorted(qualified("select t.id from `My db`.t"))
     [('my db', 't'), ('t', 'id')]
     """
-    pieces = [(kind, piece.strip('`"').lower()) for kind, piece in _tokens(text) if kind != "comment" and not piece.isspace()]
-    names = ("word", "quoted", "ticked")
+    pieces = [(kind, piece) for kind, piece in _tokens(text) if kind != "comment" and not piece.isspace()]
     triples = zip(pieces, pieces[1:], pieces[2:])
-    return {(left, right) for (first, left), (_, dot), (last, right) in triples if first in names and dot == "." and last in names}
+    return {
+        (_name(*left).lower(), _name(*right).lower())
+        for left, (_, dot), right in triples
+        if left[0] in _QUOTES and dot == "." and right[0] in _QUOTES
+    }
 
 
 def described(text: str) -> str | None:
     """Return the table of a plain `describe` in lower case, None for any other statement.
 
-    >>> described("DESC School.student"), described("describe extended student")
-    ('student', None)
+    >>> described("DESC School.student"), described("describe `order`"), described("describe extended student")
+    ('student', 'order', None)
     """
-    match = _DESCRIBE.fullmatch(text)
+    match = _DESCRIBE.fullmatch(for_duckdb(text))
     return match["name"].replace('"', "").lower().rpartition(".")[2] if match else None
 
 

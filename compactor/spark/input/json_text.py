@@ -56,7 +56,7 @@ def _is_halved(text: str) -> str:
 
 def _no_text(text: str) -> str:
     """SQL: why a text is no text, or null."""
-    return f"CASE WHEN {not_utf8(text)} IS NOT NULL THEN {not_utf8(text)} WHEN {_is_halved(text)} THEN {literal(_HALVED)} END"
+    return f"coalesce({not_utf8(text)}, CASE WHEN {_is_halved(text)} THEN {literal(_HALVED)} END)"
 
 
 _MORE = r"\}\s*+(,\s*+\{|[^,}\]\s])"
