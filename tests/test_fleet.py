@@ -251,6 +251,16 @@ def test_a_folder_beside_those_of_tables_is_named(tmp_path: Path) -> None:
     assert plans[-1]["table"] == ""
 
 
+def test_the_folder_of_a_table_is_none_that_waits_for_one(tmp_path: Path) -> None:
+    """Its archive lies beside a landing folder that is in the warehouse itself."""
+    config = written(tmp_path, "tables: {t: {key: [id], envelope: debezium, increments: land}}\n")
+    for path in ("land", "t/archive/hour=1", "other"):
+        landed(tmp_path / path / "part-0.json", change(1))
+    shown = invoked("status", "--config", str(config))[1]
+    assert f"no table takes the files in {tmp_path}/other," in shown
+    assert f"{tmp_path}/t," not in shown
+
+
 HOURLY = [3600.0 * hour for hour in range(30)]
 
 

@@ -121,7 +121,7 @@ def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -
 
 def look_for_tables(app: AppBase, entries: Sequence[Discovery]) -> list[TableProposal]:
     """Return the tables that folders which fit these entries become, by path. A table that is not certain waits. Writes nothing, starts no JVM."""
-    return _tables_of(app, flow_folders.untaken(app.runtime.storage, [spec.landing for spec in app.specs()], entries))
+    return _tables_of(app, flow_folders.untaken(app.runtime.storage, app.specs(), entries))
 
 
 def _tables_of(app: AppBase, folders: Sequence[Folder]) -> list[TableProposal]:
@@ -184,7 +184,7 @@ def untaken(app: AppBase, samples: bool) -> list[str]:
     """Return a line for each landed folder that no table takes. `samples`: whether to read files of those that fit `discover:`."""
     entries, storage = app.settings.discoveries, app.runtime.storage
     landings = [spec.landing for spec in app.specs()]
-    folders = flow_folders.untaken(storage, landings, [*entries, *beside(landings, app.settings.warehouse_dir)])
+    folders = flow_folders.untaken(storage, app.specs(), [*entries, *beside(landings, app.settings.warehouse_dir)])
     tables = _tables_of(app, [folder for folder in folders if folder.discovery in entries]) if samples else []
     # what needs a person first
     lines = {table.source: sentence(table) for table in sorted(tables, key=lambda table: not table.waits)}

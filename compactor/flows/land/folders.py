@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from compactor.core.model.layout import join, relative
+from compactor.core.model.spec import TableSpec
 from compactor.core.planning.folders import Discovery, Folder, upwards
 from compactor.core.sources import increment
 from compactor.ports import Storage
@@ -14,18 +15,18 @@ _FILES_MAX = 200
 """Files of a folder that are looked at for one that could be data."""
 
 
-def untaken(storage: Storage, landings: Iterable[str], places: Sequence[Discovery]) -> list[Folder]:
+def untaken(storage: Storage, specs: Sequence[TableSpec], places: Sequence[Discovery]) -> list[Folder]:
     """Return the folders with landed files that no table takes and that fit one of `places`, by path; with the first one that they fit.
 
-    `landings`: the landing folders of all tables.
+    `specs`: all tables. A folder with a table's own files (archive, base) is no landed one.
     """
-    configured = frozenset(landings)
+    configured, roots = frozenset(spec.landing for spec in specs), {spec.root for spec in specs}
     above = frozenset(each for landing in configured for each in upwards(landing))
     folders: dict[str, Folder] = {}
     for discovery in places:
         for path, values in _matching(storage, discovery, discovery.top, 0):
             # a table has its landing folder here, above or below
-            taken = path in above or not configured.isdisjoint(upwards(path))
+            taken = path in above or path in roots or not configured.isdisjoint(upwards(path))
             if path in folders or taken or any(each.excludes(path) for each in places):
                 continue
             if (example := _example(storage, path)) is not None:
