@@ -78,7 +78,7 @@ class ConsistentReads:
 
     def _check_locations(self, rows: DataFrame, locations: Sequence[str]) -> None:
         """Raise InconsistentRead if Spark reads other locations than these."""
-        expected, listed = {_bare(location) for location in locations}, _listed_locations(rows)
+        expected, listed = {bare(location) for location in locations}, _listed_locations(rows)
         if listed != expected:
             missing, other = [*sorted(expected - listed), "none"][0], [*sorted(listed - expected), "none"][0]
             raise InconsistentRead(
@@ -174,10 +174,10 @@ def _listed_bytes(rows: DataFrame) -> int:
 def _listed_locations(rows: DataFrame) -> set[str]:
     """Return the locations to read, as Spark resolved them, without scheme."""
     # one call for all: each path would be some calls of its own. No path has a NUL.
-    return {_bare(path) for path in str(file_index(rows).rootPaths().mkString("\0")).split("\0")}
+    return {bare(path) for path in str(file_index(rows).rootPaths().mkString("\0")).split("\0")}
 
 
-def _bare(location: str) -> str:
+def bare(location: str) -> str:
     """Return a location without scheme: Hadoop writes `file:/x` for `/x`."""
     return re.sub(r"^([a-z0-9]+:)?/*", "", location).rstrip("/")
 

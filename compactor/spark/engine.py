@@ -107,13 +107,14 @@ class SparkEngine:
         owners = keys.owner_masks(base, work.schema)
         files = by_key(work.schema)
         filled, tombstones = compaction.stored_defaults(work.spec, work.schema), work.plan.tombstones
-        made, done = table_writer.write_one(
-            self._storage, rows, work.schema, work.order, directory, work.spec.name, work.partial, files, owners, filled=filled, tombstones=tombstones
+        parts, done = table_writer.write(
+            self._storage, rows, work.schema, work.order, directory, work.spec.name, work.partial, files, work.span, owners, False, filled, tombstones
         )
         counts, ties = work.counts(done)
         note = repeated_keys.note(work.batch, counts)
-        if made is None:
+        if not parts:
             return Staged(None, (), counts, ties, note=note)
+        (made,) = parts.values()
         untouched = keys.not_owning(base, made.numbers)
         path, columns = relative(directory, work.spec.root), made.unavailable_columns
         delta = Delta(commit, path, made.rows, made.tombstones, made.files, made.position_min, made.position_max, columns, untouched, filled)
@@ -124,7 +125,17 @@ class SparkEngine:
         rows = compact.purged(work.rows, purge_through, work.schema, keep)
         placed = work.placed or segments.one()
         made, done = segments.write(
-            self._storage, rows, work.schema, work.order, work.spec, commit, placed, work.version, work.partial, tombstones=work.plan.tombstones
+            self._storage,
+            rows,
+            work.schema,
+            work.order,
+            work.spec,
+            commit,
+            placed,
+            work.version,
+            work.partial,
+            work.span,
+            tombstones=work.plan.tombstones,
         )
         counts, ties = work.counts(done)
         unknown = self._unresolved(work, [segment for segment in made if segment.unavailable_columns])
@@ -162,7 +173,7 @@ class SparkEngine:
         parts = compaction.segment_count(snapshot.size, snapshot.size, spec)
         placed = segments.placement(rows, schema, [(None, None, parts)], snapshot.rows)
         rows, version = placed.place(rows, schema), snapshot.version
-        made, _ = segments.write(self._storage, rows, schema, order, spec, commit, placed, version, snapshot.unavailable_columns)
+        made, _ = segments.write(self._storage, rows, schema, order, spec, commit, placed, version, snapshot.unavailable_columns, snapshot.span)
         return Staged(None, tuple(made), {}), left_out
 
     def history_without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[History, int]:

@@ -107,7 +107,8 @@ class FullLoads:
             written += sum(events.values())
             made += sum(n for (op, at), n in events.items() if op == "d" or at > series.count)
         measured.release(rows)
-        last: Position | None = (epoch, max(files), None, None, None) if files else None
+        # deletes lie before the first row of a load
+        last: Position | None = (epoch, max(files), files[max(files)].name, 0, -1) if files else None
         return (union(parts) if parts else rows.where("false")), dataclasses.replace(
             self.summary,
             read=self.summary.read + made,

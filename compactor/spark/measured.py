@@ -50,6 +50,8 @@ class Pass:
     """One pass over rows, after it ran."""
 
     _metrics: Mapping[str, str]
+    rows: int | None = None
+    """The rows that it wrote, as its tasks counted them."""
 
     def numbers(self, label: str) -> Numbers | None:
         """Return the aggregates that `observe` attached under this label, or None if Spark did not compute them."""
@@ -89,4 +91,5 @@ def _one_machine(rows: DataFrame) -> bool:
 
 def write_parquet(rows: DataFrame, directory: str, *folders: str, options: Mapping[str, str] = MappingProxyType({})) -> Pass:
     """Write rows into a new directory, with folders for the values of the columns `folders`. One Spark job."""
-    return Pass(private.write_parquet(rows, directory, [*folders], options))
+    written, metrics = private.write_parquet(rows, directory, [*folders], options)
+    return Pass(metrics, written)

@@ -105,5 +105,5 @@ def test_a_pass_returns_what_was_observed(spark: SparkSession, tmp_path: Path) -
     rows = spark.range(3).selectExpr("id", "'x' AS folder").observe("numbers", F.expr("string(count(1))").alias("n"))
     rows.collect()
     assert private.metrics(rows.localCheckpoint()) == {}
-    assert private.write_parquet(rows, str(tmp_path / "t"), ["folder"], {"compression": "none"}) == {"numbers": "3"}
+    assert private.write_parquet(rows, str(tmp_path / "t"), ["folder"], {"compression": "none"}) == (3, {"numbers": "3"})
     assert {path.parent.name for path in (tmp_path / "t").rglob("*.parquet")} == {"folder=x"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.core.model.position import Position
+from compactor.core.model.position import Position, Span
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,13 @@ class _Rows(_Directory):
 
     rows: int
     tombstones: int
+    position_min: Position | None
+    position_max: Position | None
+
+    @property
+    def span(self) -> Span:
+        """Return Positions that none of its rows is below and above."""
+        return self.position_min, self.position_max
 
     @property
     def folders(self) -> tuple[Folder, ...]:
@@ -104,9 +111,9 @@ class Segment(_Rows):
     high: tuple[Any, ...] | None
     """The first key after the range; None for an open end."""
     position_min: Position | None
-    """The least Position of its rows."""
+    """A Position that none of its rows is below."""
     position_max: Position | None
-    """The greatest Position of its rows."""
+    """A Position that none of its rows is above."""
     compacted_through: int
     """The Segment contains all changes of its key range up to this version: Delta rows with `_version` at or below it are already there."""
     unavailable_columns: tuple[str, ...] = ()
@@ -132,9 +139,9 @@ class Delta(_Rows):
     files: tuple[DataFile, ...]
     """The Parquet files in the directory."""
     position_min: Position | None
-    """The least Position of its rows."""
+    """A Position that none of its rows is below."""
     position_max: Position | None
-    """The greatest Position of its rows."""
+    """A Position that none of its rows is above."""
     unavailable_columns: tuple[str, ...] = ()
     """Columns whose value comes from an older event in some row, or is unknown there (`_own`)."""
     untouched: tuple[str, ...] = ()

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Optional
 
 Position = tuple[Any, ...]
+
+Span = tuple[Optional[Position], Optional[Position]]
+"""Positions that none of some rows is below and above. None: there are no rows."""
 
 Order = Sequence[tuple[str, str]]
 """(name, Hive type) of each order column."""
@@ -75,6 +78,11 @@ def earliest(positions: Sequence[Position | None]) -> Position | None:
     """Return the least Position, or None without any. None in `positions` is ignored."""
     given = [position for position in positions if position is not None]
     return min(given, key=sort_key) if given else None
+
+
+def spanned(parts: Sequence[Span]) -> Span:
+    """Return what spans the rows of all these parts."""
+    return earliest([first for first, _ in parts]), latest([last for _, last in parts])
 
 
 def event_part(position: Sequence[Any]) -> tuple[Any, ...]:

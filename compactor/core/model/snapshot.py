@@ -15,7 +15,7 @@ from compactor.core.model.errors import StateRefused
 from compactor.core.model.files import DataFile, Delta, FeedPart, Segment
 from compactor.core.model.history import History
 from compactor.core.model.inputs import NOTHING_KNOWN, Input, LedgerFile, Watermark
-from compactor.core.model.position import Partitions, Position, latest
+from compactor.core.model.position import Partitions, Position, Span, latest, spanned
 from compactor.core.model.schema import Schema
 
 FORMAT = 3
@@ -336,6 +336,11 @@ class Snapshot(State, Commit):
         """Return the greatest Position of any stored row or barrier. Events above it are newer than everything stored."""
         barriers = [self.truncated_to, *(bound for _, bound in self.shards_truncated_to)]
         return latest([*(part.position_max for part in self._parts), *barriers, self.purged_to])
+
+    @property
+    def span(self) -> Span:
+        """Return Positions that no stored row is below and above."""
+        return spanned([part.span for part in self._parts])
 
     def to_bytes(self) -> bytes:
         """Return the JSON text that is stored."""

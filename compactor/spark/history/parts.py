@@ -202,7 +202,8 @@ class Writer:
         order, parts = self.versions.order, []
         for part, group in sorted(files.items()):
             path = join(self.layout.history(self.commit), part)
-            self._check_complete(footers.count_rows(self.spark, {join(path, name): size for name, size in group}), rows[part])
+            there = footers.count_rows(self.spark, {join(path, name): size for name, size in group})
+            self._check_complete(sum(there.values()), rows[part])
             last = position.from_json(counted[f"{_kind(part)}_last"], order)
             parts.append(self._part(part, rows[part], counted[f"{_kind(part)}_shown"], group, last, None))
         return [part for part in parts if part.rows]

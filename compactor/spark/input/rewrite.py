@@ -52,7 +52,7 @@ def parquet_without(spark: SparkSession, storage: Storage, location: str, record
     columns = parquet_files.columns(spark, location)
     schema = files.parquet_schema(spark, location)
     info = storage.stat(location)
-    records_there = footers.count_rows(spark, {location: info.size}) if info else 0
+    records_there = footers.count_rows(spark, {location: info.size})[location] if info else 0
     if records_there != records.total:
         raise InputRefused(f"{location}: cannot be rewritten: the engine read {records.total} records from it, and its footer has {records_there}")
     value = f"struct({', '.join(parquet_files.values(columns))}) AS {VALUE}"
@@ -64,7 +64,7 @@ def parquet_without(spark: SparkSession, storage: Storage, location: str, record
     made = [info for info in storage.list(staging) if not info.path.rpartition("/")[2].startswith(("_", "."))]
     if len(made) != 1:
         raise CheckFailed(f"{staging}: expected one file, found {len(made)}. Nothing was committed.")
-    rest = footers.count_rows(spark, {made[0].path: made[0].size})
+    rest = footers.count_rows(spark, {made[0].path: made[0].size})[made[0].path]
     left = records_there - len(records.numbers)
     if rest != left or files.parquet_schema(spark, made[0].path) != schema:
         raise CheckFailed(f"{made[0].path}: expected {left} records with the columns of {location}, found {rest}. Nothing was committed.")

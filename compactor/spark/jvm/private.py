@@ -107,8 +107,10 @@ def metrics(rows: DataFrame) -> Mapping[str, str]:
     return _texts(rows._jdf.queryExecution().observedMetrics())
 
 
-def write_parquet(rows: DataFrame, directory: str, folders: list[str], options: Mapping[str, str]) -> Mapping[str, str]:
-    """Write rows into a new directory, with folders for the values of the columns `folders`, and return the `metrics` of the pass.
+def write_parquet(rows: DataFrame, directory: str, folders: list[str], options: Mapping[str, str]) -> tuple[int, Mapping[str, str]]:
+    """Write rows into a new directory, with folders for the values of the columns `folders`.
+
+    Return the number of rows of the committed tasks, and the `metrics` of the pass.
 
     This is what `rows.write.options(..).partitionBy(..).parquet(..)` does, which does not return its pass.
     """
@@ -119,7 +121,8 @@ def write_parquet(rows: DataFrame, directory: str, folders: list[str], options: 
     command = source.planForWriting(sql.SaveMode.ErrorIfExists, _plan(rows))
     execution = session.sessionState().executePlan(command, sql.execution.CommandExecutionMode.ALL())
     collector = getattr(getattr(sql.execution, "CollectMetricsExec$"), "MODULE$")
-    return _texts(collector.collect(execution.commandExecuted().commandPhysicalPlan()))
+    plan = execution.commandExecuted().commandPhysicalPlan()
+    return int(plan.metrics().apply("numOutputRows").value()), _texts(collector.collect(plan))
 
 
 def _texts(rows: Any) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.errors import CheckFailed, InputRefused
 from compactor.core.model.layout import Layout
-from compactor.core.model.position import at_or_below
+from compactor.core.model.position import Span, at_or_below, spanned
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import COUNTS, Snapshot
 from compactor.core.model.spec import TableSpec
@@ -99,6 +99,11 @@ class Resolution:
     def partial(self) -> tuple[str, ...]:
         """Return the columns that may have a register of their own in some row."""
         return tuple(sorted({*self.summary.unavailable_columns, *(self.parent.unavailable_columns if self.parent else ())}))
+
+    @property
+    def span(self) -> Span:
+        """Return Positions that no resolved row is below and above."""
+        return spanned([(self.summary.first, self.summary.last), *([self.parent.span] if self.parent else [])])
 
     @property
     def layout(self) -> Layout:

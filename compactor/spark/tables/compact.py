@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.files import Segment
 from compactor.core.model.layout import Layout
-from compactor.core.model.position import Position
+from compactor.core.model.position import Position, Span, spanned
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -41,6 +41,8 @@ class Compacted:
 
     rows: DataFrame
     placed: Placement
+    span: Span
+    """Positions that no row is below and above."""
     in_place: bool
     """Whether the rows are in the order of the files."""
 
@@ -60,7 +62,8 @@ def compacted(spark: SparkSession, by_file: SparkSession, spec: TableSpec, snaps
         delta = delta.where(f"{segment_index(snapshot.segments, snapshot.schema)} IN ({', '.join(map(str, at))})")
     states = base if delta is None else union([base, delta])
     placed = segments.placement(states, snapshot.schema, ranges, sum(segment.rows for segment in targets))
-    return Compacted(merged(base, delta, spec, snapshot, placed, in_place), placed, in_place)
+    span = spanned([part.span for part in (*targets, *([snapshot.delta] if snapshot.delta else []))])
+    return Compacted(merged(base, delta, spec, snapshot, placed, in_place), placed, span, in_place)
 
 
 def merged(
@@ -97,7 +100,7 @@ def write(storage: Storage, made: Compacted, spec: TableSpec, snapshot: Snapshot
     keep = compaction.keeps_tombstones(spec, order, snapshot.offsets)
     rows = purged(made.rows, purge_through, schema, keep)
     parts, done = segments.write(
-        storage, rows, schema, order, spec, commit, made.placed, snapshot.version, partial, made.in_place, snapshot.tombstones > 0
+        storage, rows, schema, order, spec, commit, made.placed, snapshot.version, partial, made.span, made.in_place, snapshot.tombstones > 0
     )
     return Staged(None, tuple(parts), {}, purged_to=purged_to(made.rows, purge_through, keep, order, done))
 

@@ -246,7 +246,8 @@ def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snaps
         numbers, wrong = _read_back(spark, made, directory, part.size)
         rows = numbers["rows"]
     else:
-        rows, wrong = footers.count_rows(spark, {join(directory, file.name): file.size for file in files}), numbers["n1"] != numbers["n2"]
+        there = footers.count_rows(spark, {join(directory, file.name): file.size for file in files})
+        rows, wrong = sum(there.values()), numbers["n1"] != numbers["n2"]
     footers.check_complete(rows, numbers["rows"], "changes", directory, spec.name)
     if wrong:
         raise CheckFailed(

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.files import Segment
 from compactor.core.model.layout import Layout, join
+from compactor.core.model.position import Span
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -133,29 +134,27 @@ def write(
     placed: Placement,
     through: int,
     partial: Sequence[str],
+    span: Span,
     in_order: bool = False,
     tombstones: bool = True,
 ) -> tuple[list[Segment], Pass]:
     """Write placed rows as Segments that cover the key ranges without gaps, and check what was written. Returns the pass too.
 
     `through` is the version up to which the Delta is compacted into these Segments. `partial` are the columns that may have a clock of their own.
-    `in_order`: the rows are sorted as files are. `tombstones`: whether some row may be one.
+    `span`: Positions that no row is below and above. `in_order`: the rows are sorted as files are. `tombstones`: whether some row may be one.
 
-    Raises CheckFailed if a key is null, or if other rows are in the files than were written.
+    Raises CheckFailed if other rows are in the files than were written.
     """
     directory, files = Layout(spec.root, spec.landing).base(commit), of_segments(spec, schema)
     names = [f"{SEGMENT}={name}" for name in placed.names(rows.sparkSession)]
     filled = compaction.stored_defaults(spec, schema)
-    if len(names) == 1:
-        place = join(directory, names[0])
-        alone, done = table_writer.write_one(
-            storage, rows, schema, order, place, spec.name, partial, files, in_order=in_order, filled=filled, tombstones=tombstones
-        )
-        made = {names[0]: dataclasses.replace(alone, name=names[0])} if alone else {}
-    else:
-        several, done = table_writer.write_several(storage, rows, schema, order, directory, spec.name, partial, files, in_order, filled, tombstones)
-        made = {each.name: each for each in several}
-    written = [_segment(commit, made[name], low, high, through, files) for name, (low, high) in _without_empty(names, placed, made).items()]
+    several = len(names) > 1
+    place = directory if several else join(directory, names[0])
+    made, done = table_writer.write(
+        storage, rows, schema, order, place, spec.name, partial, files, span, {}, in_order, filled, tombstones, by_segment=several
+    )
+    made = made if several else {f"{names[0]}{part}": each for part, each in made.items()}
+    written = [_segment(commit, name, made[name], low, high, through, files) for name, (low, high) in _without_empty(names, placed, made).items()]
     return [dataclasses.replace(segment, defaults=filled) for segment in written], done
 
 
@@ -174,10 +173,10 @@ def _without_empty(names: Sequence[str], placed: Placement, made: dict[str, tabl
     return out
 
 
-def _segment(commit: str, made: table_writer.Written, low: Bound, high: Bound, through: int, files: FileOrder) -> Segment:
+def _segment(commit: str, name: str, made: table_writer.Written, low: Bound, high: Bound, through: int, files: FileOrder) -> Segment:
     return Segment(
-        id=f"{commit}.{made.name.partition('=')[2]}",
-        path=join("base", commit, made.name),
+        id=f"{commit}.{name.partition('=')[2]}",
+        path=join("base", commit, name),
         rows=made.rows,
         tombstones=made.tombstones,
         files=made.files,

@@ -4,8 +4,7 @@ Files hold the table's stored columns and `columns.STATE`, without those that ar
 that are shown and tombstones are in folders of their own, `row_state=live` and `row_state=deleted`. Every row of a directory has another key, because
 a resolution leaves one row of each.
 
-One directory is checked without a Spark job: the pass that writes counts the rows that it gets (`measured`), and the footers count those that are
-there. Many Segments are read back, without their keys.
+What was written is checked without a Spark job: the tasks count the rows that they write, and the footers those that are there.
 """
 
 from __future__ import annotations
@@ -16,24 +15,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import types
-from compactor.core.model.errors import CheckFailed
 from compactor.core.model.files import DELETED, LIVE, ROW_STATE, DataFile
 from compactor.core.model.layout import join
-from compactor.core.model.position import Position, earliest, latest
+from compactor.core.model.position import Position, Span
 from compactor.core.model.schema import Schema
 from compactor.core.schema.clustering import FileOrder
 from compactor.ports import Storage
 from compactor.spark import measured
-from compactor.spark.columns import AT, GONE, MOVED, OWN, SEGMENT, STATE, state_types
+from compactor.spark.columns import GONE, MOVED, OWN, SEGMENT, STATE, state_types
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.decode import conversions
 from compactor.spark.measured import Pass
 from compactor.spark.rows import position
-from compactor.spark.rows.reduce import NEWEST
-from compactor.spark.sql import BY_HASH, literal, named, quoted
+from compactor.spark.sql import literal, quoted
 from compactor.spark.tables import defaults, footers
 
 
@@ -82,7 +79,7 @@ def payload(schema: Schema, old: Mapping[str, str]) -> dict[str, str]:
     return columns
 
 
-def write_one(
+def write(
     storage: Storage,
     rows: DataFrame,
     schema: Schema,
@@ -91,43 +88,39 @@ def write_one(
     table: str,
     partial: Sequence[str],
     layout: FileOrder,
+    span: Span,
     aggregates: Mapping[str, str] = MappingProxyType({}),
     in_order: bool = False,
     filled: Collection[str] = (),
     tombstones: bool = True,
-) -> tuple[Written | None, Pass]:
-    """Write states into one new directory, each file as `layout` says, and check what was written. One Spark job.
+    by_segment: bool = False,
+) -> tuple[dict[str, Written], Pass]:
+    """Write states into a new directory, each file as `layout` says, and check what was written. One Spark job.
 
     `partial` are the columns that may have a register of their own. `aggregates` (name → SQL) are computed for `Written.numbers`. `filled`: the
-    columns whose default the files hold. `tombstones`: whether some row may be one. Returns None for what was written if there are no rows, and the
-    pass that wrote. Raises CheckFailed if a key is null, or if other rows are in the files than were written.
+    columns whose default the files hold. `tombstones`: whether some row may be one. `by_segment`: with a folder for each value of SEGMENT.
+
+    Returns what was written by the Segment's folder ("" without `by_segment`), without those that have no rows, and the pass that wrote. Raises
+    CheckFailed if other rows are in the files than were written.
     """
-    spark = rows.sparkSession
-    counted = {
-        "rows": "count(1)",
-        "tombstones": "count_if(_gone IS NOT NULL)",
-        "first": f"min({NEWEST})",
-        "last": f"max({NEWEST})",
-        "nokey": f"count_if({_null_key(schema)})",
-        "unavailable_columns": _registers(partial),
-        **aggregates,
-    }
-    states = measured.observe(rows.selectExpr(*_stored(schema, order, filled)), "written", counted)
-    rows = _in_files(states, partial, tombstones, () if in_order else _sort(layout))
-    done = measured.write_parquet(rows, directory, ROW_STATE, options=_options(layout))
-    numbers = done.numbers("written")
-    files = tuple(_files(storage, directory, by_segment=False).get("", ()))
-    if numbers is None or len(files) > footers.FILES_MAX:
-        folders = inspect(spark, storage, schema, order, directory, table, numbers["rows"] if numbers else rows.count(), partial, by_segment=False)
-        return (folders[0] if folders else None), done
-    if numbers["nokey"]:
-        raise _key_failed(directory, table)
-    rows_there = footers.count_rows(spark, {join(directory, file.name): file.size for file in files})
-    footers.check_complete(rows_there, numbers["rows"], "data", directory, table)
-    first, last = (position.from_json(numbers[end], order) for end in ("first", "last"))
-    columns = tuple(sorted(numbers["unavailable_columns"]))
-    written = Written("", numbers["rows"], numbers["tombstones"], first, last, columns, files, {name: numbers[name] for name in aggregates})
-    return (written if written.rows else None), done
+    counted = {"registers": _registers(partial)} if partial else {}
+    counted.update(aggregates)
+    segment = [SEGMENT] if by_segment else []
+    states = rows.selectExpr(*_stored(schema, order, filled), *segment)
+    states = measured.observe(states, "written", counted) if counted else states
+    rows = _in_files(states, partial, tombstones, () if in_order else (*segment, *_sort(layout)))
+    done = measured.write_parquet(rows, directory, *segment, ROW_STATE, options=_options(layout))
+    files = _files(storage, directory, by_segment)
+    places = {join(directory, part, file.name): file.size for part, group in files.items() for file in group}
+    there = footers.count_rows(rows.sparkSession, places)
+    footers.check_complete(sum(there.values()), done.rows or 0, "data", directory, table)
+    numbers = (done.numbers("written") or measured.compute(states, counted)) if counted and done.rows else {}
+    made = {}
+    for part, group in sorted(files.items()):
+        by_file = [(file.name.startswith(f"{ROW_STATE}={DELETED}/"), there[join(directory, part, file.name)]) for file in group]
+        count, gone = sum(count for _, count in by_file), sum(count for hidden, count in by_file if hidden)
+        made[part] = Written(count, gone, *span, tuple(sorted(numbers.get("registers", ()))), tuple(group), numbers)
+    return {part: each for part, each in made.items() if each.rows}, done
 
 
 def _in_files(states: DataFrame, partial: Sequence[str], tombstones: bool, order: Sequence[str]) -> DataFrame:
@@ -153,10 +146,7 @@ def _stored(schema: Schema, order: position.Order, filled: Collection[str]) -> l
 
 @dataclass(frozen=True)
 class Written:
-    """One Segment, or a Delta, as it was read back from its files."""
-
-    name: str
-    """The folder below the directory; empty for a Delta."""
+    """One Segment, or a Delta, as its footers describe it."""
 
     rows: int
     """Rows, tombstones included."""
@@ -165,111 +155,24 @@ class Written:
     """Rows that are deleted."""
 
     position_min: Position | None
-    """The smallest Position of a row."""
+    """A Position that no row is below."""
 
     position_max: Position | None
-    """The greatest Position of a row."""
+    """A Position that no row is above."""
 
     unavailable_columns: tuple[str, ...]
-    """Columns that have a register of their own in some row (`_own`)."""
+    """Columns that have a register of their own in some row (`_own`) of the directory."""
 
     files: tuple[DataFile, ...]
 
     numbers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """The aggregates that were asked for; empty if the pass that wrote did not compute them."""
-
-
-def write_several(
-    storage: Storage,
-    rows: DataFrame,
-    schema: Schema,
-    order: position.Order,
-    directory: str,
-    table: str,
-    partial: Sequence[str],
-    layout: FileOrder,
-    in_order: bool = False,
-    filled: Collection[str] = (),
-    tombstones: bool = True,
-) -> tuple[list[Written], Pass]:
-    """Write states into a new directory with a folder for each value of their column SEGMENT, and check what was written.
-
-    Each file is as `layout` says. Two Spark jobs. Returns an entry for each folder, and the pass that wrote. Raises CheckFailed as `write_one` does.
-    """
-    counted = {"rows": "count(1)", "nokey": f"count_if({_null_key(schema)})"}
-    states = measured.observe(rows.selectExpr(*_stored(schema, order, filled), SEGMENT), "written", counted)
-    rows = _in_files(states, partial, tombstones, () if in_order else (SEGMENT, *_sort(layout)))
-    done = measured.write_parquet(rows, directory, SEGMENT, ROW_STATE, options=_options(layout))
-    numbers = done.numbers("written") or measured.compute(states, counted)
-    if numbers["nokey"]:
-        raise _key_failed(directory, table)
-    return inspect(states.sparkSession, storage, schema, order, directory, table, numbers["rows"], partial, by_segment=True), done
-
-
-def inspect(
-    spark: SparkSession,
-    storage: Storage,
-    schema: Schema,
-    order: position.Order,
-    directory: str,
-    table: str,
-    expected: int,
-    partial: Sequence[str],
-    by_segment: bool,
-) -> list[Written]:
-    """Read back what was written: with `by_segment` one entry for each folder of a Segment, else one for all. One Spark job.
-
-    Raises CheckFailed if the number of rows is not `expected`.
-    """
-    files = _files(storage, directory, by_segment)
-    if not files:
-        footers.check_complete(0, expected, "data", directory, table)
-        return []
-    columns = [(name, kind) for name, kind in stored_types(schema, order) if name in (AT, GONE, OWN)]
-    sizes: dict[str, int] = {}
-    for part, group in files.items():
-        for file in group:
-            folder = join(directory, part, file.name.rpartition("/")[0])
-            sizes[folder] = sizes.get(folder, 0) + file.size
-    by_folder: dict[str, list[Row]] = {}
-    for row in _by_file(parquet(spark, columns, sizes), partial).collect():
-        part = next(part for part in files if f"/{part}/" in row.path) if by_segment else ""
-        by_folder.setdefault(part, []).append(row)
-    footers.check_complete(sum(row.rows for rows in by_folder.values() for row in rows), expected, "data", directory, table)
-    return [
-        Written(
-            part,
-            sum(row.rows for row in rows),
-            sum(row.tombstones for row in rows),
-            earliest([position.from_row(row.first) for row in rows]),
-            latest([position.from_row(row.last) for row in rows]),
-            tuple(sorted({name for row in rows for name in row.unavailable_columns})),
-            tuple(files[part]),
-        )
-        for part, rows in sorted(by_folder.items())
-    ]
-
-
-def _by_file(rows: DataFrame, partial: Sequence[str]) -> DataFrame:
-    """Return one row for each file: `path`, `rows`, `tombstones`, `first` and `last` (Positions), `unavailable_columns`. In: AT, GONE, OWN."""
-    return rows.groupBy(named("_metadata.file_path", "path")).agg(
-        named("count(1)", "rows"),
-        named("count_if(_gone IS NOT NULL)", "tombstones"),
-        named(f"min({NEWEST})", "first"),
-        named(f"max({NEWEST})", "last"),
-        named(_registers(partial), "unavailable_columns"),
-        named(BY_HASH, "_by_hash"),
-    )
+    """The aggregates of the directory that were asked for."""
 
 
 def _registers(partial: Sequence[str]) -> str:
     """SQL for an aggregation: the columns that have a register of their own in some row."""
     registers = [f"CASE WHEN coalesce(max(map_contains_key(_own, {literal(name)})), false) THEN {literal(name)} END" for name in partial]
     return f"array_compact(array({', '.join(registers)}))" if registers else "CAST(array() AS ARRAY<STRING>)"
-
-
-def _null_key(schema: Schema) -> str:
-    return " OR ".join(f"{quoted(name)} IS NULL" for name in schema.key)
 
 
 def _files(storage: Storage, directory: str, by_segment: bool) -> dict[str, list[DataFile]]:
@@ -279,7 +182,3 @@ def _files(storage: Storage, directory: str, by_segment: bool) -> dict[str, list
         folder, _, inside = path.partition("/") if by_segment else ("", "", path)
         files.setdefault(folder, []).append(DataFile(inside, info.size, storage.checksum(info)))
     return files
-
-
-def _key_failed(directory: str, table: str) -> CheckFailed:
-    return CheckFailed(f"table {table}: staged data in {directory}: a key is null; expected a key in every row. Nothing was committed.")
