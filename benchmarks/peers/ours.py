@@ -21,7 +21,9 @@ class Compactor:
     def __init__(self, name: str, home: Path) -> None:
         os.environ["COMPACTOR_DRIVER_MEMORY"] = MEMORY
         self.settings = {"history": name == "compactor-history", "read_optimized": name == "compactor-ro"}
-        self.spark = open_session(SessionSettings(None, str(home / "metastore"), str(home / "warehouse"), master=f"local[{CORES}]"))
+        parquet = "standard" if name == "compactor-standard" else "hive"
+        places = str(home / "metastore"), str(home / "warehouse")
+        self.spark = open_session(SessionSettings(None, *places, master=f"local[{CORES}]", parquet=parquet))
         self.tables: dict[Path, Table] = {}
 
     def stage(self, table: Path, landed: Path) -> None:

@@ -41,6 +41,7 @@ SYSTEMS = {
     "compactor-ro": Pin(
         "", "the same with `read_optimized: true`; read = the view of the base alone, which is as old as the last compaction", "ours"
     ),
+    "compactor-standard": Pin("", "the same with `parquet: standard`", "ours"),
     "naive": Pin("", "union of table and changes, newest row per key (`row_number`), write everything", "plain"),
     "limits": Pin(
         "",
