@@ -105,11 +105,9 @@ class SparkEngine:
         rows = work.rows.where(f"NOT (_origin = {BASE} AND {UNCHANGED})")
         base = work.parent.segments if work.parent else ()
         owners = keys.owner_masks(base, work.schema)
-        files = by_key(work.schema)
-        filled, tombstones = compaction.stored_defaults(work.spec, work.schema), work.plan.tombstones
-        parts, done = table_writer.write(
-            self._storage, rows, work.schema, work.order, directory, work.spec.name, work.partial, files, work.span, owners, False, filled, tombstones
-        )
+        filled = compaction.stored_defaults(work.spec, work.schema)
+        form = table_writer.Form(work.schema, work.order, by_key(work.schema), work.partial, filled, work.plan.tombstones)
+        parts, done = table_writer.write(self._storage, rows, form, directory, work.spec.name, work.span, owners)
         counts, ties = work.counts(done)
         note = repeated_keys.note(work.batch, counts)
         if not parts:
@@ -124,19 +122,8 @@ class SparkEngine:
         keep = compaction.keeps_tombstones(work.spec, work.order, work.parent.offsets if work.parent else ())
         rows = compact.purged(work.rows, purge_through, work.schema, keep)
         placed = work.placed or segments.one()
-        made, done = segments.write(
-            self._storage,
-            rows,
-            work.schema,
-            work.order,
-            work.spec,
-            commit,
-            placed,
-            work.version,
-            work.partial,
-            work.span,
-            tombstones=work.plan.tombstones,
-        )
+        form = segments.form(work.spec, work.schema, work.order, work.partial, work.plan.tombstones)
+        made, done = segments.write(self._storage, rows, form, work.spec, commit, placed, work.version, work.span)
         counts, ties = work.counts(done)
         unknown = self._unresolved(work, [segment for segment in made if segment.unavailable_columns])
         purged_to = compact.purged_to(work.rows, purge_through, keep, work.order, done)
@@ -173,7 +160,8 @@ class SparkEngine:
         parts = compaction.segment_count(snapshot.size, snapshot.size, spec)
         placed = segments.placement(rows, schema, [(None, None, parts)], snapshot.rows)
         rows, version = placed.place(rows, schema), snapshot.version
-        made, _ = segments.write(self._storage, rows, schema, order, spec, commit, placed, version, snapshot.unavailable_columns, snapshot.span)
+        form = segments.form(spec, schema, order, snapshot.unavailable_columns)
+        made, _ = segments.write(self._storage, rows, form, spec, commit, placed, version, snapshot.span)
         return Staged(None, tuple(made), {}), left_out
 
     def history_without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[History, int]:

@@ -11,11 +11,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from compactor.catalog.hive import HiveCatalog
 from compactor.core.model.errors import CatalogRefused
 from compactor.core.model.layout import Layout
+from compactor.core.model.position import sort_key
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.record import TableReport
@@ -28,6 +30,7 @@ from compactor.flows.table import Table
 from compactor.flows.verbs import replay_table
 from compactor.spark.engine import SparkEngine
 from compactor.spark.input.wire import Schemas
+from compactor.spark.rows.position import from_row
 from compactor.storage.local import LocalStorage
 from tests.read import same_rows
 
@@ -103,8 +106,20 @@ class Lake:
         return found
 
     def problems(self, spec: TableSpec) -> list[str]:
-        """What `verify` finds wrong."""
-        return [f"{check.name}: {check.detail}" for check in verify(Table(self.env, spec)) if not check.ok]
+        """What `verify` finds wrong, and rows outside of the Positions that the Snapshot gives their part."""
+        return [*(f"{check.name}: {check.detail}" for check in verify(Table(self.env, spec)) if not check.ok), *self._outside(spec)]
+
+    def _outside(self, spec: TableSpec) -> list[str]:
+        layout, snapshot, outside = Layout(spec.root, spec.landing), self.snapshot(spec), []
+        for part in (*snapshot.segments, *([snapshot.delta] if snapshot.delta else [])):
+            assert part.position_min is not None
+            assert part.position_max is not None
+            low, high = sort_key(part.position_min), sort_key(part.position_max)
+            for file in part.files:
+                rows = pq.read_table(f"{layout.inside(part.path)}/{file.name}", partitioning=None).to_pylist()
+                places = (from_row((row.get("_gone") or row["_at"]).values()) for row in rows)
+                outside += [f"{part.path}: {place}" for place in places if place and not low <= sort_key(place) <= high]
+        return outside
 
     def unusable(self, spec: TableSpec) -> list[tuple[int, str]]:
         """The records in quarantine, in their order: number and reason."""

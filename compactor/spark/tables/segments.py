@@ -7,7 +7,6 @@ resolving and writing need the same order, unless `cluster_by:` asks for another
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
-from compactor.core.schema.clustering import FileOrder, of_segments
+from compactor.core.schema.clustering import of_segments
 from compactor.ports import Storage
 from compactor.spark.columns import SEGMENT
 from compactor.spark.keys import key_columns_text, key_struct, key_types, range_index
@@ -124,38 +123,28 @@ def _sampled(rows: DataFrame, schema: Schema, ranges: Sequence[Range], about: in
     return {row[0]: [tuple(json.loads(text)) for text in row[1]] for row in sampled.selectExpr("__range", texts).collect()}
 
 
+def form(
+    spec: TableSpec, schema: Schema, order: position.Order, partial: Sequence[str], tombstones: bool = True, in_order: bool = False
+) -> table_writer.Form:
+    """Return what the files of Segments are like."""
+    return table_writer.Form(schema, order, of_segments(spec, schema), partial, compaction.stored_defaults(spec, schema), tombstones, in_order)
+
+
 def write(
-    storage: Storage,
-    rows: DataFrame,
-    schema: Schema,
-    order: position.Order,
-    spec: TableSpec,
-    commit: str,
-    placed: Placement,
-    through: int,
-    partial: Sequence[str],
-    span: Span,
-    in_order: bool = False,
-    tombstones: bool = True,
+    storage: Storage, rows: DataFrame, form: table_writer.Form, spec: TableSpec, commit: str, placed: Placement, through: int, span: Span
 ) -> tuple[list[Segment], Pass]:
     """Write placed rows as Segments that cover the key ranges without gaps, and check what was written. Returns the pass too.
 
-    `through` is the version up to which the Delta is compacted into these Segments. `partial` are the columns that may have a clock of their own.
-    `span`: Positions that no row is below and above. `in_order`: the rows are sorted as files are. `tombstones`: whether some row may be one.
+    `through` is the version up to which the Delta is compacted into these Segments. `span`: Positions that no row is below and above.
 
     Raises CheckFailed if other rows are in the files than were written.
     """
-    directory, files = Layout(spec.root, spec.landing).base(commit), of_segments(spec, schema)
+    directory = Layout(spec.root, spec.landing).base(commit)
     names = [f"{SEGMENT}={name}" for name in placed.names(rows.sparkSession)]
-    filled = compaction.stored_defaults(spec, schema)
     several = len(names) > 1
-    place = directory if several else join(directory, names[0])
-    made, done = table_writer.write(
-        storage, rows, schema, order, place, spec.name, partial, files, span, {}, in_order, filled, tombstones, by_segment=several
-    )
+    made, done = table_writer.write(storage, rows, form, directory if several else join(directory, names[0]), spec.name, span, by_segment=several)
     made = made if several else {f"{names[0]}{part}": each for part, each in made.items()}
-    written = [_segment(commit, name, made[name], low, high, through, files) for name, (low, high) in _without_empty(names, placed, made).items()]
-    return [dataclasses.replace(segment, defaults=filled) for segment in written], done
+    return [_segment(commit, name, made[name], low, high, through, form) for name, (low, high) in _without_empty(names, placed, made).items()], done
 
 
 def _without_empty(names: Sequence[str], placed: Placement, made: dict[str, table_writer.Written]) -> dict[str, tuple[Bound, Bound]]:
@@ -173,7 +162,7 @@ def _without_empty(names: Sequence[str], placed: Placement, made: dict[str, tabl
     return out
 
 
-def _segment(commit: str, name: str, made: table_writer.Written, low: Bound, high: Bound, through: int, files: FileOrder) -> Segment:
+def _segment(commit: str, name: str, made: table_writer.Written, low: Bound, high: Bound, through: int, form: table_writer.Form) -> Segment:
     return Segment(
         id=f"{commit}.{name.partition('=')[2]}",
         path=join("base", commit, name),
@@ -186,7 +175,8 @@ def _segment(commit: str, name: str, made: table_writer.Written, low: Bound, hig
         position_max=made.position_max,
         compacted_through=through,
         unavailable_columns=made.unavailable_columns,
-        sorted_by=files.columns,
+        sorted_by=form.layout.columns,
+        defaults=tuple(form.filled),
     )
 
 

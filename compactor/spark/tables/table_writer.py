@@ -79,37 +79,63 @@ def payload(schema: Schema, old: Mapping[str, str]) -> dict[str, str]:
     return columns
 
 
+@dataclass(frozen=True)
+class Form:
+    """What the files of states are like."""
+
+    schema: Schema
+    order: position.Order
+    layout: FileOrder
+    partial: Sequence[str]
+    """The columns that may have a register of their own."""
+    filled: Collection[str]
+    """The columns whose default the files hold."""
+    tombstones: bool = True
+    """Whether some row may be one."""
+    in_order: bool = False
+    """Whether the rows have the order of the files already."""
+
+    def columns(self) -> list[str]:
+        """SQL for each column of a file, and ROW_STATE."""
+        state = f"CASE WHEN _gone IS NULL THEN '{LIVE}' ELSE '{DELETED}' END AS {ROW_STATE}"
+        values = (quoted(name) if name in self.filled else defaults.in_file(self.schema, name, self.order) for name in self.schema.names)
+        return [*values, *STATE, state]
+
+    def in_files(self, states: DataFrame, *folders: str) -> DataFrame:
+        """Return the rows as files have them: without columns of STATE that are null in every row, sorted in each of `folders`."""
+        lacking = [*([] if self.partial else [OWN]), *([] if self.tombstones else [GONE]), *([] if self.partial or self.tombstones else [MOVED])]
+        rows = states.drop(*lacking)
+        return rows if self.in_order else rows.sortWithinPartitions(*folders, *map(quoted, self.layout.columns))
+
+    def options(self) -> dict[str, str]:
+        """Return the options of Spark's Parquet writer."""
+        return {"parquet.block.size": str(self.layout.row_group_bytes)} if self.layout.row_group_bytes else {}
+
+
 def write(
     storage: Storage,
     rows: DataFrame,
-    schema: Schema,
-    order: position.Order,
+    form: Form,
     directory: str,
     table: str,
-    partial: Sequence[str],
-    layout: FileOrder,
     span: Span,
     aggregates: Mapping[str, str] = MappingProxyType({}),
-    in_order: bool = False,
-    filled: Collection[str] = (),
-    tombstones: bool = True,
     by_segment: bool = False,
 ) -> tuple[dict[str, Written], Pass]:
-    """Write states into a new directory, each file as `layout` says, and check what was written. One Spark job.
+    """Write states into a new directory, and check what was written. One Spark job.
 
-    `partial` are the columns that may have a register of their own. `aggregates` (name → SQL) are computed for `Written.numbers`. `filled`: the
-    columns whose default the files hold. `tombstones`: whether some row may be one. `by_segment`: with a folder for each value of SEGMENT.
+    `span`: Positions that no row is below and above. `aggregates` (name → SQL) are computed for `Written.numbers`. `by_segment`: with a folder for
+    each value of SEGMENT.
 
     Returns what was written by the Segment's folder ("" without `by_segment`), without those that have no rows, and the pass that wrote. Raises
     CheckFailed if other rows are in the files than were written.
     """
-    counted = {"registers": _registers(partial)} if partial else {}
+    counted = {"registers": _registers(form.partial)} if form.partial else {}
     counted.update(aggregates)
-    segment = [SEGMENT] if by_segment else []
-    states = rows.selectExpr(*_stored(schema, order, filled), *segment)
+    folders = [SEGMENT] if by_segment else []
+    states = rows.selectExpr(*form.columns(), *folders)
     states = measured.observe(states, "written", counted) if counted else states
-    rows = _in_files(states, partial, tombstones, () if in_order else (*segment, *_sort(layout)))
-    done = measured.write_parquet(rows, directory, *segment, ROW_STATE, options=_options(layout))
+    done = measured.write_parquet(form.in_files(states, *folders), directory, *folders, ROW_STATE, options=form.options())
     files = _files(storage, directory, by_segment)
     places = {join(directory, part, file.name): file.size for part, group in files.items() for file in group}
     there = footers.count_rows(rows.sparkSession, places)
@@ -121,27 +147,6 @@ def write(
         count, gone = sum(count for _, count in by_file), sum(count for hidden, count in by_file if hidden)
         made[part] = Written(count, gone, *span, tuple(sorted(numbers.get("registers", ()))), tuple(group), numbers)
     return {part: each for part, each in made.items() if each.rows}, done
-
-
-def _in_files(states: DataFrame, partial: Sequence[str], tombstones: bool, order: Sequence[str]) -> DataFrame:
-    """Return the rows as files have them: without columns of STATE that are null in every row, sorted by `order` (empty: as they are)."""
-    rows = states.drop(*([] if partial else [OWN]), *([] if tombstones else [GONE]), *([] if partial or tombstones else [MOVED]))
-    return rows.sortWithinPartitions(*order) if order else rows
-
-
-def _sort(layout: FileOrder) -> list[str]:
-    return [quoted(name) for name in layout.columns]
-
-
-def _options(layout: FileOrder) -> dict[str, str]:
-    """Return the options of Spark's Parquet writer."""
-    return {"parquet.block.size": str(layout.row_group_bytes)} if layout.row_group_bytes else {}
-
-
-def _stored(schema: Schema, order: position.Order, filled: Collection[str]) -> list[str]:
-    """SQL for each column of a file, and ROW_STATE."""
-    state = f"CASE WHEN _gone IS NULL THEN '{LIVE}' ELSE '{DELETED}' END AS {ROW_STATE}"
-    return [*(quoted(name) if name in filled else defaults.in_file(schema, name, order) for name in schema.names), *STATE, state]
 
 
 @dataclass(frozen=True)
@@ -172,7 +177,7 @@ class Written:
 def _registers(partial: Sequence[str]) -> str:
     """SQL for an aggregation: the columns that have a register of their own in some row."""
     registers = [f"CASE WHEN coalesce(max(map_contains_key(_own, {literal(name)})), false) THEN {literal(name)} END" for name in partial]
-    return f"array_compact(array({', '.join(registers)}))" if registers else "CAST(array() AS ARRAY<STRING>)"
+    return f"array_compact(array({', '.join(registers)}))"
 
 
 def _files(storage: Storage, directory: str, by_segment: bool) -> dict[str, list[DataFile]]:
