@@ -107,7 +107,7 @@ class SparkEngine:
         owners = keys.owner_masks(base, work.schema)
         filled = compaction.stored_defaults(work.spec, work.schema)
         form = table_writer.Form(work.schema, work.order, by_key(work.schema), work.partial, filled, work.plan.tombstones)
-        parts, done = table_writer.write(self._storage, rows, form, directory, work.spec.name, work.span, owners)
+        parts, done = table_writer.write(self._storage, rows, form, directory, work.spec.name, owners)
         counts, ties = work.counts(done)
         note = repeated_keys.note(work.batch, counts)
         if not parts:
@@ -115,14 +115,14 @@ class SparkEngine:
         (made,) = parts.values()
         untouched = keys.not_owning(base, made.numbers)
         path, columns = relative(directory, work.spec.root), made.unavailable_columns
-        delta = Delta(commit, path, made.rows, made.tombstones, made.files, made.position_min, made.position_max, columns, untouched, filled)
+        delta = Delta(commit, path, made.rows, made.tombstones, made.files, *work.span, columns, untouched, filled)
         return Staged(delta, (), counts, ties, self._unresolved(work, [delta]) if columns else 0, note=note)
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
         keep = compaction.keeps_tombstones(work.spec, work.order, work.parent.offsets if work.parent else ())
         rows = compact.purged(work.rows, purge_through, work.schema, keep)
         placed = work.placed or segments.one()
-        form = segments.form(work.spec, work.schema, work.order, work.partial, work.plan.tombstones)
+        form = segments.form_of(work.spec, work.schema, work.order, work.partial, work.plan.tombstones)
         made, done = segments.write(self._storage, rows, form, work.spec, commit, placed, work.version, work.span)
         counts, ties = work.counts(done)
         unknown = self._unresolved(work, [segment for segment in made if segment.unavailable_columns])
@@ -160,7 +160,7 @@ class SparkEngine:
         parts = compaction.segment_count(snapshot.size, snapshot.size, spec)
         placed = segments.placement(rows, schema, [(None, None, parts)], snapshot.rows)
         rows, version = placed.place(rows, schema), snapshot.version
-        form = segments.form(spec, schema, order, snapshot.unavailable_columns)
+        form = segments.form_of(spec, schema, order, snapshot.unavailable_columns)
         made, _ = segments.write(self._storage, rows, form, spec, commit, placed, version, snapshot.span)
         return Staged(None, tuple(made), {}), left_out
 

@@ -293,6 +293,30 @@ def test_a_listing_that_lacks_a_written_file_stops_the_commit(lake: Lake) -> Non
         footers.count_rows(lake.spark, {path: delta.size + 1})
 
 
+class HidesOneFolder(LocalStorage):
+    """A store whose listing lacks the tombstones, and some of several Segments."""
+
+    def list(self, prefix: str) -> Iterator[FileInfo]:
+        return (info for info in super().list(prefix) if "row_state=deleted" not in info.path and "-00001/" not in info.path)
+
+
+@pytest.mark.parametrize(("segments", "by_job", "message"), [(1, False, "2 rows are there"), (2, True, "[12] rows are there")])
+def test_fewer_rows_than_were_written_are_not_committed(
+    lake: Lake, segments: int, by_job: bool, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one Segment and of several, whether the driver or a job counts."""
+    monkeypatch.setattr(footers, "FILES_MAX", 0 if by_job else 64)
+    spec = lake.spec(target_file_bytes=1 if segments > 1 else 384 << 20)
+    lake.land(spec, 1, [{"id": key, "seq": key, "op": "d" if key == 3 else "c"} for key in (1, 2, 3)])
+    engine = SparkEngine(lake.spark, HidesOneFolder())
+    with pytest.raises(CheckFailed, match=f"{message}, expected the 3 that were written"):
+        run_table(Table(dataclasses.replace(lake.env, engine=lambda: engine), spec))
+    assert lake.run(spec).counts["applied"] == 3
+    snapshot = lake.snapshot(spec)
+    assert (len(snapshot.segments) > 1, snapshot.rows, snapshot.tombstones) == (segments > 1, 2, 1)
+    assert [] == lake.problems(spec)
+
+
 def test_an_error_that_no_single_remote_file_causes_is_tried_once_more(lake: Lake, remote: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """One unknown error does not fail the run; two do."""
     spec = lake.spec()

@@ -12,7 +12,6 @@ from compactor.core.planning import compaction
 from compactor.spark.columns import SEGMENT
 from compactor.spark.tables import segments
 from compactor.spark.tables.segments import Placement, placement
-from compactor.spark.tables.table_writer import Written
 from tests.spark.lake import Lake
 
 IDS = Schema((Field("id", "id", "bigint"),), ("id",))
@@ -55,10 +54,6 @@ def test_several_ranges_are_divided_each_by_itself(lake: Lake) -> None:
     assert 100 < int(middle[0]) < 400
 
 
-def written(name: str) -> Written:
-    return Written(name, 1, 0, None, None, (), (DataFile("a.parquet", 1, ""),))
-
-
 Ranges = list[tuple[segments.Bound, segments.Bound]]
 FIRST, SECOND, THIRD = (None, ("3",)), (("3",), ("6",)), (("6",), None)
 
@@ -79,7 +74,7 @@ FIRST, SECOND, THIRD = (None, ("3",)), (("3",), ("6",)), (("6",), None)
 def test_a_range_without_rows_goes_to_its_neighbour(ranges: Ranges, filled: str, expected: Ranges) -> None:
     """Segments cover the ranges without a gap; a gap between ranges stays."""
     names = [f"segment=0-{at:05d}" for at in range(len(ranges))]
-    made = {names[int(at)]: written(names[int(at)]) for at in filled}
+    made = [names[int(at)] for at in filled]
     assert list(segments._without_empty(names, Placement(tuple(ranges)), made).values()) == expected
 
 

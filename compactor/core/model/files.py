@@ -117,7 +117,7 @@ class Segment(_Rows):
     compacted_through: int
     """The Segment contains all changes of its key range up to this version: Delta rows with `_version` at or below it are already there."""
     unavailable_columns: tuple[str, ...] = ()
-    """Columns whose value comes from an older event in some row, or is unknown there (`_own`)."""
+    """Columns whose value comes from an older event in some row of the Segments that were written together, or is unknown there (`_own`)."""
     sorted_by: tuple[str, ...] = ()
     """The columns that each file is sorted by; () if that is not known."""
     defaults: tuple[str, ...] = ()

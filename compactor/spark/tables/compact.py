@@ -99,7 +99,7 @@ def write(storage: Storage, made: Compacted, spec: TableSpec, snapshot: Snapshot
     schema, order, partial = snapshot.schema, snapshot.order, snapshot.unavailable_columns
     keep = compaction.keeps_tombstones(spec, order, snapshot.offsets)
     rows = purged(made.rows, purge_through, schema, keep)
-    form = segments.form(spec, schema, order, partial, snapshot.tombstones > 0, made.in_place)
+    form = segments.form_of(spec, schema, order, partial, snapshot.tombstones > 0, made.in_place)
     parts, done = segments.write(storage, rows, form, spec, commit, made.placed, snapshot.version, made.span)
     return Staged(None, tuple(parts), {}, purged_to=purged_to(made.rows, purge_through, keep, order, done))
 

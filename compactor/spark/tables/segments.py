@@ -8,7 +8,7 @@ resolving and writing need the same order, unless `cluster_by:` asks for another
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -123,7 +123,7 @@ def _sampled(rows: DataFrame, schema: Schema, ranges: Sequence[Range], about: in
     return {row[0]: [tuple(json.loads(text)) for text in row[1]] for row in sampled.selectExpr("__range", texts).collect()}
 
 
-def form(
+def form_of(
     spec: TableSpec, schema: Schema, order: position.Order, partial: Sequence[str], tombstones: bool = True, in_order: bool = False
 ) -> table_writer.Form:
     """Return what the files of Segments are like."""
@@ -142,12 +142,13 @@ def write(
     directory = Layout(spec.root, spec.landing).base(commit)
     names = [f"{SEGMENT}={name}" for name in placed.names(rows.sparkSession)]
     several = len(names) > 1
-    made, done = table_writer.write(storage, rows, form, directory if several else join(directory, names[0]), spec.name, span, by_segment=several)
+    made, done = table_writer.write(storage, rows, form, directory if several else join(directory, names[0]), spec.name, by_segment=several)
     made = made if several else {f"{names[0]}{part}": each for part, each in made.items()}
-    return [_segment(commit, name, made[name], low, high, through, form) for name, (low, high) in _without_empty(names, placed, made).items()], done
+    ranges = _without_empty(names, placed, made)
+    return [_segment(commit, name, made[name], low, high, through, form, span) for name, (low, high) in ranges.items()], done
 
 
-def _without_empty(names: Sequence[str], placed: Placement, made: dict[str, table_writer.Written]) -> dict[str, tuple[Bound, Bound]]:
+def _without_empty(names: Sequence[str], placed: Placement, made: Collection[str]) -> dict[str, tuple[Bound, Bound]]:
     """Return the ranges of the Segments that have rows, by name. A range without rows goes to its neighbour."""
     runs: list[list[tuple[str, Bound, Bound]]] = []
     for name, (low, high) in zip(names, placed.ranges):
@@ -162,7 +163,9 @@ def _without_empty(names: Sequence[str], placed: Placement, made: dict[str, tabl
     return out
 
 
-def _segment(commit: str, name: str, made: table_writer.Written, low: Bound, high: Bound, through: int, form: table_writer.Form) -> Segment:
+def _segment(
+    commit: str, name: str, made: table_writer.Written, low: Bound, high: Bound, through: int, form: table_writer.Form, span: Span
+) -> Segment:
     return Segment(
         id=f"{commit}.{name.partition('=')[2]}",
         path=join("base", commit, name),
@@ -171,8 +174,8 @@ def _segment(commit: str, name: str, made: table_writer.Written, low: Bound, hig
         files=made.files,
         low=low,
         high=high,
-        position_min=made.position_min,
-        position_max=made.position_max,
+        position_min=span[0],
+        position_max=span[1],
         compacted_through=through,
         unavailable_columns=made.unavailable_columns,
         sorted_by=form.layout.columns,

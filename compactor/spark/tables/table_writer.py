@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor.core.model import types
 from compactor.core.model.files import DELETED, LIVE, ROW_STATE, DataFile
 from compactor.core.model.layout import join
-from compactor.core.model.position import Position, Span
 from compactor.core.model.schema import Schema
 from compactor.core.schema.clustering import FileOrder
 from compactor.ports import Storage
@@ -118,14 +117,12 @@ def write(
     form: Form,
     directory: str,
     table: str,
-    span: Span,
     aggregates: Mapping[str, str] = MappingProxyType({}),
     by_segment: bool = False,
 ) -> tuple[dict[str, Written], Pass]:
     """Write states into a new directory, and check what was written. One Spark job.
 
-    `span`: Positions that no row is below and above. `aggregates` (name → SQL) are computed for `Written.numbers`. `by_segment`: with a folder for
-    each value of SEGMENT.
+    `aggregates` (name → SQL) are computed for `Written.numbers`. `by_segment`: with a folder for each value of SEGMENT.
 
     Returns what was written by the Segment's folder ("" without `by_segment`), without those that have no rows, and the pass that wrote. Raises
     CheckFailed if other rows are in the files than were written.
@@ -145,7 +142,7 @@ def write(
     for part, group in sorted(files.items()):
         by_file = [(file.name.startswith(f"{ROW_STATE}={DELETED}/"), there[join(directory, part, file.name)]) for file in group]
         count, gone = sum(count for _, count in by_file), sum(count for hidden, count in by_file if hidden)
-        made[part] = Written(count, gone, *span, tuple(sorted(numbers.get("registers", ()))), tuple(group), numbers)
+        made[part] = Written(count, gone, tuple(sorted(numbers.get("registers", ()))), tuple(group), numbers)
     return {part: each for part, each in made.items() if each.rows}, done
 
 
@@ -158,12 +155,6 @@ class Written:
 
     tombstones: int
     """Rows that are deleted."""
-
-    position_min: Position | None
-    """A Position that no row is below."""
-
-    position_max: Position | None
-    """A Position that no row is above."""
 
     unavailable_columns: tuple[str, ...]
     """Columns that have a register of their own in some row (`_own`) of the directory."""
