@@ -56,7 +56,12 @@ MUTANTS = [
     (READER, 'delta if soft else delta.where("_gone IS NULL")', "delta", "compaction settings"),
     # the folder of a row, and what the survey counts
     (WRITER, "CASE WHEN _gone IS NULL THEN '{LIVE}'", "CASE WHEN _gone IS NOT NULL THEN '{LIVE}'", "flat"),
-    (WRITER, '"tombstones": "count_if(_gone IS NOT NULL)"', '"tombstones": "0"', "flat compaction settings"),
+    (
+        WRITER,
+        "sum(count for hidden, count in by_file if hidden)",
+        "sum(count for hidden, count in by_file if not hidden)",
+        "flat compaction settings",
+    ),
     (SURVEY, "max(CASE WHEN _op <> 't' THEN _position END) AS last", "min(CASE WHEN _op <> 't' THEN _position END) AS last", "flat positions"),
     (SURVEY, "count_if(_op = 'd') AS deletes", "0L AS deletes", "flat settings cases"),
     (SURVEY, "min(CASE WHEN _op <> 't' THEN _position END) AS first", "max(CASE WHEN _op <> 't' THEN _position END) AS first", "flat positions"),
@@ -96,8 +101,8 @@ MUTANTS = [
     (COMPACT, '{"last": f"max(CASE WHEN {old} THEN', '{"last": f"min(CASE WHEN {old} THEN', "compaction positions"),
     (COMPACT, "({old} AND NOT {keyless.is_waiting()})", "({old})", "debezium dms wal2json"),
     # what a file leaves out, and what a deletion vector hides
-    (WRITER, "*([] if tombstones else [GONE])", "GONE", "flat"),
-    (WRITER, "*([] if partial else [OWN])", "OWN", "settings registers"),
-    (WRITER, "([] if partial or tombstones else [MOVED])", "([] if tombstones else [MOVED])", "registers"),
+    (WRITER, "*([] if self.tombstones else [GONE])", "GONE", "flat"),
+    (WRITER, "*([] if self.partial else [OWN])", "OWN", "settings registers"),
+    (WRITER, "([] if self.partial or self.tombstones else [MOVED])", "([] if self.tombstones else [MOVED])", "registers"),
     (HIDDEN, '"left_semi"', '"left_anti"', "native/spark"),
 ]

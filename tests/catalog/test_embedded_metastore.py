@@ -112,6 +112,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_half_made_database_is_set_aside_and_one_under_another_name_made_again(
     hive_session: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture

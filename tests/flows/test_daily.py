@@ -186,8 +186,8 @@ def test_without_the_key_the_days_go() -> None:
     assert [day.day for day in newest.days or ()] == ["2026-01-12", "2026-01-13", "2026-01-14"]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("mode", tiered(MODES, fast=["from_then_on"]))
+@pytest.mark.parametrize("error", tiered(ERRORS, fast=["crash"]))
 @pytest.mark.parametrize("lands", [False, True])
 def test_a_run_cut_at_any_call_makes_the_day_once(mode: str, error: str, lands: bool) -> None:
     """At the moment of death a reader sees the days of before or after, each as a whole; the next run ends as an undisturbed one."""

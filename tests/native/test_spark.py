@@ -31,7 +31,7 @@ from tests.spark.conftest import lake
 from tests.spark.lake import Lake
 
 __all__ = ["app_on_one_spark", "lake", "spark"]
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 TELLING = ("student", "toast_def", "audit_log", "evolve", "uq_ident", "type_zoo")
 SETTINGS = {"iceberg": ("base",), "read_optimized": True, "parquet": "standard"}
@@ -291,7 +291,6 @@ def test_text_that_became_a_column_of_another_type(lake: Lake, tmp_path: Path) -
     assert len(readers.rows("pyiceberg", table.layout.iceberg_metadata("base", exported.number), snapshot=first)[0]) == 3
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("app_on_one_spark")
 @pytest.mark.parametrize("form", ["debezium_json_kafka", "debezium_avro_kafka", "flat_value"] if FULL else ["debezium_json_kafka"])
 def test_every_table_of_the_capture(spark: SparkSession, tmp_path: Path, form: str) -> None:

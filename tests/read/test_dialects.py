@@ -448,6 +448,7 @@ def differences(app: App, texts: list[str]) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_auto_answers_as_spark_does(app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few statements on both engines; every statement that differs goes to Spark, and a line says why."""
     texts = EXACT.strip().splitlines()

@@ -110,6 +110,7 @@ def test_texts_may_hold_any_braces_and_numbers_stay_exact_beside_them(lake: Lake
     assert [(value, Decimal(digits)) for value in texts] == [(row["v"], row["n"]) for row in rows]
 
 
+@pytest.mark.slow
 def test_chains_of_key_changes_carry_what_is_not_told(lake: Lake) -> None:
     """1 → 2 → 3 in one run and in three, the end first; an update may leave out any column; old key names come in any case."""
     for name, apart in (("together", False), ("apart", True)):

@@ -61,6 +61,7 @@ def small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clustering, "ROW_GROUP_BYTES", 60_000)
 
 
+@pytest.mark.slow
 def test_a_filter_on_a_clustered_column_skips_row_groups(lake: Lake) -> None:
     """Several Segments that tile the keys; inside each the row groups follow one another by `n`."""
     spec = lake.spec(op="op", cluster_by=("n",), target_file_bytes=400_000, compact_window=NEVER)
@@ -78,6 +79,7 @@ def test_a_filter_on_a_clustered_column_skips_row_groups(lake: Lake) -> None:
     assert lake.problems(spec) == []
 
 
+@pytest.mark.slow
 def test_an_order_that_changes_counts_for_new_files_only(lake: Lake) -> None:
     """By key, by region, by two columns: compactions follow the setting of their time; rows, deletes and restores do not depend on it."""
     # compactions of such a table take every Segment with changes
@@ -112,6 +114,7 @@ def test_an_order_that_changes_counts_for_new_files_only(lake: Lake) -> None:
     assert lake.problems(spec) == []
 
 
+@pytest.mark.slow
 def test_a_rebuild_and_an_erase_write_every_file_in_the_order_of_now(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also Segments without a change, which no compaction takes."""
     monkeypatch.setenv("COMPACTOR_HASH_KEY", "a secret of the test only")

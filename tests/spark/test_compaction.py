@@ -166,6 +166,7 @@ def test_columns_that_are_null_in_every_row_are_not_in_the_files(lake: Lake) -> 
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_segments_without_a_delta_row_are_read_without_a_join(lake: Lake) -> None:
     """Recent keys change: the rows are right, the plan joins the last Segment only; DuckDB shows the same."""
     spec = lake.spec(target_file_bytes=6_000, write_mode="merge-on-read", op="op", compact_every=1e9)

@@ -234,6 +234,7 @@ def test_a_cut_compressed_file_is_named(lake: Lake) -> None:
     assert ["part-0.csv.gz"] == lake.landed(spec)
 
 
+@pytest.mark.slow
 def test_types_that_most_stored_records_do_not_have_do_not_empty_a_table(lake: Lake) -> None:
     """`rebuild` names the first of them and publishes nothing, or with both words what is left; `verify` says that records are invalid."""
     spec = lake.spec()

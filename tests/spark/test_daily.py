@@ -63,6 +63,7 @@ def check_days(lake: Lake, spec: Any, ends: dict[str, dict[int, dict[str, Any]]]
             assert tuple(rows[key][name] for name in ("seq", "a", "b", "dt_2", "tags")) == values, (day, key)
 
 
+@pytest.mark.slow
 def test_every_day_shows_what_the_view_showed_at_its_end(lake: Lake) -> None:
     """After compactions, vacuums and two changes of types; a query of a day reads only files of that day's version."""
     spec = lake.spec(daily=Daily(keep=6), **SETTINGS)

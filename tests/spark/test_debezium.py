@@ -192,6 +192,7 @@ def test_keyless_updates_and_deletes_take_one_equal_row(lake: Lake) -> None:
     assert ["new", "same", "same"] == sorted(row["v"] for row in lake.rows(spec))
 
 
+@pytest.mark.slow
 def test_a_keyless_delete_takes_the_row_of_its_own_microsecond(lake: Lake) -> None:
     """A row is named by all of its content."""
     spec = debezium(lake, key=(), container="value")
@@ -206,6 +207,7 @@ def test_a_keyless_delete_takes_the_row_of_its_own_microsecond(lake: Lake) -> No
     assert ["000000", "000001", "000003"] == sorted(row["at"][20:26] for row in lake.rows(spec))
 
 
+@pytest.mark.slow
 def test_a_record_key_of_more_columns_than_the_tables_key_changes_no_key(lake: Lake) -> None:
     """Debezium sends delete and create where a column of the record's key changes; the table's key stays, and so does its row."""
     spec = debezium(lake, container="kafka", key=("id",))
@@ -231,7 +233,7 @@ def other(op: str, source: dict[str, Any], before: Any = None, after: Any = None
     return {"op": op, "before": before, "after": after, "source": source, "ts_ms": 1}
 
 
-@pytest.mark.parametrize("connector", ["mysql 0.8", "TiCDC", "mongodb"])
+@pytest.mark.parametrize("connector", tiered(["mysql 0.8", "TiCDC", "mongodb"], fast=["mongodb"]))
 def test_connectors_without_postgres_order(lake: Lake, connector: str) -> None:
     """MySQL before 0.9 names no connector; TiCDC's file and place are empty; MongoDB's rows are text. The newer event comes in the older file."""
     sources = {
@@ -256,6 +258,7 @@ def test_connectors_without_postgres_order(lake: Lake, connector: str) -> None:
     assert not mongo or [(row["_id"], row["n"]) for row in rows] == [("01", 5), ("02", 5)]
 
 
+@pytest.mark.slow
 def test_a_delete_of_mongodb_is_known_by_the_records_key(lake: Lake) -> None:
     """Its value has nothing but the operation, and the key is the JSON text of the id."""
     spec = debezium(lake, key=("_id",), container="kafka")
@@ -268,6 +271,7 @@ def test_a_delete_of_mongodb_is_known_by_the_records_key(lake: Lake) -> None:
     assert [row["_id"] for row in lake.rows(spec)] == ["02"]
 
 
+@pytest.mark.slow
 def test_a_null_of_scylla_is_not_set(lake: Lake) -> None:
     """A cell is {value: x}, a null in it is null, and a null in its place leaves the value, also by an insert."""
     spec = lake.spec(envelope="debezium", order_by=("source.ts_us",))

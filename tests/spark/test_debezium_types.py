@@ -184,6 +184,7 @@ def test_a_key_in_base64_is_the_number_it_stands_for(lake: Lake) -> None:
     assert [Decimal("3.00")] == [row["c0"] for row in lake.rows(spec)]
 
 
+@pytest.mark.slow
 def test_a_key_without_scale_is_one_key_however_it_is_written(lake: Lake) -> None:
     """1.5 and 1.50 are equal to the source, and so are 100 and 100.00; in a column outside of the key each stays as it is."""
     spec = lake.spec(envelope="debezium", order_by=(), key=("c0",))

@@ -41,6 +41,7 @@ def test_what_waits_is_explained_and_left_alone(lake: Lake) -> None:
     assert {*report.counts} <= {name.replace(" ", "_") for name, _ in made.numbers}
 
 
+@pytest.mark.slow
 def test_feed_history_and_compaction_are_explained_and_nothing_is_written(lake: Lake) -> None:
     """Of a batch that follows, of one with a late event, and of the compaction that is due: each pass and each name has a meaning."""
     spec = lake.spec(write_mode="merge-on-read", history=True, feed="net", read_optimized=True)
@@ -65,6 +66,7 @@ def test_feed_history_and_compaction_are_explained_and_nothing_is_written(lake: 
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_without_new_files_the_newest_commit_is_explained(lake: Lake) -> None:
     """Its files are read again from the archive, on top of the version before it. Without that, and without any file, the reason is named."""
     spec = lake.spec(write_mode="merge-on-read")

@@ -402,6 +402,7 @@ def test_a_value_that_is_not_of_the_declared_type_is_not_silently_null(lake: Lak
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_files_without_events_are_given_up(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A README and a cut Parquet file: the archive has empty files of their names, which a full recompute and an erase read as no events."""
     spec = lake.spec()
@@ -567,6 +568,7 @@ def test_json_keys_that_differ_in_case_only_are_two_columns(lake: Lake) -> None:
         lake.run(spec)
 
 
+@pytest.mark.slow
 def test_empty_arrays_and_objects_wait_for_a_value_that_shows_their_type(lake: Lake) -> None:
     """Until then they are not shown, and nothing of them is lost. Beside a scalar they are text."""
     spec = lake.spec()
@@ -605,6 +607,7 @@ def test_a_refused_run_names_the_envelope_that_the_records_have(lake: Lake) -> N
         lake.run(spec)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not AVRO, reason="the module for Avro is missing")
 def test_an_avro_file_that_ends_in_a_block_waits_for_its_end(lake: Lake) -> None:
     """A quarter of an hour, like one that ends in its header; a file that is damaged elsewhere does not."""

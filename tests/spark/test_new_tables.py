@@ -16,6 +16,7 @@ __all__ = ["app_on_one_spark"]
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("app_on_one_spark")]
 
 
+@pytest.mark.slow
 def test_the_first_run_keeps_why_the_table_was_made(tmp_path: Path) -> None:
     """In its report and in its run record, which is there when nobody has read the report; later runs do not repeat it."""
     config = written(tmp_path, f"discover: [{ENTRY}]\ncatalog: {{database: fleet}}\ndefaults: {{archive: keep}}\n")

@@ -35,6 +35,7 @@ def landed(lake: Lake, spec: Any, hour: int, columns: Mapping[str, Any], **optio
     return path
 
 
+@pytest.mark.slow
 def test_nanoseconds_nulls_and_metadata(lake: Lake) -> None:
     """Nanoseconds are timestamps wherever they stand; a column of the type null waits for a type; `_metadata` may be a column."""
     spec = lake.spec()

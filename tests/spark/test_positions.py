@@ -304,6 +304,7 @@ def test_a_purge_waits_until_it_can_be_remembered(lake: Lake) -> None:
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_nulls_inside_of_structs_and_arrays_tell_events_apart(lake: Lake) -> None:
     """Of two events with equal order columns the one of the later file is the row; only one of equal content is the same event again."""
     spec = lake.spec(write_mode="merge-on-read")

@@ -26,6 +26,7 @@ def shown(lake: Lake, spec: Any) -> tuple[str, dict[int, Any]]:
     return view.properties[base_views.STATE_VERSION], {row["id"]: row["a"] for row in lake.rows(spec, "t_ro")}
 
 
+@pytest.mark.slow
 def test_the_base_alone_is_the_last_compaction(lake: Lake, tmp_path: Path) -> None:
     """Several Segments, changes in one of them; the plan has no join. DuckDB and Python show the same as Spark."""
     spec = lake.spec(op="op", read_optimized=True, compact_window=NEVER, target_file_bytes=6_000, write_mode="merge-on-read", order_by=("__lsn",))

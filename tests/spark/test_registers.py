@@ -219,6 +219,7 @@ def test_rows_from_before_a_column_read_its_first_default_whenever_either_arrive
     assert {key: score for key, score in expected[-1].items() if key != 6} == current
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beside", [False, True], ids=["in the base", "beside a compaction"])
 def test_a_late_delete_is_remembered_by_a_row_without_a_value(lake: Lake, beside: bool) -> None:
     """It ends what older events had of the row, also those that come still later."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from compactor.app import App
+from tests.oracle.sizes import tiered
 from tests.parts.one_spark import app_on_one_spark
 
 __all__ = ["app_on_one_spark"]
@@ -120,7 +121,7 @@ def test_a_truncate_of_one_shard_and_a_late_event_of_the_other(tmp_path: Path) -
         assert shown(app) == rows(eu, us)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", tiered([1, 2], fast=[2]))
 def test_the_table_has_the_rows_of_all_shards(seed: int, tmp_path: Path) -> None:
     """Random changes with truncates and left-out values, in random order over several runs; then compacted, verified and rebuilt."""
     sources = [Source("eu", 5_000, seed), Source("us", 100, seed + 10), Source("asia", 4_990, seed + 20)]
@@ -144,6 +145,7 @@ def test_the_table_has_the_rows_of_all_shards(seed: int, tmp_path: Path) -> None
         assert not failed, failed
 
 
+@pytest.mark.slow
 def test_rows_without_a_key_belong_to_their_shard(tmp_path: Path) -> None:
     """Equal events of two shards are two rows; a delete takes one of its own shard, a truncate all of it."""
     with opened(tmp_path, "key: []") as app:

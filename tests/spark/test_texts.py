@@ -14,6 +14,7 @@ import pytest
 
 import compactor
 from compactor.core.model.errors import InputRefused, SchemaRefused
+from tests.oracle.sizes import tiered
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -120,7 +121,7 @@ WHOLE = ("?", "\\ud83d\\ude00", "\\uD83D\\uDE00\\ud83d\\ude01", "\\\\ud83d", "\\
 """Texts as JSON writes them."""
 
 
-@pytest.mark.parametrize("container", ["value", "kafka"])
+@pytest.mark.parametrize("container", tiered(["value", "kafka"], fast=["value"]))
 def test_half_a_character(lake: Lake, container: str) -> None:
     """Its escape would become `?`, and two keys one. What only looks like one is read, in names as in values."""
     spec = lake.spec(f"halves_{container}", container=container)
@@ -188,6 +189,7 @@ def test_csv_with_backslashes_before_quotes(lake: Lake) -> None:
         lake.run(lake.spec("latin", format="csv"))
 
 
+@pytest.mark.slow
 def test_numbers_that_nothing_holds(lake: Lake) -> None:
     """More than 38 digits are text; more than a double holds is refused; a number never becomes text by itself."""
     long = 2**256 - 1

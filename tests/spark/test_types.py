@@ -98,6 +98,7 @@ DECIMALS: dict[str, tuple[list[Any], list[str | None]]] = {
 """`1234` is a number, and three bytes in base64. The values beside it decide."""
 
 
+@pytest.mark.slow
 def test_a_decimal_is_a_number_its_text_or_base64(lake: Lake) -> None:
     """No digit is lost or added. Where nothing shows which one `1234` is, its record is invalid."""
     spec = lake.spec(types=tuple((name, "decimal(10,2)") for name in DECIMALS))

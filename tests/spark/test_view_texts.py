@@ -128,6 +128,7 @@ def test_numbers_stay_numbers_until_text_is_asked_for_and_then_are_as_the_source
         lake.run(spec)
 
 
+@pytest.mark.slow
 def test_files_of_both_forms_are_one_table(lake: Lake) -> None:
     """`parquet: hive`, then standard, then hive: base and Delta have another form each, and every read is right. DuckDB reads the same."""
     spec = lake.spec(write_mode="merge-on-read", compact_every=1e9)

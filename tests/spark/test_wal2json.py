@@ -349,6 +349,7 @@ ORIGIN = "2000-01-01 00:00:00+00"
 """The time of a transaction that a replication origin replays: it has none."""
 
 
+@pytest.mark.slow
 def test_transactions_without_a_commit_time_are_ordered_by_lsn(lake: Lake) -> None:
     """Where the table begins with some, LSNs order all of it; in a table that is ordered by commit time they are invalid."""
     spec = wal2json(lake)

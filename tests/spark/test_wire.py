@@ -158,6 +158,7 @@ UNUSABLE = {
 }
 
 
+@pytest.mark.slow
 def test_one_unusable_record_waits_and_the_rest_is_absorbed(lake: Lake) -> None:
     """The reason names the schema's id. All cases in one file, good records between."""
     spec = table(lake, quarantine_share=0.9)

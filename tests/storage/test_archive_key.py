@@ -9,6 +9,7 @@ import pytest
 from compactor.core.model.errors import Refused
 from compactor.storage.s3.move import SOURCE_ETAG
 from compactor.storage.s3.storage import S3Storage
+from tests.oracle.sizes import tiered
 from tests.parts.proxy import Fault, Proxy
 from tests.parts.s3 import Server
 from tests.storage.test_s3 import calm, key, plain, storage
@@ -155,7 +156,7 @@ def test_a_file_that_nobody_moved_keeps_the_etag_it_had(server: Server) -> None:
     assert not other.storage.encrypt(other.path("x")), "S3 tells an alias by the key's ARN; nobody compares it"
 
 
-@pytest.mark.parametrize("size", [10, 3000])
+@pytest.mark.parametrize("size", tiered([10, 3000], fast=[3000]))
 @pytest.mark.parametrize("when", range(1, 9))
 def test_a_file_that_is_written_again_meanwhile_is_not_brought_back(proxy: Proxy, server: Server, size: int, when: int) -> None:
     """Just before any request: what erase writes without some records stays."""
