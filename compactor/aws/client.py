@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -18,8 +20,16 @@ from compactor.core.model.errors import Refused
 T = TypeVar("T")
 
 
+@functools.cache
+def _descriptions() -> Any:
+    return botocore.session.get_session().get_component("data_loader")
+
+
 def _session() -> Any:
-    return boto3.session.Session()
+    own = botocore.session.get_session()
+    # to read and parse the description of a service is most of what a new client costs
+    own.register_component("data_loader", _descriptions())
+    return boto3.session.Session(botocore_session=own)
 
 
 make_session: Callable[[], Any] = _session

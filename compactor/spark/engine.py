@@ -181,6 +181,7 @@ class SparkEngine:
             truncated_to=None,
             shards_truncated_to=(),
             purged_to=None,
+            purged_offsets=(),
             offsets=(),
             erased=None,
         )

@@ -29,7 +29,7 @@ from compactor.core.model.errors import CheckFailed, InputRefused
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout, join
-from compactor.core.model.position import Position, at_or_below, latest
+from compactor.core.model.position import at_or_below, latest
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import BatchSummary
 from compactor.core.sources.full_loads import gaps, newest_hour, other_file
@@ -94,6 +94,8 @@ class FullLoads:
         epoch, files = self.opened.spec.epoch, self._first_files()
         counts = {row["hour"]: row["count"] for row in rows.groupBy(named("_position.o1", "hour")).count().collect()}
         hours: list[str] = []
+        # deletes lie before the first row of a load
+        bounds = [(epoch, hour, item.name, 0, -1) for hour, item in files.items()]
         parts, taken, written, made = [], 0, 0, 0
         for series in self._series([*files]):
             changes = self.opened.materialize(self._compared(rows, series, files))
@@ -103,18 +105,19 @@ class FullLoads:
             self._check_gone(series, files, counts, {at: n for (op, at), n in events.items() if op == "d"})
             parts.append(changes.drop("__load"))
             hours += series.hours[:1] if events else []
+            if series.after is not None:
+                # what is restored lies at the hour of the next load, which may have changed nothing itself
+                bounds.append((epoch, series.hours[-1], files[series.hours[0]].name, 0, -1))
             taken += sum(counts.get(hour, 0) for hour in series.hours[: series.count])
             written += sum(events.values())
             made += sum(n for (op, at), n in events.items() if op == "d" or at > series.count)
         measured.release(rows)
-        # deletes lie before the first row of a load
-        last: Position | None = (epoch, max(files), files[max(files)].name, 0, -1) if files else None
         return (union(parts) if parts else rows.where("false")), dataclasses.replace(
             self.summary,
             read=self.summary.read + made,
             changes=written,
             first=(epoch, min(hours), None, None, None) if hours else None,
-            last=latest([self.summary.last, last]),
+            last=latest([self.summary.last, *bounds]),
             unchanged=taken + made - written,
             late=sum(counts.values()) - taken,
         )

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from compactor.aws.client import ClientConfig
+from compactor.aws.client import ClientConfig, make_session
 from compactor.catalog.glue import presto
 from compactor.catalog.glue.catalog import GlueCatalog
 from compactor.catalog.glue.client import GlueSettings
@@ -40,7 +39,7 @@ def catalog(url: str, seconds: float = 20.0, **reach: Any) -> GlueCatalog:
 @pytest.fixture
 def plain(server: Server) -> Any:
     """boto3 itself."""
-    return boto3.session.Session().client("glue", endpoint_url=server.url, region_name="us-east-1")
+    return make_session().client("glue", endpoint_url=server.url, region_name="us-east-1")
 
 
 @pytest.fixture(autouse=True)

@@ -109,7 +109,7 @@ class Anything(types.ModuleType):
     def __getattr__(self, name):
         return type(name, (Exception,), {})
 
-for name in ("boto3", "botocore", "botocore.config", "botocore.exceptions", "botocore.parsers", "pyspark", "pyspark.sql", "py4j"):
+for name in ("boto3", "botocore", "botocore.config", "botocore.exceptions", "botocore.parsers", "botocore.session", "pyspark", "pyspark.sql", "py4j"):
     parent, _, last = name.rpartition(".")
     sys.modules[name] = Anything(name)
     if parent:

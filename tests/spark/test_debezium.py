@@ -193,6 +193,72 @@ def test_keyless_updates_and_deletes_take_one_equal_row(lake: Lake) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("compacts", [False, True])
+def test_a_removal_that_took_its_row_takes_no_other(lake: Lake, compacts: bool) -> None:
+    """Also where the base has it as it waited, and only the Delta knows that it waits no more."""
+    spec = debezium(lake, key=(), container="value", write_mode="merge-on-read", compact_every=1e9)
+    at = [{**event("c", 10 + n, after={"v": "same"}), "transaction": {"id": "1", "total_order": n}} for n in range(3)]
+    early = [{**event("c", 25 + 15 * n, after={"v": "early"}), "transaction": {"id": "2", "total_order": 8 + n}} for n in range(2)]
+    lake.land(spec, 1, [*at, {**event("d", 30, before={"v": "early"}), "transaction": {"id": "1", "total_order": 5}}])
+    lake.run(spec)
+    lake.land(spec, 2, early[:1])
+    lake.run(lake.with_settings(spec, compact_every=0.0) if compacts else spec)
+    lake.land(spec, 3, early[1:])
+    lake.run(spec)
+    assert ["early", "same", "same", "same"] == sorted(row["v"] for row in lake.rows(spec))
+    assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("connector", ["mysql", "sqlserver"])
+def test_numbers_of_a_transaction_alone_identify_no_event(lake: Lake, connector: str) -> None:
+    """A table without key, and transaction metadata: each transaction of MySQL or SQL Server begins at 1, and has no number itself."""
+    sources = {
+        "mysql": lambda at: {"connector": "mysql", "db": "shop", "table": "t", "file": "bin.000003", "pos": 100 * at, "row": 0},
+        "sqlserver": lambda at: {"connector": "sqlserver", "db": "shop", "schema": "dbo", "table": "t", "commit_lsn": f"0027:0ac0:{at:04}",
+                                 "change_lsn": f"0027:0ac0:{at:04}", "event_serial_no": 1},
+    }  # fmt: skip
+    spec = debezium(lake, key=(), container="value")
+    numbered = {"transaction": {"id": "file=bin.000003,pos=1", "total_order": 1}}
+    lake.land(spec, 1, [{**other("c", sources[connector](at), after={"v": f"row {at}"}), **numbered} for at in range(1, 6)])
+    lake.run(spec)
+    assert [f"row {at}" for at in range(1, 6)] == sorted(row["v"] for row in lake.rows(spec))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("connector", "source"), [
+    ("mysql", {"db": "shop", "table": "t", "file": "bin.000003", "row": 0}),
+    ("mongodb", {"db": "shop", "collection": "t", "ts_ms": 1}),
+])  # fmt: skip
+def test_databases_stand_for_schemas_and_collections_for_tables(lake: Lake, connector: str, source: dict[str, Any]) -> None:
+    """`source_table: shop.t` takes what `init` proposes for such a topic, and nothing of another database."""
+    mongo = connector == "mongodb"
+    spec = debezium(lake, source_table="shop.t", **({"key": ("_id",)} if mongo else {}))
+    place = "ord" if mongo else "pos"
+
+    def row(value: str) -> Any:
+        return json.dumps({"_id": 1, "v": value}) if mongo else {"id": 1, "v": value}
+
+    mine, others = ({**source, "connector": connector, place: 7}, {**source, "connector": connector, "db": "shop2", place: 9})
+    lake.land(spec, 1, [other("c", mine, after=row("mine")), other("c", others, after=row("other database"))])
+    report = lake.run(spec)
+    assert ["mine"] == [each["v"] for each in lake.rows(spec)]
+    assert 1 == report.counts["ignored"]
+
+
+@pytest.mark.slow
+def test_an_unchanged_array_of_uuids(lake: Lake) -> None:
+    """Its placeholder is the uuid that Java makes of the text."""
+    spec = debezium(lake)
+    lake.land(spec, 1, [event("c", 1, after={"id": 1, "n": 1, "ids": ["11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"]})])
+    lake.run(spec)
+    lake.land(spec, 2, [event("u", 2, after={"id": 1, "n": 2, "ids": ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]})])
+    lake.run(spec)
+    (found,) = lake.rows(spec)
+    assert (2, ["1" * 8, "2" * 8]) == (found["n"], [each[:8] for each in found["ids"]])
+
+
+@pytest.mark.slow
 def test_a_keyless_delete_takes_the_row_of_its_own_microsecond(lake: Lake) -> None:
     """A row is named by all of its content."""
     spec = debezium(lake, key=(), container="value")

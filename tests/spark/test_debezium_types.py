@@ -224,11 +224,12 @@ SOURCES: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
     "Oracle": (
         [
-            {"connector": "oracle", "schema": "S", "table": "t", "scn": "9", "ssn": 0},
-            {"connector": "oracle", "schema": "S", "table": "t", "scn": "10", "ssn": 0},
-            {"connector": "oracle", "schema": "S", "table": "t", "scn": "10", "ssn": 1},
+            {"connector": "oracle", "schema": "S", "table": "t", "scn": "9", "rs_id": " 0x000a3.00000123.0010 ", "ssn": 0},
+            {"connector": "oracle", "schema": "S", "table": "t", "scn": "10", "rs_id": " 0x000a3.00000123.0010 ", "ssn": 0},
+            {"connector": "oracle", "schema": "S", "table": "t", "scn": "10", "rs_id": " 0x000a3.00000123.0010 ", "ssn": 1},
+            {"connector": "oracle", "schema": "S", "table": "t", "scn": "10", "rs_id": " 0x000a3.00000124.0010 ", "ssn": 0},
         ],
-        "scn, ssn",
+        "scn, rs_id, ssn",
     ),
 }  # fmt: skip
 

@@ -55,6 +55,19 @@ CASES: dict[str, list[Copy]] = {
 }
 
 
+@pytest.mark.slow
+def test_late_loads_before_one_that_changed_nothing(lake: Lake) -> None:
+    """What a late load restores lies at the hour of the next one, above every row that was stored before."""
+    spec = lake.spec(envelope="full-load", format="json", order_by=(), complete="_SUCCESS", history=True, compact_every=1e9)
+    loads: dict[int, dict[int, str]] = {8: {}, 16: {}, 10: {1: "b", 2: "b"}, 12: {1: "c", 2: "b"}, 14: {}}
+    for hour, changed in loads.items():
+        path = lake.land(spec, hour, [{"id": number, "v": changed.get(number, "a")} for number in range(1, 7)])
+        (path.parent / "_SUCCESS").touch()
+        lake.run(spec)
+        assert {"a"} == {row["v"] for row in lake.rows(spec)}, hour
+        assert [] == lake.problems(spec)
+
+
 def programs(seeds: Sequence[int]) -> dict[str, list[Copy]]:
     """Random copies: each row of the last one stays, changes or goes, some that went come again."""
     made = {}

@@ -107,6 +107,28 @@ def compacted_beside(lake: Lake, spec: TableSpec) -> None:
 
 
 @pytest.mark.slow
+def test_what_is_set_aside_as_beyond_retention_does_nothing(lake: Lake) -> None:
+    """Neither in the history, beside a delete whose key change may be stored, nor to the old key of a key change."""
+    spec = debezium(lake, history=True, write_mode="copy-on-write", tombstone_retention=100.0, quarantine_share=1.0)
+    rows = [event("c", at, after={"id": at, "v": "x", "w": 1}) for at in range(1, 9)]
+    lake.land(spec, 1, [*rows, event("u", 10, after={"id": 2, "v": GONE, "w": 2})])
+    lake.run(spec)
+    lake.land(spec, 2, [event("d", 40, before={"id": 1})])
+    lake.run(spec)
+    lake.now += 1000
+    lake.land(spec, 3, [event("u", 50, after={"id": 3, "v": GONE, "w": 3})])
+    lake.run(spec)
+    assert lake.snapshot(spec).purged_to is not None
+    late = [event("u", 35, after={"id": 1, "v": "late", "w": 4}), event("u", 36, before={"id": 5}, after={"id": 99, "v": "moved", "w": 5})]
+    lake.land(spec, 4, [*late, event("d", 60, before={"id": 4})])
+    counts = lake.run(spec).counts
+    assert (1, 2) == (counts["applied"], counts["beyond_retention"])
+    assert [2, 3, 5, 6, 7, 8] == [each["id"] for each in lake.rows(spec)]
+    ended = {each["id"]: each["v"] for each in lake.rows(spec, "t_history") if not each["__is_current"] and each["id"] in (1, 99)}
+    assert {1: "x"} == ended
+
+
+@pytest.mark.slow
 def test_a_value_that_came_after_its_delete_follows_a_later_key_change(lake: Lake) -> None:
     """The delete is in the base without a row. Its late create is the only event with the value that the new key's create leaves out."""
     spec = debezium(lake, write_mode="merge-on-read")

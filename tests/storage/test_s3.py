@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from compactor.aws.client import make_session
 from compactor.core.formats import checksum
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.files import FileInfo
@@ -63,7 +63,7 @@ def world(url: str, **settings: Any) -> World:
 
 def plain(server: Server) -> Any:
     """boto3 itself."""
-    return boto3.session.Session().client("s3", endpoint_url=server.url, region_name="us-east-1", config=Config(s3={"addressing_style": "path"}))
+    return make_session().client("s3", endpoint_url=server.url, region_name="us-east-1", config=Config(s3={"addressing_style": "path"}))
 
 
 def key(world: World, *names: str) -> str:

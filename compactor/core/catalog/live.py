@@ -243,7 +243,8 @@ def _operation_of_row(spec: TableSpec, snapshot: Snapshot, files: TableDef) -> s
     columns, op, meanings = _columns(files), _operation(spec, snapshot, files), flat_rows.operations(spec)
     cases = []
     if spec.source_table and flat_rows.TABLE in columns:
-        cases.append(f"WHEN NOT coalesce(`__i`.`{flat_rows.TABLE}` = {HIVE.text(spec.source_table.split('.')[-1])}, false) THEN NULL")
+        any_of = " OR ".join(f"`__i`.`{flat_rows.TABLE}` RLIKE {HIVE.text(flat_rows.pattern(part))}" for part in flat_rows.tables(spec.source_table))
+        cases.append(f"WHEN NOT coalesce({any_of}, false) THEN NULL")
 
     def means(operations: str) -> str:
         codes = [code for code, meaning in meanings.items() if meaning in operations]

@@ -101,6 +101,7 @@ NULLABLE = frozenset(
         "row",
         "change_lsn_text",
         "event_serial_no",
+        "rs_id",
         "ssn",
         "offset",
         "__lsn",
@@ -113,7 +114,7 @@ CONNECTOR = frozenset(
     {
         *OFFSETS,
         *("commit_lsn", "lsn", "total_order", "file_number", "pos", "row", "commit_lsn_text", "change_lsn_text", "event_serial_no", "commit_time"),
-        *("change_lsn", "scn", "ssn", "dms.phase", "dms.change_seq", "dms.stream_position", "dms.file", "full_load.hour"),
+        *("change_lsn", "scn", "rs_id", "ssn", "dms.phase", "dms.change_seq", "dms.stream_position", "dms.file", "full_load.hour"),
     }
 )
 """Names of order columns in a Snapshot that are fields of the connector, whatever columns the rows have. `after.lsn` is the row's column `lsn`."""

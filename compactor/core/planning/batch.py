@@ -77,7 +77,8 @@ def plan(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, whole:
 
 
 def _late(parent: Snapshot | None, summary: BatchSummary) -> bool:
-    first, stored = earliest([summary.first, summary.truncate]), parent.position_max if parent else None
+    truncates = [summary.truncate, *(bound for _, bound in summary.shard_truncates)]
+    first, stored = earliest([summary.first, *truncates]), parent.position_max if parent else None
     if first is None or stored is None:
         return False
     return at_or_below(event_part(first), event_part(stored)) if summary.order else at_or_below(first, stored)
@@ -90,7 +91,7 @@ def _partial(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, la
 
 
 def _behind(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary) -> bool:
-    if parent is None or spec.beyond_retention == "apply":
+    if parent is None or parent.purged_to is None or spec.beyond_retention == "apply":
         return False
     bounds = dict(parent.purged_offsets)
     within = any(offset <= bounds.get(partition, -1) for partition, offset in summary.least_offsets)

@@ -95,7 +95,7 @@ class _Compaction:
         shares = table.engine().shares(table.spec, read)
         self.targets, self.waiting = spending.take(table.spec, worth(table, read, shares))
         # their rows are those of `read` already
-        self.unchanged = {segment.id for segment in read.segments if not shares.get(segment.id, 0)}
+        self.unchanged = {(segment.id, segment.low, segment.high) for segment in read.segments if not shares.get(segment.id, 0)}
         self.staged: Staged | None = None
         self.purge_through = state.purge_through(table, read) if self.targets else 0
         if self.targets:
@@ -112,8 +112,10 @@ class _Compaction:
         if any(parent.schema.defaults.get(name) != self.read.schema.defaults[name] for segment in self.staged.segments for name in segment.defaults):
             raise Conflict(f"table {self.table.name}: a commit changed a default that the compaction stored")
         replaced = tuple(segment.id for segment in self.targets)
-        placed = _placed(parent.segments, set(replaced), self.staged.segments)
-        segments = [self._through(segment) if segment.id in self.unchanged else segment for segment in placed]
+        placed = _placed(parent.segments, set(replaced), self.staged.segments, self.read.version)
+        # another compaction may have given one the range of its neighbour
+        unchanged = {segment.id for segment in parent.segments if (segment.id, segment.low, segment.high) in self.unchanged}
+        segments = [self._through(segment) if segment.id in unchanged else segment for segment in placed]
         same_delta = parent.delta is not None and self.read.delta is not None and parent.delta.id == self.read.delta.id
         everything = all(segment.compacted_through >= self.read.version for segment in segments)
         made = dataclasses.replace(
@@ -134,10 +136,11 @@ class _Compaction:
         return dataclasses.replace(segment, compacted_through=max(segment.compacted_through, self.read.version))
 
 
-def _placed(segments: Sequence[Segment], replaced: set[str], made: Sequence[Segment]) -> list[Segment]:
+def _placed(segments: Sequence[Segment], replaced: set[str], made: Sequence[Segment], through: int) -> list[Segment]:
     """Return `segments` with `made` in place of those that it replaces. A range whose rows were all purged goes to its neighbour.
 
-    Keys are never compared here: bounds are only matched.
+    `through`: the version up to which `made` contains all changes, and with it a range that the neighbour gets. Keys are never compared here: bounds
+    are only matched.
     """
     new = {segment.low: segment for segment in made}
     out: list[Segment] = []
@@ -150,6 +153,12 @@ def _placed(segments: Sequence[Segment], replaced: set[str], made: Sequence[Segm
         while low in new:
             out.append(new.pop(low))
             low = out[-1].high
-    closed = [dataclasses.replace(left, high=right.low) for left, right in zip(out, out[1:])]
-    closed += [dataclasses.replace(out[-1], high=None)] if out else []
-    return [dataclasses.replace(closed[0], low=None), *closed[1:]] if closed else []
+    lows = [None, *(segment.low for segment in out[1:])]
+    return [_over(segment, low, high, through) for segment, low, high in zip(out, lows, [*lows[1:], None])]
+
+
+def _over(segment: Segment, low: tuple[str, ...] | None, high: tuple[str, ...] | None, through: int) -> Segment:
+    """Return a Segment that covers this range. What it gets contains the changes up to `through`."""
+    if (segment.low, segment.high) == (low, high):
+        return segment
+    return dataclasses.replace(segment, low=low, high=high, compacted_through=min(segment.compacted_through, through))

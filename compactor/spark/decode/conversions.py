@@ -18,6 +18,8 @@ from compactor.spark.sql import cast, from_json, literal, member, null, struct
 PLACEHOLDER = "__debezium_unavailable_value"
 _PACKED = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
 _MAPPED = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
+_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+"""The placeholder in an array of uuids: Java's `UUID.nameUUIDFromBytes` of it."""
 
 UNAVAILABLE_TEXTS = f"({literal(PLACEHOLDER)}, {literal(_PACKED)}, {literal(PLACEHOLDER.encode().hex())}, {literal(_MAPPED)})"
 """SQL: the forms of the placeholder in a text."""
@@ -34,8 +36,8 @@ _MICROS_MIN, _MICROS_MAX = -2440588 * 86_400_000_000, 2**63 - 1 - 1_000_000_000
 _MICROS = {
     "Timestamp": "({0}) * 1000L",
     "Time": "({0}) * 1000L",
-    "NanoTimestamp": "({0}) div 1000L",
-    "NanoTime": "({0}) div 1000L",
+    # cut, not rounded to zero
+    **dict.fromkeys(("NanoTimestamp", "NanoTime"), "({0}) div 1000L - CASE WHEN ({0}) % 1000L < 0 THEN 1L ELSE 0L END"),
 }
 """Semantic type → its number as microseconds. Types not listed are microseconds already."""
 
@@ -153,7 +155,8 @@ def plain(value: str, old: types.Type, kind: types.Type, packed: bool = True) ->
     if old == kind:
         return value
     if kind[0] == "binary" and old[0] == "string" and packed:
-        return f"try_to_binary({value}, 'base64')"
+        # a connector may write the form of base64 that URLs have
+        return f"try_to_binary(translate({value}, '-_', '+/'), 'base64')"
     if kind[0] == "array" and old[0] == "array":
         return f"transform({value}, _i -> {plain('_i', old[1], kind[1], packed)})"
     if kind[0] == "map" and old[0] == "array":
@@ -285,8 +288,10 @@ def is_mistyped(raw: str, old: types.Type, value: str, kind: types.Type) -> str 
     whole = ("tinyint", "smallint", "int", "bigint", "decimal")
     if old[0] in whole and kind[0] in whole and types.widest(old, kind) != kind:
         return f"({raw} IS NOT NULL AND ({value}) IS NULL)"
-    if old[0] != "string" or kind[0] in ("string", "binary") or not types.is_scalar(kind):
+    if old[0] != "string" or kind[0] == "string" or not types.is_scalar(kind):
         return None
+    if kind[0] == "binary":
+        return f"({raw} IS NOT NULL AND ({value}) IS NULL)"
     far = "|[+-].*|[0-9]{5,}-.*|.*BC" if kind[0] in ("date", "timestamp") else ""
     return f"({raw} IS NOT NULL AND ({value}) IS NULL AND NOT {raw} RLIKE '(?i)^\\\\s*([+-]?(inf(inity)?|nan){far})?\\\\s*$')"
 
@@ -298,7 +303,9 @@ def is_placeholder(value: str, kind: types.Type) -> str | None:
     if kind[0] == "binary":
         return f"{value} = {literal(PLACEHOLDER.encode())}"
     if kind[0] == "array" and kind[1][0] in ("string", "binary"):
-        return f"size({value}) = 1 AND {is_placeholder(f'get({value}, 0)', kind[1])}"
+        only = f"get({value}, 0)"
+        as_uuid = f" OR {only} = {literal(_UUID)}" if kind[1][0] == "string" else ""
+        return f"size({value}) = 1 AND ({is_placeholder(only, kind[1])}{as_uuid})"
     if kind[0] == "array" and kind[1][0] in ("smallint", "int", "bigint"):
         return f"CAST({value} AS ARRAY<BIGINT>) = {UNAVAILABLE_NUMBERS}"
     if kind[0] == "map" and kind[1][0] == "string":

@@ -20,7 +20,7 @@ from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
-from compactor.spark.columns import OLD_KEY, PLACE, SCHEMA, TEXT, TIME
+from compactor.spark.columns import AFTER, BEFORE, OLD_KEY, OP, PLACE, RECORD_KEY, SCHEMA, TEXT, TIME, WRITER
 from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import Frame, of_other_table, plain_writer
 from compactor.spark.decode.order import source_fields, with_source_fields
@@ -31,6 +31,9 @@ _BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction
 
 _SILENT = ("array('ts_ms')", "array('databaseName','ddl')", "array('event_count','id','status')")
 """Key sets (or parts of them) of heartbeats, schema changes and transaction markers."""
+
+_NO_ROWS = ({"databaseName", "ddl"}, {"event_count", "id", "status"})
+"""The same in records with columns. A heartbeat has `ts_ms` alone."""
 
 _OPS = "('c', 'u', 'd', 'r', 't', 'm')"
 
@@ -94,8 +97,9 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(json_object_keys({row}))))) END"
     silent = " OR ".join(f"size(array_except({keys}, _keys)) = 0" for keys in _SILENT)
     no_envelope = f"_m.op IS NULL AND NOT ({silent})"
-    op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", "_m.source.schema", "_m.source.table", spec)
-    other = of_other_table("_m.source.schema", "_m.source.table", spec.source_table)
+    schema, table = _origin(lambda name: f"_m.source.{name}")
+    op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", schema, table, spec)
+    other = of_other_table(schema, table, spec.source_table)
     invalid = (
         "CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN _keys IS NULL THEN 'is not a JSON object' "
         f"WHEN {no_envelope} THEN 'is not a Debezium envelope (no `op`)' "
@@ -135,6 +139,11 @@ def _source(spec: TableSpec, text: Callable[[str], str], total_order: str) -> st
     return f"struct({', '.join(f'{value} AS {quoted(name)}' for name, value in fields.items())})"
 
 
+def _origin(text: Callable[[str], str]) -> tuple[str, str]:
+    """SQL for schema and table. MySQL has databases for schemas, MongoDB collections for tables. `text`: SQL for a field of the source block."""
+    return f"coalesce({text('schema')}, {text('db')})", f"coalesce({text('table')}, {text('collection')})"
+
+
 def _document(image: str) -> str:
     """SQL for an image of JSON text. MongoDB's numbers of 64 bits and ids of objects are wrapped in their types; texts cannot look like these."""
     plain_values = f"regexp_replace({image}, {literal(_WRAPPED_VALUE)}, '$1$2')"
@@ -164,6 +173,8 @@ def _ignored_read(op: str, code: str) -> str:
 def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     assert raw.schema is not None
     has = dict(raw.schema[1])
+    if any(names <= set(has) for names in _NO_ROWS) or set(has) == {"ts_ms"}:
+        return _silent(raw, spec)
     if not {"op", "after"} <= set(has):
         raise InputRefused(
             f"table {spec.name}: not a Debezium envelope: expected columns op, before, after, source; found {', '.join(has)}. "
@@ -184,7 +195,7 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     if images[1] and all(kind[0] == "struct" and {name for name, _ in kind[1]} == {"value", "set"} for _, kind in images[1]):
         raise InputRefused(f"table {spec.name}: each record {_CELLS}")
     before = "_value.before" if has.get("before") == images else _same("_value.before", has.get("before"), images)
-    schema, table = (text("_value.source", source, name) for name in ("schema", "table"))
+    schema, table = _origin(lambda name: text("_value.source", source, name))
     other = of_other_table(schema, table, spec.source_table)
     op = _operation("_value.op", "_value.after IS NULL", "_value.before IS NULL", schema, table, spec)
     invalid = (
@@ -212,6 +223,15 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     )
     described = from_avro(raw.avro) if raw.avro else plain_writer(_writer_id(raw), images)
     return Frame(rows, images, (described,), order_names=with_source_fields(spec.order_by), cells=True)
+
+
+def _silent(raw: RawFrame, spec: TableSpec) -> Frame:
+    """Return records that hold no row as a frame: heartbeats, schema changes, transaction markers."""
+    nothing = dict.fromkeys((OP, WRITER, SCHEMA, AFTER, BEFORE, RECORD_KEY, OLD_KEY), "CAST(NULL AS STRING)")
+    source = _source(spec, lambda name: "CAST(NULL AS STRING)", "CAST(NULL AS STRING)")
+    given = [f"{sql} AS {name}" for name, sql in nothing.items()]
+    rows = raw.rows.selectExpr(*PLACE, f"{raw.unreadable} AS _invalid", *given, f"{source} AS _source", "CAST(NULL AS BIGINT) AS _time")
+    return Frame(rows, ("struct", ()), order_names=with_source_fields(spec.order_by))
 
 
 def _writer_id(raw: RawFrame) -> str:

@@ -5,7 +5,7 @@
 | `commit_lsn`, `lsn`, `total_order` | `source.sequence[0]` (a snapshot's rows: `source.lsn`), `source.lsn`, `transaction.total_order` | PostgreSQL |
 | `file_number`, `pos`, `row` | `source.file` (its digits), `source.pos`, `source.row`, as numbers | MySQL, MariaDB |
 | `commit_lsn_text`, `change_lsn_text`, `event_serial_no` | `source.commit_lsn`, `source.change_lsn` (fixed-width hex) | SQL Server |
-| `scn`, `ssn` | `source.scn`, `source.ssn` | Oracle |
+| `scn`, `rs_id`, `ssn` | `source.scn`, `source.rs_id`, `source.ssn` | Oracle |
 | `source.ts_ms`, `source.ord` | the second, and the place in it | MongoDB |
 | `source.commit_ts` | the same | TiCDC |
 | `commit_lsn`, `total_order` | `nextlsn`, the place in `change` | wal2json, format 1 |
@@ -45,6 +45,8 @@ SOURCE = (
     "snapshot",
     "schema",
     "table",
+    "db",
+    "collection",
     "txId",
     "lsn",
     "sequence",
@@ -55,6 +57,7 @@ SOURCE = (
     "commit_lsn",
     "event_serial_no",
     "scn",
+    "rs_id",
     "ssn",
     "ts_ms",
     "ts_us",
@@ -79,6 +82,8 @@ _COMPUTED = {
     "commit_time": "try_cast(_source.ts_us AS BIGINT)",
     "change_lsn": "try_cast(_source.lsn AS BIGINT)",
     "scn": "try_cast(_source.scn AS BIGINT)",
+    # hexadecimal digits of a fixed width; `ssn` counts within it
+    "rs_id": "trim(_source.rs_id)",
     "ssn": "try_cast(_source.ssn AS BIGINT)",
     **dict.fromkeys(OFFSETS, OFFSET),
     "dms.phase": "_source.phase",
@@ -87,12 +92,15 @@ _COMPUTED = {
     "dms.file": "_source.file",
     HOUR: "_source.hour",
 }
-TEXTUAL = ("commit_lsn_text", "change_lsn_text", "dms.change_seq", "dms.stream_position", "dms.file", HOUR)
+TEXTUAL = ("commit_lsn_text", "change_lsn_text", "rs_id", "dms.change_seq", "dms.stream_position", "dms.file", HOUR)
 """The names whose values are text; all others are numbers."""
 
-NULL_WHILE = {"dms.change_seq": "_source.phase = 0", "dms.stream_position": "_source.phase = 0", "file_number": "_op = 'r'"}
-"""Order columns that may be null, and then sort first, only while this SQL holds: rows of a full load, and MySQL's incremental snapshots (whose
-`file` is empty), come from no log."""
+NULL_WHILE = {
+    **dict.fromkeys(("dms.change_seq", "dms.stream_position"), "_source.phase = 0"),
+    **dict.fromkeys(("file_number", "commit_lsn"), "_op = 'r'"),
+}
+"""Order columns that may be null, and then sort first, only while this SQL holds: rows of a full load, and incremental snapshots (MySQL's `file` is
+empty, a PostgreSQL without `sequence` has no LSN), come from no log."""
 
 
 NO_MEMBERS: Mapping[str, str] = {}
@@ -150,7 +158,7 @@ DEFAULTS = {
     "mysql": ("file_number", "pos", "row"),
     "mariadb": ("file_number", "pos", "row"),
     "sqlserver": ("commit_lsn_text", "change_lsn_text", "event_serial_no"),
-    "oracle": ("scn", "ssn"),
+    "oracle": ("scn", "rs_id", "ssn"),
     "mongodb": ("source.ts_ms", "source.ord"),
     "TiCDC": ("source.commit_ts",),
     "wal2json 1": ("commit_lsn", "total_order"),

@@ -34,6 +34,7 @@ from compactor.spark.sql import literal, not_utf8, quoted
 _EMPTY = "\u0001empty\u0001"
 """The text that Spark gives for an unquoted empty value, to distinguish it from the null marker and from a quoted empty value."""
 
+_OPERATIONS = ("I", "U", "D")
 _DELIMITERS = (";", "\t", "|", ",")
 _CORRUPT = "_corrupt_line"
 _BYTES = "ISO-8859-1"
@@ -100,7 +101,7 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
         return _Layout(names, True)
     columns = used.columns
     operation = spec.source.operation_column
-    if spec.source.unnamed_operation and operation and operation not in columns and _has_operation(len(first) - len(columns), path):
+    if spec.source.unnamed_operation and operation and operation not in columns and _has_operation(spec, path, first, len(columns)):
         columns = (operation, *columns)
     return _Layout(columns, False)
 
@@ -120,9 +121,17 @@ def _quoted(spec: TableSpec, text: str) -> str:
     return repr(text) if spec.quotes_records else "(not shown)"
 
 
-def _has_operation(more: int, path: str) -> bool:
-    """Whether a file without header begins with the operation. `more` is how many more values than columns its first line has."""
-    return more == 1 or (more != 0 and not increment.is_full_load(path))
+def _has_operation(spec: TableSpec, path: str, first: Sequence[str], columns: int) -> bool:
+    """Whether a file without header begins with the operation, by its first line. Raises InputRefused if it may be one or the value of a column."""
+    is_one, more = first[0].upper() in _OPERATIONS, len(first) - columns
+    if increment.is_full_load(path):
+        return is_one and more == 1
+    if is_one and more == 0:
+        raise InputRefused(
+            f"table {spec.name}: {path}: the first line has {len(first)} values, as many as `csv: {{columns: [..]}}`, and begins with {first[0]!r}: "
+            "with the operation before them one column is missing. Name the columns that the files have now."
+        )
+    return more != 0
 
 
 def _first_record(spark: SparkSession, path: str, used: Csv) -> list[str]:

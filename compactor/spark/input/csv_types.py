@@ -138,7 +138,10 @@ def _typed(raw: RawFrame, guesses: dict[str, types.Type | None], schema: WriterS
 def _fault(text: str, value: str, kind: types.Type, name: str) -> str:
     """SQL: why a value does not fit its declared type, or null."""
     special = ", ".join(literal(word) for word in _NO_VALUE)
-    rounded = f" OR {text} RLIKE '[.][0-9]{{{kind[2]}}}0*[1-9]'" if kind[0] == "decimal" else ""
+    rounded = ""
+    if kind[0] == "decimal":
+        power = f"({text} RLIKE '[eE]' AND CAST({value} AS DOUBLE) <> try_cast({text} AS DOUBLE))"
+        rounded = f" OR {text} RLIKE '[.][0-9]{{{kind[2]}}}0*[1-9]' OR {power}"
     far = f" AND NOT {text} RLIKE '{_FAR}'" if kind[0] in ("date", "timestamp") else ""
     if kind[0] in ("float", "double"):
         # more than the type holds

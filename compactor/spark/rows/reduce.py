@@ -219,8 +219,10 @@ class Reducer:
         by = f"CASE WHEN _newest IS NOT NULL THEN struct({place}, _origin <> {MADE}, _newest) END"
         # a state without events sorts below all others
         greatest = f"max(struct({place} AS e, {{}}{'_sent' if self.partial else '_content'} AS h))"
-        latest = "_origin" if self.keyless else f"CASE WHEN _newest IS NOT NULL THEN {moved} END"
+        latest = f"CASE WHEN _newest IS NOT NULL THEN {moved} END"
         newest_moved = f"max_by(_moved, {latest})" if self.tombstones or self.partial else "CAST(NULL AS STRING)"
+        # 'found' comes before 'x': a removal that took its row never waits again, also where the base has it as it waited
+        newest_moved = "min(_moved)" if self.keyless else newest_moved
         made = [
             f"max_by(_row, {'_newest' if self.keyless else '_at'}) AS _row",
             "max(_at) AS _at" if self.keyless else "max_by(_row, _at)._at AS _at",

@@ -191,9 +191,10 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
         rows = measured.observe(rows, "events", OUTCOMES)
     beyond = _beyond_retention(batch, rows) if made.behind else None
     if beyond is not None:
-        rows = rows.where(f"NOT {_BEYOND}")
-        batch, numbers = _without(batch, beyond), measured.compute(rows, OUTCOMES)
-        own.append(batch.changes)
+        # what they would do to other keys is not done either
+        kept = _without(batch, beyond)
+        rest = resolve(kept, whole, several_passes)
+        return dataclasses.replace(rest, own=(*own, kept.changes, *rest.own))
     if spec.keyless:
         # removals are matched across all ranges: rows are placed after that
         rows = keyless.match_removals(rows, reducer.schema, batch.version)
@@ -227,7 +228,8 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
     set_aside = survey.list_unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))", batch.raws, batch.spec)
     inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.name, 0)) for item in batch.summary.inputs)
     unusable = (*batch.summary.unusable, *set_aside)[:LISTED_MAX]
-    summary = dataclasses.replace(batch.summary, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
+    beyond = batch.summary.beyond_retention + sum(counts.values())
+    summary = dataclasses.replace(batch.summary, inputs=inputs, beyond_retention=beyond, unusable=unusable)
     _check_limits(batch.spec, summary)
     return dataclasses.replace(batch, summary=summary, changes=measured.materialize(batch.changes.join(keys, key, "left_anti")))
 
