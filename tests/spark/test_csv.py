@@ -122,6 +122,16 @@ def test_declared_types_and_the_lines_that_do_not_fit(lake: Lake) -> None:
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
+def test_a_decimal_with_a_power_of_ten_is_exact_or_none(lake: Lake) -> None:
+    """Nothing is rounded."""
+    spec = lake.spec(types=(("amount", "decimal(10,2)"),))
+    put(spec, 1, "id,seq,amount\n1,1,1.5E3\n2,1,1.5E-3\n3,1,150e-2\n4,1,1E-30\n")
+    lake.run(spec)
+    assert [(1, "1500.00"), (3, "1.50")] == [(row["id"], str(row["amount"])) for row in lake.rows(spec)]
+    assert [2, 4] == [record for record, _ in lake.unusable(spec)]
+
+
 GUESSES = {
     "whole": (["1", "-20", "0"], "bigint"),
     "beyond 64 bits": (["1", "12345678901234567890"], "decimal(38,0)"),

@@ -43,6 +43,21 @@ def pairs(lake: Lake, spec: TableSpec) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.slow
+def test_a_column_that_is_gone_is_not_taken_for_no_operation(lake: Lake) -> None:
+    """A file of changes with as many values as columns were declared; a full load with one more, which is a new column."""
+    spec = dms(lake, ("student", "course", "grade"), key=("student",))
+    put(spec, LOAD, "k1,MA,1\n")
+    lake.run(spec)
+    put(spec, FIRST, "U,k1,MA\nI,k3,PH\n")
+    with pytest.raises(InputRefused, match=r"begins with 'U': with the operation before them one column is missing"):
+        lake.run(spec)
+    more = dms(lake, ("student", "course"), key=("student",), name="more")
+    put(more, LOAD, "k1,MA,1\n")
+    with pytest.raises(InputRefused, match=r"LOAD00000001.csv, record 1: does not have 2 values"):
+        lake.run(more)
+
+
+@pytest.mark.slow
 def test_the_example_of_the_user_guide(lake: Lake) -> None:
     """A full load without Op, then insert, updates and a delete with it, in one folder without hours."""
     spec = dms(lake, ("id", "last", "first", "hired", "office"))

@@ -634,3 +634,25 @@ def test_an_avro_file_that_ends_in_a_block_waits_for_its_end(lake: Lake) -> None
     land("in-marker.avro", 2000, slice(None))
     land("in-values.avro", 1000, slice(size // 2), age=1000.0)
     assert (lake.run(spec).counts["read"], lake.landed(spec)) == (300, [])
+
+
+@pytest.mark.slow
+def test_rows_of_several_tables_by_pattern(lake: Lake) -> None:
+    """The rows name their table without schema."""
+    spec = lake.spec(source_table="public.m_2024, public.n_*")
+    lake.land(spec, 1, [{"id": id_, "seq": 1, "__table": name} for id_, name in enumerate(["m_2024", "m_2025", "n_1", "mn_1"])])
+    report = lake.run(spec)
+    assert [0, 2] == [row["id"] for row in lake.rows(spec)]
+    assert 2 == report.counts["ignored"]
+
+
+@pytest.mark.slow
+def test_rows_of_an_incremental_snapshot_have_no_lsn(lake: Lake) -> None:
+    """They fill in missing rows, and are older than every change."""
+    spec = lake.spec(order_by=())
+    row = {"__op": "c", "__source_txId": 7, "__source_connector": "postgresql"}
+    lake.land(
+        spec, 1, [{"id": 1, "v": "change", **row, "__lsn": 5}, *({"id": id_, "v": "read", **row, "__op": "r", "__lsn": None} for id_ in (1, 2))]
+    )
+    lake.run(spec)
+    assert {1: "change", 2: "read"} == {each["id"]: each["v"] for each in lake.rows(spec)}

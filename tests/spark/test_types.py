@@ -124,6 +124,22 @@ def test_no_digit_of_a_declared_column_is_lost(lake: Lake) -> None:
 
 
 @pytest.mark.slow
+def test_bytes_in_either_form_of_base64_and_nanoseconds_before_1970(lake: Lake) -> None:
+    """What is no base64 is not null, and nanoseconds are cut, as everywhere."""
+    spec = lake.spec(types=(("b", "binary"), ("at", "timestamp_nanos")))
+    rows = [{"b": "/+8=", "at": -1}, {"b": "_-8=", "at": -461_986_503_876_543_300}, {"b": "hello world!"}, {"b": None, "at": -1000}]
+    lake.land(spec, 1, [{"id": id_, "seq": 1, **row} for id_, row in enumerate(rows)])
+    lake.run(spec)
+    text = f"SELECT id, hex(b), CAST(at AS STRING) FROM {lake.database}.t ORDER BY id"
+    assert [
+        (0, "FFEF", "1969-12-31 23:59:59.999999"),
+        (1, "FFEF", "1955-05-12 22:24:56.123456"),
+        (3, None, "1969-12-31 23:59:59.999999"),
+    ] == [tuple(row) for row in lake.spark.sql(text).collect()]
+    assert [(3, "the value of b is not of type binary")] == lake.unusable(spec)
+
+
+@pytest.mark.slow
 def test_types_of_a_table_that_exists_need_a_rebuild(lake: Lake) -> None:
     """Stored text and numbers do not become decimals and dates by a declaration: nothing is mixed, and the message names the command."""
     spec = lake.spec(envelope="debezium", order_by=())

@@ -71,6 +71,33 @@ def test_values_alone_in_wire_format_wait_and_have_a_remedy(lake: Lake) -> None:
 
 
 @pytest.mark.slow
+def test_records_without_rows_between_envelopes(lake: Lake) -> None:
+    """A heartbeat, a transaction's marker and a schema change, as a dump of all topics has them."""
+    row = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}, {"name": "v", "type": "string"}]}
+    ids = {
+        21: {"type": "record", "name": "Envelope", "fields": [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "Row"]},
+             {"name": "op", "type": "string"}, {"name": "ts_ms", "type": "long"}]},
+        22: {"type": "record", "name": "Heartbeat", "fields": [{"name": "ts_ms", "type": "long"}]},
+        23: {"type": "record", "name": "Marker", "fields": [{"name": "status", "type": "string"}, {"name": "id", "type": "string"},
+             {"name": "event_count", "type": ["null", "long"]}]},
+        24: {"type": "record", "name": "Change", "fields": [{"name": "databaseName", "type": "string"}, {"name": "ddl", "type": "string"}]},
+    }  # fmt: skip
+    lake = Lake(lake.spark, lake.root / "silent", lambda number: json.dumps(ids[number]))
+    spec = table(lake, envelope="debezium")
+
+    def made(at: int) -> bytes:
+        return wire(21, {"before": None, "after": {"id": at, "v": "x"}, "op": "c", "ts_ms": 1}, ids[21])
+
+    silent = [wire(22, {"ts_ms": 1}, ids[22]), wire(23, {"status": "BEGIN", "id": "1", "event_count": None}, ids[23])]
+    silent.append(wire(24, {"databaseName": "d", "ddl": "ALTER"}, ids[24]))
+    lake.land(spec, 1, [line(at, value) for at, value in enumerate([made(1), *silent, made(2)])])
+    report = lake.run(spec)
+    assert (5, 3, [1, 2]) == (report.counts["read"], report.counts["ignored"], [each["id"] for each in lake.rows(spec)])
+    lake.land(spec, 2, [line(9, silent[0])])
+    assert 1 == lake.run(spec).counts["ignored"]
+
+
+@pytest.mark.slow
 def test_the_ways_bytes_stand_in_json(lake: Lake) -> None:
     """As an object, as base64, and, where they happen to be UTF-8, as text; JSON values and tombstones stand among them."""
     spec = table(lake)

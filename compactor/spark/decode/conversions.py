@@ -288,10 +288,10 @@ def is_mistyped(raw: str, old: types.Type, value: str, kind: types.Type) -> str 
     whole = ("tinyint", "smallint", "int", "bigint", "decimal")
     if old[0] in whole and kind[0] in whole and types.widest(old, kind) != kind:
         return f"({raw} IS NOT NULL AND ({value}) IS NULL)"
+    if old[0] == "string" and kind[0] == "binary":
+        return f"({raw} IS NOT NULL AND ({value}) IS NULL)"
     if old[0] != "string" or kind[0] == "string" or not types.is_scalar(kind):
         return None
-    if kind[0] == "binary":
-        return f"({raw} IS NOT NULL AND ({value}) IS NULL)"
     far = "|[+-].*|[0-9]{5,}-.*|.*BC" if kind[0] in ("date", "timestamp") else ""
     return f"({raw} IS NOT NULL AND ({value}) IS NULL AND NOT {raw} RLIKE '(?i)^\\\\s*([+-]?(inf(inity)?|nan){far})?\\\\s*$')"
 

@@ -129,7 +129,8 @@ def _has_operation(spec: TableSpec, path: str, first: Sequence[str], columns: in
     if is_one and more == 0:
         raise InputRefused(
             f"table {spec.name}: {path}: the first line has {len(first)} values, as many as `csv: {{columns: [..]}}`, and begins with {first[0]!r}: "
-            "with the operation before them one column is missing. Name the columns that the files have now."
+            "with the operation before them one column is missing. Name the columns that the files have now, or let "
+            "the files name them (DMS: AddColumnName)."
         )
     return more != 0
 
