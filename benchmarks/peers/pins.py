@@ -70,7 +70,6 @@ SYSTEMS = {
 
 NOT_MEASURED = {
     "Paimon 1.x and 2.x on Spark": "the registry that this machine reaches has paimon-spark for Spark 3.5 only as 0.9.0",
-    "Delta 4.x": "needs Spark 4, and the project is tested on Spark 3.5",
 }
 """System → why it is not in the table."""
 
