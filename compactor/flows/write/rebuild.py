@@ -24,7 +24,6 @@ from compactor.core.model.position import same_order
 from compactor.core.model.schema import Schema, schema_differences
 from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.model.spec import ROW_ID
-from compactor.core.planning import compaction
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.checks import Difference
 from compactor.core.results.phrases import counted
@@ -37,6 +36,7 @@ from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from compactor.flows.transact import preview, transact
 from compactor.flows.write import feed, restore, state, whole_hours
+from compactor.flows.write.commit import why_new_base
 from compactor.ports import Batch
 
 Locations = dict[tuple[str, str], str]
@@ -253,8 +253,7 @@ class _Rebuild:
             scratch.callback(batch.close)
             _check_read(table, summary, inputs, locations)
             self._look_for_invalid(parent, summary, inputs)
-            truncated, retyped = summary.truncate is not None, bool(summary.evolved.retyped)
-            whole = whole or bool(compaction.whole_base(table.spec, before, summary.changes, retyped, truncated))
+            whole = whole or bool(why_new_base(table, before, summary))
             self.progress(table.name, "resolve", 0.3)
             written = state.write(table, batch, before, writer, whole, 0, scratch)
             counts, ties = written.counts, written.staged.ties
