@@ -243,7 +243,9 @@ def _operation_of_row(spec: TableSpec, snapshot: Snapshot, files: TableDef) -> s
     columns, op, meanings = _columns(files), _operation(spec, snapshot, files), flat_rows.operations(spec)
     cases = []
     if spec.source_table and flat_rows.TABLE in columns:
-        any_of = " OR ".join(f"`__i`.`{flat_rows.TABLE}` RLIKE {HIVE.text(flat_rows.pattern(part))}" for part in flat_rows.tables(spec.source_table))
+        names = flat_rows.tables(spec.source_table)
+        tests = (f"RLIKE {HIVE.text(flat_rows.pattern(name))}" if "*" in name else f"= {HIVE.text(name)}" for name in names)
+        any_of = " OR ".join(f"`__i`.`{flat_rows.TABLE}` {test}" for test in tests)
         cases.append(f"WHEN NOT coalesce({any_of}, false) THEN NULL")
 
     def means(operations: str) -> str:
