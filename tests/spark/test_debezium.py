@@ -250,7 +250,9 @@ def test_databases_stand_for_schemas_and_collections_for_tables(lake: Lake, conn
 def test_an_unchanged_array_of_uuids(lake: Lake) -> None:
     """Its placeholder is the uuid that Java makes of the text."""
     spec = debezium(lake)
-    lake.land(spec, 1, [event("c", 1, after={"id": 1, "n": 1, "ids": ["11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"]})])
+    lake.land(
+        spec, 1, [event("c", 1, after={"id": 1, "n": 1, "ids": ["11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"]})]
+    )
     lake.run(spec)
     lake.land(spec, 2, [event("u", 2, after={"id": 1, "n": 2, "ids": ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]})])
     lake.run(spec)
