@@ -43,6 +43,20 @@ def pairs(lake: Lake, spec: TableSpec) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.slow
+def test_files_without_a_line_hold_nothing(lake: Lake) -> None:
+    """An hour in which nothing changed, and an empty table's load: no byte, or the end of a line alone."""
+    spec = dms(lake)
+    put(spec, LOAD, "1,a\n")
+    put(spec, "LOAD00000002.csv", "\n")
+    put(spec, FIRST, "\n")
+    lake.run(spec)
+    put(spec, SECOND, "")
+    lake.run(spec)
+    assert [(1, "a")] == pairs(lake, spec)
+    assert [] == lake.unusable(spec)
+
+
+@pytest.mark.slow
 def test_a_column_that_is_gone_is_not_taken_for_no_operation(lake: Lake) -> None:
     """A file of changes with as many values as columns were declared; a full load with one more, which is a new column."""
     spec = dms(lake, ("student", "course", "grade"), key=("student",))

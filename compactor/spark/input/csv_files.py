@@ -123,14 +123,14 @@ def _quoted(spec: TableSpec, text: str) -> str:
 
 def _has_operation(spec: TableSpec, path: str, first: Sequence[str], columns: int) -> bool:
     """Whether a file without header begins with the operation, by its first line. Raises InputRefused if it may be one or the value of a column."""
-    is_one, more = first[0].upper() in _OPERATIONS, len(first) - columns
+    is_one, more = bool(first) and first[0].upper() in _OPERATIONS, len(first) - columns
     if increment.is_full_load(path):
         return is_one and more == 1
     if is_one and more == 0:
         raise InputRefused(
             f"table {spec.name}: {path}: the first line has {len(first)} values, as many as `csv: {{columns: [..]}}`, and begins with {first[0]!r}: "
-            "with the operation before them one column is missing. Name the columns that the files have now, or let "
-            "the files name them (DMS: AddColumnName)."
+            "with the operation before them one column is missing. Name the columns that the files have now, or let the files name them (DMS: "
+            "AddColumnName)."
         )
     return more != 0
 
