@@ -139,8 +139,7 @@ def _meant(value: str, read_as: T.DataType, meant: T.DataType) -> str:
         pairs = zip(read_as.fields, meant.fields)
         members = ", ".join(f"{literal(one.name)}, {_meant(f'{value}.{quoted(one.name)}', one.dataType, two.dataType)}" for one, two in pairs)
         return f"CASE WHEN {value} IS NOT NULL THEN named_struct({members}) END"
-    # cut, not rounded to zero
-    return f"timestamp_micros({value} div 1000L - CASE WHEN {value} % 1000L < 0 THEN 1L ELSE 0L END)"
+    return f"timestamp_micros({value} div 1000L)"
 
 
 def unreadable(spark: SparkSession, path: str) -> str | None:
