@@ -34,7 +34,7 @@ from compactor.core.model.schema import Field
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.adoption import ADOPTED
-from compactor.core.sources import flat_rows
+from compactor.core.sources import flat_rows, shared_stream
 
 PLACEHOLDER = "__debezium_unavailable_value"
 _EPOCH, _OP, _RANK = "_live_epoch", "_live_op", "_live_rank"
@@ -243,8 +243,8 @@ def _operation_of_row(spec: TableSpec, snapshot: Snapshot, files: TableDef) -> s
     columns, op, meanings = _columns(files), _operation(spec, snapshot, files), flat_rows.operations(spec)
     cases = []
     if spec.source_table and flat_rows.TABLE in columns:
-        names = flat_rows.tables(spec.source_table)
-        tests = (f"RLIKE {HIVE.text(flat_rows.pattern(name))}" if "*" in name else f"= {HIVE.text(name)}" for name in names)
+        names = shared_stream.tables(spec.source_table, schema=False)
+        tests = (f"RLIKE {HIVE.text(shared_stream.pattern(name))}" if "*" in name else f"= {HIVE.text(name)}" for name in names)
         any_of = " OR ".join(f"`__i`.`{flat_rows.TABLE}` {test}" for test in tests)
         cases.append(f"WHEN NOT coalesce({any_of}, false) THEN NULL")
 

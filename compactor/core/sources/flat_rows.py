@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
 from compactor.core.model.errors import InputRefused
@@ -36,20 +35,6 @@ def operation_column(spec: TableSpec, columns: Collection[str]) -> str | None:
             f"set `op: {plain[0]}`. If it is a column of the source's table, set `op: {OPERATION}`, and add `op` to the connector's `add.fields`."
         )
     return plain[0]
-
-
-def tables(source_table: str) -> list[str]:
-    """Return the tables in `source_table` as rows name theirs: without schema.
-
-    >>> tables("public.m_*, public.orders")
-    ['m_*', 'orders']
-    """
-    return [part.strip().rpartition(".")[2] for part in source_table.split(",")]
-
-
-def pattern(table: str) -> str:
-    """Return a regular expression for the names that one of `tables` stands for. It has no backslash, which engines read in different ways."""
-    return "^" + ".*".join(re.sub(r"(\W)", r"[\1]", piece) for piece in table.split("*")) + "$"
 
 
 def operations(spec: TableSpec) -> dict[str, str]:

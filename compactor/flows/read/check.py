@@ -24,7 +24,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import UNCERTAIN, Check
 from compactor.core.results.phrases import counted, csv_delimiter
-from compactor.core.sources import increment, key_inference, value_forms
+from compactor.core.sources import increment, key_inference, shared_stream, value_forms
 from compactor.core.sources.source_profile import SourceProfile, other_envelope
 from compactor.flows import owner
 from compactor.flows.land.sample import sample
@@ -254,8 +254,8 @@ def _dialect(spec: TableSpec, profile: SourceProfile) -> str:
 
 def _is_source(source_table: str, name: str) -> bool:
     """Return whether `schema.table` is one of those that `source_table` selects."""
-    for part in (part.strip() for part in source_table.split(",")):
-        pattern = ".*".join(map(re.escape, part.split("*")))
+    for part in shared_stream.tables(source_table):
+        pattern = shared_stream.pattern(part)
         if re.fullmatch(pattern, name) or ("." not in part and re.fullmatch(pattern, name.rpartition(".")[2])):
             return True
     return False

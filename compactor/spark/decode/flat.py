@@ -21,7 +21,8 @@ from compactor.core.model.errors import OrderRefused
 from compactor.core.model.inputs import Input
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
-from compactor.core.sources.flat_rows import DELETED, TABLE, is_metadata, operation_column, operations, tables
+from compactor.core.sources import shared_stream
+from compactor.core.sources.flat_rows import DELETED, TABLE, is_metadata, operation_column, operations
 from compactor.spark.columns import BEFORE, DELETES, INVALID, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
 from compactor.spark.decode.debezium import bodies, wrapped
@@ -99,7 +100,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     other = "false"
     if spec.source_table and TABLE in columns:
         # the rows name no schema
-        other = of_other_table("CAST(NULL AS STRING)", frame.value(TABLE), ",".join(tables(spec.source_table)))
+        other = of_other_table("CAST(NULL AS STRING)", frame.value(TABLE), ",".join(shared_stream.tables(spec.source_table, schema=False)))
     op_of_code = mapped(code, {text: meaning for text, meaning in codes.items() if meaning != "ignore"})
     # a row without operation is an upsert; without a key it can only be an insert
     bare = "u" if spec.key else "c"

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model import names, types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.core.sources import shared_stream
 from compactor.spark.columns import AFTER, BEFORE, INVALID
 from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.order import WRAPPED, OrderNames, of_snapshot
@@ -211,16 +212,12 @@ def plain_writer(writer_id: str, struct: types.Type) -> WriterSchema:
 
 
 def of_other_table(schema: str, table: str, source_table: str | None) -> str:
-    """SQL: whether an event belongs to none of the tables in `source_table`: `schema.table`, `schema.part_*`, or several with commas.
-
-    `schema` and `table` are SQL. A name without schema matches in every schema.
-    """
+    """SQL: whether an event belongs to none of the tables in `source_table`. `schema` and `table` are SQL."""
     if not source_table:
         return "false"
     name = f"concat_ws('.', {schema}, {table})"
     tests = []
-    for part in (part.strip() for part in source_table.split(",")):
+    for part in shared_stream.tables(source_table):
         for value in (name, table) if "." not in part else (name,):
-            pattern = "(.*)".join(rf"\Q{piece}\E" for piece in part.split("*"))
-            tests.append(f"{value} RLIKE {literal(f'^{pattern}$')}" if "*" in part else f"{value} = {literal(part)}")
+            tests.append(f"{value} RLIKE {literal(shared_stream.pattern(part))}" if "*" in part else f"{value} = {literal(part)}")
     return f"NOT coalesce({' OR '.join(tests)}, false)"
