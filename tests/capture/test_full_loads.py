@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +47,11 @@ def test_every_hour_is_postgresqls_dump(tmp_path: Path) -> None:
             columns = [config.stored_name(column) for column, _ in wanted.columns]
             # an empty dump in JSON has no columns: the table, and with it the history, begins with its first row
             begun, found = app.table(name).newest() is not None, list[dict[str, Any]]()
-            # what is there before is nothing, and `dump` says so
-            with suppress(Refused):
+            try:
                 found = [json.loads(row) for row in app.sql(f"SELECT * FROM `{name}`", as_of=as_of)] if begun else []
+            except Refused as error:
+                if "its history begins" not in str(error):
+                    raise
             if in_order(dump(wanted), columns) != in_order(found, columns):
                 wrong.append((name, hour, as_of))
 

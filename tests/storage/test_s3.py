@@ -62,7 +62,7 @@ def world(url: str, **settings: Any) -> World:
 
 
 def plain(server: Server) -> Any:
-    """boto3 itself."""
+    """boto3 itself, apart from what describes the service."""
     return make_session().client("s3", endpoint_url=server.url, region_name="us-east-1", config=Config(s3={"addressing_style": "path"}))
 
 

@@ -29,11 +29,9 @@ from compactor.spark.sql import as_column, cited, from_json, literal, member, nu
 
 _BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction STRUCT<id: STRING, total_order: STRING>, ts_ms STRING"
 
-_SILENT = ("array('ts_ms')", "array('databaseName','ddl')", "array('event_count','id','status')")
-"""Key sets (or parts of them) of heartbeats, schema changes and transaction markers."""
-
-_NO_ROWS = ({"databaseName", "ddl"}, {"event_count", "id", "status"})
-"""The same in records with columns. A heartbeat has `ts_ms` alone."""
+_HEARTBEAT = frozenset({"ts_ms"})
+_NO_ROWS = (frozenset({"databaseName", "ddl"}), frozenset({"event_count", "id", "status"}))
+"""Names of members of heartbeats, and of schema changes and transaction markers, which have more."""
 
 _OPS = "('c', 'u', 'd', 'r', 't', 'm')"
 
@@ -95,7 +93,8 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     parsed = once(rows.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "json_object_keys(_body) AS _keys"))
     row = "coalesce(_m.after, _m.before)"
     writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(json_object_keys({row}))))) END"
-    silent = " OR ".join(f"size(array_except({keys}, _keys)) = 0" for keys in _SILENT)
+    keys = (", ".join(map(literal, sorted(names))) for names in (_HEARTBEAT, *_NO_ROWS))
+    silent = " OR ".join(f"size(array_except(array({each}), _keys)) = 0" for each in keys)
     no_envelope = f"_m.op IS NULL AND NOT ({silent})"
     schema, table = _origin(lambda name: f"_m.source.{name}")
     op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", schema, table, spec)
@@ -173,7 +172,7 @@ def _ignored_read(op: str, code: str) -> str:
 def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     assert raw.schema is not None
     has = dict(raw.schema[1])
-    if any(names <= set(has) for names in _NO_ROWS) or set(has) == {"ts_ms"}:
+    if has.keys() == _HEARTBEAT or any(names <= has.keys() for names in _NO_ROWS):
         return _silent(raw, spec)
     if not {"op", "after"} <= set(has):
         raise InputRefused(
