@@ -26,6 +26,7 @@ from compactor.core.schema import column_types, protection
 from compactor.core.schema.adoption import FIRST, ForeignBase
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, from_avro
+from compactor.core.sources.kafka_files import sink_name
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, measured
@@ -275,8 +276,8 @@ class Reader:
         return dataclasses.replace(frame, writers=tuple(protection.protected(writer, spec.columns) for writer in frame.writers))
 
     def _identity(self, spec: TableSpec, item: Input, location: str) -> str:
-        """Return what identifies the rows of a file: what the envelope says, in its epoch, else a hash of the content."""
-        own = ENVELOPES[spec.envelope].file_identity(item.path)
+        """Return what identifies the rows of a file: its name if only one stream writes it, in its epoch, else a hash of the content."""
+        own = ENVELOPES[spec.envelope].file_identity(item.path) or sink_name(item.path)
         if own is None:
             return hashlib.sha256(self.storage.read(location)).hexdigest()[:32]
         return f"{own}:{item.epoch}" if item.epoch else own

@@ -481,6 +481,22 @@ def test_a_keyless_table_takes_inserts_and_refuses_changes(lake: Lake) -> None:
         lake.run(spec)
 
 
+def test_a_sink_that_writes_a_file_again_with_more_records_doubles_none(lake: Lake) -> None:
+    """Kafka Connect does after a crash; a name with topic, partition and offset has the same records each time. No repaired copy may change lines."""
+    spec = lake.spec(key=(), types=(("n", "int"),), quarantine_share=1.0)
+    lake.land(spec, 1, [{"n": 1, "seq": 1}, {"n": "one", "seq": 2}, {"n": 1, "seq": 3}], "t+0+0000000040.json")
+    lake.run(spec)
+    lake.land(spec, 1, [{"n": 1, "seq": 1}, {"n": "one", "seq": 2}, {"n": 1, "seq": 3}, {"n": 4, "seq": 4}], "t+0+0000000040.json")
+    report = lake.run(spec)
+    assert (1, 2) == (report.counts["applied"], report.counts["duplicate"])
+    assert [1, 1, 4] == [row["n"] for row in lake.rows(spec)]
+
+    waits, *_ = quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
+    lake.env.storage.write(waits.repaired, b'{"n": 2, "seq": 2}')
+    with pytest.raises(InputRefused, match=r"may have other lines.* --discard --records"):
+        lake.replay(spec, waits.path)
+
+
 @pytest.mark.slow
 def test_numbers_written_as_text_order_as_numbers(lake: Lake) -> None:
     """9 comes before 10, in one run and in two; later text that is none waits in quarantine; numbers among text have no order."""

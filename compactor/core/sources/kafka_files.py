@@ -14,6 +14,8 @@ from compactor.core.model.files import FileInfo
 
 _NAME = re.compile(r"(?:[0-9A-Za-z]+~)?(?P<topic>[A-Za-z0-9._-]+)\+(?P<partition>\d+)\+(?P<first>\d+)-(?P<last>\d+)(?:\+(?P<id>[\w-]+))?\.parquet")
 
+_SINK = re.compile(r"([A-Za-z0-9._-]+\+\d+\+\d+)\.")
+
 
 @dataclass(frozen=True)
 class Offsets:
@@ -31,6 +33,19 @@ class Offsets:
         """Return the name of the file with these records."""
         identity = f"+{self.topic_id}" if self.topic_id else ""
         return f"{self.topic}+{self.partition}+{self.first:019d}-{self.last:019d}{identity}.parquet"
+
+
+def sink_name(path: str) -> str | None:
+    """Return what the S3 sink of Kafka Connect calls the records from one offset on, or None for another file.
+
+    A sink that is started again writes the name again, with the same records and perhaps more.
+
+    >>> sink_name("increment_2026112014/pg.public.student+0+0000000007.json.gz")
+    'pg.public.student+0+0000000007'
+    >>> sink_name("increment_2026112014/part-0.json")
+    """
+    match = _SINK.match(path.rsplit("/", 1)[-1])
+    return match[1] if match else None
 
 
 @dataclass(frozen=True)

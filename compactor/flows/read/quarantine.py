@@ -138,7 +138,14 @@ def records_given_up(table: Table, snapshot: Snapshot, paths: Sequence[str]) -> 
 
 
 def again(table: Table, waiting_files: Sequence[QuarantinedFile], snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
-    """Return the inputs of a replay, and where they lie."""
+    """Return the inputs of a replay, and where they lie. Raises InputRefused for a repaired copy whose lines may be others."""
+    copy = next((item for item in waiting_files if item.records is not None and item.location == item.repaired), None)
+    if table.spec.keyless and copy:
+        raise InputRefused(
+            f"table {table.name}: rows of a table without key are known by their line, and {copy.repaired} may have other lines than {copy.path}. "
+            f"Let the repaired records land in a file of their own, remove the copy, and give these up: `compactor quarantine {table.name} "
+            f"{copy.path} --discard --records`"
+        )
     ids = {(item.path, item.etag): item.location or "" for item in waiting_files}
     inputs = {}
     for item in ledger.everything(table, snapshot):

@@ -27,7 +27,7 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
     """Return the frame with `_identity` (key text) and ORIGIN; updates and deletes become removals.
 
     `order` are the order columns. `shard` is SQL for the record's shard, or "".
-    `contents` maps each file to a hash of its content; it is read only where neither source nor sink numbers events.
+    `contents` maps each file to what identifies its lines; it is read only where neither source nor sink numbers events.
     """
     assert frame.images is not None
     rows = frame.rows
@@ -38,7 +38,7 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
     if any(name in OFFSETS for name, _ in order):
         place = "concat_ws(':', 'o', _position.epoch, _partition, _offset)"
     else:
-        # nothing numbers the event: the same line of the same content is the same event, whatever the name of the file
+        # nothing numbers the event: the same line of the same content is the same event
         content = f"try_element_at(map({', '.join(f'{literal(file)}, {literal(digest)}' for file, digest in contents.items())}), _file)"
         rows = rows.selectExpr("*", "row_number() OVER (PARTITION BY _file ORDER BY _block, _row) AS _line")
         place = f"concat_ws(':', 'f', {content}, _line)"
