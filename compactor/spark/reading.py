@@ -193,7 +193,7 @@ class Reader:
             check_key(spec.name, parent.schema if parent else evolved.schema, evolved.schema)
             changes, left_out = erase.without_erased(changes, evolved.schema, erased, spec)
             counts = dataclasses.replace(counts, ignored=counts.ignored + left_out)
-        summary = _summary(opened, counts, evolved, order, landed, unusable)
+        summary = _summary(opened, parent, counts, evolved, order, landed, unusable)
         summary = dataclasses.replace(summary, unavailable_columns=tuple(sorted({*summary.unavailable_columns, *lacking})))
         if spec.source.full_loads:
             changes, summary = FullLoads(self.spark, opened, parent, summary, version, entries).changes(changes)
@@ -219,7 +219,7 @@ class Reader:
         opened.check_names(counts.files)
         foreign_base.check_usable(spec, [item for frame in frames if counts.invalid for item in unusable_records(frame, opened)], counts.invalid)
         evolved = base.evolved(payload_writers(frames, spec), spec)
-        summary = _summary(opened, counts, evolved, base.order, (), ())
+        summary = _summary(opened, None, counts, evolved, base.order, (), ())
         changes = measured.materialize(conform(frames, evolved, spec, base.order, False))
         foreign_base.check_keys(changes, spec, evolved.schema)
         return SparkBatch(summary, spec, None, FIRST, changes)
@@ -350,7 +350,13 @@ def _order_type(name: str, opened: Inputs, frames: Sequence[Frame]) -> str:
 
 
 def _summary(
-    opened: Inputs, counts: survey.SurveyResult, evolved: Evolved, order: position.Order, landed: Columns, records: Sequence[Unusable]
+    opened: Inputs,
+    parent: Snapshot | None,
+    counts: survey.SurveyResult,
+    evolved: Evolved,
+    order: position.Order,
+    landed: Columns,
+    records: Sequence[Unusable],
 ) -> BatchSummary:
     """Return the counts and bounds of the batch, with those of each input."""
     spec, counted = opened.spec, counts.files
@@ -380,7 +386,7 @@ def _summary(
         truncates=counts.truncates,
         first=earliest([file.first for file in counted.values()]),
         last=latest([file.last for file in counted.values()]),
-        truncate=epochs.barrier(spec, counts, order),
+        truncate=epochs.barrier(spec, parent, counts, order),
         shard_truncates=counts.shard_truncates,
         source_time=counts.source_time,
         raw=landed,

@@ -192,7 +192,7 @@ class ListEngine:
         truncates = sum(change.op == "t" for change in changes)
         if truncates and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set")
-        summary = _summary(spec, evolved, order, counted, read, read - len(changes) - records, changes)
+        summary = _summary(spec, parent, evolved, order, counted, read, read - len(changes) - records, changes)
         summary = dataclasses.replace(summary, streams=self._streams(inputs), quarantined=records, unusable=tuple(unusable))
         return ListBatch(summary, spec, parent, version, tuple(changes))
 
@@ -226,7 +226,7 @@ class ListEngine:
             values = {stored[name]: value for name, value in row.items() if value is not None}
             key = tuple(values.pop(name) for name in evolved.schema.key)
             changes.append(Change("c", key, values, base.position))
-        summary = _summary(spec, evolved, base.order, tuple(inputs), len(rows), 0, changes)
+        summary = _summary(spec, None, evolved, base.order, tuple(inputs), len(rows), 0, changes)
         return ListBatch(summary, spec, None, 1, tuple(changes))
 
     # writing ------------------------------------------------------------------------------------------------------
@@ -369,7 +369,7 @@ class ListEngine:
         changes = [Change("c", state.key, state.values, state.at) for state in began if state.at]
         changes += [_conformed(event, {}, snapshot.schema) for event in events if event.op == "t" or not erasing.gone(snapshot.erased, event.key)]
         # a column may have come with an event that a truncate has ended
-        barrier = _barrier(spec, changes)
+        barrier = _barrier(spec, None, changes)
         again = replayed(ordered(each for each in changes if not at_or_below(each.position, barrier)), spec.soft, added(changes))
         different = [key for key in sorted({*rows, *again}, key=repr) if rows.get(key) != again.get(key)] if rows != again else []
         detail = f"{len(different)} keys differ, such as {different[0]}" if different else "equal"
@@ -534,12 +534,19 @@ class ListEngine:
 
 
 def _summary(
-    spec: TableSpec, evolved: Evolved, order: tuple[tuple[str, str], ...], inputs: tuple[Input, ...], read: int, ignored: int, changes: list[Change]
+    spec: TableSpec,
+    parent: Snapshot | None,
+    evolved: Evolved,
+    order: tuple[tuple[str, str], ...],
+    inputs: tuple[Input, ...],
+    read: int,
+    ignored: int,
+    changes: list[Change],
 ) -> BatchSummary:
     first, last = _bounds([change.position for change in changes])
     deletes, truncates = sum(change.op == "d" for change in changes), sum(change.op == "t" for change in changes)
     counts = (read, ignored, len(changes), (), deletes, 0, truncates)
-    return BatchSummary(evolved, order, inputs, *counts, first, last, _barrier(spec, changes), None, raw=_raw_columns(spec, evolved.schema))
+    return BatchSummary(evolved, order, inputs, *counts, first, last, _barrier(spec, parent, changes), None, raw=_raw_columns(spec, evolved.schema))
 
 
 def _writer(spec: TableSpec, path: str, events: Sequence[Change]) -> WriterSchema:
@@ -623,12 +630,13 @@ def _added(schema: Schema) -> Added:
     return {field.name: (field.first, field.default) for field in schema.fields if field.default is not None and field.first is not None}
 
 
-def _barrier(spec: TableSpec, changes: Sequence[Change]) -> Position | None:
-    """The newest truncate, or the beginning of an epoch that replaces what was before it."""
+def _barrier(spec: TableSpec, parent: Snapshot | None, changes: Sequence[Change]) -> Position | None:
+    """The newest truncate, or the beginning of an epoch that replaces what was before it, once."""
     positions = [change.position for change in changes if change.op == "t" and spec.truncate == "apply"]
     newest = latest([change.position for change in changes if change.op != "t"])
     if spec.epoch_replaces and newest is not None and newest[0] == spec.epoch:
-        positions.append((spec.epoch, *[None] * (len(newest) - 1)))
+        begins = (spec.epoch, *[None] * (len(newest) - 1))
+        positions += [] if at_or_below(begins, parent.truncated_to if parent else None) else [begins]
     return latest(positions)
 
 

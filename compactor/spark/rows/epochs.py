@@ -1,9 +1,9 @@
-"""Epochs and barriers: which batches may follow a version, the epoch of a row, and what ends all rows before it (H6, H11)."""
+"""Epochs and barriers: which batches may follow a version, the epoch of a row, and what ends all rows before it."""
 
 from __future__ import annotations
 
 from compactor.core.model.errors import OrderRefused
-from compactor.core.model.position import OFFSETS, Position, latest, offsets_problem
+from compactor.core.model.position import OFFSETS, Position, at_or_below, latest, offsets_problem
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.spark.input.inputs import Inputs
@@ -30,13 +30,14 @@ def epoch(opened: Inputs) -> str:
     return f"CASE{cases} ELSE {most} END" if cases else str(most)
 
 
-def barrier(spec: TableSpec, counts: survey.SurveyResult, order: position.Order) -> Position | None:
-    """Return the newest truncate. Under `epoch: {replace: true}` also the beginning of the epoch, once a record of it has come."""
+def barrier(spec: TableSpec, parent: Snapshot | None, counts: survey.SurveyResult, order: position.Order) -> Position | None:
+    """Return the newest truncate. Under `epoch_replaces: true` also the beginning of the epoch, when the first record of it has come."""
     truncate = counts.truncate if spec.truncate == "apply" else None
     newest = latest([file.last for file in counts.files.values()])
     if spec.epoch_replaces and newest is not None and newest[0] == spec.epoch:
         begins: Position = (spec.epoch, *(None for _ in order), None, None, None)
-        return latest([truncate, begins])
+        # a later batch has it in its parent: the key may stay in the configuration
+        return latest([truncate, begins if not at_or_below(begins, parent.truncated_to if parent else None) else None])
     return truncate
 
 
