@@ -125,6 +125,16 @@ def test_each_record_is_read_by_the_schema_it_names(lake: Lake) -> None:
     assert [(1, None, "Bonn"), (2, "b", "Ulm"), (3, "c", "Ulm")] == [(row["id"], row["name"], row["town"]) for row in lake.rows(spec)]
 
 
+def test_records_of_two_schemas_are_rows_of_their_own_without_key(lake: Lake) -> None:
+    """The first of each schema in a file too; the file that lands again adds none."""
+    spec = lake.spec(container="kafka", key=(), order_by=("id",))
+    lines = [line(5, wire(1, {"id": 1, "name": "a"})), line(6, wire(2, {"id": 2, "name": "b", "town": "Bonn"})), line(7, '{"id": 3, "name": "c"}')]
+    for hour in (1, 2):
+        lake.land(spec, hour, lines, f"part-{hour}.json")
+        lake.run(spec)
+        assert [(1, "Ulm"), (2, "Bonn"), (3, None)] == sorted((row["id"], row["town"]) for row in lake.rows(spec))
+
+
 def test_columns_of_sparks_kafka_source(lake: Lake) -> None:
     """`key` and `value` are binary there; a key of a primitive type does no harm."""
     spec = table(lake, format="parquet")

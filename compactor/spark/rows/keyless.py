@@ -41,7 +41,8 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
         # nothing numbers the event: the same line of the same content is the same event
         content = f"try_element_at(map({', '.join(f'{literal(file)}, {literal(digest)}' for file, digest in contents.items())}), _file)"
         rows = rows.selectExpr("*", "row_number() OVER (PARTITION BY _file ORDER BY _block, _row) AS _line")
-        place = f"concat_ws(':', 'f', {content}, _line)"
+        # records of several schemas are frames of their own, each with a first line
+        place = f"concat_ws(':', 'f', {content}, _partition, coalesce(_offset, _line))"
     identity = f"CASE WHEN {has_number} THEN {event} ELSE {place} END"
     rows = rows.selectExpr("*", f"{f'concat({shard}, {chr(39)}:{chr(39)}, {identity})' if shard else identity} AS _id")
     split = rows.selectExpr(
