@@ -491,6 +491,11 @@ def test_a_sink_that_writes_a_file_again_with_more_records_doubles_none(lake: La
     assert (1, 2) == (report.counts["applied"], report.counts["duplicate"])
     assert [1, 1, 4] == [row["n"] for row in lake.rows(spec)]
 
+    # the topic was created anew
+    lake.land(spec, 2, [{"n": 5, "seq": 5}], "t+0+0000000040.json")
+    lake.run(spec)
+    assert [1, 1, 4, 5] == [row["n"] for row in lake.rows(spec)]
+
     waits, *_ = quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
     lake.env.storage.write(waits.repaired, b'{"n": 2, "seq": 2}')
     with pytest.raises(InputRefused, match=r"may have other lines.* --discard --records"):

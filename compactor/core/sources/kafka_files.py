@@ -14,6 +14,9 @@ from compactor.core.model.files import FileInfo
 
 _NAME = re.compile(r"(?:[0-9A-Za-z]+~)?(?P<topic>[A-Za-z0-9._-]+)\+(?P<partition>\d+)\+(?P<first>\d+)-(?P<last>\d+)(?:\+(?P<id>[\w-]+))?\.parquet")
 
+SINK = "+"
+"""The sign between the parts of a name of a sink; no other identity of a file has it."""
+
 _SINK = re.compile(r"([A-Za-z0-9._-]+\+\d+\+\d+)\.")
 
 

@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame
 
 from compactor.core.model.position import OFFSETS
 from compactor.core.model.schema import Schema
-from compactor.spark.columns import AFTER, GONE, MOVED, OP, SOURCE, UNCHANGED, VERSION
+from compactor.core.sources.kafka_files import SINK
+from compactor.spark.columns import AFTER, GONE, MOVED, OP, SOURCE, TEXT, UNCHANGED, VERSION
 from compactor.spark.decode.frame import Frame
 from compactor.spark.rows import position
 from compactor.spark.rows.reduce import REMOVAL
@@ -39,10 +40,15 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
         place = "concat_ws(':', 'o', _position.epoch, _partition, _offset)"
     else:
         # nothing numbers the event: the same line of the same content is the same event
-        content = f"try_element_at(map({', '.join(f'{literal(file)}, {literal(digest)}' for file, digest in contents.items())}), _file)"
+        content = f"try_element_at(map({', '.join(f'{literal(file)}, {literal(name)}' for file, name in contents.items())}), _file)"
         rows = rows.selectExpr("*", "row_number() OVER (PARTITION BY _file ORDER BY _block, _row) AS _line")
         # records of several schemas are frames of their own, each with a first line
-        place = f"concat_ws(':', 'f', {content}, _partition, coalesce(_offset, _line))"
+        place = f"'f', {content}, _partition, coalesce(_offset, _line)"
+        if any(SINK in name for name in contents.values()):
+            # a topic that is created anew gives the same names to other records
+            record = TEXT if TEXT in rows.columns else "to_json(struct(_op, _before, _after))"
+            place += f", CASE WHEN contains({content}, '{SINK}') THEN xxhash64({record}) END"
+        place = f"concat_ws(':', {place})"
     identity = f"CASE WHEN {has_number} THEN {event} ELSE {place} END"
     rows = rows.selectExpr("*", f"{f'concat({shard}, {chr(39)}:{chr(39)}, {identity})' if shard else identity} AS _id")
     split = rows.selectExpr(
