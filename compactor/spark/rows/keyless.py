@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model.position import OFFSETS
 from compactor.core.model.schema import Schema
 from compactor.core.sources.kafka_files import SINK
-from compactor.spark.columns import AFTER, GONE, MOVED, OP, SOURCE, TEXT, UNCHANGED, VERSION
+from compactor.spark.columns import AFTER, BLOCK, EVENT, GONE, MOVED, OP, ROW, SOURCE, TEXT, UNCHANGED, VERSION
 from compactor.spark.decode.frame import Frame
 from compactor.spark.rows import position
 from compactor.spark.rows.reduce import REMOVAL
@@ -41,7 +41,8 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
     else:
         # nothing numbers the event: the same line of the same content is the same event
         content = f"try_element_at(map({', '.join(f'{literal(file)}, {literal(name)}' for file, name in contents.items())}), _file)"
-        rows = rows.selectExpr("*", "row_number() OVER (PARTITION BY _file ORDER BY _block, _row) AS _line")
+        along = ", ".join(name for name in (BLOCK, ROW, EVENT) if name in rows.columns)
+        rows = rows.selectExpr("*", f"row_number() OVER (PARTITION BY _file ORDER BY {along}) AS _line")
         # records of several schemas are frames of their own, each with a first line
         place = f"'f', {content}, _partition, coalesce(_offset, _line)"
         if any(SINK in name for name in contents.values()):
