@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from compactor.core.model.errors import StateRefused
@@ -352,13 +352,19 @@ class Snapshot(State, Commit):
     def from_bytes(cls, data: bytes, path: str = "") -> Snapshot:
         """Return the Snapshot of a stored JSON text. Raises StateRefused for another format and for damaged text; `path` is for the message."""
         try:
-            raw = json.loads(data)
-            if raw.get("format") != FORMAT:
-                raise StateRefused(
-                    f"Snapshot {path}: expected format {FORMAT}, found {raw.get('format')!r}. Install the version of compactor that wrote it."
-                )
-            if missing := {"inputs", "pending", "ledger"} - raw.keys():
-                raise KeyError(min(missing))
-            return of_json(cls, raw)
+            return _parsed(data)
+        except StateRefused as error:
+            raise StateRefused(f"Snapshot {path}: {error}") from None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise StateRefused(f"Snapshot {path} cannot be read: {error}. It is damaged: restore the file from a backup.") from error
+
+
+# the steps of a run read the same versions again
+@lru_cache(maxsize=8)
+def _parsed(data: bytes) -> Snapshot:
+    raw = json.loads(data)
+    if raw.get("format") != FORMAT:
+        raise StateRefused(f"expected format {FORMAT}, found {raw.get('format')!r}. Install the version of compactor that wrote it.")
+    if missing := {"inputs", "pending", "ledger"} - raw.keys():
+        raise KeyError(min(missing))
+    return of_json(Snapshot, raw)
