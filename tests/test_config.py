@@ -325,6 +325,8 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("daily: {keep: 0}", "daily.keep", "expected a whole number from 1 on, found '0'"),
     ("daily: {days: 3}", "daily.days", "unknown key"),
     ("epoch: {number: 1, from: x}", "epoch", "found {'number': '1', 'from': 'x'}; set `epoch_from` and `epoch_replaces` beside it"),
+    ("epoch_from: increment_2026112014", "epoch_from", "`epoch` is 0, and every table begins with that one"),
+    ("epoch_replaces: true", "epoch_replaces", "`epoch` is 0, and every table begins with that one"),
     ("epoch: one", "epoch", "expected a whole number"),
     ("epoch: 1, epoch_from: 2026112014", "increments", "`from` is '2026112014', which is no folder like 'increment_%Y%m%d%H'"),
     ("live_view: maybe", "live_view", "expected true or false, found 'maybe'"),

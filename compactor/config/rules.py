@@ -140,6 +140,8 @@ def _table_problems(keys: Settings, name: str, table: Table) -> Iterator[Problem
         )
     if table.live_view:
         yield from _live_problems(table)
+    for key in [key for key, used in {"epoch_from": table.epoch_from, "epoch_replaces": table.epoch_replaces}.items() if used and not table.epoch]:
+        yield (key,), "`epoch` is 0, and every table begins with that one; set `epoch: 1` or more, or remove this key"
     yield from _history_problems(table)
     yield from _column_problems(table)
     for kind, _ in table.policy.kinds:

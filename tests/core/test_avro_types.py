@@ -95,7 +95,7 @@ CASES = [
     (record("P", ("x", "int"), ("y", ["null", "string"])), "struct<x:int,y:string>"),
     (
         record("P", ("userId", "int"), ("userid", "int"), ("a-b", record("Q", ("größe", "int")))),
-        "struct<userid:int,userid_2:int,a_b:struct<gr__e:int>>",
+        "struct<userid:int,userid_2:int,a_b:struct<gr_u00f6_u00dfe:int>>",
     ),
     ({"type": "map", "values": record("P", ("at", logical("long", "timestamp-micros")))}, "map<string,struct<at:timestamp>>"),
     # unions of several types: one that holds both, else a member each, as Spark's reader gives them

@@ -124,6 +124,19 @@ def test_what_a_snapshot_tells_about_itself() -> None:
     assert (bare.rows, bare.size, bare.unavailable_columns, bare.position_max) == (0, 0, (), None)
 
 
+def test_tables_of_another_generation_are_needed_where_columns_key_or_order_differ() -> None:
+    """A Position in them has a member for each order column."""
+    snapshot = one()
+    schema, order = snapshot.schema, snapshot.order
+    assert snapshot.generation_of(dataclasses.replace(schema, generation=7), order) == schema.generation
+    others = [
+        (schema, (*order, ("sub", "string"))),
+        (dataclasses.replace(schema, key=("a",)), order),
+        (dataclasses.replace(schema, fields=schema.fields[:1]), order),
+    ]
+    assert {snapshot.generation_of(*each) for each in others} == {schema.generation + 1}
+
+
 def test_a_spec_reads_back_equal() -> None:
     """What travels to a cluster."""
     spec = TableSpec("t", "/r", "/l", "", "d", "v", "d", ("a", "b"), order_by=("x",), op_map=(("I", "c"),), metadata_columns=("m",))

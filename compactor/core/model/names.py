@@ -9,7 +9,8 @@ Rules, in this order:
 4. A name of more than 128 characters becomes its first 115, `_`, and eight digits of the SHA-256 of the whole name.
 5. A name that another column has already, in any case, or that compactor reserves gets `_2`, `_3`, ...
 
-Members of structs keep only ASCII letters and digits, because type texts such as `struct<a:int>` do not quote them.
+Members of structs have only ASCII letters and digits, because type texts such as `struct<a:int>` do not quote them. Any other character of ASCII
+becomes `_`, and one beyond it `_u` with its code point, so that two names of another script stay two.
 Reserved words of SQL (`order`, `date`, `user`) stay: every statement quotes every name.
 The Snapshot keeps the source's spelling. The column's comment shows it if it differs.
 """
@@ -43,9 +44,10 @@ def member_name(source: str) -> str:
     """Return the stored name of a struct's member: ASCII, because type texts do not quote it.
 
     >>> [member_name(name) for name in ("userId", "a.b", "größe", "1st")]
-    ['userid', 'a_b', 'gr__e', '_1st']
+    ['userid', 'a_b', 'gr_u00f6_u00dfe', '_1st']
     """
-    return _short(source, _with_leading_letter(re.sub(r"[^a-z0-9_]", "_", source.lower())))
+    plain = re.sub(r"[^a-z0-9_]", lambda other: "_" if other[0].isascii() else f"_u{ord(other[0]):04x}", source.lower())
+    return _short(source, _with_leading_letter(plain))
 
 
 def unique(name: str, taken: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -341,6 +341,14 @@ class Snapshot(State, Commit):
     def span(self) -> Span:
         """Return Positions that no stored row is below and above."""
         return spanned([part.span for part in self._parts])
+
+    def generation_of(self, schema: Schema, order: Sequence[tuple[str, str]]) -> int:
+        """Return the generation of the tables that a next version with these columns needs. The columns with Positions have one member for each
+        order column, and catalogs only add columns.
+        """
+        then, now = ([(field.name, field.type) for field in each.fields] for each in (self.schema, schema))
+        same = then == now and self.schema.key == schema.key and tuple(self.order) == tuple(order)
+        return self.schema.generation + (0 if same else 1)
 
     def to_bytes(self) -> bytes:
         """Return the JSON text that is stored."""

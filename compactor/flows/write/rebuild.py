@@ -394,6 +394,5 @@ def _placed(parent: Snapshot, built: State) -> Schema:
     """Return the new columns, those that the table has in its order; in a new generation when the columns or the form of the rows differ."""
     order = {field.name: at for at, field in enumerate(parent.schema.fields)}
     fields = tuple(sorted(built.schema.fields, key=lambda field: order.get(field.name, len(order))))
-    same = [(field.name, field.type) for field in fields] == [(field.name, field.type) for field in parent.schema.fields]
-    same = same and parent.order == built.order and parent.schema.key == built.schema.key
-    return dataclasses.replace(built.schema, fields=fields, generation=parent.schema.generation + (0 if same else 1))
+    schema = dataclasses.replace(built.schema, fields=fields)
+    return dataclasses.replace(schema, generation=parent.generation_of(schema, built.order))

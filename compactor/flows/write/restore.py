@@ -21,7 +21,6 @@ from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.history import brought_back
 from compactor.core.model.inputs import AGAIN, GIVEN_UP, Input
 from compactor.core.model.layout import commit_id
-from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
 from compactor.core.results.phrases import counted
@@ -140,7 +139,7 @@ def _edit(table: Table, target: Snapshot, parent: Snapshot, head_version: int) -
     inputs = changed(ledger.everything(table, target), before)
     state = dataclasses.replace(
         target.state,
-        schema=_schema(parent.schema, target.schema),
+        schema=dataclasses.replace(target.schema, generation=parent.generation_of(target.schema, target.order)),
         history=brought_back(target.history, writer),
         watermark=whole_hours.brought_back(target, [*before, *inputs]),
     )
@@ -208,12 +207,6 @@ def changed(target: Iterable[Input], head: Iterable[Input]) -> tuple[Input, ...]
             same = before.outcome if before.outcome == GIVEN_UP else "redone"
             out.append(dataclasses.replace(before, outcome="undone" if before.unabsorbed else same))
     return tuple(out)
-
-
-def _schema(head: Schema, target: Schema) -> Schema:
-    """The old columns; in tables of a new generation where the present tables have others, because tables only ever gain columns."""
-    same = [(field.name, field.type) for field in head.fields] == [(field.name, field.type) for field in target.fields]
-    return dataclasses.replace(target, generation=head.generation if same else head.generation + 1)
 
 
 def _available(table: Table) -> list[Snapshot]:
