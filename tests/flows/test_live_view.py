@@ -197,6 +197,18 @@ def test_a_folder_that_mixes_undone_and_new_files_is_left_out_and_named() -> Non
     assert look_live(lake) == (("id", "a"), ((1, 1),))
 
 
+def test_a_folder_with_a_file_that_runs_leave_out_is_left_out_and_named() -> None:
+    """Engines read all files of a folder; `ignore:` knows of none of them."""
+    lake = Lake(table(live_view=True, archive="keep", ignore=("*/skip*",)))
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    lake.run()
+    lake.deliver("increment_2026010101/b.json", [line("c", [2], [2], {"a": 2})])
+    lake.deliver("increment_2026010102/c.json", [line("c", [3], [3], {"a": 3})])
+    lake.deliver("increment_2026010102/skip.json", [line("c", [4], [4], {"a": 4})])
+    assert "t_live leaves out 1 folders (such as increment_2026010102)" in sync_table(lake.table())
+    assert look_live(lake) == (("id", "a"), ((1, 1), (2, 2)))
+
+
 def test_only_the_view_is_the_table_with_copy_on_write_too() -> None:
     """The directory of the base holds several versions and tombstones; docs/configuration.md says so."""
     lake = Lake(table(write_mode="copy-on-write"))

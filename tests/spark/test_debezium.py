@@ -296,6 +296,34 @@ def test_a_record_key_of_more_columns_than_the_tables_key_changes_no_key(lake: L
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
+def test_a_value_follows_its_row_where_the_records_key_is_not_the_tables(lake: Lake) -> None:
+    """`REPLICA IDENTITY USING INDEX`, `message.key.columns`: the header names columns that are no key here. Deletes and creates name it themselves."""
+    spec = debezium(lake, container="kafka", key=("email",))
+
+    def record(offset: int, value: dict[str, Any], headers: list[list[str]]) -> dict[str, Any]:
+        return {"topic": "t", "partition": 0, "offset": offset, "key": '{"id": 1}', "headers": headers, "value": json.dumps(value)}
+
+    told = record(0, event("c", 10, after={"id": 1, "email": "old", "v": "long"}), [])
+    gone = record(1, event("d", 20, before={"id": 0, "email": "old", "v": None}, commit=90), [["__debezium.newkey", '{"id": 1}']])
+    made = record(2, event("c", 20, after={"id": 1, "email": "new", "v": GONE}, commit=90), [["__debezium.oldkey", '{"id": 0}']])
+    lake.land(spec, 1, [told, gone, made])
+    lake.run(spec)
+    assert [{"id": 1, "email": "new", "v": "long"}] == lake.rows(spec)
+    assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
+def test_a_snapshot_that_reads_an_updated_row_again_is_no_wrong_key(lake: Lake) -> None:
+    """An incremental snapshot beside the initial one. Two reads of one key that no update explains are worth a warning."""
+    spec = debezium(lake)
+    reads = [event("r", 10, after={"id": 1, "v": "a"}), event("u", 20, after={"id": 1, "v": "b"}), event("r", 30, after={"id": 1, "v": "b"})]
+    lake.land(spec, 1, reads)
+    assert "had the key of another one" not in str(lake.run(spec))
+    lake.land(spec, 2, [event("r", 40 + at, after={"id": 2, "v": value}) for at, value in enumerate("abc")])
+    assert "had the key of another one" in str(lake.run(spec))
+
+
 def other(op: str, source: dict[str, Any], before: Any = None, after: Any = None) -> dict[str, Any]:
     """An event of a connector that is not PostgreSQL's."""
     return {"op": op, "before": before, "after": after, "source": source, "ts_ms": 1}

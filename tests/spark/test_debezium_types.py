@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from compactor.core.model.policy import Policy
 from tests.oracle.emit import PLACEHOLDER
 from tests.spark.lake import Lake
 
@@ -57,6 +58,8 @@ TYPES: list[tuple[str, dict[str, Any], Any, str, Any]] = [
     ("Oracle's NUMBER(20,-2)", scaled(-2, 20), packed(-1234), "decimal(22,0)", -123400),
     ("Oracle's NUMBER(3,5)", scaled(5, 3), packed(123), "decimal(6,5)", Decimal("0.00123")),
     ("numeric without scale", VARIABLE, {"scale": 4, "value": packed(45)}, "string", "0.0045"),
+    ("numeric of many digits", VARIABLE, {"scale": -1, "value": packed(-(7**1200))}, "string", f"-{7**1200}0"),
+    ("a power of two", VARIABLE, {"scale": 2, "value": packed(-(2**255))}, "string", f"-{str(2**255)[:-2]}.{str(2**255)[-2:]}"),
     ("decimal.handling.mode=string", of("string"), "12.340", "string", "12.340"),
     ("decimal.handling.mode=double", of("double"), 12.25, "double", Decimal("12.25")),
     ("text", of("string"), "Größe \u0000 '\"", "string", "Größe \u0000 '\""),
@@ -151,6 +154,19 @@ def test_each_type_is_stored_as_the_documentation_says(lake: Lake) -> None:
     lake.land(spec, 2, [event("u", 2, [(schema, None) for _, schema, _, _, _ in TYPES])])
     lake.run(spec)
     assert [{"id": 1, **dict.fromkeys(f"c{at}" for at in range(len(TYPES)))}] == lake.rows(spec)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", [False, True], ids=["one run", "a run each"])
+def test_a_numeric_that_loses_its_scale_stays_the_number_that_it_is(lake: Lake, apart: bool) -> None:
+    """Two schemas of one column: base64 of a number with a scale, and a struct with the scale of each value."""
+    spec = lake.spec(envelope="debezium", order_by=(), quarantine_rows=0, policy=Policy(kinds=(("to_string", "evolve"),)))
+    events = [event("c", 1, [(scaled(2, 6), packed(325))]), event("u", 2, [(VARIABLE, {"scale": 9, "value": packed(1_123_456_789)})])]
+    events[0]["payload"]["after"]["id"] = 7
+    for hour, rows in enumerate([[each] for each in events] if apart else [events]):
+        lake.land(spec, hour, rows)
+        lake.run(spec)
+    assert [{"id": 1, "c0": "1.123456789"}, {"id": 7, "c0": "3.25"}] == lake.rows(spec)
 
 
 @pytest.mark.slow

@@ -532,6 +532,17 @@ def test_an_lsn_written_as_text_orders_as_a_number(lake: Lake) -> None:
 
 
 @pytest.mark.slow
+def test_columns_called_like_an_envelopes_are_columns_of_flat_rows_with_a_schema(lake: Lake) -> None:
+    """Connect's JSON: `op` and `after` are the source's own."""
+    spec = lake.spec()
+    fields = [{"field": name, "type": "string" if name in ("op", "after") else "int32"} for name in ("id", "seq", "op", "after")]
+    payload = {"id": 1, "seq": 1, "op": "u", "after": "lunch"}
+    lake.land(spec, 1, [{"schema": {"type": "struct", "name": "t.Value", "fields": fields}, "payload": payload}])
+    lake.run(spec)
+    assert ["lunch"] == [row["after"] for row in lake.rows(spec)]
+
+
+@pytest.mark.slow
 def test_a_payload_column_called_op_is_a_column_where_a_connector_adds_its_own(lake: Lake) -> None:
     """An audit table: `__op` says what happened to the row, `op` is what the row tells. The same however the files are split into runs."""
     known = {"__deleted": "false", "__lsn": 1}

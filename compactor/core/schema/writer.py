@@ -159,13 +159,15 @@ def signature(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def from_connect(text: str) -> WriterSchema:
-    """Return the columns of the row in a Connect schema: `after` of an envelope, else the struct itself. Raises SchemaRefused."""
+def from_connect(text: str, bare: bool = False) -> WriterSchema:
+    """Return the columns of the row in a Connect schema: `after` of an envelope, else the struct itself. `bare`: there is no envelope. Raises
+    SchemaRefused.
+    """
     root = json.loads(text)
     if root.get("type") != "struct":
         raise SchemaRefused(f"expected a Connect struct schema, found type {root.get('type')!r}")
     members = {member.get("field"): member for member in root["fields"]}
-    row = members["after"] if "after" in members and "op" in members else root
+    row = members["after"] if "after" in members and "op" in members and not bare else root
     return WriterSchema(signature(text), tuple(_connect_field(member) for member in row["fields"]))
 
 

@@ -13,6 +13,7 @@ from compactor.core.model.errors import CatalogRefused, InputRefused, Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import relative
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.sources import increment
 from compactor.flows import ledger
 from compactor.flows.land import discover
 from compactor.flows.publish.publish import check_owner, view_shape
@@ -94,7 +95,7 @@ def _show_live(table: Table, snapshot: Snapshot, definition: TableDef, files: Se
         return ()
     return (
         f"{view.name} leaves out {len(hidden)} folders (such as {hidden[0]}): beside new files they hold files that were undone, discarded, adopted, "
-        "unreadable or of another epoch. The next run ingests the new files",
+        "unreadable or of another epoch, or that runs leave out. The next run ingests the new files",
     )
 
 
@@ -111,4 +112,8 @@ def pending(table: Table, snapshot: Snapshot, files: Sequence[FileInfo]) -> tupl
     for item in ledger.latest(ledger.of_folders(table, snapshot, folders)).values():
         if item.folder in folders and (item.path, item.etag) in names and live.hides(table.spec, snapshot, folders[item.folder], item):
             hidden.add(item.folder)
+    for path, _ in names:
+        # engines read all files of a folder but those whose names begin so
+        if increment.ignored(path, table.spec.ignore) and not path.rpartition("/")[2].startswith(("_", ".")):
+            hidden.update(folder for folder in folders if path.startswith(f"{folder}/"))
     return {folder: epoch for folder, epoch in folders.items() if folder not in hidden}, sorted(hidden)

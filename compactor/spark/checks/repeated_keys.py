@@ -23,7 +23,8 @@ def note(batch: SparkBatch, counts: Mapping[str, int]) -> str:
     """Return a sentence about inserts that others with the same key superseded; "" without any. `counts`: of events by outcome.
 
     An insert changes a row, or it is late, or a duplicate, unless another event of its key superseded it. Only where that cannot add up a Spark job
-    counts. Not counted are: an insert and a snapshot's read of one row, the same row again, and an insert for each delete or move of its key.
+    counts. Not counted are: an insert and a snapshot's read of one row, the same row again, reads of a row that was updated, and an insert for each
+    delete or move of its key.
     """
     spec, summary = batch.spec, batch.summary
     possible = counts["applied"] + counts["duplicate"] + counts["late"]
@@ -60,5 +61,6 @@ def _by_key(changes: DataFrame, schema: Schema, columns: Sequence[str], moves: b
         old = [f"{value} AS {name}" for name, value in zip(keys, key_columns(FROM, key_types(schema)))]
         rows = rows.unionByName(changes.where("_from IS NOT NULL").selectExpr(*old, "'d' AS _op", "0L AS _content"))
     different = [named(f"count(DISTINCT CASE WHEN _op = '{op}' THEN _content END)", op) for op in ("c", "r")]
-    grouped = rows.groupBy(*schema.key).agg(*different, named("count_if(_op = 'd')", "gone"))
-    return grouped.where("greatest(c, r) > gone").selectExpr("greatest(c, r) - gone AS inserted")
+    grouped = rows.groupBy(*schema.key).agg(*different, named("count_if(_op = 'd')", "gone"), named("count_if(_op = 'u')", "updated"))
+    grouped = grouped.selectExpr("greatest(c, CASE WHEN updated = 0 THEN r ELSE 0 END) - gone AS inserted")
+    return grouped.where("inserted > 0")

@@ -85,6 +85,10 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
         packed = f"CASE WHEN {value} RLIKE '{BASE64}' THEN {value} END" if field.raw == ("string",) else value
         digits = _integer(_bytes(packed, kind))
         return _point(digits, str(field.scale)) if field.type[0] == "string" else cast(f"concat({digits}, 'E{-field.scale}')", field.type)
+    if field.semantic == VARIABLE_DECIMAL and kind == ("string",) and field.raw[0] == "struct":
+        # another writer of the batch has the column as text, such as the base64 of a decimal with a scale
+        parsed = ("struct", (("scale", ("int",)), ("value", ("string",))))
+        return _let(from_json(value, "'scale INT, value STRING'"), "_v", to_stored("_v", parsed, field))
     if field.semantic == VARIABLE_DECIMAL and kind[0] == "struct":
         return _point(_integer(_bytes(member(value, "value"), dict(kind[1])["value"])), f"{member(value, 'scale')}")
     if field.type[0] == "date" and number:
@@ -257,16 +261,19 @@ def _long() -> str:
     magnitude = f"CASE WHEN {negative} THEN translate(_h, '0123456789ABCDEF', 'FEDCBA9876543210') ELSE _h END"
     even = f"lpad({magnitude}, CAST(ceil(length(_h) / 6.0) AS INT) * 6, '0')"
     chunks = "transform(sequence(1, length(_e), 6), _q -> CAST(conv(substr(_e, _q, 6), 16, 10) AS BIGINT))"
-    limbs = _let(even, "_e", f"aggregate({chunks}, array(0L), (_a, _c) -> {_times_plus('_a', '16777216L', '_c')})")
+    # a limb takes what its neighbour carries and hands its own carry on in the next step: it stays below two billion, and no step waits for another
+    product, carried = "_d * 16777216L", "CASE WHEN _i = 0 THEN _c ELSE (get(_a, _i - 1) * 16777216L) div 1000000000L END"
+    step = f"transform(concat(_a, array(0L)), (_d, _i) -> ({product}) % 1000000000L + {carried})"
+    limbs = _let(even, "_e", f"aggregate({chunks}, array(0L), (_a, _c) -> {step})")
     # two's complement: the magnitude of a negative number is its inverted bits plus one
-    signed = _let(limbs, "_n", f"CASE WHEN {negative} THEN {_times_plus('_n', '1L', '1L')} ELSE _n END")
+    signed = _let(limbs, "_n", _plus("_n", f"CASE WHEN {negative} THEN 1L ELSE 0L END"))
     joined = f"array_join(transform(reverse({signed}), _l -> lpad(CAST(_l AS STRING), 9, '0')), '')"
     return f"concat(CASE WHEN {negative} THEN '-' ELSE '' END, regexp_replace({joined}, '^0+(?=.)', ''))"
 
 
-def _times_plus(limbs: str, factor: str, plus: str) -> str:
-    sum_ = f"(_d * {factor} + _s.k)"
-    start = f"named_struct('k', {plus}, 'out', CAST(array() AS ARRAY<BIGINT>))"
+def _plus(limbs: str, number: str) -> str:
+    sum_ = "(_d + _s.k)"
+    start = f"named_struct('k', {number}, 'out', CAST(array() AS ARRAY<BIGINT>))"
     step = f"named_struct('k', {sum_} div 1000000000L, 'out', concat(_s.out, array({sum_} % 1000000000L)))"
     return f"aggregate({limbs}, {start}, (_s, _d) -> {step}, _s -> CASE WHEN _s.k > 0L THEN concat(_s.out, array(_s.k)) ELSE _s.out END)"
 

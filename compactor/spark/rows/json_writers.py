@@ -83,7 +83,7 @@ def writers_of(
     words: dict[str, set[str]] = {}
     for row in sorted(rows, key=lambda row: str(row[WRITER])):
         if row.text:
-            described = dataclasses.replace(writer.from_connect(row.text), id=row[WRITER])
+            described = dataclasses.replace(writer.from_connect(row.text, bare=frame.one_image), id=row[WRITER])
             described = column_types.as_declared(described, typed) if typed else described
         else:
             names = names_of[row[WRITER]]
