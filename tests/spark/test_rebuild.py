@@ -12,7 +12,8 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Difference
 from compactor.core.results.reports import RebuildReport
 from compactor.flows.table import Table
-from compactor.flows.verbs import rebuild_table
+from compactor.flows.verbs import rebuild_table, restore_table
+from compactor.flows.write.restore import at_version
 from tests.spark.added_defaults import TEXT_ALLOWED
 from tests.spark.lake import Lake
 
@@ -85,6 +86,23 @@ def test_another_key_and_another_order_are_refused_by_runs_and_taken_by_a_rebuil
     lake.run(by_time)
     assert [(row["id"], row["v"]) for row in lake.rows(spec)] == [(0, 0), (1, 11), (2, 2), (3, 3)]
     assert lake.problems(by_time) == []
+
+
+@pytest.mark.slow
+def test_a_restore_goes_back_across_a_rebuild_with_more_columns_of_order(lake: Lake) -> None:
+    """Positions have a member for each; the catalog's tables only get columns, so these are new ones."""
+    spec = lake.spec()
+    lake.land(spec, 0, [{"id": 1, "seq": 1, "part": 2, "v": "a"}, {"id": 1, "seq": 1, "part": 1, "v": "b"}])
+    lake.run(spec)
+    other = lake.with_settings(spec, order_by=("seq", "part"))
+    assert rebuilt(lake, other, accept=True).outcome == "published"
+    assert [row["v"] for row in lake.rows(spec)] == ["a"]
+    table = Table(lake.env, spec)
+    restore_table(table, at_version(table, 1))
+    lake.land(spec, 1, [{"id": 2, "seq": 2, "part": 0, "v": "c"}])
+    lake.run(spec)
+    assert [row["v"] for row in lake.rows(spec)] == ["b", "c"]
+    assert lake.problems(spec) == []
 
 
 @pytest.mark.slow
