@@ -44,7 +44,7 @@ _CAST_TO = {
     "date": DATE,
     "timestamp": LOCAL,
 }
-_CASTS = {(INT, INT), (INT, TEXT), (INT, DOUBLE), (TEXT, TEXT), (BOOL, BOOL), (DATE, DATE), (TIME, DATE), (DATE, LOCAL)}
+_CASTS = {(INT, INT), (INT, TEXT), (INT, DOUBLE), (TEXT, TEXT), (BOOL, BOOL), (DATE, DATE), (TIME, DATE)}
 _LITERALS = {
     INT: re.compile(r"-?\d{1,9}"),
     DATE: re.compile(r"\d{4}-\d\d-\d\d"),

@@ -95,8 +95,9 @@ CASES = [
     (record("P", ("x", "int"), ("y", ["null", "string"])), "struct<x:int,y:string>"),
     (
         record("P", ("userId", "int"), ("userid", "int"), ("a-b", record("Q", ("größe", "int")))),
-        "struct<userid:int,userid_2:int,a_b:struct<gr_u00f6_u00dfe:int>>",
+        "struct<userid_2:int,userid:int,a_b:struct<gr_u00f6_u00dfe:int>>",
     ),
+    (record("P", ("userid", "int"), ("userId", "int"), ("userID", "int")), "struct<userid:int,userid_3:int,userid_2:int>"),
     ({"type": "map", "values": record("P", ("at", logical("long", "timestamp-micros")))}, "map<string,struct<at:timestamp>>"),
     # unions of several types: one that holds both, else a member each, as Spark's reader gives them
     (["int", "long"], "bigint"),

@@ -221,16 +221,18 @@ def lower_names(kind: Type) -> Type:
 
 
 def stored_names(kind: Type) -> Type:
-    """Return the type with stored struct member names (`names.member_name`). Equal names get `_2`, `_3`."""
+    """Return the type with stored struct member names (`names.member_name`). Equal names get `_2`, `_3`, whatever the order of the members: that of
+    their spellings counts, and a name that is stored as it is comes first.
+    """
     if kind[0] == "array":
         return ("array", stored_names(kind[1]))
     if kind[0] == "map":
         return ("map", stored_names(kind[1]), stored_names(kind[2]))
     if kind[0] == "struct":
-        taken: list[str] = []
-        for name, _ in kind[1]:
-            taken.append(names.unique(names.member_name(name), taken))
-        return ("struct", tuple((name, stored_names(member)) for name, (_, member) in zip(taken, kind[1])))
+        stored: dict[str, str] = {}
+        for name in sorted((name for name, _ in kind[1]), key=lambda name: (names.member_name(name) != name, name)):
+            stored[name] = names.unique(names.member_name(name), stored.values())
+        return ("struct", tuple((stored[name], stored_names(member)) for name, member in kind[1]))
     return kind
 
 
