@@ -203,6 +203,9 @@ def test_a_folder_with_a_file_that_runs_leave_out_is_left_out_and_named() -> Non
     lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
     lake.run()
     lake.deliver("increment_2026010101/b.json", [line("c", [2], [2], {"a": 2})])
+    # a writer at work; engines pass over it
+    lake.deliver("increment_2026010101/_temporary/0/d.json", [line("c", [5], [5], {"a": 5})])
+    lake.deliver("increment_2026010101/_SUCCESS", [])
     lake.deliver("increment_2026010102/c.json", [line("c", [3], [3], {"a": 3})])
     lake.deliver("increment_2026010102/skip.json", [line("c", [4], [4], {"a": 4})])
     assert "t_live leaves out 1 folders (such as increment_2026010102)" in sync_table(lake.table())

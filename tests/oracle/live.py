@@ -13,8 +13,9 @@ from typing import Any
 
 from compactor.core.catalog import landed, views
 from compactor.core.catalog.ddl import TableDef, quoted
+from compactor.core.model.layout import relative
 from compactor.core.model.spec import TableSpec
-from compactor.core.sources import flat_rows
+from compactor.core.sources import flat_rows, increment
 from tests.oracle.lake import Lake
 from tests.oracle.reader import for_sqlite
 
@@ -72,7 +73,7 @@ def _load(connection: sqlite3.Connection, lake: Lake, table: TableDef, text: str
             continue
         keys = dict(zip((column.name for column in table.partition_columns), partition.values))
         rows = []
-        for info in lake.storage.list(partition.location):
+        for info in (each for each in lake.storage.list(partition.location) if not increment.hidden(relative(each.path, partition.location))):
             content = lake.storage.read(info.path).decode()
             if table.partition_columns[0].name == landed.FOLDER:
                 rows += [row for row in (flat_row(line, lake.spec, operation) for line in content.splitlines()) if row]

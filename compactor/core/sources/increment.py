@@ -220,9 +220,17 @@ def ignored(relative: str, patterns: Sequence[str] = BESIDE_VALUES) -> bool:
     """
     if any(fnmatchcase(relative, pattern) for pattern in patterns):
         return True
-    parts = relative.split("/")
-    hidden = any(part.startswith((".", "_")) and "=" not in part for part in parts)
-    return hidden or parts[-1].endswith((*_UNFINISHED, *_MARKERS)) or not parts[-1]
+    name = relative.rpartition("/")[2]
+    return hidden(relative) or name.endswith((*_UNFINISHED, *_MARKERS)) or not name
+
+
+def hidden(relative: str) -> bool:
+    """Return whether engines pass over a file, because its name or that of a folder begins with `_` or a dot and is no partition.
+
+    >>> [hidden(path) for path in ("hour/_SUCCESS", "hour/_temporary/0/part-0.json", "_day=5/part-0.json", "hour/part-0.json.tmp")]
+    [True, True, False, False]
+    """
+    return any(part.startswith((".", "_")) and "=" not in part for part in relative.split("/"))
 
 
 def file_format(relative: str) -> str | None:

@@ -112,8 +112,9 @@ def pending(table: Table, snapshot: Snapshot, files: Sequence[FileInfo]) -> tupl
     for item in ledger.latest(ledger.of_folders(table, snapshot, folders)).values():
         if item.folder in folders and (item.path, item.etag) in names and live.hides(table.spec, snapshot, folders[item.folder], item):
             hidden.add(item.folder)
-    for path, _ in names:
-        # engines read all files of a folder but those whose names begin so
-        if increment.ignored(path, table.spec.ignore) and not path.rpartition("/")[2].startswith(("_", ".")):
+    for info in files:
+        path = relative(info.path, table.spec.landing)
+        # what a run leaves out and engines read; they read no empty file, such as the marker of a folder
+        if info.size and increment.ignored(path, table.spec.ignore) and not increment.hidden(path):
             hidden.update(folder for folder in folders if path.startswith(f"{folder}/"))
     return {folder: epoch for folder, epoch in folders.items() if folder not in hidden}, sorted(hidden)

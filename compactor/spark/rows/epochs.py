@@ -37,7 +37,8 @@ def barrier(spec: TableSpec, parent: Snapshot | None, counts: survey.SurveyResul
     if spec.epoch_replaces and newest is not None and newest[0] == spec.epoch:
         begins: Position = (spec.epoch, *(None for _ in order), None, None, None)
         # a later batch has it in its parent: the key may stay in the configuration
-        return latest([truncate, begins if not at_or_below(begins, parent.truncated_to if parent else None) else None])
+        begun = at_or_below(begins, parent.truncated_to if parent else None)
+        return truncate if begun else latest([truncate, begins])
     return truncate
 
 

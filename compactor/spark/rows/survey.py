@@ -69,7 +69,7 @@ class SurveyResult:
     """(writer id, source column) of columns with unavailable values."""
 
     unlinked: int
-    """Creates with unavailable values that no header links to an old key."""
+    """Creates with unavailable values. Each may be half of a key change, also where a header links it: the header may name no key of the table."""
 
     inserts: int
     """Creates, and reads of snapshots."""
