@@ -340,6 +340,7 @@ SPARK = {
         "select cast(score as int) as i from people",
         "select cast(score as string) as s from people",
         "select cast(seen as string) as s from people",
+        "select cast(born as timestamp) as t from people",
         "select cast(name as date) as d from people",
         "select cast(age as boolean) as b from people",
         "select cast(ok as int) as b from people",
