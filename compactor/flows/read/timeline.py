@@ -66,7 +66,7 @@ def _snapshots(table: Table, moment: str, count: int) -> list[Snapshot]:
     if newest is None:
         return []
     last = newest.version if newest.time <= moment else _version_at(table, newest.version, moment)
-    return [table.committed(number) for number in range(max(1, last - count + 1), last + 1)]
+    return [newest if number == newest.version else table.committed(number) for number in range(max(1, last - count + 1), last + 1)]
 
 
 def _version_at(table: Table, newest: int, moment: str) -> int:
