@@ -238,7 +238,7 @@ class Reader:
                     # a file whose records name several schemas is one frame for each schema: take all frames or none
                     decoded = [(part, decode(part, spec)) for part in kafka.unpack(raw, spec.container, self.schemas, opened.materialize)]
                 except InputRefused as error:
-                    opened.unreadable.update(dict.fromkeys(raw.paths, files.Problem(str(error))))
+                    opened.refuse(raw.paths, files.Problem(str(error)))
                     continue
                 undecided = {*dict(raw.schema[1])} - {field.name for field in raw.fields} if raw.schema and raw.fields is not None else set()
                 for name, column_type in raw.schema[1] if raw.schema and kind != "csv" else ():

@@ -233,6 +233,21 @@ def test_compressed_text(lake: Lake) -> None:
     assert [{"id": key, "seq": seq, "v": v} for pair in pairs for key, seq, v in zip(pair, (1, 2), "ab")] == lake.rows(spec)
 
 
+@pytest.mark.slow
+def test_a_quoted_value_that_never_ends_makes_the_file_unreadable(lake: Lake) -> None:
+    """It would take the lines after it. One that ends with its file is a value of several lines; a quote in an unquoted value does not matter."""
+    spec = lake.spec(quarantine_share=1.0)
+    put(spec, 1, 'id,seq,v\n1,1,"12 inch\n2,1,b\n3,1,""\n\n', "a.csv")
+    put(spec, 1, 'id,seq,v\n4,1,"d\nd""\n"\n', "b.csv")
+    put(spec, 1, 'id,seq,v\n5,1,5" pipe\n6,1,"f\nf"', "c.csv")
+    put(spec, 1, "", "d.csv.zst").write_bytes(packed(lake, "zst", b'id,seq,v\n7,1,"g\n8,1,h'))
+    lake.run(spec)
+    assert [(4, 'd\nd"\n'), (5, '5" pipe'), (6, "f\nf")] == [(row["id"], row["v"]) for row in lake.rows(spec)]
+    waits = {item.path.rpartition("/")[2]: item.reason for item in quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))}
+    assert ["a.csv", "d.csv.zst"] == sorted(waits)
+    assert all("record 2 (a header counts): a quoted value does not end" in str(reason) for reason in waits.values()), waits
+
+
 def test_a_cut_compressed_file_is_named(lake: Lake) -> None:
     """Half a gzip is no half of its rows."""
     spec = lake.spec()

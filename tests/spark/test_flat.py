@@ -386,6 +386,31 @@ def avro_file(path: Path, rows: list[dict[str, object]]) -> None:
         fastavro.writer(file, fastavro.parse_schema({"type": "record", "name": "t", "fields": fields}), rows)
 
 
+@pytest.mark.skipif(not AVRO, reason="no reader of Avro for this Spark")
+@pytest.mark.slow
+def test_an_avro_column_that_only_is_null_waits_for_a_type(lake: Lake) -> None:
+    """Later files give it; a file whose schema cannot be used is named, and the others go on."""
+    spec = lake.spec(format="avro", quarantine_share=0.9)
+
+    def land(hour: int, file: str, row: dict[str, object], *members: dict[str, object]) -> None:
+        fields = [{"name": "id", "type": "long"}, {"name": "seq", "type": "long"}, *members]
+        out = io.BytesIO()
+        fastavro.writer(out, fastavro.parse_schema({"type": "record", "name": "t", "fields": fields}), [row])
+        lake.land(spec, hour, [], file).write_bytes(out.getvalue())
+
+    land(1, "a.avro", {"id": 1, "seq": 1, "v": None}, {"name": "v", "type": "null"})
+    land(1, "b.avro", {"id": 2, "seq": 1, "t": None}, {"name": "t", "type": ["null", "t"]})
+    lake.run(spec)
+    assert [{"id": 1, "seq": 1}] == lake.rows(spec)
+    (waits,) = quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
+    assert "column t.t: the record t contains itself" in str(waits.reason), waits
+    land(2, "a.avro", {"id": 3, "seq": 2, "v": 7}, {"name": "v", "type": ["null", "int"]})
+    land(2, "b.avro", {"id": 1, "seq": 2, "v": None}, {"name": "v", "type": ["null"]})
+    lake.run(spec)
+    assert [{"id": 1, "seq": 2, "v": None}, {"id": 3, "seq": 2, "v": 7}] == lake.rows(spec)
+    assert [] == lake.problems(spec)
+
+
 def test_a_value_that_is_not_of_the_declared_type_is_not_silently_null(lake: Lake) -> None:
     """The record waits in quarantine instead, until it is given up."""
     schema = {
@@ -491,8 +516,9 @@ def test_a_sink_that_writes_a_file_again_with_more_records_doubles_none(lake: La
     assert (1, 2) == (report.counts["applied"], report.counts["duplicate"])
     assert [1, 1, 4] == [row["n"] for row in lake.rows(spec)]
 
-    # the topic was created anew
+    # the topic was created anew; somebody copied a file
     lake.land(spec, 2, [{"n": 5, "seq": 5}], "t+0+0000000040.json")
+    lake.land(spec, 3, [{"n": 5, "seq": 5}], "t+0+0000000040 (1).json")
     lake.run(spec)
     assert [1, 1, 4, 5] == [row["n"] for row in lake.rows(spec)]
 

@@ -95,6 +95,8 @@ LINES = (
     b'[{"id":9,"seq":9},{"id":9,"seq":10}]',
     b'{"id":9,"seq":9},{"id":9,"seq":10}]',
     b"{",
+    b'{"id":10,"seq":10,"v":NaN}',
+    b"\x1f\x8b\x08",
 )
 
 
@@ -110,6 +112,8 @@ def test_lines_of_json(lake: Lake) -> None:
         (11, "is a JSON array"),
         (12, "has text after its JSON object"),
         (13, "is not a JSON object but the first line of one"),
+        (14, "is not a JSON object: JSON has no NaN"),
+        (15, "is packed with gzip"),
     ]
     for (number, reason), (record, begin) in zip(lake.unusable(spec), reasons, strict=True):
         assert (number, reason[: len(begin)]) == (record, begin)
@@ -134,6 +138,14 @@ def test_half_a_character(lake: Lake, container: str) -> None:
     assert sorted(row["id"] for row in lake.rows(spec)) == sorted(json.loads(f'"{text}"') for text in WHOLE)
     assert [reason[:25] for _, reason in lake.unusable(spec)] == ["has half of a character, "] * (len(HALVES) + 1 + (container == "value"))
     assert not lake.problems(spec)
+
+
+def test_single_quotes_are_read_as_spark_reads_them(lake: Lake) -> None:
+    """Also in the record that shows the names."""
+    spec = lake.spec("quotes")
+    lake.land(spec, 10, ["{'id':1,'seq':1,'v':'a \"b\"'}", '{"id":2,"seq":2,"v":"it\'s"}'])
+    lake.run(spec)
+    assert ['a "b"', "it's"] == [row["v"] for row in lake.rows(spec)]
 
 
 def test_documents_of_one_line_have_an_order(lake: Lake) -> None:

@@ -48,6 +48,11 @@ class AvroSchema:
         branches = [branch for branch in definition["branches"] if self.of(branch)["type"] != "null"]
         return self.present(branches[0]) if len(branches) == 1 else {"type": "union", "branches": branches}
 
+    def only_null(self, kind: Any) -> bool:
+        """Return whether a type has no value but null."""
+        present = self.present(kind)
+        return present["type"] == "null" or present.get("branches") == []
+
     def is_envelope(self) -> bool:
         """Return whether the schema is Debezium's envelope: a record with `op`, and with `after`, which is a record too."""
         members = {member["name"]: member["type"] for member in self.of(self.root).get("fields", ())}

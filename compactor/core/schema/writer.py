@@ -249,10 +249,15 @@ _CONNECT_PRECISION = 64
 
 
 def from_avro(text: str) -> WriterSchema:
-    """Return the columns of the row in an Avro schema: those of `after` of an envelope, else of the record itself. Raises SchemaRefused."""
+    """Return the columns of the row in an Avro schema: those of `after` of an envelope, else of the record itself. Raises SchemaRefused.
+
+    A column of the type null is undecided.
+    """
     schema = avro.parse(text)
     reader = _AvroReader(schema)
-    return WriterSchema(signature(text), tuple(reader.field(member, member["name"]) for member in schema.row()["fields"]))
+    members = schema.row()["fields"]
+    fields = tuple(reader.field(member, member["name"]) for member in members if not schema.only_null(member["type"]))
+    return WriterSchema(signature(text), fields, undecided=tuple(member["name"] for member in members if schema.only_null(member["type"])))
 
 
 class _AvroReader:
@@ -310,9 +315,8 @@ class _AvroReader:
                 )
             below = (*inside, kind["name"])
             return ("struct", tuple((member["name"], self._raw(member["type"], f"{path}.{member['name']}", below)) for member in kind["fields"]))
-        if base not in _AVRO:
-            raise SchemaRefused(f"column {path}: expected an Avro type with values, found {base!r}")
-        return (_AVRO[base],)
+        # a member that only ever is null
+        return (_AVRO.get(base, "string"),)
 
     def _union(self, branches: list[Any], path: str, inside: tuple[str, ...]) -> types.Type:
         """Return the type of a union as Spark's reader makes it: a common number type, else a struct with one member for each branch."""

@@ -17,7 +17,7 @@ _NAME = re.compile(r"(?:[0-9A-Za-z]+~)?(?P<topic>[A-Za-z0-9._-]+)\+(?P<partition
 SINK = "+"
 """The sign between the parts of a name of a sink; no other identity of a file has it."""
 
-_SINK = re.compile(r"([A-Za-z0-9._-]+\+\d+\+\d+)\.")
+_SINK = re.compile(r"([A-Za-z0-9._-]+\+\d+\+\d+)(?!\d)")
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,11 @@ class Offsets:
 def sink_name(path: str) -> str | None:
     """Return what the S3 sink of Kafka Connect calls the records from one offset on, or None for another file.
 
-    A sink that is started again writes the name again, with the same records and perhaps more.
+    A sink that is started again writes the name again, with the same records and perhaps more. What follows the offset may be a copy's.
 
     >>> sink_name("increment_2026112014/pg.public.student+0+0000000007.json.gz")
+    'pg.public.student+0+0000000007'
+    >>> sink_name("increment_2026112014/pg.public.student+0+0000000007 (1).json.gz")
     'pg.public.student+0+0000000007'
     >>> sink_name("increment_2026112014/part-0.json")
     """

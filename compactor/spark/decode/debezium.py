@@ -25,6 +25,7 @@ from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import Frame, of_other_table, plain_writer
 from compactor.spark.decode.order import source_fields, with_source_fields
 from compactor.spark.input.files import RawFrame
+from compactor.spark.input.json_text import no_object
 from compactor.spark.sql import as_column, cited, from_json, literal, member, null, once, quoted
 
 _BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction STRUCT<id: STRING, total_order: STRING>, ts_ms STRING"
@@ -100,7 +101,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", schema, table, spec)
     other = of_other_table(schema, table, spec.source_table)
     invalid = (
-        "CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN _keys IS NULL THEN 'is not a JSON object' "
+        f"CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN _keys IS NULL THEN {no_object('_body')} "
         f"WHEN {no_envelope} THEN 'is not a Debezium envelope (no `op`)' "
         f"WHEN _m.op IS NOT NULL AND _m.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_m.op')}) "
         f"WHEN _m.op IS NULL OR {other} THEN NULL "

@@ -29,6 +29,7 @@ from compactor.spark.decode.debezium import bodies, wrapped
 from compactor.spark.decode.frame import Frame, declared_order, of_other_table, plain_writer
 from compactor.spark.decode.order import PLAIN_ROWS, SOURCE, default_order, flat_connector, flat_source
 from compactor.spark.input.files import RawFrame
+from compactor.spark.input.json_text import no_object
 from compactor.spark.rows import survey
 from compactor.spark.sql import cited, literal, mapped, once
 
@@ -63,7 +64,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     rows = parsed.selectExpr(
         *PLACE,
         TEXT,
-        f"coalesce({raw.unreadable}, CASE WHEN NOT {empty} AND _keys IS NULL THEN 'is not a JSON object' END) AS _invalid",
+        f"coalesce({raw.unreadable}, CASE WHEN NOT {empty} AND _keys IS NULL THEN {no_object('_body')} END) AS _invalid",
         f"CASE WHEN NOT {empty} AND _keys IS NOT NULL THEN 'u' END AS _op",
         f"{writer} AS _writer",
         SCHEMA,

@@ -4,8 +4,9 @@ Dialect (RFC 4180, as AWS DMS and most exporters write it): a value with delimit
 doubled. A line ends with LF or CRLF, each as it likes. One task reads each file whole, because a line break may stand inside a value. An unquoted
 empty value and the null marker differ from `""`; a quoted null marker does not differ from an unquoted one.
 
-A quote that is not doubled (`\\"`, as MySQL writes it) makes the file unreadable: what follows could belong to any value. Spark reads the bytes as
-Latin-1, which loses none, and `_text` makes UTF-8 of them, so that a record with other bytes is noticed.
+A quote that is not doubled (`\\"`, as MySQL writes it) makes the file unreadable: what follows could belong to any value. So does a quoted value that
+never ends, which Spark takes for one that ends with the file. Spark reads the bytes as Latin-1, which loses none, and `_text` makes UTF-8 of them, so
+that a record with other bytes is noticed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import csv
 import dataclasses
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -22,14 +23,14 @@ from pyspark.sql import types as T
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import Csv, TableSpec
 from compactor.core.results.phrases import csv_delimiter
-from compactor.core.schema.writer import from_avro
+from compactor.core.schema import avro
 from compactor.core.sources import increment
-from compactor.spark import failures
+from compactor.spark import failures, measured
 from compactor.spark.columns import BLOCK, FILE, ROW, TEXT, UNREADABLE, VALUE
 from compactor.spark.consistency import ConsistentReads, together
 from compactor.spark.input import files
 from compactor.spark.input.files import Origins, RawFrame
-from compactor.spark.sql import literal, not_utf8, quoted
+from compactor.spark.sql import literal, named, not_utf8, quoted
 
 _EMPTY = "\u0001empty\u0001"
 """The text that Spark gives for an unquoted empty value, to distinguish it from the null marker and from a quoted empty value."""
@@ -38,6 +39,7 @@ _OPERATIONS = ("I", "U", "D")
 _DELIMITERS = (";", "\t", "|", ",")
 _CORRUPT = "_corrupt_line"
 _BYTES = "ISO-8859-1"
+_QUOTES = "Have the source write CSV as RFC 4180 says (MySQL: ESCAPED BY '\"'), or set `csv: {quote: ''}` if no value is quoted"
 _LINE = "_line"
 """string: a line with more or fewer values than columns, else null."""
 _HEAD_BYTES = (1 << 16, 16 << 20)
@@ -59,7 +61,7 @@ def settings(spec: TableSpec) -> Csv:
     configured = spec.csv
     columns = configured.columns
     if not columns and not configured.header and spec.avro_schema:
-        columns = tuple(field.name for field in from_avro(spec.avro_schema).fields)
+        columns = tuple(str(member["name"]) for member in avro.parse(spec.avro_schema).row()["fields"])
     header = configured.header if configured.header is not None else (spec.source.csv_header and not configured.columns)
     null_value = configured.null_value if configured.null_value is not None else spec.source.csv_null
     return dataclasses.replace(configured, header=header, columns=columns, null_value=null_value)
@@ -228,10 +230,31 @@ def reason(error: BaseException) -> str | None:
     if "Unescaped quote" not in text:
         return None
     place = re.search(r"\brecord=(\d+)", text)
-    return (
-        f"record {int(place[1]) + 1 if place else '?'} (a header counts): a quote in a quoted value is not doubled; a backslash does not escape it. "
-        "Have the source write CSV as RFC 4180 says (MySQL: ESCAPED BY '\"'), or set `csv: {quote: ''}` if no value is quoted"
-    )
+    return f"{_record(int(place[1]) + 1 if place else None)}: a quote in a quoted value is not doubled; a backslash does not escape it. {_QUOTES}"
+
+
+def _record(number: int | None) -> str:
+    return f"record {number or '?'} (a header counts)"
+
+
+def unclosed(spark: SparkSession, spec: TableSpec, raw: RawFrame, paths: Mapping[str, str], reads: ConsistentReads) -> files.Unreadable:
+    """Return the files of a frame whose last value begins with a quote and never ends: it has the lines after it. `paths`: FILE → location."""
+    used = settings(spec)
+    if not used.quote or raw.schema is None:
+        return {}
+    last = f"{VALUE}.{quoted(raw.schema[1][-1][0])}"
+    ends = raw.rows.groupBy(FILE).agg(named(f"max_by(contains({last}, '\n'), {ROW})", "lines"), named("count(1)", "records")).where("lines")
+    out = {}
+    for row in ends.collect():
+        path = paths[row[FILE]]
+        # the last line of the file is inside of the value: all its quotes are doubled, but for the one that ends the value
+        quotes = f"octet_length(value) - octet_length(replace(value, {literal(used.quote)}, ''))"
+        lines = reads.open(spark.read.format("text").options(lineSep="\n"), [path]).where("trim(value) NOT IN ('', '\r')")
+        counted = lines.selectExpr(f"{quotes} AS quotes", "struct(_metadata.file_block_start, monotonically_increasing_id()) AS place")
+        if measured.compute(counted, {"even": "max_by(quotes, place) % 2 = 0"})["even"]:
+            number = row.records + (1 if used.header else 0)
+            out[path] = files.Problem(f"cannot be read ({_record(number)}: a quoted value does not end. {_QUOTES})")
+    return out
 
 
 def with_text(rows: DataFrame, spec: TableSpec) -> DataFrame:

@@ -17,10 +17,10 @@ from pyspark.sql import types as T
 
 from compactor.core.formats.avro import SYNC, CutShort, container_schema
 from compactor.core.model import types
-from compactor.core.model.errors import InputRefused, Refused
+from compactor.core.model.errors import InputRefused, Refused, SchemaRefused
 from compactor.core.model.layout import join, relative
 from compactor.core.schema import avro
-from compactor.core.schema.writer import WriterField
+from compactor.core.schema.writer import WriterField, from_avro
 from compactor.spark import failures
 from compactor.spark.columns import UNREADABLE, VALUE
 from compactor.spark.consistency import ConsistentReads, together
@@ -216,9 +216,14 @@ def _by_header(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
         try:
             begin = head(spark, path)
             end = _tail(spark, path, SYNC) if len(begin) == _HEAD else begin[-SYNC:]
-            groups.setdefault(container_schema(begin, end), []).append(path)
+            text = container_schema(begin, end)
+            if text not in groups:
+                from_avro(text)
+            groups.setdefault(text, []).append(path)
         except ValueError as error:
             unreadable[path] = Problem(str(error), isinstance(error, CutShort))
+        except SchemaRefused as error:
+            unreadable[path] = Problem(f"its Avro schema cannot be used: {error}")
     return groups
 
 

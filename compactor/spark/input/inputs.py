@@ -29,7 +29,7 @@ FORMATS = ("parquet", "avro", "json", "csv")
 
 
 class LoadSetAside(Exception):
-    """Files of full loads were set aside, because something of their load cannot be used. Read again without them."""
+    """Files were set aside, because something of them or of their full load cannot be used. Read again without them."""
 
 
 class Inputs:
@@ -50,6 +50,7 @@ class Inputs:
         self.origins = dataclasses.replace(roots, named=renamed, encoded=not all(map(files.is_plain, self.places.values())))
         self.reads = ConsistentReads({place: item.size for item, place in self.places.items()}, spec.name, storage)
         self.unreadable: files.Unreadable = {}
+        self._copies: dict[str, str] = {}
         # an empty copy stands for a file in quarantine that was given up: it has no events, whatever its format
         self._given_up = {
             place for item, place in self.places.items() if item.outcome in AGAIN and (info := storage.stat(place)) is not None and info.size == 0
@@ -84,6 +85,8 @@ class Inputs:
         self._raws[kind] = [csv_files.with_text(raw.rows, self.spec) if kind == "csv" else raw.rows for raw in raws]
         if kind != "csv":
             return raws
+        for raw in raws:
+            self._check_closed(raw)
         operation = self.spec.op or self.spec.source.operation_column
         return csv_types.add_types(raws, stored, schema, (operation,) if operation else (), self.spec.source.before_prefix)
 
@@ -185,11 +188,23 @@ class Inputs:
         narrow = []
         for raw in raws:
             if (width := limits.width(raw, self.spec.source.plain_rows)) > self.spec.limits.columns:
-                unreadable.update(dict.fromkeys(raw.paths, limits.too_wide(width, self.spec.limits)))
+                self.refuse(raw.paths, limits.too_wide(width, self.spec.limits))
             else:
                 narrow.append(raw)
         self.unreadable.update(unreadable)
         return narrow
+
+    def refuse(self, paths: Iterable[str], problem: files.Problem) -> None:
+        """Record that these files of a raw frame cannot be used. An unpacked copy stands for its file."""
+        self.unreadable.update({self._copies.get(path, path): problem for path in paths})
+
+    def _check_closed(self, raw: files.RawFrame) -> None:
+        """Raise LoadSetAside if a quoted value in some file never ends."""
+        paths = {self.origins.path(self._copies.get(path, path)): path for path in raw.paths}
+        if problems := csv_files.unclosed(self._spark, self.spec, raw, paths, self.reads):
+            for path, problem in problems.items():
+                self.refuse([path], problem)
+            raise LoadSetAside
 
     def without_too_wide(self, error: limits.TooManyColumns, decoded: DataFrame) -> None:
         """Set the files aside that have too many columns. Raises LoadSetAside, or SchemaRefused if only all files together have too many."""
@@ -223,7 +238,7 @@ class Inputs:
                 if long:
                     unreadable[path] = long[copy]
                 else:
-                    copies[copy] = path
+                    copies[copy] = self._copies[copy] = path
             frames, refused = self._read_plain(kind, files.Origins((place,)), [*copies]) if copies else ([], {})
             out += [zstandard.with_original_names(raw) for raw in frames]
             unreadable.update({copies[copy]: problem for copy, problem in refused.items()})

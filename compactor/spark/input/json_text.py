@@ -20,11 +20,11 @@ from pyspark.sql import DataFrame
 from compactor.core.sources.quarantine import TEXT_MAX
 from compactor.spark import measured
 from compactor.spark.columns import BLOCK, FILE, ROW, TEXT, UNREADABLE
-from compactor.spark.decode.pg_text import STRING
+from compactor.spark.decode import pg_text
 from compactor.spark.input.files import IN_PARTITION
 from compactor.spark.sql import is_utf8, literal, not_utf8
 
-_ADJACENT = rf'(?s)\G((?:[^"}}]++|{STRING}|\}}(?!\s*+\{{))*+\}})\s*+(?=\{{)'
+_ADJACENT = rf'(?s)\G((?:[^"}}]++|{pg_text.STRING}|\}}(?!\s*+\{{))*+\}})\s*+(?=\{{)'
 """A text up to the next `}` that a `{` follows. Outside of strings that is the end of a document; what is inside one has a comma between."""
 
 _BEGINS, _ENDS = r"^\s*+\[\s*+", r"\s*+[,\]]\s*+$"
@@ -39,6 +39,7 @@ _HALF = r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0
 """The escape of one half of a character beyond U+FFFF, without the other half beside it. UTF-8 has no bytes for it, and Spark makes `?` of each."""
 
 _BACKSLASH = r"\\\\"
+_PACKED = "is packed with gzip, and the file's name does not end in .gz. Have the sink name it so"
 _HALVED = "has half of a character, such as \\ud83d without the other half. Have the source write whole characters"
 
 
@@ -56,7 +57,8 @@ def _is_halved(text: str) -> str:
 
 def _no_text(text: str) -> str:
     """SQL: why a text is no text, or null."""
-    return f"coalesce({not_utf8(text)}, CASE WHEN {_is_halved(text)} THEN {literal(_HALVED)} END)"
+    packed = f"CASE WHEN startswith(CAST({text} AS BINARY), X'1F8B') THEN {literal(_PACKED)} END"
+    return f"coalesce({packed}, {not_utf8(text)}, CASE WHEN {_is_halved(text)} THEN {literal(_HALVED)} END)"
 
 
 _MORE = r"\}\s*+(,\s*+\{|[^,}\]\s])"
@@ -76,6 +78,16 @@ def _why(text: str) -> str:
         f"CASE WHEN json_object_keys({text}) IS NOT NULL THEN {literal(_REST)} WHEN {text} RLIKE '^\\\\s*\\\\[' THEN {literal(_ARRAY)} "
         f"WHEN {text} RLIKE '^\\\\s*\\\\{{\\\\s*$' THEN {literal(_PART)} END"
     )
+
+
+_NO_OBJECT = "is not a JSON object"
+_NO_NUMBER = "is not a JSON object: JSON has no NaN and no Infinity. Have the source write null, or text"
+
+
+def no_object(text: str) -> str:
+    """SQL: why a text without keys (`json_object_keys`) is no JSON object."""
+    numbers = f"json_object_keys({pg_text.exact_numbers(text)}) IS NOT NULL"
+    return f"CASE WHEN {text} RLIKE 'NaN|Infinity' AND {numbers} THEN {literal(_NO_NUMBER)} ELSE {literal(_NO_OBJECT)} END"
 
 
 def problem(text: str) -> str:

@@ -67,7 +67,7 @@ def writers_of(
         .agg(
             named("first(_schema)", "text"),
             named("max(_op IN ('c', 'u', 'r'))", "rows"),
-            named(f"first({image})", "sample"),
+            named(f"json_object_keys(first({image}))", "names"),
             named(f"max({image} RLIKE {literal(pg_text.FRACTION)})", "fractions"),
             named(f"max(_schema IS NULL AND {image} RLIKE {literal(pg_text.LARGE_NUMBER)})", "large"),
             named(f"max(_schema IS NULL AND {image} RLIKE {literal(_NOT_FINITE)})", "not_finite"),
@@ -76,7 +76,7 @@ def writers_of(
         )
         .collect()
     )
-    names_of = {row[WRITER]: list(json.loads(row.sample)) if row.sample and not row.text else [] for row in rows}
+    names_of = {row[WRITER]: [*dict.fromkeys(row.names or ())] if not row.text else [] for row in rows}
     limits = limits or InputLimits()
     check_columns(len({name for names in names_of.values() for name in names}), limits)
     out = []
