@@ -43,6 +43,8 @@ _AVRO = {
     "bytes": "binary",
     "enum": "string",
     "fixed": "binary",
+    # a member that only ever is null
+    "null": "string",
 }
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -256,8 +258,9 @@ def from_avro(text: str) -> WriterSchema:
     schema = avro.parse(text)
     reader = _AvroReader(schema)
     members = schema.row()["fields"]
-    fields = tuple(reader.field(member, member["name"]) for member in members if not schema.only_null(member["type"]))
-    return WriterSchema(signature(text), fields, undecided=tuple(member["name"] for member in members if schema.only_null(member["type"])))
+    undecided = tuple(member["name"] for member in members if schema.only_null(member["type"]))
+    fields = tuple(reader.field(member, member["name"]) for member in members if member["name"] not in undecided)
+    return WriterSchema(signature(text), fields, undecided=undecided)
 
 
 class _AvroReader:
@@ -315,8 +318,7 @@ class _AvroReader:
                 )
             below = (*inside, kind["name"])
             return ("struct", tuple((member["name"], self._raw(member["type"], f"{path}.{member['name']}", below)) for member in kind["fields"]))
-        # a member that only ever is null
-        return (_AVRO.get(base, "string"),)
+        return (_AVRO[base],)
 
     def _union(self, branches: list[Any], path: str, inside: tuple[str, ...]) -> types.Type:
         """Return the type of a union as Spark's reader makes it: a common number type, else a struct with one member for each branch."""

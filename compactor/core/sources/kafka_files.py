@@ -17,7 +17,8 @@ _NAME = re.compile(r"(?:[0-9A-Za-z]+~)?(?P<topic>[A-Za-z0-9._-]+)\+(?P<partition
 SINK = "+"
 """The sign between the parts of a name of a sink; no other identity of a file has it."""
 
-_SINK = re.compile(r"([A-Za-z0-9._-]+\+\d+\+\d+)(?!\d)")
+SINK_FILE = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)\+(?P<partition>\d+)\+\d+")
+"""What a name begins with that Kafka Connect's S3 sink or `ingest` gave."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ def sink_name(path: str) -> str | None:
     'pg.public.student+0+0000000007'
     >>> sink_name("increment_2026112014/part-0.json")
     """
-    match = _SINK.match(path.rsplit("/", 1)[-1])
-    return match[1] if match else None
+    match = SINK_FILE.match(path.rsplit("/", 1)[-1])
+    return match[0] if match else None
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ brought everything before 15:00. An hour is whole when that is true of every str
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable
 
 from compactor.core.model import times
 from compactor.core.model.inputs import Brought, Watermark
+from compactor.core.sources.kafka_files import SINK_FILE
 
 HOUR = 3600 * 1_000_000
 """An hour in microseconds."""
@@ -20,7 +20,6 @@ UNNAMED = ""
 """The stream of files that name no Kafka partition. Nobody knows how many streams it is."""
 
 _NEVER = "1970-01-01T00:00:00Z"
-_SINK_FILE = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)\+(?P<partition>\d+)\+\d+")
 
 
 def obstacle(watermark: Watermark, expected: int | None) -> str:
@@ -80,7 +79,7 @@ def stream_of(path: str, partition: int | str | None) -> str:
     >>> stream_of("increment_2026112014/part-0.json", 3), stream_of("increment_2026112014/part-0.json", None)
     ('3', '')
     """
-    match = _SINK_FILE.match(path.rsplit("/", 1)[-1])
+    match = SINK_FILE.match(path.rsplit("/", 1)[-1])
     if match:
         return f"{match['topic']}-{match['partition']}"
     return UNNAMED if partition is None else str(partition)

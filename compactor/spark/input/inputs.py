@@ -50,6 +50,7 @@ class Inputs:
         self.origins = dataclasses.replace(roots, named=renamed, encoded=not all(map(files.is_plain, self.places.values())))
         self.reads = ConsistentReads({place: item.size for item, place in self.places.items()}, spec.name, storage)
         self.unreadable: files.Unreadable = {}
+        # unpacked copy → file
         self._copies: dict[str, str] = {}
         # an empty copy stands for a file in quarantine that was given up: it has no events, whatever its format
         self._given_up = {
@@ -85,8 +86,7 @@ class Inputs:
         self._raws[kind] = [csv_files.with_text(raw.rows, self.spec) if kind == "csv" else raw.rows for raw in raws]
         if kind != "csv":
             return raws
-        for raw in raws:
-            self._check_closed(raw)
+        self._check_closed(raws)
         operation = self.spec.op or self.spec.source.operation_column
         return csv_types.add_types(raws, stored, schema, (operation,) if operation else (), self.spec.source.before_prefix)
 
@@ -198,12 +198,14 @@ class Inputs:
         """Record that these files of a raw frame cannot be used. An unpacked copy stands for its file."""
         self.unreadable.update({self._copies.get(path, path): problem for path in paths})
 
-    def _check_closed(self, raw: files.RawFrame) -> None:
+    def _check_closed(self, raws: Sequence[files.RawFrame]) -> None:
         """Raise LoadSetAside if a quoted value in some file never ends."""
-        paths = {self.origins.path(self._copies.get(path, path)): path for path in raw.paths}
-        if problems := csv_files.unclosed(self._spark, self.spec, raw, paths, self.reads):
-            for path, problem in problems.items():
+        before = len(self.unreadable)
+        for raw in raws:
+            paths = {self.origins.path(self._copies.get(path, path)): path for path in raw.paths}
+            for path, problem in csv_files.unclosed(self._spark, self.spec, raw, paths, self.reads).items():
                 self.refuse([path], problem)
+        if len(self.unreadable) > before:
             raise LoadSetAside
 
     def without_too_wide(self, error: limits.TooManyColumns, decoded: DataFrame) -> None:
@@ -227,7 +229,7 @@ class Inputs:
         unreadable.update(bombs)
         if packed:
             place = self._scratch.enter_context(tempfile.TemporaryDirectory(prefix="compactor-"))
-            copies = {}
+            copies = []
             for path in sorted(packed):
                 try:
                     copy = zstandard.unpack(self._spark, path, join(place, self.origins.path(path)), self.spec.limits.unpacked_bytes)
@@ -238,10 +240,11 @@ class Inputs:
                 if long:
                     unreadable[path] = long[copy]
                 else:
-                    copies[copy] = self._copies[copy] = path
-            frames, refused = self._read_plain(kind, files.Origins((place,)), [*copies]) if copies else ([], {})
+                    copies.append(copy)
+                    self._copies[copy] = path
+            frames, refused = self._read_plain(kind, files.Origins((place,)), copies) if copies else ([], {})
             out += [zstandard.with_original_names(raw) for raw in frames]
-            unreadable.update({copies[copy]: problem for copy, problem in refused.items()})
+            unreadable.update({self._copies[copy]: problem for copy, problem in refused.items()})
         return out, unreadable
 
     def _read_plain(self, kind: str, origins: files.Origins, paths: list[str]) -> tuple[list[files.RawFrame], files.Unreadable]:

@@ -57,8 +57,7 @@ def _is_halved(text: str) -> str:
 
 def _no_text(text: str) -> str:
     """SQL: why a text is no text, or null."""
-    packed = f"CASE WHEN startswith(CAST({text} AS BINARY), X'1F8B') THEN {literal(_PACKED)} END"
-    return f"coalesce({packed}, {not_utf8(text)}, CASE WHEN {_is_halved(text)} THEN {literal(_HALVED)} END)"
+    return f"coalesce({not_utf8(text)}, CASE WHEN {_is_halved(text)} THEN {literal(_HALVED)} END)"
 
 
 _MORE = r"\}\s*+(,\s*+\{|[^,}\]\s])"
@@ -121,11 +120,12 @@ def _divided(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
     pieces = f"split(regexp_replace({bare}, {literal(_ADJACENT)}, '$1\\n'), '\\n')"
     whole = f"forall(_p, _d -> _d = '' OR (json_object_keys(_d) IS NOT NULL AND coalesce({_is_one('_d')}, false)))"
     single = f"array(named_struct('text', {TEXT}, 'why', {{0}}))"
+    packed = f"CASE WHEN startswith(CAST({TEXT} AS BINARY), X'1F8B') THEN {literal(_PACKED)} END"
     each = "transform(_p, _d -> named_struct('text', _d, 'why', CAST(NULL AS STRING)))"
     divided = f"CASE WHEN {whole} THEN {each} ELSE {single.format(_why(TEXT))} END"
     rows_of_line = (
         f"CASE WHEN {too_long} IS NOT NULL THEN array(named_struct('text', substr({TEXT}, 1, {TEXT_MAX}), 'why', {too_long})) "
-        f"WHEN NOT {is_text(TEXT)} THEN {single.format(_no_text(TEXT))} "
+        f"WHEN NOT {is_text(TEXT)} THEN {single.format(f'coalesce({packed}, {_no_text(TEXT)})')} "
         f"WHEN {_QUICK} THEN {single.format('CAST(NULL AS STRING)')} "
         # `no_document` also names texts that are one JSON value and no record
         f"WHEN {_SINGLE} OR {no_document} IS NOT NULL THEN {single.format(no_document)} "
