@@ -424,6 +424,7 @@ def row(name: str, *fields: str) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": [{"name": field, "type": "string"} for field in fields]}
 
 
+@pytest.mark.slow
 def test_sixty_five_topics_of_a_server(tmp_path: Path) -> None:
     """Over HTTP, in one go; what is no Avro, and what belongs to no topic, is left out and named; the password is not written down."""
     with serving() as registry:

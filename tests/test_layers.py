@@ -99,9 +99,13 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports(path: Path, whole: bool = True) -> Iterator[tuple[str, ast.AST]]:
+@cache
+def imports(path: Path, whole: bool = True) -> list[tuple[str, ast.AST]]:
     """What a module imports, also inside functions unless `whole` is False (then neither there nor under `if TYPE_CHECKING`)."""
-    nodes = ast.walk(tree(path)) if whole else iter(tree(path).body)
+    return [*_imports(path, ast.walk(tree(path)) if whole else iter(tree(path).body))]
+
+
+def _imports(path: Path, nodes: Iterator[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -113,6 +117,7 @@ def imports(path: Path, whole: bool = True) -> Iterator[tuple[str, ast.AST]]:
                 yield (inner if node.module == "compactor" or is_module(inner) else str(node.module)), node
 
 
+@cache
 def is_module(name: str) -> bool:
     """Whether a dotted name is a module of the package."""
     place = ROOT.joinpath(*name.split("."))

@@ -30,7 +30,7 @@ from compactor.core.sources.kafka_files import sink_name
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, measured
-from compactor.spark.checks import misfits
+from compactor.spark.checks import misfits, text_order
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, repair, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
@@ -159,13 +159,17 @@ class Reader:
         order = _order(opened, parent, frames)
         ENVELOPES[spec.envelope].check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
         epoch = epochs.epoch(opened)
+        since = parent.source_time if parent and parent.epoch == spec.epoch else None
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
-        counts = survey.count_records(placed, spec, parent.source_time if parent and parent.epoch == spec.epoch else None, opened.raws)
+        counts = survey.count_records(placed, spec, since, opened.raws)
+        if (lsn := epochs.snapshot_lsn(parent, order, counts)) is not None:
+            placed = [with_position(frame, spec, order, epoch, snapshot_lsn=lsn) for frame in frames]
+            counts = survey.count_records(placed, spec, since, opened.raws)
         opened.check_names(counts.files)
         unusable = tuple(item for frame in placed if counts.invalid for item in unusable_records(frame, opened))
         opened.within_limits(counts.invalid, counts.read, unusable)
         # that each record can be used is not computed again
-        placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, valid=True) for frame in frames]
+        placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, True, lsn) for frame in frames]
         if counts.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
         epochs.check_offsets(spec, parent, order, counts)
@@ -336,17 +340,7 @@ def _order_type(name: str, opened: Inputs, frames: Sequence[Frame]) -> str:
     kind, column = joined(kind for _, kind in parts), payload_column(name)
     if kind != ("string",) or column is None or not any(writer.field(column) for frame in frames for writer in frame.writers):
         return types.text(kind)
-    values = [cast(sql, kind) for sql, _ in parts]
-    count, digits = survey.count_numbers(frames, values)
-    if 0 < digits < count:
-        tests = ((frame, f"({value}) IS NOT NULL AND NOT {survey.is_number(value)}", value) for frame, value in zip(frames, values))
-        place = next((place for frame, test, value in tests if (place := misfits.first(frame, test, value, column, opened))), "")
-        raise OrderRefused(
-            f"table {spec.name}: order_by column {name!r} holds whole numbers in {digits:,} records and other text in {count - digits:,}, which have "
-            f"no order in common. The first text is {place}. Declare `types: {{{column}: bigint}}` (other values then go to quarantine), or set "
-            "another column."
-        )
-    return "bigint" if digits else "string"
+    return text_order.kind(spec.name, name, column, frames, [cast(sql, kind) for sql, _ in parts], opened)
 
 
 def _summary(

@@ -25,7 +25,7 @@ __all__ = [
     "BY_HASH",
     "DIGEST",
     "EXACT_JSON",
-    "LONG_STRINGS",
+    "JSON_OPTIONS",
     "as_column",
     "cast",
     "cited",
@@ -57,8 +57,9 @@ DIGEST = f"bit_xor(xxhash64(to_json(struct(*), {EXACT_JSON})))"
 BY_HASH = "collect_set(CASE WHEN false THEN 1 END)"
 """SQL for an aggregation: always empty. Beside it Spark groups rows by hash; for the minimum of a struct alone it would sort all rows."""
 
-LONG_STRINGS = {"maxStringLen": str(2**31 - 1)}
-"""For every reader of records. By default Jackson refuses strings beyond 20 million characters, and only in queries that use the string."""
+JSON_OPTIONS = {"maxStringLen": str(2**31 - 1), "allowUnquotedControlChars": "true"}
+"""For every reader of records. By default Jackson refuses strings beyond 20 million characters, and only in queries that use the string; and a record
+with a tab inside a text, from there on: the columns after it would be null."""
 
 
 def literal(value: Any) -> str:
@@ -88,7 +89,7 @@ def with_cited(reason: str, shown: bool) -> str:
 
 def from_json(text: str, schema: str, **options: str) -> str:
     """Return JSON text of a record as the type `schema` (a SQL literal); null, or what `options` say, where it is no JSON."""
-    given = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in {**LONG_STRINGS, **options}.items())
+    given = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in {**JSON_OPTIONS, **options}.items())
     return f"from_json({text}, {schema}, map({given}))"
 
 

@@ -248,6 +248,21 @@ def test_a_renamed_column_stays_one_column() -> None:
     assert of_json(Schema, json.loads(json.dumps(again.schema, default=fields_of))) == again.schema
 
 
+def test_names_that_differ_in_case_are_one_column_unless_a_writer_has_both() -> None:
+    """Two files of a run, a later run, and the first spelling again; nulls only show that the column is still there."""
+    one = [named(1, 4, column("UserName", "string")), named(5, 9, column("username", "string"))]
+    evolved = evolve(None, one, ["id"], 1, "t")
+    assert shown(evolved.schema) == [("username", "username", "string")]
+    assert (evolved.columns["w1-4"]["UserName"], evolved.columns["w5-9"]["username"]) == ("username", "username")
+    later = evolve(evolved.schema, [named(10, 19, column("USERNAME", "string"))], ["id"], 2, "t")
+    assert [decision.change.kind for decision in later.decisions] == ["renamed"]
+    assert (later.columns["w10-19"]["USERNAME"], later.schema.names) == ("username", ("id", "username"))
+    again = evolve(later.schema, [writer(20, 29, ("UserName",))], ["id"], 3, "t")
+    assert (again.decisions, again.schema.names) == ((), ("id", "username"))
+    both = evolve(later.schema, [named(30, 39, column("USERNAME", "string"), column("userName", "string"))], ["id"], 4, "t")
+    assert both.columns["w30-39"] == {"id": "id", "USERNAME": "username", "userName": "username_2"}
+
+
 def test_a_change_is_told_once_and_with_what_is_done() -> None:
     """Several writers of one run bring the same; the next run finds nothing new."""
     twice = [writer(10, 14, a="bigint", c="int"), writer(15, 19, a="bigint", c="int")]

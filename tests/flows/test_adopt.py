@@ -173,6 +173,7 @@ def test_cut_anywhere_it_is_not_there_or_it_stands(mode: str, error: str) -> Non
     assert ends == {True, False}
 
 
+@pytest.mark.slow
 def test_a_run_that_comes_first_at_any_moment_is_not_overwritten() -> None:
     """Then the table is what landed, and the adoption ends as a Conflict, or is refused; one that comes later goes on top."""
     told = set()

@@ -24,6 +24,7 @@ from tests.faults import MODES, Crash, every_fault
 from tests.oracle.engine import ListEngine
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
+from tests.oracle.sizes import tiered
 
 UNIQUE_A = Rule(UNIQUE, ("a",))
 
@@ -202,7 +203,7 @@ def test_rules_that_are_new_hide_nothing_that_was_shown() -> None:
     assert (there.run().outcome, shown(there)) == ("blocked", [(1, 5, 5)])
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", tiered(MODES, fast=["from_then_on"]))
 def test_a_run_that_dies_anywhere_shows_readers_of_files_no_blocked_version(mode: str) -> None:
     """They see an older one at most until the next run."""
     for faults in every_fault(mode):

@@ -24,7 +24,7 @@ from tests.oracle.watch import Intrusion, Watch, at_every_call
 ROWS = 12
 WAYS = tiered(
     [(mode, error) for error in ERRORS for mode in MODES if FULL or (mode, error) != ("from_then_on", "unavailable")],
-    fast=[("from_then_on", "crash"), ("after_effect", "unavailable")],
+    fast=[("from_then_on", "crash")],
     several=True,
 )
 

@@ -241,6 +241,7 @@ def test_a_comparison_that_fails_beside_a_commit_is_made_again() -> None:
     assert 77 in [row[0] for row in lake.look().rows]  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_truncate_that_overtakes_it_takes_its_rows() -> None:
     """At any call."""
 
@@ -257,7 +258,8 @@ def test_a_truncate_that_overtakes_it_takes_its_rows() -> None:
             assert [row[:2] for row in lake.look().rows] == [(1, 1)]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("what", tiered(["restore", "rebuild"], fast=["restore"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["restore", "rebuild"])
 def test_a_restore_or_another_rebuild_beside_it_makes_one_of_them_lose(what: str) -> None:
     """What was asked for last may not be what is wanted: it says so, and changes nothing."""
     lost = 0

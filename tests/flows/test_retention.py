@@ -21,6 +21,7 @@ RETENTION = 3.0
 """Seconds: three runs."""
 
 
+@pytest.mark.slow
 @sized(300)
 @given(
     steps=STEPS,

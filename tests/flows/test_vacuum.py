@@ -20,7 +20,6 @@ from tests.flows.test_every_crash import WAYS, first, second, third
 from tests.oracle.lake import HOUR, Lake, table
 from tests.oracle.memo import anew
 from tests.oracle.model import line
-from tests.oracle.sizes import tiered
 from tests.oracle.watch import Intrusion, Watch, at_every_call, watched
 
 DAY = 24 * HOUR
@@ -276,7 +275,8 @@ def test_a_vacuum_cut_at_any_call_and_made_again_ends_as_an_undisturbed_one(mode
     assert len(faults.calls) > 40
 
 
-@pytest.mark.parametrize("sleeper", tiered(["run", "vacuum"], fast=["vacuum"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("sleeper", ["run", "vacuum"])
 def test_a_process_that_sleeps_at_any_call_through_runs_and_vacuums_harms_nothing(sleeper: str) -> None:
     """It wakes after its parent has expired and its own work was deleted as an orphan: it conflicts, plans again, loses nothing."""
     happened: list[str] = []
@@ -347,6 +347,7 @@ def test_the_work_of_a_fold_that_slept_is_not_used_once_it_was_condemned() -> No
     assert lake.failed_checks() == []
 
 
+@pytest.mark.slow
 def test_two_vacuums_at_once_are_one() -> None:
     """At any call of the first the second runs whole."""
     for lake, watch, intrusion in at_every_call(lambda: watched(old().copy()), Lake.vacuum):

@@ -214,7 +214,7 @@ def ledger_entries(lake: Lake) -> list[Any]:
     return ledger.newest_entries(lake.table(), lake.newest())
 
 
-@sized(400)
+@sized(200)
 @given(seed=st.integers(0, 10**6), told=st.booleans(), few=st.booleans())
 def test_a_whole_hour_never_receives_another_change(seed: int, told: bool, few: bool) -> None:
     """Whatever lands late, is damaged, left for the next run, restored, ingested again, rebuilt or vacuumed; and at the end every hour is whole."""

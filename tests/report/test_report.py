@@ -311,6 +311,7 @@ PICTURES = {
 """Picture in docs/ → (part of the page that is open, width, height, dark)."""
 
 
+@pytest.mark.slow
 def test_the_command_writes_into_a_bucket(school: Path, server: Server, s3_endpoint: None) -> None:
     done = CliRunner().invoke(cli.app, ["report", "--out", "s3://lake/pages", "--config", str(school)])
     assert (done.exit_code, "s3://lake/pages/index.html" in done.output) == (0, True), done.output

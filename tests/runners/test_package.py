@@ -32,6 +32,7 @@ def sources(packed: Package) -> dict[str, str]:
         return {name: zipped.read(name).decode() for name in zipped.namelist()}
 
 
+@pytest.mark.slow
 def test_the_same_sources_are_the_same_bytes(packed: Package) -> None:
     """Whenever, and in whatever process: jobs of one version can be told from those of another by their digest."""
     program = "from compactor.app.packaging.job_zip import package; import hashlib; print(package().digest)"

@@ -134,6 +134,7 @@ def test_a_rebuild_and_an_erase_write_every_file_in_the_order_of_now(lake: Lake,
     assert lake.problems(spec) == []
 
 
+@pytest.mark.slow
 def test_a_table_without_key_may_be_clustered(lake: Lake) -> None:
     """Its rows have a key that nobody sees. One Segment is written in another way than several, and has small row groups too."""
     spec = lake.spec(key=(), order_by=("__lsn",), cluster_by=("n",))

@@ -29,6 +29,7 @@ def expected(batches: list[list[dict[str, object]]]) -> dict[object, object]:
     return {key: row["v"] for key, row in rows.items() if row["op"] != "d"}
 
 
+@pytest.mark.slow
 def test_a_row_finds_its_range_among_any_number(lake: Lake) -> None:
     """Keys of text that needs quoting and of bytes; the text of the expression grows with the number of ranges, not with its square."""
     schema = Schema((Field("name", "name", "string"), Field("mark", "mark", "binary")), ("name", "mark"))
@@ -143,6 +144,7 @@ def test_the_view_asked_live_shows_what_has_landed(lake: Lake) -> None:
     assert lake.rows(spec) == lake.rows(spec, "t_live")
 
 
+@pytest.mark.slow
 def test_columns_that_are_null_in_every_row_are_not_in_the_files(lake: Lake) -> None:
     """A load without deletes writes no clock for them; the Delta with one does, and so does the base that takes it in. Readers see no difference."""
     spec = lake.spec(write_mode="merge-on-read", order_by=("__lsn",))

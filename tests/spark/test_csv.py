@@ -108,6 +108,7 @@ def test_a_column_that_the_files_lost_is_named(lake: Lake) -> None:
     assert [row["qty"] for row in lake.rows(spec)] == [5, None, None]
 
 
+@pytest.mark.slow
 def test_declared_types_and_the_lines_that_do_not_fit(lake: Lake) -> None:
     """`types:` makes dates of text. An invalid record is quoted as the line of the file, also in a report."""
     spec = lake.spec(csv=Csv(delimiter=";"), types=(("born", "date"), ("zip", "string")))
@@ -275,3 +276,34 @@ def test_types_that_most_stored_records_do_not_have_do_not_empty_a_table(lake: L
     assert (report.outcome, report.rows, report.invalid) == ("published", 3, 27)
     assert [number for number, _ in lake.unusable(typed)] == list(range(4, 31))
     assert [] == lake.problems(typed)
+
+
+@pytest.mark.slow
+def test_javas_suffixes_make_no_number(lake: Lake) -> None:
+    """For Java 1d, 2f and 0x1p3 are numbers."""
+    spec = lake.spec("suffixes", format="csv", types=(("x", "double"),), quarantine_share=0.9)
+    path = Path(spec.landing) / "increment_2024030510"
+    path.mkdir(parents=True)
+    (path / "a.csv").write_text("id,seq,x\n1,1,1d\n2,1,2f\n3,1,0x1p3\n4,1,1.5e3\n5,1,NaN\n")
+    lake.run(spec)
+    assert [row["id"] for row in lake.rows(spec)] == [4, 5]
+
+
+@pytest.mark.slow
+def test_a_first_value_may_be_long(lake: Lake) -> None:
+    """Longer than Python's own limit of a value."""
+    spec = lake.spec("long", format="csv", csv=Csv(header=False, columns=("id", "seq", "v")))
+    path = Path(spec.landing) / "increment_2024030510"
+    path.mkdir(parents=True)
+    (path / "a.csv").write_text(f"1,1,{'x' * 200_000}\n")
+    lake.run(spec)
+    assert [len(row["v"]) for row in lake.rows(spec)] == [200_000]
+
+
+@pytest.mark.slow
+def test_a_header_that_the_settings_do_not_expect_is_no_row(lake: Lake) -> None:
+    """Also where key and order are text, so that it could be one."""
+    spec = lake.spec("headed", format="csv", csv=Csv(columns=("id", "seq", "v")), quarantine_rows=0)
+    put(spec, 1, "ID,SEQ,V\na,1,x\n")
+    with pytest.raises(InputRefused, match=r"the first line has the names in `csv: \{columns: \[\.\.\]\}`: expected a row"):
+        lake.run(spec)

@@ -139,6 +139,7 @@ def test_a_late_file_of_changes_does_not_overwrite(lake: Lake) -> None:
     assert (2, 1) == (report.counts["late"], report.counts["applied"])
 
 
+@pytest.mark.slow
 def test_the_files_name_orders_and_not_its_folder(lake: Lake) -> None:
     """`DDMMYYYY` folders sort by day of the month; a full load lies beside them."""
     spec = dms(lake, pattern="%d-%m-%Y")

@@ -18,6 +18,7 @@ from tests.spark.lake import Lake
 ARCHITECTURE = Path(__file__).parents[2] / "docs/design/architecture.md"
 
 
+@pytest.mark.slow
 def test_what_waits_is_explained_and_left_alone(lake: Lake) -> None:
     """A first load, then changes of which one is late and one has no value: each step has a reason, and every name in braces a meaning."""
     spec = lake.spec(write_mode="merge-on-read", patch_rows=True)

@@ -21,7 +21,7 @@ from compactor.flows.table import Table
 from compactor.spark import consistency
 from compactor.spark.consistency import ConsistentReads
 from compactor.storage.local import LocalStorage
-from tests.oracle.sizes import FULL, tiered
+from tests.oracle.sizes import FULL
 from tests.parts import any_text
 from tests.parts.odd_names import ODD, random_names
 from tests.spark.lake import Lake
@@ -59,7 +59,8 @@ def check_all(lake: Lake, spec: TableSpec, names: Sequence[str]) -> None:
     assert [] == lake.problems(spec)
 
 
-@pytest.mark.parametrize("suffix", tiered([".json", ".csv"], fast=[".csv"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".json", ".csv"])
 def test_any_name_is_read_once(lake: Lake, suffix: str) -> None:
     """Glob signs, colons, quotes, controls and every Unicode category, in one run."""
     spec, seed = lake.spec(), random.randrange(1 << 30)
@@ -144,6 +145,7 @@ def test_names_in_quarantine_and_in_an_erase(lake: Lake, monkeypatch: pytest.Mon
     assert any("ingested records: " in problem for problem in lake.problems(fine))
 
 
+@pytest.mark.slow
 def test_an_erase_counts_what_it_reads(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A raw file with other records than were ingested, and as many bytes, is no proof that a key is gone."""
     monkeypatch.setenv("COMPACTOR_HASH_KEY", "a secret of some length")
@@ -185,6 +187,7 @@ def test_what_nobody_can_name_or_may_follow_stays_in_landing(lake: Lake) -> None
     json.dumps([status(table).to_json(), report.to_json()], ensure_ascii=False).encode()
 
 
+@pytest.mark.slow
 def test_a_time_in_the_future_does_not_wait(lake: Lake) -> None:
     """A wrong clock of the writer would keep the file in landing for ever."""
     spec = lake.spec(settle=60.0)

@@ -304,6 +304,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 def test_a_condition_that_names_no_column_is_refused(lake: Lake) -> None:
     """A mistyped name would keep every deleted row. The files stay in landing."""
     for number, (condition, words) in enumerate(REFUSED.values()):
@@ -506,6 +507,7 @@ def test_a_keyless_table_takes_inserts_and_refuses_changes(lake: Lake) -> None:
         lake.run(spec)
 
 
+@pytest.mark.slow
 def test_a_sink_that_writes_a_file_again_with_more_records_doubles_none(lake: Lake) -> None:
     """Kafka Connect does after a crash; a name with topic, partition and offset has the same records each time. No repaired copy may change lines."""
     spec = lake.spec(key=(), types=(("n", "int"),), quarantine_share=1.0)
@@ -644,6 +646,78 @@ def test_empty_arrays_and_objects_wait_for_a_value_that_shows_their_type(lake: L
         {"id": 1, "seq": 1, **then}, {"id": 2, "seq": 1, **dict.fromkeys(empty)}, {"id": 3, "seq": 2, **full}, {"id": 4, "seq": 3, **then},
     ]  # fmt: skip
     assert lake.problems(spec) == []
+
+
+def test_empty_texts_are_texts(lake: Lake) -> None:
+    """Also where a column, a member or an array has no others, in the first run as beside other values later. Beside numbers they mean null."""
+    spec = lake.spec()
+    empty = {"s": "", "st": {"a": 1, "t": ""}, "only": {"t": ""}, "l": ["", None]}
+    lake.land(spec, 1, [{"id": 1, "seq": 1, **empty, "n": "", "x": ""}, {"id": 2, "seq": 1, **dict.fromkeys(empty), "n": 5, "x": 'a:,\\""'}])
+    lake.run(spec)
+    first = {"id": 1, "seq": 1, **empty, "n": None, "x": ""}
+    assert lake.rows(spec) == [first, {"id": 2, "seq": 1, **dict.fromkeys(empty), "n": 5, "x": 'a:,\\""'}]
+    lake.land(spec, 2, [{"id": 2, "seq": 2, "s": "x", "st": {"a": 2, "t": "y"}, "only": {"t": "z"}, "l": ["w"], "n": 6, "x": ""}])
+    lake.run(spec)
+    second = {"id": 2, "seq": 2, "s": "x", "st": {"a": 2, "t": "y"}, "only": {"t": "z"}, "l": ["w"], "n": 6, "x": ""}
+    assert (lake.rows(spec), lake.problems(spec)) == ([first, second], [])
+
+
+def kafka(offset: int, key: object, value: object, **more: object) -> dict[str, object]:
+    """A whole record of a topic."""
+    return {"topic": "t", "partition": 0, "offset": offset, "key": key, "value": value, **more}
+
+
+def test_a_record_without_value_deletes_the_row_of_its_key(lake: Lake) -> None:
+    """The one form of a delete in a compacted topic, and in what ExtractNewRecordState writes by default; alone in a run, too."""
+    spec = lake.spec(container="kafka", order_by=("offset",))
+    lake.land(spec, 1, [kafka(at, {"id": at}, {"id": at, "v": f"v{at}"}) for at in range(4)] + [kafka(4, {"id": 1}, None)])
+    lake.run(spec)
+    lake.land(spec, 2, [kafka(5, json.dumps({"id": 2}), None)])
+    assert lake.run(spec).counts["applied"] == 1
+    lake.land(spec, 3, [kafka(6, {"id": 1}, {"id": 1, "v": "again"}), kafka(7, {"id": 0}, {"id": 0, "v": "new"})])
+    lake.run(spec)
+    assert {row["id"]: row["v"] for row in lake.rows(spec)} == {0: "new", 1: "again", 3: "v3"}
+    # its key cannot be read
+    lake.land(spec, 4, [kafka(8, "Struct{id=3}", None), *(kafka(9 + at, {"id": 5}, {"id": 5, "v": "x"}) for at in range(9))])
+    lake.run(spec)
+    (unusable,) = lake.unusable(spec)
+    assert "a column of the key (id) is null or cannot be read" in unusable[1]
+    assert 3 in {row["id"] for row in lake.rows(spec)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", [("seq",), ("offset",)])
+def test_a_record_without_value_beside_a_delete_is_ignored_or_changes_nothing(lake: Lake, order: tuple[str, ...]) -> None:
+    """`rewrite-with-tombstone` and sources with operations send a row first, which has its place in the order."""
+    for name, mark in (("rewritten", {"__deleted": "true"}), ("operations", {"op": "d"})):
+        spec = lake.spec(name, container="kafka", order_by=order)
+        live = {"__deleted": "false"} if name == "rewritten" else {"op": "u"}
+        rows = [{"id": 1, "seq": 1, **live}, {"id": 1, "seq": 2, **mark}, None, {"id": 1, "seq": 3, **live}, {"id": 2, "seq": 4, **live}]
+        lake.land(spec, 1, [kafka(at, {"id": 2 if at == 4 else 1}, row) for at, row in enumerate(rows)])
+        lake.run(spec)
+        assert ([row["id"] for row in lake.rows(spec)], lake.unusable(spec)) == ([1, 2], [])
+
+
+@pytest.mark.slow
+def test_a_column_keeps_its_meaning_when_its_name_changes_in_case(lake: Lake) -> None:
+    """The operation and the payload; in files of one run and of two."""
+    spec = lake.spec(op="Operation")
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "UserName": "a", "Operation": "I"}], "a.json")
+    lake.land(spec, 1, [{"id": 2, "seq": 1, "username": "b", "OPERATION": "I"}], "b.json")
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 1, "seq": 2, "USERNAME": "c", "operation": "U"}, {"id": 2, "seq": 2, "USERNAME": None, "operation": "D"}])
+    lake.run(spec)
+    assert (lake.rows(spec), lake.problems(spec)) == ([{"id": 1, "seq": 2, "username": "c"}], [])
+
+
+@pytest.mark.slow
+def test_columns_may_be_called_schema_and_payload(lake: Lake) -> None:
+    """Connect's JSON has these two members and no others."""
+    spec = lake.spec()
+    row = {"id": 1, "seq": 1, "schema": '{"type":"record","fields":[]}', "payload": "p"}
+    lake.land(spec, 1, [row])
+    lake.run(spec)
+    assert lake.rows(spec) == [row]
 
 
 def test_a_refused_run_names_the_envelope_that_the_records_have(lake: Lake) -> None:

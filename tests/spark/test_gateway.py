@@ -98,6 +98,7 @@ def test_the_tasks_of_a_table_are_counted_while_its_jobs_run(spark: SparkSession
     assert (ended.done, ended.all) == (6, 6)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_run_whose_jobs_are_cancelled_puts_no_file_into_quarantine(lake: Lake, spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     """A file is unreadable if a job over it fails. A cancelled job says nothing about the file: it stays in landing, and the next run takes it."""

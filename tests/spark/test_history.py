@@ -318,6 +318,7 @@ def as_of_now(lake: Lake, spec: TableSpec, moment: int) -> list[tuple[int, int]]
     return rows
 
 
+@pytest.mark.slow
 def test_a_time_before_the_first_row_is_refused(lake: Lake) -> None:
     """Also where no row is left to be shown now."""
     spec = lake.spec(history=True)

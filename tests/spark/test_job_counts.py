@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model.spec import TableSpec
 from compactor.flows.table import Table
 from compactor.flows.write import compact
+from tests.oracle.sizes import tiered
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -98,7 +99,7 @@ def test_a_run_starts_few_jobs(
     assert [row["name"] for row in lake.rows(spec)] == ["n3"] * 9
 
 
-@pytest.mark.parametrize(("envelope", "most"), [("flat", 60), ("debezium", 250)])
+@pytest.mark.parametrize(("envelope", "most"), tiered([("flat", 60), ("debezium", 250)], fast=[("flat", 60)], several=True))
 def test_spark_does_not_copy_the_parsing_of_a_record_into_each_step(lake: Lake, monkeypatch: pytest.MonkeyPatch, envelope: str, most: int) -> None:
     """It copies what a step computes into every place that uses it: 803 parsers a record of Debezium's, most of which ran."""
     parsers: list[int] = []

@@ -39,6 +39,7 @@ def reasons(spec: Any) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_json_beyond_the_limits(lake: Lake) -> None:
     """One run: bombs, long records, too many columns in one record, in one file, and inside of a struct; and files that are none of these."""
     spec = lake.spec(limits=LOW, quarantine_share=1.0)

@@ -68,6 +68,11 @@ def test_what_has_no_order_is_refused_by_name(lake: Lake) -> None:
     lake.land(spec, 1, [record(VARIABLE, 1, {"scale": 0, "value": packed(7)}, "x")])
     with pytest.raises(OrderRefused, match="order_by column 'at' holds numbers of any size"):
         lake.run(spec)
+    for at, value in enumerate(("12/31/2025", "9.5", "2026-1-5", "05-JAN-26 10:00:00")):
+        spec = lake.spec(f"misordered{at}", order_by=("at",))
+        lake.land(spec, 1, [{"id": 1, "at": value, "v": "x"}])
+        with pytest.raises(OrderRefused, match=f"'at' is text that does not sort as what it means. The first is .*{value}.*record 1"):
+            lake.run(spec)
     spec = lake.spec("whole", order_by=("at",), quarantine_share=1.0)
     lake.land(spec, 1, [{"id": 1, "at": 1, "v": "first"}])
     lake.run(spec)

@@ -75,6 +75,7 @@ def same_without_spark(lake: Lake, folder: Path, expected: dict[int, Any]) -> No
         assert not app.runtime.started
 
 
+@pytest.mark.slow
 def test_a_table_without_key_has_one_too(lake: Lake) -> None:
     """Its rows as of the last compaction."""
     spec = lake.spec(key=(), read_optimized=True, compact_window=NEVER, order_by=("__lsn",))

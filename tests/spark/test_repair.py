@@ -14,7 +14,6 @@ from compactor.core.reconcile.canonical import Columns, Pair
 from compactor.core.reconcile.side import Row
 from compactor.flows.land import repair
 from compactor.spark.decode import repair as repair_lines
-from tests.oracle.sizes import tiered
 from tests.parts.one_spark import app_on_one_spark
 
 __all__ = ["app_on_one_spark"]
@@ -80,7 +79,8 @@ def ingested(app: App) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in app.runtime.spark().sql(text).collect()]
 
 
-@pytest.mark.parametrize("settings", tiered(["", "history: true, change_feed: true", "delete: hard, archive: keep"], fast=[""]))
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", ["", "history: true, change_feed: true", "delete: hard, archive: keep"])
 def test_a_repair_wins_against_what_is_stored_and_loses_against_what_comes(settings: str, tmp_path: Path) -> None:
     """Columns that it leaves out keep their values; a key without row is deleted; the file is no data for others."""
     config = tmp_path / "compactor.yaml"

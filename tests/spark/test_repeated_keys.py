@@ -33,6 +33,7 @@ def test_a_deleted_row_of_each_key_hides_no_wrong_key(lake: Lake) -> None:
     assert note.startswith("16 inserted rows had the key of another one and left no row: is_vip has 2 values in ")
 
 
+@pytest.mark.slow
 def test_what_sources_send_for_one_row_is_no_warning(lake: Lake) -> None:
     """A snapshot beside the stream, events delivered again, and rows that are deleted and inserted again."""
     spec = lake.spec()

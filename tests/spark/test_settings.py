@@ -39,6 +39,7 @@ def test_a_column_that_a_partial_row_does_not_have_keeps_its_value(lake: Lake, w
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_without_it_an_absent_column_is_null(lake: Lake) -> None:
     """The default: a row is the whole row."""
     spec = lake.spec()

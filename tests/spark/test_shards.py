@@ -99,6 +99,7 @@ def ingested(app: App) -> None:
     assert report.error is None, report.error
 
 
+@pytest.mark.slow
 def test_a_truncate_of_one_shard_and_a_late_event_of_the_other(tmp_path: Path) -> None:
     """Equal keys, and positions that say nothing about each other: the truncate's is greater than all of the other shard's."""
     eu, us = Source("eu", 9_000_000, 1), Source("us", 10, 2)

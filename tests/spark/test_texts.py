@@ -14,7 +14,6 @@ import pytest
 
 import compactor
 from compactor.core.model.errors import InputRefused, SchemaRefused
-from tests.oracle.sizes import tiered
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -38,6 +37,7 @@ def folder(lake: Lake, name: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_nothing_is_put_for_a_variable(lake: Lake) -> None:
     """Keys, values, nested names and conditions of JSON and headers of CSV, in a thread of its own, as tables of one run have."""
     row = {"id": 1, "seq": 1, **{name: f"is {name}" for name in VARIABLES}, "nested": {name: name for name in VARIABLES}}
@@ -100,6 +100,7 @@ LINES = (
 )
 
 
+@pytest.mark.slow
 def test_lines_of_json(lake: Lake) -> None:
     """Every document is a record, in order; what is none, or has bytes that are no UTF-8, is named."""
     (folder(lake, "lines") / "a.json").write_bytes(b"\n".join(LINES))
@@ -125,7 +126,8 @@ WHOLE = ("?", "\\ud83d\\ude00", "\\uD83D\\uDE00\\ud83d\\ude01", "\\\\ud83d", "\\
 """Texts as JSON writes them."""
 
 
-@pytest.mark.parametrize("container", tiered(["value", "kafka"], fast=["value"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("container", ["value", "kafka"])
 def test_half_a_character(lake: Lake, container: str) -> None:
     """Its escape would become `?`, and two keys one. What only looks like one is read, in names as in values."""
     spec = lake.spec(f"halves_{container}", container=container)
@@ -148,6 +150,32 @@ def test_single_quotes_are_read_as_spark_reads_them(lake: Lake) -> None:
     assert ['a "b"', "it's"] == [row["v"] for row in lake.rows(spec)]
 
 
+def test_control_characters_in_json(lake: Lake) -> None:
+    """Writers that do not escape them lose nothing: neither the text nor the members after it."""
+    spec = lake.spec("tabs")
+    (folder(lake, "tabs") / "a.json").write_text('{"id":1,"seq":1,"n":{"x":["a\tb"],"y":[{"t":"\x01"}]},"v":"kept"}\n{"id":2,"seq":1,"v":"c\td"}\n')
+    lake.run(spec)
+    first = {"id": 1, "seq": 1, "n": {"x": ["a\tb"], "y": [{"t": "\x01"}]}, "v": "kept"}
+    assert lake.rows(spec) == [first, {"id": 2, "seq": 1, "n": None, "v": "c\td"}]
+
+
+@pytest.mark.slow
+def test_lines_that_are_no_kafka_records(lake: Lake) -> None:
+    """A sink that writes values alone, or names the value otherwise, writes no tombstones."""
+    spec = lake.spec("records", container="kafka", order_by=("offset",), quarantine_share=0.9)
+    good = {"partition": 0, "key": {"id": 1}, "value": {"id": 1, "v": "x"}}
+    lake.land(
+        spec, 1, [{**good, "offset": 0}, {"id": 2, "v": "bare"}, {"offset": 1, "key": {"id": 3}, "Value": {"id": 3}}, {"offset": 2, "key": None}]
+    )
+    lake.run(spec)
+    assert [row["id"] for row in lake.rows(spec)] == [1]
+    assert [(at, why.partition(";")[0]) for at, why in lake.unusable(spec)] == [
+        (2, "is no Kafka record: expected a member value, found id, v"),
+        (3, "is no Kafka record: expected a member value, found offset, key, Value"),
+    ]
+
+
+@pytest.mark.slow
 def test_documents_of_one_line_have_an_order(lake: Lake) -> None:
     """With equal order columns the later document wins, as of two lines."""
     spec = lake.spec("joined")

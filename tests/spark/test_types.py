@@ -69,7 +69,8 @@ def shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value if isinstance(value, int) else value and str(value) for name, value in row.items()} for row in rows]
 
 
-@pytest.mark.parametrize("declared", ["types", pytest.param("schema", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("declared", ["types", "schema"])
 def test_numbers_and_base64_mean_what_the_table_declares(lake: Lake, declared: str) -> None:
     """The default of most Connect clusters sends `balance = "BH4="` and times as numbers."""
     fields = [{"name": "id", "type": "long"}, *({"name": name, "type": ["null", kind]} for name, kind in LOGICAL.items())]
@@ -158,6 +159,7 @@ def test_types_of_a_table_that_exists_need_a_rebuild(lake: Lake) -> None:
     assert [] == lake.problems(typed)
 
 
+@pytest.mark.slow
 def test_types_give_numbers_of_csv_and_parquet_their_meaning(lake: Lake) -> None:
     """The same key for all formats."""
     spec = lake.spec(types=(("day", "date_days"), ("at", "timestamp_millis")))
@@ -170,6 +172,7 @@ def test_types_give_numbers_of_csv_and_parquet_their_meaning(lake: Lake) -> None
     assert [3] == [record for record, _ in lake.unusable(spec)]
 
 
+@pytest.mark.slow
 def test_a_value_that_stops_a_table_is_named(lake: Lake) -> None:
     """With column, file and record, and the declaration after which its record goes to quarantine. Protected values are not shown."""
     spec = lake.spec(columns=(Protection("salary", "null"),))

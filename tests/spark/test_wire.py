@@ -125,6 +125,7 @@ def test_each_record_is_read_by_the_schema_it_names(lake: Lake) -> None:
     assert [(1, None, "Bonn"), (2, "b", "Ulm"), (3, "c", "Ulm")] == [(row["id"], row["name"], row["town"]) for row in lake.rows(spec)]
 
 
+@pytest.mark.slow
 def test_records_of_two_schemas_are_rows_of_their_own_without_key(lake: Lake) -> None:
     """The first of each schema in a file too; the file that lands again adds none."""
     spec = lake.spec(container="kafka", key=(), order_by=("id",))
@@ -135,6 +136,7 @@ def test_records_of_two_schemas_are_rows_of_their_own_without_key(lake: Lake) ->
         assert [(1, "Ulm"), (2, "Bonn"), (3, None)] == sorted((row["id"], row["town"]) for row in lake.rows(spec))
 
 
+@pytest.mark.slow
 def test_columns_of_sparks_kafka_source(lake: Lake) -> None:
     """`key` and `value` are binary there; a key of a primitive type does no harm."""
     spec = table(lake, format="parquet")
@@ -172,6 +174,7 @@ APICURIO = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_apicurios_other_forms_wait_and_say_what_to_set(lake: Lake) -> None:
     """Nobody knows which schema they mean. All forms in one file, good records between."""
     spec = table(lake, quarantine_share=0.9)

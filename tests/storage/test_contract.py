@@ -300,6 +300,7 @@ def test_move_onto_itself(world: World) -> None:
     assert world.content() == {"x": b"1"}
 
 
+@pytest.mark.slow
 def test_move_race(world: World) -> None:
     """Eight threads moving the same object all succeed, and one copy is left."""
     for n in range(20):

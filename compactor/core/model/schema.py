@@ -59,7 +59,7 @@ class Field:
     comment: str = ""
     """The documentation of the column in the source's schema."""
     formerly: tuple[str, ...] = ()
-    """Earlier source names, which an Avro alias replaced."""
+    """Earlier source names: Avro aliases, and other cases."""
     gone: tuple[str, ...] = ()
     """Struct members that the newest writer of the column does not have, as paths (`core/schema/nested_types.py`)."""
     undecided: bool = False

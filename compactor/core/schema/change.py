@@ -10,7 +10,7 @@ from compactor.core.results.plain import Plain
 KINDS = {
     "added": "`{column}` was added: {after}, {detail}",
     "removed": "`{column}` was removed; it was {before}",
-    "renamed": "`{before}` was renamed to `{column}` (Avro alias)",
+    "renamed": "`{before}` was renamed to `{column}`",
     "widened": "`{column}` was widened from {before} to {after}{detail}",
     "replaced": "`{column}` was removed and came back as {after}; its values as {before} stay in a column of their own",
     "date_to_timestamp": "`{column}` changed from {before} to {after}; a date becomes its midnight",

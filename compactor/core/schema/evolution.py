@@ -19,7 +19,7 @@ The first rule that fits a writer's column and the stored column with the same s
 | another type (not a guessed one), after the column was removed or before it existed | a new column; the view shows the newest of a name |
 | arrays of another depth (`integer[]` has `{1}` and `{{1}}`) | refused; with `to_string: evolve` text, as JSON: a new generation |
 | anything else (struct → array) | refused; increments stay in landing |
-| another name, with the old one as an Avro alias | the same column; the view shows the new name |
+| another name, with the old one as an Avro alias, or in case only | the same column; the view shows the new name |
 | no such column (removed) | kept; null in new rows |
 
 This is `on_schema_change: evolve`. `core/schema/policy.py` has what the other policies refuse or leave out.
@@ -107,7 +107,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
                 fields[field.name], columns[writer.id][column.name] = field, field.name
         for name in writer.undecided:
             # a column with nulls only has no type, but it exists
-            same = [field for field in fields.values() if field.source == name]
+            same = [field for field in fields.values() if field.source == name] or [field for field in fields.values() if name in field.formerly]
             if same:
                 newest = _newest(same)
                 fields[newest.name] = dataclasses.replace(newest, last=latest([newest.last, writer.last]))
@@ -245,9 +245,15 @@ def _owner(
 
 
 def _under_another_name(fields: Collection[Field], column: WriterField, writer: WriterSchema) -> list[Field]:
-    """Return the stored columns that Avro aliases connect with a writer's column, in either direction. The writer must not have both."""
+    """Return the stored columns that Avro aliases connect with a writer's column, in either direction, or whose name differs in case only.
+
+    The writer must not have both.
+    """
     joined = [field for field in fields if column.name in field.formerly or field.source in column.aliases]
-    return [field for field in joined if writer.field(field.source) is None and field.visible]
+    names_ = [*(each.name for each in writer.fields), *writer.undecided]
+    if not joined and [name.lower() for name in names_].count(column.name.lower()) == 1:
+        joined = [field for field in fields if field.source.lower() == column.name.lower()]
+    return [field for field in joined if field.source not in names_ and field.visible]
 
 
 def _newest(named: Sequence[Field]) -> Field:

@@ -120,9 +120,9 @@ class WriterSchema:
     last: Position | None = None
     """The greatest Position of the events with this schema. The engine sets it."""
     undecided: tuple[str, ...] = ()
-    """Columns whose values do not show a type: only nulls, or empty arrays and objects."""
-    empties: tuple[str, ...] = ()
-    """The undecided columns with empty arrays or objects."""
+    """Columns whose values do not show a type: only nulls, or empty texts, arrays and objects."""
+    empties: tuple[WriterField, ...] = ()
+    """The undecided columns with empty texts, arrays or objects, as they are taken if nothing else gives them a type."""
     large: bool = False
     """Whether its records may have numbers that a double or a decimal does not hold."""
     fractions: bool = False
@@ -138,8 +138,8 @@ class WriterSchema:
 def decided(writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> list[WriterSchema]:
     """Return the writers with types for their undecided columns, taken from other writers and the table.
 
-    If those disagree, the column stays undecided: a new column of another type may have the same name. Empty arrays and objects without a type are
-    their text until a value shows it.
+    If those disagree, the column stays undecided: a new column of another type may have the same name. A column of empty texts is text. Empty arrays
+    and objects without a type are their text until a value shows it.
     """
     candidates = [*stored, *(field for writer in writers for field in writer.fields)]
     kinds: dict[str, set[types.Type]] = {}
@@ -150,9 +150,9 @@ def decided(writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ())
     for writer in writers:
         added = tuple(decided_fields[name] for name in writer.undecided if name in decided_fields)
         rest = tuple(name for name in writer.undecided if name not in decided_fields)
-        text: types.Type = ("string",)
-        added += tuple(WriterField(name, text, text, inferred=True, undecided=True) for name in rest if name in writer.empties)
-        out.append(replace(writer, fields=(*writer.fields, *added), undecided=tuple(name for name in rest if name not in writer.empties)))
+        empties = {field.name: field for field in writer.empties if field.name in rest}
+        added += tuple(empties.values())
+        out.append(replace(writer, fields=(*writer.fields, *added), undecided=tuple(name for name in rest if name not in empties)))
     return out
 
 

@@ -21,7 +21,7 @@ def operation_column(spec: TableSpec, columns: Collection[str]) -> str | None:
     the other files of a run.
     """
     if spec.op:
-        return spec.op if spec.op in columns else None
+        return spec.op if spec.op in columns else next((name for name in sorted(columns) if name.lower() == spec.op.lower()), None)
     if OPERATION in columns:
         return OPERATION
     plain = [name for name in PLAIN_OPERATION if name in columns]

@@ -81,7 +81,7 @@ def _feed(work: Resolution) -> tuple[str, str]:
         shards_truncated_to=work.plan.barriers,
     )
     feed.net_changes(work.session, spec, parent, made, work.plan.small)
-    return "change feed", "`feed:` is on: the rows that the version changed, before and after"
+    return "change feed", "`change_feed: true`: the rows that the version changed, before and after"
 
 
 def _shortened(text: str, reducer: Reducer) -> str:

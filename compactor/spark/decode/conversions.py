@@ -148,7 +148,13 @@ def from_text(value: str, kind: types.Type) -> str:
     if not types.is_scalar(kind):
         inside = types.text(("struct", (("v", kind),)), quote=True)[len("struct<") : -1]
         return from_json(f"concat('{{\"v\":', {value}, '}}')", literal(inside)) + ".v"
-    return cast(value, kind)
+    return _from_digits(value, kind)
+
+
+def _from_digits(value: str, kind: types.Type) -> str:
+    """SQL: a text as a value of a type. For Java, and so for a cast, `1d` and `0x1p3` are numbers too."""
+    number = f"CASE WHEN NOT {value} RLIKE '[0-9][dDfF]\\\\s*$|[xX]' THEN {value} END" if kind[0] in ("float", "double") else value
+    return cast(number, kind)
 
 
 def plain(value: str, old: types.Type, kind: types.Type, packed: bool = True) -> str:
@@ -174,7 +180,7 @@ def plain(value: str, old: types.Type, kind: types.Type, packed: bool = True) ->
         return from_json(value, literal(types.text(kind, quote=True)))
     if kind[0] == "string" and not types.is_scalar(old):
         return f"base64({value})" if old[0] == "binary" else f"to_json({value})"
-    return cast(value, kind)
+    return _from_digits(value, kind) if old[0] == "string" else cast(value, kind)
 
 
 def change_type(value: str, old: types.Type, kind: types.Type) -> str:

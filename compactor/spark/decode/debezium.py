@@ -32,7 +32,7 @@ _BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction
 
 _HEARTBEAT = frozenset({"ts_ms"})
 _NO_ROWS = (frozenset({"databaseName", "ddl"}), frozenset({"event_count", "id", "status"}))
-"""Names of members of heartbeats, and of schema changes and transaction markers, which have more."""
+"""The one member of heartbeats; members of schema changes and of transaction markers, which have more."""
 
 _OPS = "('c', 'u', 'd', 'r', 't', 'm')"
 
@@ -70,10 +70,11 @@ def wrapped(text: str, outer: str = "") -> tuple[str, str]:
     `outer`: the column with `outer_of(text)`, where that is computed already.
     """
     outer = outer or outer_of(text)
-    has_schema = f"{outer}.schema LIKE '%\"fields\"%'"
-    # what has no schema, such as a tombstone, may be wrapped too
-    alone = f"({outer} IS NOT NULL AND {outer}.schema IS NULL AND array_sort(json_object_keys({text})) = array('payload', 'schema'))"
-    return f"CASE WHEN {has_schema} THEN {outer}.schema END", f"CASE WHEN {has_schema} OR {alone} THEN {outer}.payload ELSE {text} END"
+    # what has no schema, such as a tombstone, may be wrapped too; a row may have columns of these names
+    both = f"({outer} IS NOT NULL AND array_sort(json_object_keys({text})) = array('payload', 'schema'))"
+    has_schema = f"({both} AND {outer}.schema LIKE '%\"fields\"%')"
+    wraps = f"({both} AND ({outer}.schema IS NULL OR {outer}.schema LIKE '%\"fields\"%'))"
+    return f"CASE WHEN {has_schema} THEN {outer}.schema END", f"CASE WHEN {wraps} THEN {outer}.payload ELSE {text} END"
 
 
 def outer_of(text: str) -> str:
@@ -94,8 +95,8 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     parsed = once(rows.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "json_object_keys(_body) AS _keys"))
     row = "coalesce(_m.after, _m.before)"
     writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(json_object_keys({row}))))) END"
-    keys = (", ".join(map(literal, sorted(names))) for names in (_HEARTBEAT, *_NO_ROWS))
-    silent = " OR ".join(f"size(array_except(array({each}), _keys)) = 0" for each in keys)
+    keys = (", ".join(map(literal, sorted(names))) for names in _NO_ROWS)
+    silent = " OR ".join(("_keys = array('ts_ms')", *(f"size(array_except(array({each}), _keys)) = 0" for each in keys)))
     no_envelope = f"_m.op IS NULL AND NOT ({silent})"
     schema, table = _origin(lambda name: f"_m.source.{name}")
     op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", schema, table, spec)

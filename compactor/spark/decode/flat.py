@@ -7,7 +7,8 @@ Rules:
 - `__deleted` = "true" (a string) makes a delete, whatever the operation, and so does the condition of `delete_when` (`spark/rows/deletions.py`).
   Only the key of a delete is used.
 - Columns that begin with `__`, and the operation column, are metadata: they can order changes, and are stored only if `metadata_columns` names them.
-- A null record (tombstone) counts as ignored.
+- A null record with a key (tombstone) is a delete of the key. It counts as ignored where rows say themselves that they are deleted: with `__deleted`
+  (ExtractNewRecordState in the mode `rewrite`), and with an operation if the order needs more of a record than its offset.
 - There is no before image, so a table without a key takes inserts only.
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.inputs import Input
+from compactor.core.model.position import OFFSETS
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
 from compactor.core.sources import shared_stream
@@ -37,6 +39,8 @@ from compactor.spark.sql import cited, literal, mapped, once
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     """Return one raw frame as a Frame whose operation and order are still inside AFTER; `settle` takes them out."""
     unknown = ("CAST(NULL AS STRUCT<_none: STRING>) AS _source", "CAST(NULL AS BIGINT) AS _time")
+    empty = "_value IS NULL" if raw.schema is not None else "(_body IS NULL OR trim(_body) IN ('', 'null'))"
+    tombstone = f"WHEN {empty} AND {raw.unreadable} IS NULL AND trim(_key) <> '' THEN 'd'" if spec.key else ""
     if raw.schema is not None:
         described = from_avro(raw.avro) if raw.avro else plain_writer(signature(types.text(raw.schema)), raw.schema)
         if raw.fields is not None:
@@ -48,7 +52,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         rows = raw.rows.selectExpr(
             *PLACE,
             f"{raw.unreadable} AS _invalid",
-            "CASE WHEN _value IS NOT NULL THEN 'u' END AS _op",
+            f"CASE WHEN _value IS NOT NULL THEN 'u' {tombstone} END AS _op",
             f"{literal(described.id)} AS _writer",
             "CAST(NULL AS STRING) AS _schema",
             "_value AS _after",
@@ -60,12 +64,11 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         return Frame(rows.drop(BEFORE).selectExpr("*", "_after AS _before"), raw.schema, (described,), one_image=True)
     parsed = once(bodies(raw.rows).selectExpr("*", "json_object_keys(_body) AS _keys"))
     writer = "CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(_keys)))) END"
-    empty = "(_body IS NULL OR trim(_body) IN ('', 'null'))"
     rows = parsed.selectExpr(
         *PLACE,
         TEXT,
         f"coalesce({raw.unreadable}, CASE WHEN NOT {empty} AND _keys IS NULL THEN {no_object('_body')} END) AS _invalid",
-        f"CASE WHEN NOT {empty} AND _keys IS NOT NULL THEN 'u' END AS _op",
+        f"CASE WHEN NOT {empty} AND _keys IS NOT NULL THEN 'u' {tombstone} END AS _op",
         f"{writer} AS _writer",
         SCHEMA,
         "_body AS _after",
@@ -105,7 +108,11 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     op_of_code = mapped(code, {text: meaning for text, meaning in codes.items() if meaning != "ignore"})
     # a row without operation is an upsert; without a key it can only be an insert
     bare = "u" if spec.key else "c"
-    row_op = f"WHEN {deleted} THEN 'd' WHEN {code} IS NULL THEN '{bare}' ELSE {op_of_code}"
+    by_offset = all(name in OFFSETS for name in spec.order_by) if spec.order_by else flat_connector(fields) is None
+    redundant = DELETED in columns or (any(by_writer.values()) and not by_offset)
+    row_op = (
+        f"WHEN _op = 'd' THEN {'NULL' if redundant else literal('d')} WHEN {deleted} THEN 'd' WHEN {code} IS NULL THEN '{bare}' ELSE {op_of_code}"
+    )
     op_sql = f"CASE WHEN _op IS NULL OR {silent} OR {other} THEN NULL {row_op} END"
     unknown_code = f"_invalid IS NULL AND _op IS NOT NULL AND {code} IS NOT NULL AND NOT ({silent}) AND {op_of_code} IS NULL"
     problem = f"CASE WHEN {unknown_code} THEN concat('has an unknown operation ', {cited(code)}) END"

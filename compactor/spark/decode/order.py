@@ -66,12 +66,16 @@ SOURCE = (
 )
 """The fields of Debezium's source block that are read, as text. `order_by` may name others."""
 
+FIRST_COMMIT = "_source.sequence LIKE '[null%'"
+"""SQL: whether PostgreSQL's connector had seen no commit before an event: the rows of an initial snapshot, and the first transaction after it."""
+
 _SEQUENCE = "from_json(_source.sequence, 'ARRAY<STRING>')"
 
 _COMPUTED = {
     # a snapshot's rows have no commit: the LSN at which it was taken lies below every later commit, and above older slots'
     "commit_lsn": f"try_cast(coalesce(get({_SEQUENCE}, 0), _source.lsn) AS BIGINT)",
-    "lsn": "try_cast(_source.lsn AS BIGINT)",
+    # a snapshot's rows were read before the changes of the transactions that were open then
+    "lsn": "CASE WHEN _op <> 'r' THEN try_cast(_source.lsn AS BIGINT) END",
     "total_order": "try_cast(_source.total_order AS BIGINT)",
     "file_number": "try_cast(regexp_extract(_source.file, '([0-9]+)$', 1) AS BIGINT)",
     "pos": "try_cast(_source.pos AS BIGINT)",

@@ -45,6 +45,8 @@ _LINE = "_line"
 _HEAD_BYTES = (1 << 16, 16 << 20)
 """How many bytes to read to find the end of the first record: first few, then many."""
 
+csv.field_size_limit(_HEAD_BYTES[-1])
+
 
 @dataclasses.dataclass(frozen=True)
 class _Layout:
@@ -102,6 +104,10 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
             )
         return _Layout(names, True)
     columns = used.columns
+    if len(columns) > 1 and [name.lower() for name in columns] == [value.lower() for value in first[-len(columns) :]]:
+        raise InputRefused(
+            f"table {spec.name}: {path}: the first line has the names in `csv: {{columns: [..]}}`: expected a row. Set `csv: {{header: true}}`."
+        )
     operation = spec.source.operation_column
     if spec.source.unnamed_operation and operation and operation not in columns and _has_operation(spec, path, first, len(columns)):
         columns = (operation, *columns)

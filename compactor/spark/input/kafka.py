@@ -23,6 +23,22 @@ from compactor.spark.sql import as_column, from_json, literal, member, once
 OLD_KEY_HEADER = "__debezium.oldkey"
 """The header of a create that holds the key which the row had before."""
 
+_MEMBERS = (
+    "topic",
+    "partition",
+    "offset",
+    "key",
+    "headers",
+    "timestamp",
+    "timestampType",
+    "timestamp_type",
+    "ts",
+    "tstype",
+    "broker",
+    "leader_epoch",
+)
+"""What a record without value may have in JSON, as kcat, Kafka's console consumer and Connect's file sinks name it."""
+
 _RECORD = "key STRING, value STRING, payload STRING, headers STRING, partition STRING, `offset` STRING, topic STRING, _corrupt STRING"
 
 
@@ -73,11 +89,22 @@ def _json(raw: RawFrame) -> RawFrame:
         f"{wire.of_text(value)} AS _wire",
         f"{wire.of_text('_record.key')} AS _key_wire",
         "_record.headers AS _headers",
+        f"CASE WHEN NOT {corrupt} AND {value} IS NULL THEN {_no_record()} END AS _no_record",
         UNREADABLE,
     )
     apicurio = wire.apicurio_problem(TEXT, WIRE, lambda name: f"contains(_headers, {literal(name)})")
-    rows = rows.withColumn(UNREADABLE, as_column(f"coalesce({UNREADABLE}, {apicurio})")).drop("_headers")
+    rows = rows.withColumn(UNREADABLE, as_column(f"coalesce({UNREADABLE}, _no_record, {apicurio})")).drop("_headers", "_no_record")
     return RawFrame(_checked(rows), paths=raw.paths)
+
+
+def _no_record() -> str:
+    """SQL: why an object without value is no Kafka record, or null. A tombstone may lack the member."""
+    names = "json_object_keys(_text)"
+    has_value = f"(array_contains({names}, 'value') OR array_contains({names}, 'payload'))"
+    others = f"array_except({names}, array({', '.join(map(literal, _MEMBERS))}))"
+    shown = f"array_join(slice({names}, 1, 12), ', ')"
+    reason = f"concat('is no Kafka record: expected a member value, found ', {shown}, '; if the lines are values alone, set `container: value`')"
+    return f"CASE WHEN NOT {has_value} AND size({others}) > 0 THEN {reason} END"
 
 
 def _json_header(name: str) -> str:

@@ -40,7 +40,7 @@ from compactor.spark.columns import (
 from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import Frame, ddl
 from compactor.spark.decode.named import can_be_absent
-from compactor.spark.decode.order import NULL_WHILE, expression
+from compactor.spark.decode.order import FIRST_COMMIT, NULL_WHILE, expression
 from compactor.spark.keys import key_text, key_types, row_key
 from compactor.spark.rows import position
 from compactor.spark.rows.comparable import exactly
@@ -51,14 +51,16 @@ EVENTS_MAX = 1 << 30
 """The greatest number of events in one record. Together with the 33 bits of a row's number it fills a bigint."""
 
 
-def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: str, valid: bool = False) -> Frame:
-    """Return the frame with POSITION. `epoch` is SQL; `valid`: no record is INVALID, as an earlier pass has found out.
+def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: str, valid: bool = False, snapshot_lsn: int | None = None) -> Frame:
+    """Return the frame with POSITION. `epoch` is SQL; `valid`: no record is INVALID, as an earlier pass has found out; see `epochs.snapshot_lsn`.
 
     A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP.
     """
     assert frame.images is not None
     parts = [_order_part(frame, frame.images, spec, name, types.parse(kind)) for name, kind in order]
     typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
+    if snapshot_lsn is not None:
+        typed[0] = f"CASE WHEN {FIRST_COMMIT} AND _op <> 'r' THEN greatest({typed[0]}, {snapshot_lsn}L) ELSE {typed[0]} END"
     required = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(typed, order) if name not in NULLABLE]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
     names = ", ".join(name for name, _ in order)
@@ -165,11 +167,11 @@ def shard(spec: TableSpec) -> str:
 
 
 def _link(frame: Frame, spec: TableSpec) -> str:
-    """SQL for LINK: null where the source sends no transaction or no LSN."""
+    """SQL for LINK: null where the source sends no LSN. Flattened rows may lack the transaction."""
     kinds = dict(frame.rows.dtypes)[SOURCE]
     # two shards may have the same transactions
     of_shard = f"{shard(spec)}, ':', " if spec.shard else ""
-    return f"concat({of_shard}_source.txId, ':', _source.lsn)" if "txId:" in kinds and "lsn:" in kinds else "CAST(NULL AS STRING)"
+    return f"concat({of_shard}coalesce(_source.txId, ''), ':', _source.lsn)" if "txId:" in kinds and "lsn:" in kinds else "CAST(NULL AS STRING)"
 
 
 def _variants(frame: Frame, evolved: Evolved, field: Field) -> dict[WriterField, list[str]]:
@@ -262,7 +264,7 @@ def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
 
 
 def record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str | None:
-    """SQL for a key column out of a record key (JSON text). None if no writer of the frame has the column."""
+    """SQL for a key column out of a record key (JSON text). None if no writer of the frame has the column, and only a writer shows how it is read."""
     images = dict((frame.images or ("struct", ()))[1])
     for written in _variants(frame, evolved, field):
         kind = conversions.json_type(written.raw)
@@ -270,7 +272,11 @@ def record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str
         if written.name in images:
             value = conversions.key_to_stored(member(parsed, written.name), kind, written)
             return conversions.change_type(value, written.type, types.parse(field.type))
-    return None
+    kind = types.parse(field.type)
+    # of a batch of tombstones
+    return (
+        member(from_json(column, f"'{ddl(('struct', ((field.source, kind),)))}'"), field.source) if kind[0] in ("string", "int", "bigint") else None
+    )
 
 
 def _moved(frame: Frame, evolved: Evolved, spec: TableSpec, keys: list[str], kinds: list[str]) -> str:

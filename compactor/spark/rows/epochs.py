@@ -30,6 +30,21 @@ def epoch(opened: Inputs) -> str:
     return f"CASE{cases} ELSE {most} END" if cases else str(most)
 
 
+def snapshot_lsn(parent: Snapshot | None, order: position.Order, counts: survey.SurveyResult) -> int | None:
+    """Return the LSN of PostgreSQL's initial snapshot that was taken while the first transaction of the stream was open; None if none was.
+
+    The connector sends no commit LSN with that transaction. The transaction's changes are newer than the snapshot, whenever they were written. Where
+    several snapshots are in one batch, nothing shows to which of them they belong.
+    """
+    if [name for name, _ in order[:2]] != ["commit_lsn", "lsn"] or counts.open_lsn is None:
+        return None
+    reads = {*counts.reads}
+    if not reads and parent is not None and parent.position is not None and parent.position[2] is None:
+        reads = {parent.position[1]}
+    (lsn,) = reads if len(reads) == 1 else (None,)
+    return lsn if isinstance(lsn, int) and counts.open_lsn <= lsn else None
+
+
 def barrier(spec: TableSpec, parent: Snapshot | None, counts: survey.SurveyResult, order: position.Order) -> Position | None:
     """Return the newest truncate. Under `epoch_replaces: true` also the beginning of the epoch, when the first record of it has come."""
     truncate = counts.truncate if spec.truncate == "apply" else None

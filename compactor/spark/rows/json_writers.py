@@ -28,7 +28,7 @@ from compactor.spark.decode.frame import Frame, ddl, plain_writer
 from compactor.spark.input.files import from_spark
 from compactor.spark.input.limits import check_columns, row_columns
 from compactor.spark.jvm.private import json_schema
-from compactor.spark.sql import LONG_STRINGS, from_json, literal, named, quoted
+from compactor.spark.sql import JSON_OPTIONS, from_json, literal, named, quoted
 
 INFERRED_HERE = 4 << 20
 """Bytes of landed files up to which the driver infers types from the values of JSON records. For more a Spark job does."""
@@ -38,6 +38,9 @@ _NOT_FINITE = r':\s*"(?:NaN|[+-]?Infinity)"'
 
 _EMPTY = r":\s*(?:\{\s*\}|\[[\s\[\]{},nul]*\])"
 """A member that is an empty object, or an array of such and of nulls. Text may look like it."""
+
+_BLANK = r'([\[,:]\s*)""(?!\s*:)'
+"""An empty text as a value. Inside texts quotes are escaped, so that none can look like it."""
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
@@ -72,6 +75,7 @@ def writers_of(
             named(f"max(_schema IS NULL AND {image} RLIKE {literal(pg_text.LARGE_NUMBER)})", "large"),
             named(f"max(_schema IS NULL AND {image} RLIKE {literal(_NOT_FINITE)})", "not_finite"),
             named(f"max(_schema IS NULL AND {image} RLIKE {literal(_EMPTY)})", "empties"),
+            named(f"max(_schema IS NULL AND contains({image}, '\"\"'))", "blank"),
             *(named(f"collect_list(CASE WHEN {few and '_schema IS NULL'} THEN {column} END)", column) for column in (AFTER, BEFORE)),
         )
         .collect()
@@ -86,18 +90,7 @@ def writers_of(
             described = dataclasses.replace(writer.from_connect(row.text, bare=frame.one_image), id=row[WRITER])
             described = column_types.as_declared(described, typed) if typed else described
         else:
-            names = names_of[row[WRITER]]
-            column = AFTER if row.rows else BEFORE
-            # a number that only a double could hold, and not exactly, is text
-            texts, sql = ([], pg_text.long_numbers(column)) if row.large else (row[column], column)
-            struct = _inferred_here(spark, texts) or _inferred(spark, frame, row[WRITER], sql)
-            if row.not_finite:
-                finite = _inferred_here(spark, [re.sub(_NOT_FINITE, ":null", text) for text in texts])
-                replaced = f"regexp_replace({sql}, {literal(_NOT_FINITE)}, ':null')"
-                struct, words[row[WRITER]] = _with_doubles(struct, finite or _inferred(spark, frame, row[WRITER], replaced))
-            described = _described(row[WRITER], struct, names, bare)
-            empties = _with_values(frame, row[WRITER], column, described.undecided) if described.undecided and row.empties else ()
-            described = dataclasses.replace(described, fractions=bool(row.fractions), large=bool(row.large), empties=empties)
+            described, words[row[WRITER]] = _from_values(spark, frame, row, names_of[row[WRITER]], stored, bare)
             described = column_types.as_declared(described, schema, text=True) if schema else described
         if not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
@@ -108,6 +101,31 @@ def writers_of(
     check_columns(row_columns([(field.name, field.raw) for each in out for field in each.fields]), limits)
     numbers = {field.name for field in (*stored, *(field for each in out for field in each.fields)) if field.type[0] in _NUMBERS}
     return [_as_doubles(each, words.get(each.id, set()) & numbers) for each in out]
+
+
+def _from_values(
+    spark: SparkSession, frame: Frame, row: T.Row, names: list[str], stored: Sequence[WriterField], bare: bool
+) -> tuple[WriterSchema, set[str]]:
+    """Return a writer with types inferred from its values, and its columns without other values than `"NaN"`. `row` is the one of `writers_of`."""
+    column = AFTER if row.rows else BEFORE
+    # a number that only a double could hold, and not exactly, is text
+    texts, sql = ([], pg_text.long_numbers(column)) if row.large else (row[column], column)
+
+    def replaced(pattern: str, text: str) -> T.StructType:
+        """Infer the type of the records with another text in the place of these."""
+        here = _inferred_here(spark, [re.sub(pattern, text.replace("$", "\\"), each) for each in texts])
+        return here or _inferred(spark, frame, row[WRITER], f"regexp_replace({sql}, {literal(pattern)}, {literal(text)})")
+
+    struct, words, blank = _inferred_here(spark, texts) or _inferred(spark, frame, row[WRITER], sql), set[str](), T.StructType()
+    if row.not_finite:
+        struct, words = _with_doubles(struct, replaced(_NOT_FINITE, ":null"))
+    if row.blank and _may_hide_texts(struct, names, stored):
+        struct, blank = _with_texts(struct, replaced(_BLANK, '$1"_"'))
+    described = _described(row[WRITER], struct, names, bare)
+    empties = _described(row[WRITER], blank, names, bare).fields
+    others = [name for name in described.undecided if name not in blank.names] if row.empties else []
+    empties += _with_values(frame, row[WRITER], column, others) if others else ()
+    return dataclasses.replace(described, fractions=bool(row.fractions), large=bool(row.large), empties=empties), words
 
 
 def _as_doubles(described: WriterSchema, names: Collection[str]) -> WriterSchema:
@@ -126,7 +144,7 @@ def _inferred(spark: SparkSession, frame: Frame, writer_id: str, text: str) -> T
     return T.StructType.fromJson(json.loads(json_schema(spark, texts, _INFERENCE)))
 
 
-_INFERENCE = {"dropFieldIfAllNull": "true", **LONG_STRINGS}
+_INFERENCE = {"dropFieldIfAllNull": "true", **JSON_OPTIONS}
 """Options of the JSON reader. Not prefersDecimal: it takes text that looks like a number for a number."""
 
 
@@ -159,6 +177,32 @@ def _with_doubles(struct: T.StructType, finite: T.StructType) -> tuple[T.StructT
     return T.StructType(fields), texts - {*others}
 
 
+def _may_hide_texts(struct: T.StructType, names: Collection[str], stored: Sequence[WriterField]) -> bool:
+    """Whether the inferred type may lack columns or members whose only values are empty texts, which Spark takes for nulls."""
+    typed = {*struct.names, *(field.name for field in stored)}
+    return not typed >= {*names} or any(isinstance(field.dataType, (T.StructType, T.ArrayType)) for field in struct.fields)
+
+
+def _with_texts(struct: T.StructType, filled: T.StructType) -> tuple[T.StructType, T.StructType]:
+    """Return the inferred type with text for members whose only values are empty texts, and such columns.
+
+    `filled`: the type that is inferred with other texts in their place. What has another type keeps it: there `""` means null.
+    """
+    others = {field.name: field.dataType for field in filled.fields}
+    fields = [T.StructField(field.name, _with_members(field.dataType, others[field.name])) for field in struct.fields]
+    return T.StructType(fields), T.StructType([field for field in filled.fields if field.name not in struct.names])
+
+
+def _with_members(kind: T.DataType, filled: T.DataType) -> T.DataType:
+    """Return an inferred type with the members that only the other one has."""
+    if isinstance(kind, T.ArrayType) and isinstance(filled, T.ArrayType):
+        return T.ArrayType(_with_members(kind.elementType, filled.elementType))
+    if not isinstance(kind, T.StructType) or not isinstance(filled, T.StructType):
+        return kind
+    own = {field.name: field.dataType for field in kind.fields}
+    return T.StructType([T.StructField(each.name, _with_members(own.get(each.name, each.dataType), each.dataType)) for each in filled.fields])
+
+
 def _described(writer_id: str, struct: T.StructType, names: list[str], bare: bool) -> WriterSchema:
     kinds = {field.name: _number(from_spark(field.dataType)) for field in struct.fields if not field.name.startswith("_corrupt")}
     described = plain_writer(writer_id, ("struct", tuple((name, kinds[name]) for name in names if name in kinds)))
@@ -167,12 +211,13 @@ def _described(writer_id: str, struct: T.StructType, names: list[str], bare: boo
     return dataclasses.replace(described, fields=fields, undecided=tuple(name for name in names if name not in kinds))
 
 
-def _with_values(frame: Frame, writer_id: str, column: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return which of these columns are not null in some row. Their values show no type, so that they are empty arrays and objects."""
+def _with_values(frame: Frame, writer_id: str, column: str, names: Sequence[str]) -> tuple[WriterField, ...]:
+    """Return those of these columns that are not null in some row. Their values show no type, so that they are empty arrays and objects."""
     parsed = from_json(column, f"'{ddl(('struct', tuple((name, ('string',)) for name in names)))}'")
     rows = frame.rows.where(f"_writer = {literal(writer_id)}").selectExpr(f"{parsed} AS _p")
     row = rows.agg(*(named(f"max(_p.{quoted(name)} IS NOT NULL)", f"c{at}") for at, name in enumerate(names))).collect()[0]
-    return tuple(name for at, name in enumerate(names) if row[f"c{at}"])
+    text: types.Type = ("string",)
+    return tuple(WriterField(name, text, text, inferred=True, undecided=True) for at, name in enumerate(names) if row[f"c{at}"])
 
 
 def _number(kind: types.Type) -> types.Type:

@@ -1,4 +1,4 @@
-"""Records of a Kafka topic without a value: their key alone says whose row was deleted. Raw files keep it, although it makes no Change.
+"""Records of a Kafka topic without a value: their key alone says whose row was deleted. Raw files keep it, also where it makes no Change.
 
 A key is text, JSON, or Avro that `input/wire.py` made JSON. It is read as the key columns of every writer of the batch, as the table's own columns,
 and as the value itself. A key that none of these can read is nobody's, and nothing may be erased around it.

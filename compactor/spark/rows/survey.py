@@ -22,8 +22,9 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.sources.increment import is_repair, shard_of
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
 from compactor.core.sources.whole_hours import brought_by_stream
-from compactor.spark.columns import BLOCK, FILE, PARTITION, ROW, SOURCE, TEXT, WRITER
+from compactor.spark.columns import BLOCK, FILE, PARTITION, POSITION, ROW, SOURCE, TEXT, WRITER
 from compactor.spark.decode.frame import Frame
+from compactor.spark.decode.order import FIRST_COMMIT
 from compactor.spark.rows import position
 from compactor.spark.rows.conform import missing_columns
 from compactor.spark.sql import BY_HASH, literal, named, query, with_cited
@@ -104,6 +105,12 @@ class SurveyResult:
     streams: tuple[Brought, ...] = ()
     """What each stream brought, without the times of reads of snapshots: they may be ahead of changes that are still to come."""
 
+    reads: tuple[int, ...] = ()
+    """The least and the greatest LSN of rows of PostgreSQL's initial snapshots."""
+
+    open_lsn: int | None = None
+    """The least LSN of a change before which its connector had seen no commit: it was in the first transaction after an initial snapshot."""
+
     def with_invalid(self, more: Mapping[str, int]) -> SurveyResult:
         """Return the result with more invalid records (input path → number)."""
         files = {name: dataclasses.replace(summary, invalid=summary.invalid + more.get(name, 0)) for name, summary in self.files.items()}
@@ -123,21 +130,6 @@ def main_connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
                 counts[row.c] += row.n
     # of equally frequent ones the first by name, so that the result does not depend on the machine
     return max(sorted(counts), key=lambda name: counts[name], default=None), offsets
-
-
-def is_number(value: str) -> str:
-    """SQL: whether text is a whole number of at most 18 digits."""
-    return f"({value}) RLIKE '^-?[0-9]{{1,18}}$'"
-
-
-def count_numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
-    """Count the rows that have a value, and those whose value is a whole number of at most 18 digits. `values`: SQL for text, one for each frame."""
-    count, digits = 0, 0
-    for frame, value in zip(frames, values):
-        rows = frame.rows.where(f"_op IS NOT NULL AND _invalid IS NULL AND ({value}) IS NOT NULL")
-        row = rows.agg(named("count(1)", "n"), named(f"count_if({is_number(value)})", "d")).collect()[0]
-        count, digits = count + row.n, digits + row.d
-    return count, digits
 
 
 def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = None, raws: Sequence[DataFrame] = ()) -> SurveyResult:
@@ -190,6 +182,8 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
         _by_partition(rows, "least", min),
         _by_partition(rows, "newer", min),
         brought_by_stream((path_of(row[FILE]), _partition(row, spec), row.change_time, bool(row.images or row.truncates)) for row in streamed),
+        tuple(choose(reads) for choose in (min, max) if (reads := [row[end] for row in rows for end in ("read_first", "read_last") if row[end]])),
+        min((row.open for row in rows if row.open is not None), default=None),
     )
 
 
@@ -224,6 +218,9 @@ def _grouped(frame: Frame, spec: TableSpec, since: str | None) -> DataFrame:
     names = ", ".join(f"CASE WHEN max(_op IN ('c', 'u', 'r') AND {test}) THEN {literal(name)} END" for name, test in missing)
     current = f"_op IS NOT NULL AND _position.epoch = {spec.epoch}"
     lost = "_op IN ('u', 'd') AND _before IS NULL" if not spec.key else "false"
+    kinds = dict(frame.rows.dtypes)
+    has_lsn = "sequence:" in kinds[SOURCE] and "o1:bigint" in kinds[POSITION]
+    lsn = f"CASE WHEN {FIRST_COMMIT} AND _op {{}} 'r' THEN _position.o1 END" if has_lsn else "CAST(NULL AS BIGINT)"
     text = f"""
 SELECT _file, _writer, _partition,
   count(1) AS n,
@@ -245,6 +242,9 @@ SELECT _file, _writer, _partition,
   max(CASE WHEN {current} THEN _offset END) AS offset,
   min(CASE WHEN _op IS NOT NULL THEN _offset END) AS least,
   min(CASE WHEN {current} AND _time > {times.to_micros(since) if since else "NULL"} THEN _offset END) AS newer,
+  min({lsn.format("=")}) AS read_first,
+  max({lsn.format("=")}) AS read_last,
+  min({lsn.format("<>")}) AS open,
   {BY_HASH} AS _by_hash
 FROM {{records}}
 GROUP BY _file, _writer, _partition"""
