@@ -139,6 +139,7 @@ tables:
         ("csv: {header: true}", Csv(header=True)),
         ("csv: {columns: [id, no], null_value: NULL}", Csv(columns=("id", "no"), null_value="NULL")),
         ("csv: {header: no, columns: [id], null_value: '', delimiter: '\\t', quote: ''}", Csv(False, ("id",), "", "\t", "")),
+        ("csv: {columns: [id], quote: '', escape: \\}", Csv(columns=("id",), quote="", escape="\\")),
         ('csv: {columns: [id], null_value: "\\\\N", delimiter: ";", quote: "\'"}', Csv(None, ("id",), "\\N", ";", "'")),
     ],
 )

@@ -234,6 +234,8 @@ def _file_problems(table: Table) -> Iterator[Problem]:
     unnamed = [name for name, _ in table.types if table.csv.columns and name not in table.csv.columns]
     if unnamed:
         yield ("types",), f"{unnamed[0]} is none of `csv: {{columns: ..}}`{alike(unnamed[0], table.csv.columns)}"
+    if table.csv.escape and table.csv.quote:
+        yield ("csv", "escape"), "only values without quotes are escaped so: set `quote: ''`"
     if table.csv.header and table.csv.columns:
         yield ("csv", "columns"), "the header of the files has the column names; remove one of the two"
 

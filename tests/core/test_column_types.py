@@ -81,3 +81,14 @@ def test_avros_own_logical_types_have_the_meaning_of_debeziums() -> None:
     fields = [{"name": f"c{at}", "type": {**kind, "logicalType": name}} for at, (name, (kind, _)) in enumerate(logical.items())]
     columns = writer.from_avro(json.dumps({"type": "record", "name": "t", "fields": fields})).fields
     assert [field.semantic for field in columns] == [semantic for _, semantic in logical.values()]
+
+
+def test_a_declared_name_may_differ_in_case_unless_the_files_have_both() -> None:
+    """As `key:` may. The column keeps the files' spelling."""
+    schema = column_types.declared((("amount", "decimal(10,2)"), ("born", "date")))
+    assert schema is not None
+    texts = [WriterField(name, ("string",), ("string",)) for name in ("Amount", "AMOUNT", "other")]
+    made = column_types.as_declared(WriterSchema("w", (texts[0], texts[2]), undecided=("Born",)), schema)
+    assert [(field.name, types.text(field.type)) for field in made.fields] == [("Amount", "decimal(10,2)"), ("other", "string"), ("Born", "date")]
+    both = column_types.as_declared(WriterSchema("w", (WriterField("amount", ("string",), ("string",)), texts[0])), schema)
+    assert [types.text(field.type) for field in both.fields] == ["decimal(10,2)", "string"]

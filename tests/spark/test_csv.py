@@ -307,3 +307,26 @@ def test_a_header_that_the_settings_do_not_expect_is_no_row(lake: Lake) -> None:
     put(spec, 1, "ID,SEQ,V\na,1,x\n")
     with pytest.raises(InputRefused, match=r"the first line has the names in `csv: \{columns: \[\.\.\]\}`: expected a row"):
         lake.run(spec)
+
+
+ESCAPES = ["1\t1\ta\\tb\\nc\\\\d\\q", "2\t1\t\\N", "3\t1\tplain", "4\t1\t\\\\N", "5\t1\tcut\\", "6\t1\tz\\0"]
+"""Lines as PostgreSQL's COPY and MySQL write them."""
+
+
+@pytest.mark.slow
+def test_backslashes_mean_what_the_table_says_and_nothing_until_then(lake: Lake) -> None:
+    """Escapes, text (Hive), or records that wait for the setting."""
+    found = {}
+    for name, escape in (("unset", None), ("escapes", "\\"), ("hive", "")):
+        dialect = Csv(columns=("id", "seq", "v"), null_value="\\N", delimiter="\t", quote="", escape=escape)
+        spec = lake.spec(name, format="csv", csv=dialect, quarantine_share=0.9)
+        put(spec, 1, "\n".join([*ESCAPES, ""]))
+        lake.run(spec)
+        found[name] = {row["id"]: row["v"] for row in lake.rows(spec)}, [record for record, _ in lake.unusable(spec)]
+        reasons = [reason.split(",")[0].split(":")[0] for _, reason in lake.unusable(spec)]
+        assert {*reasons} == {"unset": {"has a backslash"}, "escapes": {"has a value that ends in a backslash"}, "hive": set()}[name]
+    assert found == {
+        "unset": ({2: None, 3: "plain"}, [1, 4, 5, 6]),
+        "escapes": ({1: "a\tb\nc\\dq", 2: None, 3: "plain", 4: "\\N", 6: "z\0"}, [5]),
+        "hive": ({1: "a\\tb\\nc\\\\d\\q", 2: None, 3: "plain", 4: "\\\\N", 5: "cut\\", 6: "z\\0"}, []),
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -197,3 +198,26 @@ def test_a_value_that_stops_a_table_is_named(lake: Lake) -> None:
     typed = lake.with_settings(spec, types=(("n", "bigint"),))
     lake.run(typed)
     assert [(4, "the value of n is not of type bigint")] == lake.unusable(typed)
+
+
+@pytest.mark.slow
+def test_decimals_as_numbers_in_json_with_a_schema(lake: Lake) -> None:
+    """Connect's `decimal.format=NUMERIC`: the text of a number may be base64, too; no digit is lost."""
+    decimals = {"whole": (0, 18), "money": (2, 20), "wide": (2, 38)}
+    kinds = [
+        {"field": name, "type": "bytes", "optional": True, "name": "org.apache.kafka.connect.data.Decimal",
+         "parameters": {"scale": str(scale), "connect.decimal.precision": str(digits)}}
+        for name, (scale, digits) in decimals.items()
+    ]  # fmt: skip
+    schema = {"type": "struct", "fields": [{"field": "id", "type": "int32"}, {"field": "seq", "type": "int32"}, *kinds]}
+    spec = lake.spec("numeric")
+    rows = ["1234, 11.50, 123456789012345678901234567890", "-5, -0.25, 1", "null, null, null"]
+    names = [f'"{name}":' for name in decimals]
+    folder = Path(spec.landing) / "increment_2024030510"
+    folder.mkdir(parents=True)
+    lines = (", ".join(map("{}{}".format, names, row.split(","))) for row in rows)
+    texts = (f'{{"schema": {json.dumps(schema)}, "payload": {{"id": {at}, "seq": 1, {line}}}}}' for at, line in enumerate(lines))
+    (folder / "a.json").write_text("\n".join(texts))
+    lake.run(spec)
+    found = [tuple(None if row[name] is None else str(row[name]) for name in decimals) for row in lake.rows(spec)]
+    assert found == [("1234", "11.50", "123456789012345678901234567890.00"), ("-5", "-0.25", "1.00"), (None, None, None)]

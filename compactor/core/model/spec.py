@@ -74,6 +74,8 @@ class Csv(Section):
     """Character between values; \\t is a tab."""
     quote: Annotated[str, Form("one character, or '' for none", limits=(("max_length", 1),))] = '"'
     """Character around values that contain delimiters; '' for none."""
+    escape: Annotated[str | None, Form("\\\\, or '' for none", source=Literal["\\", ""] | None)] = None
+    """(quote: '') \\\\ if it begins \\t, \\n and the like (COPY, MySQL), '' if it is text (Hive). Unset: text; with null_value \\N unusable."""
 
 
 @dataclass(frozen=True)

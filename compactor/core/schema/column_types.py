@@ -57,7 +57,7 @@ def over(typed: WriterSchema | None, schema: WriterSchema | None) -> WriterSchem
 def check(table: str, schema: Schema | None, typed: WriterSchema | None) -> None:
     """Raise SchemaRefused if stored values were written under another type than the declared one, and none can store both."""
     for field in schema.payload if schema else ():
-        declared_ = typed.field(field.source) if typed else None
+        declared_ = typed.declared(field.source, ()) if typed else None
         stored = types.parse(field.type)
         if declared_ is not None and types.widest(stored, declared_.type, also=("date_to_timestamp",)) is None:
             raise SchemaRefused(
@@ -72,17 +72,11 @@ def as_declared(inferred: WriterSchema, schema: WriterSchema, text: bool = False
     `raw` stays as it was inferred, because JSON and Parquet encode the same type differently. `text`: the values are JSON, and can be read as the
     text that the source wrote: those that could lose something as the inferred type are.
     """
-    fields = []
-    for field in inferred.fields:
-        other = schema.field(field.name)
-        fields.append(_declared(field, other, text) if other else field)
-    fields += [
-        replace(field, raw=("string",)) if text and types.is_scalar(field.type) else field
-        for field in schema.fields
-        if field.name in inferred.undecided
-    ]
-    rest = tuple(name for name in inferred.undecided if schema.field(name) is None)
-    return replace(inferred, fields=tuple(fields), undecided=rest)
+    names = {*(field.name for field in inferred.fields), *inferred.undecided}
+    fields = [_declared(field, other, text) if (other := schema.declared(field.name, names)) else field for field in inferred.fields]
+    untyped = {name: schema.declared(name, names) for name in inferred.undecided}
+    fields += [replace(field, raw=("string",)) if text and types.is_scalar(field.type) else field for field in untyped.values() if field]
+    return replace(inferred, fields=tuple(fields), undecided=tuple(name for name, field in untyped.items() if field is None))
 
 
 def _declared(field: WriterField, other: WriterField, text: bool) -> WriterField:

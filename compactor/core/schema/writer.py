@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -133,6 +133,11 @@ class WriterSchema:
     def field(self, name: str) -> WriterField | None:
         """Return the field with this source name, or None."""
         return next((field for field in self.fields if field.name == name), None)
+
+    def declared(self, name: str, names: Collection[str]) -> WriterField | None:
+        """Return the field that declares a column of files with these `names`: that of its name, else the only one whose name differs in case."""
+        others = [field for field in self.fields if field.name.lower() == name.lower() and field.name not in names]
+        return self.field(name) or (replace(others[0], name=name) if len(others) == 1 else None)
 
 
 def decided(writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> list[WriterSchema]:

@@ -40,6 +40,17 @@ _DELIMITERS = (";", "\t", "|", ",")
 _CORRUPT = "_corrupt_line"
 _BYTES = "ISO-8859-1"
 _QUOTES = "Have the source write CSV as RFC 4180 says (MySQL: ESCAPED BY '\"'), or set `csv: {quote: ''}` if no value is quoted"
+_ESCAPE, _ESCAPE_KEPT = "\\", "\u0001escape\u0001"
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
+_OPEN = r"(^|[^\\])(\\\\)*\\$"
+_ESCAPED_END = (
+    "has a value that ends in a backslash, so that the next value or line belongs to it. Have the source write \\t and \\n, as PostgreSQL's COPY "
+    "does, or quote its values"
+)
+_BACKSLASH = (
+    "has a backslash, and nothing says what it means: set `csv: {escape: '\\'}` if it begins \\t, \\n and the like (COPY, mysqldump, ClickHouse), or "
+    "`csv: {escape: ''}` if it is text (Hive)"
+)
 _LINE = "_line"
 """string: a line with more or fewer values than columns, else null."""
 _HEAD_BYTES = (1 << 16, 16 << 20)
@@ -106,7 +117,7 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
     columns = used.columns
     if len(columns) > 1 and [name.lower() for name in columns] == [value.lower() for value in first[-len(columns) :]]:
         raise InputRefused(
-            f"table {spec.name}: {path}: the first line has the names in `csv: {{columns: [..]}}`: expected a row. Set `csv: {{header: true}}`."
+            f"table {spec.name}: {path}: the first line has the names in `csv: {{columns: [..]}}`: expected a row. Set `header: true` instead."
         )
     operation = spec.source.operation_column
     if spec.source.unnamed_operation and operation and operation not in columns and _has_operation(spec, path, first, len(columns)):
@@ -214,15 +225,31 @@ def _named(rows: DataFrame, used: Csv, layout: _Layout, origins: Origins) -> Raw
         # an unquoted empty value arrives as null
         empty = "NULL" if used.null_value == "" else "''"
         marked = "" if used.null_value == "" else f"WHEN {value} = {literal(used.null_value)} THEN NULL "
-        values.append(f"{literal(name)}, CASE WHEN {value} IS NULL THEN {empty} {marked}ELSE {value} END")
+        values.append(f"{literal(name)}, CASE WHEN {value} IS NULL THEN {empty} {marked}ELSE {_unescaped(value) if used.escape else value} END")
     shown = ", ".join(layout.names[:12]) + (", .." if len(layout.names) > 12 else "")
     why = f"does not have {len(layout.names)} values, one for each column ({shown})"
     bytes_of_all = f"concat_ws({literal(used.delimiter)}, {', '.join(f'_c{at}' for at in range(last + 1))})"
     unreadable_line = f"CASE WHEN {quoted(_CORRUPT)} IS NOT NULL THEN {literal(why)} ELSE {not_utf8(bytes_of_all)} END"
+    places = [f"_c{at}" for at in range(last + 1)]
+    if used.escape:
+        open_ = " OR ".join(f"coalesce({value} RLIKE {literal(_OPEN)}, false)" for value in places)
+        unreadable_line = f"CASE WHEN {open_} THEN {literal(_ESCAPED_END)} ELSE {unreadable_line} END"
+    elif used.escape is None and not used.quote and used.null_value == "\\N":
+        doubtful = " OR ".join(f"coalesce(contains({value}, '\\\\') AND {value} <> {literal(used.null_value)}, false)" for value in places)
+        unreadable_line = f"CASE WHEN {doubtful} THEN {literal(_BACKSLASH)} ELSE {unreadable_line} END"
     schema = ("struct", tuple((name, ("string",)) for name in layout.names))
     value = f"named_struct({', '.join(values)}) AS _value"
     columns = (FILE, BLOCK, ROW, value, f"{unreadable_line} AS {UNREADABLE}", f"{quoted(_CORRUPT)} AS {_LINE}")
     return RawFrame(rows.selectExpr(*columns), schema)
+
+
+def _unescaped(value: str) -> str:
+    """SQL: a value without the escapes of PostgreSQL's COPY, which are those of MySQL and ClickHouse too. Any other character stands for itself."""
+    text = f"replace({value}, {literal(_ESCAPE * 2)}, {literal(_ESCAPE_KEPT)})"
+    for letter, char in _ESCAPED.items():
+        text = f"replace({text}, {literal(_ESCAPE + letter)}, {literal(char)})"
+    text = f"replace(replace({text}, {literal(_ESCAPE)}, ''), {literal(_ESCAPE_KEPT)}, {literal(_ESCAPE)})"
+    return f"CASE WHEN contains({value}, {literal(_ESCAPE)}) THEN {text} ELSE {value} END"
 
 
 def _text(value: str) -> str:

@@ -67,7 +67,8 @@ def _joined(left: types.Type | None, right: types.Type | None) -> types.Type | N
 
 def _guessed(raw: RawFrame, schema: WriterSchema | None, words: Sequence[str], twins: str) -> dict[str, types.Type | None]:
     """Infer a type for each column that is not declared, None where there is no value. One Spark job."""
-    names = [name for name, _ in _columns(raw) if name not in words and not (schema and schema.field(name))]
+    present = [name for name, _ in _columns(raw)]
+    names = [name for name in present if name not in words and not (schema and schema.declared(name, present))]
     if not names:
         return {}
     # a row without before image has empty values there, whatever stands for null elsewhere
@@ -111,7 +112,7 @@ def _typed(raw: RawFrame, guesses: dict[str, types.Type | None], schema: WriterS
     faults: list[str] = []
     for name, _ in columns:
         own = name[len(twins) :] if twins and name.startswith(twins) and name[len(twins) :] in present else name
-        declared = schema.field(own) if schema else None
+        declared = schema.declared(own, present) if schema else None
         kind = ("string",) if name in words else declared.type if declared else guesses.get(own)
         if kind is None:
             # only nulls: text in the struct, and no field, so that the column stays undecided

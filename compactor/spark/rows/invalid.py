@@ -50,7 +50,8 @@ def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema, kept: bo
     rows = changes.where(invalid).selectExpr("*", *record_place(opened.spec))
     counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
     kinds = ", ".join(f"{literal(field.name)}, {literal(field.type)}" for field in schema.fields)
-    no_key = literal(f"a column of the key ({', '.join(schema.key)}) is null or cannot be read as its type")
+    nulls = ", ".join(f"CASE WHEN {quoted(name)} IS NULL THEN {literal(name)} END" for name in schema.key)
+    no_key = f"concat('a column of the key (', concat_ws(', ', {nulls}), ') is null or cannot be read as its type')"
     why = (
         f"CASE WHEN {keyless} THEN {no_key} ELSE concat('the value of ', _mistyped, ' is not of type ', try_element_at(map({kinds}), _mistyped)) END"
     )

@@ -69,6 +69,7 @@ def writers_of(
         .groupBy(WRITER)
         .agg(
             named("first(_schema)", "text"),
+            named(f"max_by({image}, CASE WHEN _schema IS NOT NULL THEN length({image}) END)", "sample"),
             named("max(_op IN ('c', 'u', 'r'))", "rows"),
             named(f"json_object_keys(first({image}))", "names"),
             named(f"max({image} RLIKE {literal(pg_text.FRACTION)})", "fractions"),
@@ -88,6 +89,7 @@ def writers_of(
     for row in sorted(rows, key=lambda row: str(row[WRITER])):
         if row.text:
             described = dataclasses.replace(writer.from_connect(row.text, bare=frame.one_image), id=row[WRITER])
+            described = _with_numeric_decimals(described, row.sample, bool(row.fractions))
             described = column_types.as_declared(described, typed) if typed else described
         else:
             described, words[row[WRITER]] = _from_values(spark, frame, row, names_of[row[WRITER]], stored, bare)
@@ -101,6 +103,16 @@ def writers_of(
     check_columns(row_columns([(field.name, field.raw) for each in out for field in each.fields]), limits)
     numbers = {field.name for field in (*stored, *(field for each in out for field in each.fields)) if field.type[0] in _NUMBERS}
     return [_as_doubles(each, words.get(each.id, set()) & numbers) for each in out]
+
+
+def _with_numeric_decimals(described: WriterSchema, sample: str | None, fractions: bool) -> WriterSchema:
+    """Return a writer whose decimals are numbers, if they are in the longest of its images: Connect's JSON with `decimal.format=NUMERIC`."""
+    packed = {field.name for field in described.fields if field.semantic == DECIMAL and field.raw == ("binary",)}
+    row = json.loads(sample, strict=False) if packed and sample else {}
+    if not any(isinstance(row.get(name), (int, float)) for name in packed):
+        return described
+    fields = (dataclasses.replace(field, raw=("string",), semantic="") if field.name in packed else field for field in described.fields)
+    return dataclasses.replace(described, fields=tuple(fields), fractions=fractions)
 
 
 def _from_values(
