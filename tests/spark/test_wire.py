@@ -99,7 +99,7 @@ def test_records_without_rows_between_envelopes(lake: Lake) -> None:
 
 @pytest.mark.slow
 def test_the_ways_bytes_stand_in_json(lake: Lake) -> None:
-    """As an object, as base64, and, where they happen to be UTF-8, as text; JSON values and tombstones stand among them."""
+    """As an object, as base64, and, where they happen to be UTF-8, as text; JSON values and deletes by keys stand among them."""
     spec = table(lake)
     text = wire(1, {"id": 3, "name": "as text"})
     lines = [
@@ -107,12 +107,13 @@ def test_the_ways_bytes_stand_in_json(lake: Lake) -> None:
         line(1, wire(1, {"id": 2, "name": "base64"}), plain=True),
         line(2, text.decode()),
         line(3, json.dumps({"id": 4, "name": "json"})),
-        line(4, None, wire(7, {"id": 1})),
+        line(4, wire(1, {"id": 5, "name": "goes"})),
+        line(5, None, wire(7, {"id": 5})),
     ]
     lake.land(spec, 1, lines)
     report = lake.run(spec)
     assert [(1, "object"), (2, "base64"), (3, "as text"), (4, "json")] == [(row["id"], row["name"]) for row in lake.rows(spec)]
-    assert (5, 1) == (report.counts["read"], report.counts["ignored"])
+    assert (6, 0) == (report.counts["read"], report.counts["ignored"])
     assert [] == lake.problems(spec)
 
 

@@ -41,11 +41,15 @@ from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import Frame, ddl
 from compactor.spark.decode.named import can_be_absent
 from compactor.spark.decode.order import FIRST_COMMIT, NULL_WHILE, expression
+from compactor.spark.input import wire
 from compactor.spark.keys import key_text, key_types, row_key
 from compactor.spark.rows import position
 from compactor.spark.rows.comparable import exactly
-from compactor.spark.sql import as_column, coalesce, from_json, literal, member, named, null, quoted
+from compactor.spark.sql import as_column, cast, coalesce, from_json, literal, member, named, null, quoted
 from compactor.spark.tables import defaults
+
+_PLAIN = r"^(?s)(?!\s*(Struct)?\s*[{\[])[^\x00-\x1f]+$"
+"""A text that may be the value of a key itself: no JSON, no text of a Struct, no bytes."""
 
 EVENTS_MAX = 1 << 30
 """The greatest number of events in one record. Together with the 33 bits of a row's number it fills a bigint."""
@@ -247,8 +251,9 @@ def _key(frame: Frame, evolved: Evolved, name: str) -> str:
         return "_identity"
     after = _image_key(frame, evolved, field, AFTER)
     before = _image_key(frame, evolved, field, BEFORE)
-    record = record_key(frame, evolved, field, RECORD_KEY)
-    return f"CASE WHEN _op = 't' THEN NULL WHEN _op = 'd' THEN {coalesce([value for value in (before, record) if value])} ELSE {after} END"
+    alone = plain_key(RECORD_KEY, types.parse(field.type)) if len(evolved.schema.key) == 1 else None
+    of_delete = [value for value in (before, record_key(frame, evolved, field, RECORD_KEY), alone) if value]
+    return f"CASE WHEN _op = 't' THEN NULL WHEN _op = 'd' THEN {coalesce(of_delete)} ELSE {after} END"
 
 
 def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
@@ -277,6 +282,12 @@ def record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str
     return (
         member(from_json(column, f"'{ddl(('struct', ((field.source, kind),)))}'"), field.source) if kind[0] in ("string", "int", "bigint") else None
     )
+
+
+def plain_key(column: str, kind: types.Type) -> str:
+    """SQL: a record key that is the value of the only key column, without JSON; null for JSON, the text of a Struct, and bytes."""
+    text = f"CASE WHEN {column} RLIKE '^\".*\"$' THEN substr({column}, 2, length({column}) - 2) ELSE {column} END"
+    return f"CASE WHEN {column} RLIKE {literal(_PLAIN)} AND {wire.of_text(column)} IS NULL THEN {cast(text, kind)} END"
 
 
 def _moved(frame: Frame, evolved: Evolved, spec: TableSpec, keys: list[str], kinds: list[str]) -> str:

@@ -20,15 +20,11 @@ from compactor.core.schema.evolution import Evolved
 from compactor.spark.columns import BLOCK, FILE, KEY, OFFSET, RECORD_KEY, ROW, TEXT, VALUE
 from compactor.spark.decode.debezium import wrapped
 from compactor.spark.decode.frame import Frame, ddl
-from compactor.spark.input import wire
 from compactor.spark.input.files import RawFrame
 from compactor.spark.keys import key_text, key_types
-from compactor.spark.rows.conform import record_key
+from compactor.spark.rows.conform import plain_key, record_key
 from compactor.spark.rows.erase import gone
-from compactor.spark.sql import cast, from_json, literal, member
-
-_PLAIN = r"^(?s)(?!\s*(Struct)?\s*[{\[])[^\x00-\x1f]+$"
-"""A text that may be the value of a key itself: no JSON, no text of a Struct, no bytes."""
+from compactor.spark.sql import from_json, member
 
 
 def erased_places(
@@ -76,9 +72,7 @@ def _readings(schema: Schema, evolved: Evolved, frames: Sequence[Frame]) -> list
     parsed = [from_json(RECORD_KEY, f"'{ddl(('struct', ((each.source, types.parse(each.type)),)))}'") for each in fields]
     ways.append([member(value, each.source) for value, each in zip(parsed, fields)])
     if len(fields) == 1:
-        plain = f"{RECORD_KEY} RLIKE {literal(_PLAIN)} AND {wire.of_text(RECORD_KEY)} IS NULL"
-        text = f"CASE WHEN {RECORD_KEY} RLIKE '^\".*\"$' THEN substr({RECORD_KEY}, 2, length({RECORD_KEY}) - 2) ELSE {RECORD_KEY} END"
-        ways.append([f"CASE WHEN {plain} THEN {cast(text, types.parse(kinds[0]))} END"])
+        ways.append([plain_key(RECORD_KEY, types.parse(kinds[0]))])
     readings = []
     for way in ways:
         parts = [part for part in way if part is not None]
