@@ -95,6 +95,7 @@ def test_a_view_name_does_not_change_when_columns_are_added() -> None:
     assert before == ["a", "a_2", "a_2_2", "a_2_3", "a_2_4"]
 
 
+@pytest.mark.slow
 def test_two_thousand_columns_are_named_in_seconds() -> None:
     """A cube of their number would be hours. Half of the names differ from another one in case only."""
     fields = tuple(WriterField(name, ("int",), ("int",)) for number in range(1000) for name in (f"Column {number}", f"column {number}"))

@@ -200,7 +200,8 @@ def pairs(run: int) -> Iterator[tuple[int, int, str, str]]:
     yield from random.Random(run).sample(found, 5000 if FULL else 40)
 
 
-@pytest.mark.parametrize("run", tiered(range(len(DELIVERIES)), fast=[1]))
+@pytest.mark.slow
+@pytest.mark.parametrize("run", range(len(DELIVERIES)))
 def test_a_recovery_may_be_cut_too(run: int) -> None:
     """A death while recovering from a death: the third attempt ends as an undisturbed run."""
     for n, m, one, two in pairs(run):
@@ -233,7 +234,8 @@ def test_a_second_writer_at_any_call_loses_or_wins_and_harms_nothing(run: int) -
     assert len(intrusion.calls) >= 30
 
 
-@pytest.mark.parametrize("run", tiered(range(len(DELIVERIES) - 1), fast=[1]))
+@pytest.mark.slow
+@pytest.mark.parametrize("run", range(len(DELIVERIES) - 1))
 def test_a_second_writer_with_more_data_at_any_call_harms_nothing(run: int) -> None:
     """The next delivery lands and is committed by another process while this one is at call n.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,6 +82,7 @@ def test_a_segment_that_a_compaction_has_made_is_compared_until_the_next_commit(
     assert branches(lake) == 3
 
 
+@pytest.mark.slow
 @sized(30)
 @given(seed=st.integers(0, 2**32), soft=st.booleans())
 def test_rows_are_right_wherever_keys_change(seed: int, soft: bool) -> None:

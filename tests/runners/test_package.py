@@ -49,6 +49,7 @@ def stored(data: bytes) -> bytes:
     return packed.getvalue()
 
 
+@pytest.mark.slow
 def test_it_is_compressed_and_known_by_its_content(packed: Package) -> None:
     """A machine with another compressor writes other bytes of the same package."""
     other = Package({**packed.files, "compactor.zip": stored(packed.files["compactor.zip"])}, packed.modules)

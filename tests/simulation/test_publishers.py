@@ -40,6 +40,7 @@ def test_a_run_publishes_at_any_call_of_a_sync(strict: bool) -> None:
     assert calls > 10
 
 
+@pytest.mark.slow
 def test_a_sync_that_sleeps_longer_than_publish_window_shows_no_older_version() -> None:
     """It sleeps at any call, runs publish a newer version and remove its mark, and it dies after its next replacement of the view: nobody would notice.
 

@@ -20,7 +20,7 @@ import pytest
 from compactor.core.model.spec import Csv, TableSpec
 from tests.oracle import emit, model
 from tests.oracle.emit import Event, Record
-from tests.oracle.sizes import FULL, tiered
+from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -307,7 +307,8 @@ def test_the_oracle_plays_the_cases_back(envelope: str) -> None:
     assert expected(envelope) == {key[0]: (row.get("a"), row.get("b"), row.get("c")) for key, row in found.items()}
 
 
-@pytest.mark.parametrize("name", tiered(FORMATS if FULL else EACH_ONCE, fast=["flat, Parquet"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMATS if FULL else EACH_ONCE)
 def test_every_envelope_in_every_format_makes_the_same_rows(lake: Lake, name: str) -> None:
     """Three hours in three runs; every event is counted, nothing waits in quarantine, nothing is unresolved, `verify` is content."""
     envelope, made, write, settings = FORMATS[name]

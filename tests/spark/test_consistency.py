@@ -22,7 +22,6 @@ from compactor.spark.consistency import ConsistentReads
 from compactor.spark.engine import SparkEngine
 from compactor.spark.tables import footers
 from compactor.storage.local import LocalStorage
-from tests.oracle.sizes import tiered
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -301,10 +300,8 @@ class HidesOneFolder(LocalStorage):
         return (info for info in super().list(prefix) if "row_state=deleted" not in info.path and "-00001/" not in info.path)
 
 
-@pytest.mark.parametrize(
-    ("segments", "by_job", "message"),
-    tiered([(1, False, "2 rows are there"), (2, True, "[12] rows are there")], fast=[(1, False, "2 rows are there")], several=True),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("segments", "by_job", "message"), [(1, False, "2 rows are there"), (2, True, "[12] rows are there")])
 def test_fewer_rows_than_were_written_are_not_committed(
     lake: Lake, segments: int, by_job: bool, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +318,7 @@ def test_fewer_rows_than_were_written_are_not_committed(
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_an_error_that_no_single_remote_file_causes_is_tried_once_more(lake: Lake, remote: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """One unknown error does not fail the run; two do."""
     spec = lake.spec()

@@ -328,6 +328,7 @@ SCHEMA = {
 }
 
 
+@pytest.mark.slow
 def test_a_schema_names_and_types_the_columns(lake: Lake) -> None:
     """Each value as the type says: DMS writes bytes as hexadecimal, booleans as words, Oracle's dates with a midnight."""
     spec = dms(lake, csv=Csv(), avro_schema=json.dumps(SCHEMA))

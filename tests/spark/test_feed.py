@@ -99,7 +99,8 @@ def land(lake: Lake, spec: TableSpec, hour: int, *told: dict[str, Any]) -> None:
     lake.run(spec)
 
 
-@pytest.mark.parametrize("write_mode", ["merge-on-read", pytest.param("copy-on-write", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("write_mode", ["merge-on-read", "copy-on-write"])
 def test_images_case_by_case(lake: Lake, write_mode: str) -> None:
     """One row a case, all in one commit; the same whether it writes a Delta or a whole base."""
     spec = lake.spec(envelope="debezium", order_by=(), write_mode=write_mode, feed="net")

@@ -89,6 +89,7 @@ def test_any_name_and_any_text_all_the_way(tmp_path: Path) -> None:
     any_text.travel(LocalStorage(), str(tmp_path / "w"), tmp_path, chance, sorted(names))
 
 
+@pytest.mark.slow
 def test_two_files_of_one_size_of_which_one_is_a_pattern_for_the_other(lake: Lake) -> None:
     """`[a].json` as a pattern fits `a.json` only."""
     spec, names = lake.spec(), ["[a].json", "a.json"]
@@ -97,6 +98,7 @@ def test_two_files_of_one_size_of_which_one_is_a_pattern_for_the_other(lake: Lak
     check_all(lake, spec, names)
 
 
+@pytest.mark.slow
 def test_a_warehouse_may_have_glob_signs(lake: Lake) -> None:
     """Base and Delta lie below such a path too."""
     spec = lake.spec("t")

@@ -62,6 +62,7 @@ def test_the_newer_value_wins_in_whatever_order_the_runs_come(lake: Lake) -> Non
     assert [row["v"] for row in lake.rows(spec)] == ["new"]
 
 
+@pytest.mark.slow
 def test_what_has_no_order_is_refused_by_name(lake: Lake) -> None:
     """Numbers of any size are stored as text; a fraction is no value of an order of whole numbers."""
     spec = lake.spec("variable", order_by=("at",))

@@ -367,6 +367,7 @@ def test_transactions_without_a_commit_time_are_ordered_by_lsn(lake: Lake) -> No
     assert [number for number, reason in lake.unusable(timed) if "a column of the order (commit_time, change_lsn) is null" in reason] == [1]
 
 
+@pytest.mark.slow
 def test_numbers_that_are_not_finite(lake: Lake) -> None:
     """As text, and bare as older versions write them. Decimals have no such value: null."""
     spec = wal2json(lake)

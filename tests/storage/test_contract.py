@@ -135,6 +135,7 @@ def test_replace(world: World) -> None:
     assert world.content() == {}
 
 
+@pytest.mark.slow
 def test_etag_follows_content(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The etag stays while the object stays, and changes with the content however quickly that follows."""
     # Without the wait for the disk two writes can fall into one step of an older kernel's clock, and inodes come round again.

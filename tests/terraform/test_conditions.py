@@ -52,6 +52,7 @@ def sent(server: Server) -> list[tuple[str, str, dict[str, str]]]:
     return calls.sent
 
 
+@pytest.mark.slow
 def test_no_request_of_a_run_a_vacuum_or_an_erase_is_denied(sent: list[tuple[str, str, dict[str, str]]]) -> None:
     writes = [each for each in sent if rights.S3_RIGHTS[each[0]] & {"s3:PutObject"}]
     assert len(writes) > 30
