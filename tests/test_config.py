@@ -280,6 +280,7 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("types: {b: date}, csv: {columns: [a]}", "types", "b is none of `csv: {columns: ..}`"),
     ("format: csv, envelope: debezium", "format", "expected parquet or avro or json with `envelope: debezium`, found csv"),
     ("format: csv, container: kafka", "container", "CSV files contain rows"),
+    ("format: csv, csv: {escape: \\}", "csv.escape", "set `quote: ''`"),
     ("envelope: full-load", "complete", "without `complete` or `settle` half a load could be read"),
     ("envelope: full-load, complete: a/b", "complete", "expected a file's name"),
     ("envelope: full-load, settle: 1h, increments: s/in", "increments", "each full load needs its own folder"),

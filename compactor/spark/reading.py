@@ -169,7 +169,7 @@ class Reader:
         unusable = tuple(item for frame in placed if counts.invalid for item in unusable_records(frame, opened))
         opened.within_limits(counts.invalid, counts.read, unusable)
         # that each record can be used is not computed again
-        placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, True, lsn) for frame in frames]
+        placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, valid=True, snapshot_lsn=lsn) for frame in frames]
         if counts.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
         epochs.check_offsets(spec, parent, order, counts)

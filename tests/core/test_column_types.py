@@ -8,6 +8,7 @@ import pytest
 
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.schema import Field, Schema
 from compactor.core.schema import column_types, writer
 from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
 
@@ -92,3 +93,11 @@ def test_a_declared_name_may_differ_in_case_unless_the_files_have_both() -> None
     assert [(field.name, types.text(field.type)) for field in made.fields] == [("Amount", "decimal(10,2)"), ("other", "string"), ("Born", "date")]
     both = column_types.as_declared(WriterSchema("w", (WriterField("amount", ("string",), ("string",)), texts[0])), schema)
     assert [types.text(field.type) for field in both.fields] == ["decimal(10,2)", "string"]
+
+
+def test_a_declaration_is_not_held_against_a_second_column_of_its_name() -> None:
+    """`amount` is declared and `Amount`, which the files have beside it, is text."""
+    fields = tuple(Field(name, source, kind, 1) for name, source, kind in (("amount", "amount", "decimal(10,2)"), ("amount_2", "Amount", "string")))
+    column_types.check("t", Schema(fields, ("amount",)), column_types.declared((("amount", "decimal(10,2)"),)))
+    with pytest.raises(SchemaRefused, match=r"column Amount: `types:` declares decimal\(10,2\)"):
+        column_types.check("t", Schema(fields[1:], ("amount_2",)), column_types.declared((("amount", "decimal(10,2)"),)))

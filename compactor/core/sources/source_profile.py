@@ -133,7 +133,7 @@ Profiles = dict[str, SourceProfile]
 def other_envelope(spec: TableSpec, profiles: Iterable[SourceProfile]) -> str | None:
     """Return the envelope that the records have instead of the table's, None if the records agree with it or do not show theirs."""
     key = {name.lower() for name in spec.key}
-    # of other envelopes, which we do not know, rows have no key
+    # what looks like rows and lacks the key has an envelope that nobody knows here
     shown = {each.envelope for each in profiles if not each.opaque and (each.envelope != "flat" or key <= {name.lower() for name in each.columns})}
     # rows of DMS are plain rows: whoever sets their order reads them as such
     unordered = spec.envelope == "flat" and not spec.order_by

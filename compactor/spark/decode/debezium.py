@@ -70,17 +70,16 @@ def wrapped(text: str, outer: str = "") -> tuple[str, str]:
     `outer`: the column with `outer_of(text)`, where that is computed already.
     """
     outer = outer or outer_of(text)
-    # what has no schema, such as a tombstone, may be wrapped too; a row may have columns of these names
-    both = f"({outer} IS NOT NULL AND array_sort(json_object_keys({text})) = array('payload', 'schema'))"
-    has_schema = f"({both} AND {outer}.schema LIKE '%\"fields\"%')"
-    wraps = f"({both} AND ({outer}.schema IS NULL OR {outer}.schema LIKE '%\"fields\"%'))"
+    has_schema = f"{outer}.schema LIKE '%\"fields\"%'"
+    # what has no schema, such as a tombstone, may be wrapped too
+    wraps = f"({has_schema} OR ({outer} IS NOT NULL AND {outer}.schema IS NULL))"
     return f"CASE WHEN {has_schema} THEN {outer}.schema END", f"CASE WHEN {wraps} THEN {outer}.payload ELSE {text} END"
 
 
 def outer_of(text: str) -> str:
-    """SQL: a text that may be wrapped, as a struct of `schema` and `payload`; null for other text, which is not parsed."""
-    parsed = from_json(text, "'schema STRING, payload STRING'")
-    return f"(CASE WHEN contains({text}, '\"payload\"') THEN {parsed} END)"
+    """SQL: a text that may be wrapped, as a struct of `schema` and `payload`; null for other text, and for rows with more members."""
+    two = f"contains({text}, '\"payload\"') AND array_sort(json_object_keys({text})) = array('payload', 'schema')"
+    return f"(CASE WHEN {two} THEN {from_json(text, literal('schema STRING, payload STRING'))} END)"
 
 
 def bodies(rows: DataFrame) -> DataFrame:
@@ -95,8 +94,8 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     parsed = once(rows.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "json_object_keys(_body) AS _keys"))
     row = "coalesce(_m.after, _m.before)"
     writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(json_object_keys({row}))))) END"
-    keys = (", ".join(map(literal, sorted(names))) for names in _NO_ROWS)
-    silent = " OR ".join(("_keys = array('ts_ms')", *(f"size(array_except(array({each}), _keys)) = 0" for each in keys)))
+    heartbeat, *others = (f"array({', '.join(map(literal, sorted(names)))})" for names in (_HEARTBEAT, *_NO_ROWS))
+    silent = " OR ".join((f"_keys = {heartbeat}", *(f"size(array_except({names}, _keys)) = 0" for names in others)))
     no_envelope = f"_m.op IS NULL AND NOT ({silent})"
     schema, table = _origin(lambda name: f"_m.source.{name}")
     op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", schema, table, spec)

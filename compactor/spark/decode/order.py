@@ -72,7 +72,7 @@ FIRST_COMMIT = "_source.sequence LIKE '[null%'"
 _SEQUENCE = "from_json(_source.sequence, 'ARRAY<STRING>')"
 
 _COMPUTED = {
-    # a snapshot's rows have no commit: the LSN at which it was taken lies below every later commit, and above older slots'
+    # a snapshot's rows have no commit: the LSN at which it was taken lies above older slots' (and see `epochs.snapshot_lsn`)
     "commit_lsn": f"try_cast(coalesce(get({_SEQUENCE}, 0), _source.lsn) AS BIGINT)",
     # a snapshot's rows were read before the changes of the transactions that were open then
     "lsn": "CASE WHEN _op <> 'r' THEN try_cast(_source.lsn AS BIGINT) END",

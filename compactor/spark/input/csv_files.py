@@ -41,8 +41,12 @@ _CORRUPT = "_corrupt_line"
 _BYTES = "ISO-8859-1"
 _QUOTES = "Have the source write CSV as RFC 4180 says (MySQL: ESCAPED BY '\"'), or set `csv: {quote: ''}` if no value is quoted"
 _ESCAPE, _ESCAPE_KEPT = "\\", "\u0001escape\u0001"
+"""The character that begins an escape, and what stands for an escaped one while the others are replaced."""
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
 _OPEN = r"(^|[^\\])(\\\\)*\\$"
+"""A value that ends within an escape."""
+_NOT_ONLY_NULL = r"^(?!\\N$)(?s).*\\"
+"""A value with a backslash that is not `\\N`."""
 _ESCAPED_END = (
     "has a value that ends in a backslash, so that the next value or line belongs to it. Have the source write \\t and \\n, as PostgreSQL's COPY "
     "does, or quote its values"
@@ -214,33 +218,37 @@ def _named(rows: DataFrame, used: Csv, layout: _Layout, origins: Origins) -> Raw
     last = len(layout.names) - 1
     # an empty line that ends with CRLF; those that end with LF are no records either
     rows = rows.where("NOT (_c0 <=> '\\r')" if last == 0 else f"NOT (_c0 <=> '\\r' AND {_CORRUPT} <=> '')")
-    texts = [f"{_text(name)} AS {name}" for name in (f"_c{at}" for at in range(last))]
+    places = [f"_c{at}" for at in range(last + 1)]
+    texts = [f"{_text(name)} AS {name}" for name in places[:last]]
     # the rest of the line's end; alone it stands for an unquoted empty value
     ended = f"CASE WHEN _c{last} <> '\\r' THEN regexp_replace(_c{last}, '\\\\r$', '') END"
     texts.append(f"{_text(ended)} AS _c{last}")
     rows = rows.selectExpr(*files.origin(origins), *texts, f"{_text(_CORRUPT)} AS {_CORRUPT}")
     values = []
-    for at, name in enumerate(layout.names):
-        value = f"_c{at}"
+    for name, value in zip(layout.names, places):
         # an unquoted empty value arrives as null
         empty = "NULL" if used.null_value == "" else "''"
         marked = "" if used.null_value == "" else f"WHEN {value} = {literal(used.null_value)} THEN NULL "
         values.append(f"{literal(name)}, CASE WHEN {value} IS NULL THEN {empty} {marked}ELSE {_unescaped(value) if used.escape else value} END")
     shown = ", ".join(layout.names[:12]) + (", .." if len(layout.names) > 12 else "")
     why = f"does not have {len(layout.names)} values, one for each column ({shown})"
-    bytes_of_all = f"concat_ws({literal(used.delimiter)}, {', '.join(f'_c{at}' for at in range(last + 1))})"
-    unreadable_line = f"CASE WHEN {quoted(_CORRUPT)} IS NOT NULL THEN {literal(why)} ELSE {not_utf8(bytes_of_all)} END"
-    places = [f"_c{at}" for at in range(last + 1)]
-    if used.escape:
-        open_ = " OR ".join(f"coalesce({value} RLIKE {literal(_OPEN)}, false)" for value in places)
-        unreadable_line = f"CASE WHEN {open_} THEN {literal(_ESCAPED_END)} ELSE {unreadable_line} END"
-    elif used.escape is None and not used.quote and used.null_value == "\\N":
-        doubtful = " OR ".join(f"coalesce(contains({value}, '\\\\') AND {value} <> {literal(used.null_value)}, false)" for value in places)
-        unreadable_line = f"CASE WHEN {doubtful} THEN {literal(_BACKSLASH)} ELSE {unreadable_line} END"
+    bytes_of_all = f"concat_ws({literal(used.delimiter)}, {', '.join(places)})"
+    unreadable_line = f"CASE {_unclear(used, places)}WHEN {quoted(_CORRUPT)} IS NOT NULL THEN {literal(why)} ELSE {not_utf8(bytes_of_all)} END"
     schema = ("struct", tuple((name, ("string",)) for name in layout.names))
     value = f"named_struct({', '.join(values)}) AS _value"
     columns = (FILE, BLOCK, ROW, value, f"{unreadable_line} AS {UNREADABLE}", f"{quoted(_CORRUPT)} AS {_LINE}")
     return RawFrame(rows.selectExpr(*columns), schema)
+
+
+def _unclear(used: Csv, values: Sequence[str]) -> str:
+    """SQL for the case of a line with a backslash whose meaning is not known; "" if there is none. `values`: SQL for the values of the line."""
+    if used.escape:
+        test, reason = f"RLIKE {literal(_OPEN)}", _ESCAPED_END
+    elif used.escape is None and not used.quote and used.null_value == "\\N":
+        test, reason = f"RLIKE {literal(_NOT_ONLY_NULL)}", _BACKSLASH
+    else:
+        return ""
+    return f"WHEN {' OR '.join(f'coalesce({value} {test}, false)' for value in values)} THEN {literal(reason)} "
 
 
 def _unescaped(value: str) -> str:

@@ -277,11 +277,13 @@ def record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str
         if written.name in images:
             value = conversions.key_to_stored(member(parsed, written.name), kind, written)
             return conversions.change_type(value, written.type, types.parse(field.type))
-    kind = types.parse(field.type)
     # of a batch of tombstones
-    return (
-        member(from_json(column, f"'{ddl(('struct', ((field.source, kind),)))}'"), field.source) if kind[0] in ("string", "int", "bigint") else None
-    )
+    return own_key(column, field) if field.type in ("string", "int", "bigint") else None
+
+
+def own_key(column: str, field: Field) -> str:
+    """SQL: a key column out of a record key (JSON text), read as the type that the table stores."""
+    return member(from_json(column, f"'{ddl(('struct', ((field.source, types.parse(field.type)),)))}'"), field.source)
 
 
 def plain_key(column: str, kind: types.Type) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.position import OFFSETS, Position, at_or_below, latest, offsets_problem
 from compactor.core.model.snapshot import Snapshot
@@ -38,10 +40,11 @@ def snapshot_lsn(parent: Snapshot | None, order: position.Order, counts: survey.
     """
     if [name for name, _ in order[:2]] != ["commit_lsn", "lsn"] or counts.open_lsn is None:
         return None
-    reads = {*counts.reads}
-    if not reads and parent is not None and parent.position is not None and parent.position[2] is None:
-        reads = {parent.position[1]}
-    (lsn,) = reads if len(reads) == 1 else (None,)
+    newest = parent.position if parent else None
+    # the newest event of the table is a snapshot's row: no change has come after the snapshot
+    stored = [newest[1]] if newest and newest[2] is None else []
+    lsns: Collection[object] = counts.snapshot_lsns or stored
+    lsn = next(iter(lsns)) if len(lsns) == 1 else None
     return lsn if isinstance(lsn, int) and counts.open_lsn <= lsn else None
 
 

@@ -39,7 +39,7 @@ _NOT_FINITE = r':\s*"(?:NaN|[+-]?Infinity)"'
 _EMPTY = r":\s*(?:\{\s*\}|\[[\s\[\]{},nul]*\])"
 """A member that is an empty object, or an array of such and of nulls. Text may look like it."""
 
-_BLANK = r'([\[,:]\s*)""(?!\s*:)'
+_BLANK = r'(?<=[\[,:])\s*""(?!\s*:)'
 """An empty text as a value. Inside texts quotes are escaped, so that none can look like it."""
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
@@ -125,14 +125,14 @@ def _from_values(
 
     def replaced(pattern: str, text: str) -> T.StructType:
         """Infer the type of the records with another text in the place of these."""
-        here = _inferred_here(spark, [re.sub(pattern, text.replace("$", "\\"), each) for each in texts])
+        here = _inferred_here(spark, [re.sub(pattern, text, each) for each in texts])
         return here or _inferred(spark, frame, row[WRITER], f"regexp_replace({sql}, {literal(pattern)}, {literal(text)})")
 
     struct, words, blank = _inferred_here(spark, texts) or _inferred(spark, frame, row[WRITER], sql), set[str](), T.StructType()
     if row.not_finite:
         struct, words = _with_doubles(struct, replaced(_NOT_FINITE, ":null"))
     if row.blank and _may_hide_texts(struct, names, stored):
-        struct, blank = _with_texts(struct, replaced(_BLANK, '$1"_"'))
+        struct, blank = _with_texts(struct, replaced(_BLANK, '"_"'))
     described = _described(row[WRITER], struct, names, bare)
     empties = _described(row[WRITER], blank, names, bare).fields
     others = [name for name in described.undecided if name not in blank.names] if row.empties else []

@@ -19,12 +19,11 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema.evolution import Evolved
 from compactor.spark.columns import BLOCK, FILE, KEY, OFFSET, RECORD_KEY, ROW, TEXT, VALUE
 from compactor.spark.decode.debezium import wrapped
-from compactor.spark.decode.frame import Frame, ddl
+from compactor.spark.decode.frame import Frame
 from compactor.spark.input.files import RawFrame
 from compactor.spark.keys import key_text, key_types
-from compactor.spark.rows.conform import plain_key, record_key
+from compactor.spark.rows.conform import own_key, plain_key, record_key
 from compactor.spark.rows.erase import gone
-from compactor.spark.sql import from_json, member
 
 
 def erased_places(
@@ -69,8 +68,7 @@ def _readings(schema: Schema, evolved: Evolved, frames: Sequence[Frame]) -> list
     fields = [schema.field(name) for name in schema.key]
     kinds = key_types(schema)
     ways = [[record_key(frame, evolved, field, RECORD_KEY) for field in fields] for frame in frames]
-    parsed = [from_json(RECORD_KEY, f"'{ddl(('struct', ((each.source, types.parse(each.type)),)))}'") for each in fields]
-    ways.append([member(value, each.source) for value, each in zip(parsed, fields)])
+    ways.append([own_key(RECORD_KEY, field) for field in fields])
     if len(fields) == 1:
         ways.append([plain_key(RECORD_KEY, types.parse(kinds[0]))])
     readings = []

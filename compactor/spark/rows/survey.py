@@ -105,8 +105,8 @@ class SurveyResult:
     streams: tuple[Brought, ...] = ()
     """What each stream brought, without the times of reads of snapshots: they may be ahead of changes that are still to come."""
 
-    reads: tuple[int, ...] = ()
-    """The least and the greatest LSN of rows of PostgreSQL's initial snapshots."""
+    snapshot_lsns: frozenset[int] = frozenset()
+    """The LSNs of PostgreSQL's initial snapshots whose rows were read; of several in one file the least and the greatest."""
 
     open_lsn: int | None = None
     """The least LSN of a change before which its connector had seen no commit: it was in the first transaction after an initial snapshot."""
@@ -182,7 +182,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
         _by_partition(rows, "least", min),
         _by_partition(rows, "newer", min),
         brought_by_stream((path_of(row[FILE]), _partition(row, spec), row.change_time, bool(row.images or row.truncates)) for row in streamed),
-        tuple(choose(reads) for choose in (min, max) if (reads := [row[end] for row in rows for end in ("read_first", "read_last") if row[end]])),
+        frozenset(lsn for row in rows for lsn in (row.least_read, row.greatest_read) if lsn is not None),
         min((row.open for row in rows if row.open is not None), default=None),
     )
 
@@ -242,8 +242,8 @@ SELECT _file, _writer, _partition,
   max(CASE WHEN {current} THEN _offset END) AS offset,
   min(CASE WHEN _op IS NOT NULL THEN _offset END) AS least,
   min(CASE WHEN {current} AND _time > {times.to_micros(since) if since else "NULL"} THEN _offset END) AS newer,
-  min({lsn.format("=")}) AS read_first,
-  max({lsn.format("=")}) AS read_last,
+  min({lsn.format("=")}) AS least_read,
+  max({lsn.format("=")}) AS greatest_read,
   min({lsn.format("<>")}) AS open,
   {BY_HASH} AS _by_hash
 FROM {{records}}
