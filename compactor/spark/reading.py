@@ -338,7 +338,7 @@ def _order_type(name: str, opened: Inputs, frames: Sequence[Frame]) -> str:
     frames = [frame for frame in frames if frame.images and frame.images[1]] or frames
     parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers, frame.members) for frame in frames]
     kind, column = joined(kind for _, kind in parts), payload_column(name)
-    if kind != ("string",) or column is None or not any(writer.field(column) for frame in frames for writer in frame.writers):
+    if kind != ("string",) or column is None or not any(writer.declared(column, ()) for frame in frames for writer in frame.writers):
         return types.text(kind)
     return text_order.kind(spec.name, name, column, frames, [cast(sql, kind) for sql, _ in parts], opened)
 

@@ -37,6 +37,17 @@ TEXTS = {
 }
 
 
+def test_the_order_column_may_change_the_case_of_its_letters(lake: Lake) -> None:
+    """As any other column. A record that has both names has two columns, and `order_by` means one of them."""
+    spec = lake.spec(order_by=("Seq",))
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "v": "a"}, {"id": 2, "seq": 3, "v": "a"}])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 1, "SEQ": 2, "v": "b"}, {"id": 2, "Seq": 2, "v": "b"}])
+    lake.run(spec)
+    assert [(1, 2, "b"), (2, 3, "a")] == [(row["id"], row["seq"], row["v"]) for row in lake.rows(spec)]
+    assert [] == lake.problems(spec)
+
+
 @pytest.mark.slow
 def test_the_newer_value_wins_in_whatever_order_the_runs_come(lake: Lake) -> None:
     """Timestamps as text, decimals as base64 and beyond 2^53: in one run, and late in another; Positions survive their JSON."""

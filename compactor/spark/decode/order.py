@@ -230,8 +230,8 @@ def expression(
     bare = name.removeprefix("after.")
     if name in names.first:
         return names.first[name], ("string",) if name in TEXTUAL else ("bigint",)
-    if bare in columns:
-        return comparable.column(name, bare, columns[bare], writers, table, members.get(bare, bare))
+    if own := _own(bare, columns, writers):
+        return comparable.column(name, own, writers, table, members)
     if names.event_fields:
         field = "event_" + name.removeprefix("event.")
         return _comparable(f"_source.{quoted(field)}"), ("bigint",)
@@ -243,6 +243,14 @@ def expression(
     raise OrderRefused(
         f"table {table}: order_by column {name!r} is not in the data; the columns are: {', '.join(columns) or 'none'}. Correct `order_by:`."
     )
+
+
+def _own(name: str, columns: Mapping[str, types.Type], writers: Sequence[WriterSchema]) -> dict[str, types.Type]:
+    """Return the columns that a name stands for: those whose names are equal in all but case are one, as in the table, unless a writer has two."""
+    alike = {column: kind for column, kind in columns.items() if column.lower() == name.lower()}
+    if any(sum(field.name in alike for field in writer.fields) > 1 for writer in writers):
+        return {name: alike[name]} if name in alike else {}
+    return alike
 
 
 def _comparable(text: str) -> str:

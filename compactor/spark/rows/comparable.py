@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
@@ -29,20 +29,26 @@ _MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1
 _TIMES = ("Time", "MicroTime", "NanoTime")
 
 
-def column(name: str, bare: str, kind: types.Type, writers: Sequence[WriterSchema], table: str, member: str) -> tuple[str, types.Type]:
-    """Return SQL for the payload column `bare` of a decoded row, and the type that it is compared as. Raises OrderRefused if it has no order.
+def column(
+    name: str, own: Mapping[str, types.Type], writers: Sequence[WriterSchema], table: str, members: Mapping[str, str]
+) -> tuple[str, types.Type]:
+    """Return SQL for a payload column of a decoded row, and the type that it is compared as. Raises OrderRefused if it has no order.
 
-    `kind` is its type in the row images, `member` its name there, and `name` its name in `order_by`.
+    `own`: the column's names in the row images, with its type under each. `members` is `Frame.members`, `name` its name in `order_by`.
     """
-    value = f"coalesce(_after.{quoted(member)}, _before.{quoted(member)})"
+
+    def value(column: str) -> str:
+        member = quoted(members.get(column, column))
+        return f"coalesce(_after.{member}, _before.{member})"
+
     variants: dict[WriterField, list[str]] = {}
     for writer in writers:
-        for field in writer.fields:
-            if field.name == bare:
-                variants.setdefault(field, []).append(writer.id)
+        if field := next(filter(None, map(writer.field, own)), None):
+            variants.setdefault(field, []).append(writer.id)
     if not variants:
-        return _ordered(value, kind, name, table)
-    parts = [(ids, *_stored(value, kind, field, name, table)) for field, ids in variants.items()]
+        first = next(iter(own))
+        return _ordered(value(first), own[first], name, table)
+    parts = [(ids, *_stored(value(field.name), own[field.name], field, name, table)) for field, ids in variants.items()]
     together = joined(kind for _, _, kind in parts)
     if len(parts) == 1:
         return parts[0][1], together
