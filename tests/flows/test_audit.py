@@ -235,11 +235,14 @@ def test_a_version_that_is_seen_and_gone_is_an_error() -> None:
         (Rule(NULL_SHARE, ("a",), 0.05), (6, ""), ("null_share a: expected at most 5.0% nulls, found 6.0% (6 rows)",)),
         (Rule(ACCEPTED, ("a",), values=("x",)), (2, '{"a":"y"}'), ('accepted a: expected none, found 2 offending rows, such as {"a":"y"}',)),
         (Rule(SQL, ("no orphans",), values=("SELECT 1",)), (0, ""), ()),
+        (Rule(SQL, ("gone",), values=("SELECT x",)), "no column x", ("sql gone: the query is refused: no column x",)),
         (Rule(FRESH, (), 3600.0), None, ("fresh: expected changes of the last 1.0 h, found 2.0 h",)),
         (Rule(FRESH, (), 7201.0), None, ()),
     ],
 )
-def test_a_rule_that_does_not_hold_says_what_was_expected_and_found(rule: Rule, offending: tuple[int, str] | None, expected: tuple[str, ...]) -> None:
+def test_a_rule_that_does_not_hold_says_what_was_expected_and_found(
+    rule: Rule, offending: tuple[int, str] | str | None, expected: tuple[str, ...]
+) -> None:
     """One sentence."""
     counted = Measured(100, () if offending is None else (offending,))
     assert failures([rule], counted, 50, "1970-01-01T00:00:00Z", 7200.0) == expected

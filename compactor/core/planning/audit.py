@@ -23,8 +23,8 @@ class Measured:
     """What an engine has counted for an audit."""
 
     rows: int
-    offending: tuple[tuple[int, str], ...]
-    """For each rule that is measured: (offending rows, one of them as text)."""
+    offending: tuple[tuple[int, str] | str, ...]
+    """For each rule that is measured: (offending rows, one of them as text); or why its query cannot be answered, as where a column is gone."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,14 @@ def query(rule: Rule, table: str) -> str:
 
 def failures(rules: Sequence[Rule], counted: Measured, before: int | None, source_time: str | None, now: float) -> tuple[str, ...]:
     """Return a sentence for each rule that does not hold. `before`: rows of the last version that was shown; `now`: epoch seconds."""
-    offending: Mapping[Rule, tuple[int, str]] = dict(zip(measured(rules), counted.offending))
+    offending: Mapping[Rule, tuple[int, str] | str] = dict(zip(measured(rules), counted.offending))
     sentences = []
     for rule in rules:
-        number, example = offending.get(rule, (0, ""))
+        answer = offending.get(rule, (0, ""))
+        if isinstance(answer, str):
+            sentences.append(f"{rule.name}: the query is refused: {_cut(answer)}")
+            continue
+        number, example = answer
         if rule.kind == ROW_CHANGE:
             change = abs(counted.rows - before) / before if before else 0.0
             if change > rule.limit:
