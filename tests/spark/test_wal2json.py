@@ -350,6 +350,15 @@ ORIGIN = "2000-01-01 00:00:00+00"
 
 
 @pytest.mark.slow
+def test_columns_whose_names_differ_in_case_are_two(lake: Lake) -> None:
+    """PostgreSQL tells "V" from v. In Spark they would be one member of an image."""
+    spec, types = wal2json(lake), {**TYPES, "V": "integer"}
+    lake.land(spec, 1, [one("I", 1, {"id": 1, "v": "a", "V": 1}, types=types), one("U", 2, {"id": 1, "V": 2}, {"id": 1}, types=types)])
+    lake.run(spec)
+    assert [{"id": 1, "v": "a", "v_2": 2}] == lake.rows(spec)
+
+
+@pytest.mark.slow
 def test_transactions_without_a_commit_time_are_ordered_by_lsn(lake: Lake) -> None:
     """Where the table begins with some, LSNs order all of it; in a table that is ordered by commit time they are invalid."""
     spec = wal2json(lake)

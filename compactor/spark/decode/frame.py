@@ -86,7 +86,7 @@ class Frame:
             for field in writer.fields:
                 _check_members(field.name, merged[field.name], conversions.json_type(field.raw))
         images: types.Type = ("struct", tuple((name, distinct(kind)) for name, kind in merged.items()))
-        members = _members([*merged])
+        members = members_of([*merged])
         # a number among text loses its form in a JSON reader: 7.50 would be 7.5
         written = {name for name in numbers if merged[name] == ("string",)} if any(writer.fractions for writer in writers) else set[str]()
         floats = {name: kind for name, kind in merged.items() if _infinite("_", kind)} if any(writer.large for writer in writers) else {}
@@ -125,7 +125,7 @@ def _joined(left: types.Type, right: types.Type) -> types.Type:
     return types.widest(left, right) or (None if types.is_scalar(left) else types.widest(left, right, numbers=True)) or ("string",)
 
 
-def _members(source_names: Sequence[str]) -> dict[str, str]:
+def members_of(source_names: Sequence[str]) -> dict[str, str]:
     """Return source name → member, for the names that are equal to an earlier one in all but case."""
     members: dict[str, str] = {}
     for at, name in enumerate(source_names):
@@ -163,7 +163,7 @@ def distinct(kind: types.Type) -> types.Type:
         return ("map", distinct(kind[1]), distinct(kind[2]))
     if kind[0] == "struct":
         written = [name for name, _ in kind[1]]
-        stored = [name for name, _ in types.stored_names(kind)[1]] if _members(written) else written
+        stored = [name for name, _ in types.stored_names(kind)[1]] if members_of(written) else written
         return ("struct", tuple((name, distinct(inner)) for name, (_, inner) in zip(stored, kind[1])))
     return kind
 

@@ -22,7 +22,7 @@ from compactor.core.schema.writer import WriterSchema
 from compactor.spark.columns import AFTER, BEFORE, EVENT, INVALID, OP, PLACE, SCHEMA, TIME
 from compactor.spark.decode import pg_text
 from compactor.spark.decode.conversions import to_stored
-from compactor.spark.decode.frame import Frame
+from compactor.spark.decode.frame import Frame, members_of
 from compactor.spark.decode.order import NAMED_COLUMNS, SOURCE, OrderNames
 from compactor.spark.sql import cited, literal, once, quoted
 
@@ -132,20 +132,22 @@ def with_columns(frame: Frame, writers: Sequence[WriterSchema], stored_names: Se
     """
     names = list(dict.fromkeys([*(field.name for writer in writers for field in writer.fields), *stored_names]))
     images: types.Type = ("struct", tuple((name, ("string",)) for name in names))
-    parsed = [_struct(column, names) if column in (AFTER, BEFORE) else column for column in frame.rows.columns]
+    members = members_of(names)
+    parsed = [_struct(column, names, members) if column in (AFTER, BEFORE) else column for column in frame.rows.columns]
     out = once(frame.rows.selectExpr(*parsed))
     if frame.omits == ANY:
-        invalid = f"coalesce(_invalid, get(array_compact(array({', '.join(_misfits(writers))})), 0)) AS _invalid"
+        invalid = f"coalesce(_invalid, get(array_compact(array({', '.join(_misfits(writers, members))})), 0)) AS _invalid"
         out = out.selectExpr(*[invalid if column == INVALID else column for column in out.columns])
-    return dataclasses.replace(frame, rows=out, images=images, writers=tuple(writers), absent=tuple(names))
+    return dataclasses.replace(frame, rows=out, images=images, writers=tuple(writers), absent=tuple(names), members=members)
 
 
-def _struct(column: str, names: Sequence[str]) -> str:
-    members = [f"{literal(name)}, get({column}.`values`, CAST(array_position({column}.names, {literal(name)}) AS INT) - 1)" for name in names]
-    return f"CASE WHEN {column} IS NOT NULL THEN named_struct({', '.join(members) or literal('_none') + ', NULL'}) END AS {column}"
+def _struct(column: str, names: Sequence[str], members: Mapping[str, str]) -> str:
+    values = (f"get({column}.`values`, CAST(array_position({column}.names, {literal(name)}) AS INT) - 1)" for name in names)
+    parts = [f"{literal(members.get(name, name))}, {value}" for name, value in zip(names, values)]
+    return f"CASE WHEN {column} IS NOT NULL THEN named_struct({', '.join(parts) or literal('_none') + ', NULL'}) END AS {column}"
 
 
-def _misfits(writers: Sequence[WriterSchema]) -> list[str]:
+def _misfits(writers: Sequence[WriterSchema], members: Mapping[str, str]) -> list[str]:
     """SQL for each column: why a value does not read as the column's type, or null. Empty text, infinity and NaN are null by policy."""
     cases = []
     for column in dict.fromkeys(field for writer in writers for field in writer.fields):
@@ -153,7 +155,7 @@ def _misfits(writers: Sequence[WriterSchema]) -> list[str]:
             continue
         ids = ", ".join(literal(writer.id) for writer in writers if column in writer.fields)
         for images in (AFTER, BEFORE):
-            value = f"{images}.{quoted(column.name)}"
+            value = f"{images}.{quoted(members.get(column.name, column.name))}"
             meant = f"{value} <> '' AND lower({value}) NOT RLIKE '^[+-]?(infinity|nan)$'"
             reason = f"concat({literal(f'column {column.name}: ')}, {cited(value, 60)}, {literal(f' is not of type {types.text(column.type)}')})"
             cases.append(f"CASE WHEN _writer IN ({ids}) AND {meant} AND {to_stored(value, ('string',), column)} IS NULL THEN {reason} END")
