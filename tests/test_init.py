@@ -103,6 +103,18 @@ def test_files_with_a_registry_lack_nothing(tmp_path: Path) -> None:
     assert (spec.landing.endswith("files_avro/public.enrollment"), spec.pattern) == (True, "dt=%Y-%m-%d/hour=%H")
 
 
+def test_values_in_the_registrys_wire_format_are_what_its_schema_says(tmp_path: Path) -> None:
+    """Records of Kafka with Avro bytes: the files show the topic, the registry all else."""
+    folder(tmp_path / "schemas")
+    lake = tmp_path / "lake/pga.public.student/2026-11-27-05"
+    lake.mkdir(parents=True)
+    record = {"topic": "pga.public.student", "partition": 0, "offset": 1, "key": {"b64": "AAAAACoQ"}, "value": {"b64": "AAAAACsA"}}
+    (lake / "pga.public.student+0+0000000001.json").write_text(json.dumps(record) + "\n")
+    (table,) = told("--from", str(tmp_path / "lake"), "--registry", str(tmp_path / "schemas"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    assert (table["complete"], table["settings"]["envelope"], table["settings"]["container"]) == (True, "debezium", "kafka")
+    assert table["settings"]["key"] == ["id"]
+
+
 def test_a_likely_key_is_written_with_its_evidence_and_a_guess_is_asked(tmp_path: Path) -> None:
     """Values alone have no key. 60 rows with different ids show one; with 6 rows the line waits for somebody, and a run refuses the table."""
     landing.land(tmp_path / "many", "debezium_json_value", hours=[0], only=["student"])

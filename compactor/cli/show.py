@@ -136,7 +136,8 @@ def log(
     if (inputs and (files or query)) or (as_of is not None and not (files or query)):
         raise typer.BadParameter("--as-of goes with --files or --sql, and these do not go with --inputs")
     if query:
-        print(call.app.files_sql(table, as_of))
+        text = call.app.files_sql(table, as_of)
+        call.answer({"table": table, "sql": text}, lambda: print(text))
     elif files:
         _show_files(call, table, as_of)
     elif inputs:

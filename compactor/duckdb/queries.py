@@ -118,5 +118,5 @@ def _check_types(spec: TableSpec, schema: Schema, newest: Snapshot) -> None:
         if new is not None and old != new and not (types.widest(old, new) == new and {old[0], new[0]} <= {*_EXACT}):
             raise Refused(
                 f"table {spec.name}: the column {field.source} was {types.text(old)} and is {types.text(new)} now. Read the changes since the "
-                f"version that changed its type, or all of them with `compactor changes {spec.name} --from N`."
+                f"version that changed its type, or all of them with `compactor changes {spec.name} --after N`."
             )

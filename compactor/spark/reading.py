@@ -182,8 +182,8 @@ class Reader:
             contents = {} if numbered else {item.name: self._identity(spec, item, place) for item, place in opened.places.items()}
             placed = [keyless.identify(frame, order, contents, shard(spec)) for frame in placed]
         lacking = _lacking(placed, evolved) if spec.patch_rows else set()
-        changes = conform(placed, evolved, spec, order, bool(counts.unavailable_columns or lacking))
-        if counts.unlinked and not spec.keyless:
+        changes = conform(placed, evolved, spec, order, bool(counts.unavailable_columns or lacking), across := epochs.across(parent, order, counts))
+        if counts.unlinked and not spec.keyless and not across:
             changes = link_key_changes(changes, evolved.schema)
         changes = protect.protect(changes, evolved.schema, spec)
         changes = changes.coalesce(1) if opened.small and len(placed) > 1 else changes
@@ -192,7 +192,7 @@ class Reader:
         if mistyped:
             counts, unusable = counts.with_invalid(mistyped), (*unusable, *listed)
             opened.within_limits(counts.invalid, counts.read, unusable)
-        counts = dataclasses.replace(counts, moves=moves)
+        counts = dataclasses.replace(counts, moves=epochs.checked_moves(spec, moves, across))
         if erased is not None:
             check_key(spec.name, parent.schema if parent else evolved.schema, evolved.schema)
             changes, left_out = erase.without_erased(changes, evolved.schema, erased, spec)

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compactor.core.catalog import views
 from compactor.core.model import names, types
+from compactor.core.model.errors import Refused
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
+from tests.oracle.lake import table
 from tests.oracle.sizes import sized
 
 HOSTILE = st.text(max_size=12) | st.sampled_from(
@@ -116,3 +119,15 @@ def test_a_comment_is_one_line_of_visible_characters(text: str) -> None:
     assert one_line.encode("utf-8").decode() == one_line
     assert one_line == one_line.strip()
     assert not any(char < " " for char in one_line)
+
+
+def test_a_column_with_a_name_of_the_feed_or_the_history_is_shown_as_it_is_stored() -> None:
+    """They show theirs beside it. `_deleted` is a column of ours under `delete: soft` alone, which refuses the source's."""
+    fields = ("_change_type", "__start_us", "_deleted", "segment")
+    columns = tuple(WriterField(name, ("string",), ("string",)) for name in ("id", *fields))
+    schema = evolve(None, [WriterSchema("w", columns)], ["id"], 1, "t").schema
+    shown = [schema.view_name(schema.field(f"{name}_2")) for name in fields]
+    assert ["_change_type_2", "__start_us_2", "_deleted", "segment"] == shown
+    views.check_names(table(), schema)
+    with pytest.raises(Refused, match="the view has a column _deleted, and so has the source"):
+        views.check_names(table(delete="soft"), schema)

@@ -287,3 +287,17 @@ def test_another_key_is_refused_under_any_policy(key: list[str]) -> None:
     """Rows are stored by it."""
     with pytest.raises(SchemaRefused, match=r"expected the key \(id\), by which its rows are stored, found "):
         evolve(evolve(None, OLD, ["id"], 1, "t").schema, OLD, key, 2, "t")
+
+
+def test_a_delete_with_only_the_key_says_nothing_of_the_other_columns() -> None:
+    """Nor do events that name some of the columns: nothing is removed, no later type is a new column, nothing is hidden."""
+    schema = evolve(None, OLD, ["id"], 1, "t").schema
+    evolved = evolve(schema, [dataclasses.replace(writer(10, 19), whole=False)], ["id"], 2, "t", HIDE)
+    assert evolved.decisions == ()
+    assert all(field.visible for field in evolved.schema.payload)
+    with pytest.raises(SchemaRefused, match="column a: stored as int, the new data has array<int>"):
+        evolve(evolved.schema, [writer(20, 29, a="array<int>", b="string")], ["id"], 3, "t")
+    more = dataclasses.replace(writer(30, 39, c="int"), whole=False, undecided=("b",))
+    evolved = evolve(evolved.schema, [more], ["id"], 3, "t", HIDE)
+    assert [("added", "c")] == [(decision.change.kind, decision.change.column) for decision in evolved.decisions]
+    assert {"id", "a", "b", "c"} == {field.source for field in evolved.schema.payload if field.visible}

@@ -232,3 +232,15 @@ def test_the_header_of_an_avro_file_shows_the_columns_where_its_compression_cann
     """Spark writes Snappy, which fastavro reads only with another package."""
     data = written("avro", [{"id": 1, "name": "x"}]).replace(b"deflate", b"nothing")
     assert source_profile.of_documents(sample.read("a.avro", data, 100).documents)[""].columns == ("id", "name")
+
+
+def test_a_null_that_is_written_as_text_is_no_value() -> None:
+    """Connect's JSON converter without schemas writes a delete of ExtractNewRecordState so."""
+    records = [kafka({"id": 1}, {"id": 1, "v": "a"}), {**kafka({"id": 1}, None), "value": "null"}]
+    assert [""] == [*source_profile.of_documents(records)]
+
+
+def test_a_declared_date_may_have_the_forms_that_a_run_reads() -> None:
+    """Debezium's isostring ends with Z, Oracle's dates with midnight."""
+    texts = ("2025-05-05", "2025-05-05Z", "2025-05-05 00:00:00", "2025-05-05 10:00:00", "5.5.2025")
+    assert [True, True, True, False, False] == [value_forms.has_type(text, "date") for text in texts]

@@ -208,7 +208,9 @@ def test_the_command_line_runs_several_statements(place: Place) -> None:
     listed = json.loads(compactor("log", "t", "--files", "--output", "json"))
     assert (listed["version"], {file["part"] for file in listed["files"]}) == (3, {"base", "delta"})
     assert "version 1 of t" in compactor("log", "t", "--files", "--as-of", "1")
-    assert duckdb.sql(compactor("log", "t", "--sql")).count("*").fetchall() == [(40,)]
+    query = compactor("log", "t", "--sql")
+    assert duckdb.sql(query).count("*").fetchall() == [(40,)]
+    assert json.loads(compactor("log", "t", "--sql", "--output", "json")) == {"table": "t", "sql": query.rstrip("\n")}
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)

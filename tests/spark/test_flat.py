@@ -688,6 +688,23 @@ def test_a_record_without_value_deletes_the_row_of_its_key(lake: Lake) -> None:
     assert 3 in {row["id"] for row in lake.rows(spec)}
 
 
+def test_a_key_change_over_partitions_leaves_the_old_key_by_its_own_delete(lake: Lake) -> None:
+    """The offset of the new key, in another partition, says nothing about the old key. An update that alone changes its key is refused."""
+    spec, old = lake.spec(container="kafka", order_by=("offset",)), [["__debezium.oldkey", '{"id":1}']]
+    lake.land(spec, 1, [kafka(10, {"id": 1}, {"id": 1, "v": "a"}), kafka(4999, {"id": 3}, {"id": 3, "v": "c"}, partition=1)])
+    lake.run(spec)
+    left = [kafka(11, {"id": 1}, None), kafka(12, {"id": 1}, {"id": 1, "v": "new row"})]
+    lake.land(spec, 2, [*left, kafka(5000, {"id": 2}, {"id": 2, "v": "a"}, partition=1, headers=old)])
+    lake.run(spec)
+    assert {1: "new row", 2: "a", 3: "c"} == {row["id"]: row["v"] for row in lake.rows(spec)}
+    assert [] == lake.problems(spec)
+    spec = lake.spec("changed", container="kafka", envelope="debezium", order_by=("offset",))
+    update = {"before": {"id": 1, "v": "a"}, "after": {"id": 2, "v": "a"}, "op": "u", "source": {"connector": "x"}}
+    lake.land(spec, 1, [kafka(1, {"id": 2}, update), kafka(1, {"id": 3}, {**update, "op": "c", "before": None}, partition=1)])
+    with pytest.raises(OrderRefused, match="1 update changed the key of its row, and the topic has several partitions"):
+        lake.run(spec)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("order", [("seq",), ("offset",)])
 def test_a_record_without_value_beside_a_delete_is_ignored_or_changes_nothing(lake: Lake, order: tuple[str, ...]) -> None:

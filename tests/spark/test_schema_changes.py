@@ -144,3 +144,14 @@ def test_changes_are_followed_left_out_or_refused(lake: Lake, name: str, policy:
     assert (report.outcome, report.files) == ("published", 3)
     assert rows(lake, spec) == expected(form, policy, 3)
     assert lake.problems(spec) == []
+
+
+def test_a_newest_event_that_is_a_delete_with_only_its_key_removes_no_column(lake: Lake) -> None:
+    """Whatever the policy does about removed columns: the other rows still have them."""
+    for name, policy in (("hide", Policy(drop="hide")), ("fail", Policy("evolve", (("removed", "fail"),)))):
+        spec = lake.spec(name, policy=policy)
+        lake.land(spec, 1, [{"id": 1, "seq": 1, "op": "c", "n": 5}, {"id": 2, "seq": 2, "op": "c", "n": 6}])
+        lake.run(spec)
+        lake.land(spec, 2, [{"id": 1, "seq": 3, "op": "u", "n": 7}, {"id": 2, "seq": 4, "op": "d"}])
+        lake.run(spec)
+        assert [(1, 7)] == [(row["id"], row["n"]) for row in lake.rows(spec)], name

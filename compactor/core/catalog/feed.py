@@ -31,18 +31,14 @@ VERSION = "feed_version"
 
 
 def continued(spec: TableSpec, parent: Snapshot | None) -> Feed | None:
-    """Return the feed of the next version that changes rows, without its part; None for a table that never had a feed.
-
-    The feed begins again if rows before and after cannot be compared: after it was off, and when `delete: soft` was switched on or off.
-    """
+    """Return the feed of the next version that changes rows, without its part; None for a table that never had a feed."""
     before = parent.feed if parent else None
     version = parent.version if parent else 0
     if spec.feed == OFF:
         return dataclasses.replace(before, mode=OFF, part=None) if before else None
     if before is None:
         return Feed(spec.feed, version, version, spec.soft)
-    goes_on = before.mode != OFF and before.soft == spec.soft
-    return Feed(spec.feed, before.began if goes_on else version, before.kept, spec.soft)
+    return Feed(spec.feed, version if before.mode == OFF else before.began, before.kept, spec.soft)
 
 
 def begun_anew(before: Feed | None, version: int) -> Feed | None:

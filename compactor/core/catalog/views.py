@@ -11,6 +11,7 @@ from compactor.core.catalog import defaults
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef, quoted
 from compactor.core.catalog.dialect import HIVE, PRESTO, Dialect
 from compactor.core.model import names, types
+from compactor.core.model.errors import Refused
 from compactor.core.model.files import DELETED as TOMBSTONES
 from compactor.core.model.files import LIVE, ROW_STATE, Delta, Segment
 from compactor.core.model.layout import Layout
@@ -208,8 +209,18 @@ def _rank(alias: str, schema: Schema, from_delta: int) -> str:
     return f"{keys}, {alias}.`{ROW_STATE}` AS `{ROW_STATE}`, {from_delta} AS `_from_delta`"
 
 
+def check_names(spec: TableSpec, schema: Schema) -> None:
+    """Raise Refused if the source has a column with the name of the view's own."""
+    if spec.soft and DELETED in map(schema.view_name, schema.payload):
+        raise Refused(
+            f"table {spec.name}: under `delete: soft` the view has a column {DELETED}, and so has the source. Set `delete: hide`, or leave the "
+            f"source's out: `columns: {{{DELETED}: exclude}}`."
+        )
+
+
 def view(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> ViewDef:
-    """Return the view."""
+    """Return the view. Raises Refused for two columns of one name."""
+    check_names(spec, snapshot.schema)
     columns = tuple(
         Column(snapshot.schema.view_name(field), types.text(types.parse(field.type)), column_comment(field)) for field in snapshot.schema.payload
     )

@@ -13,24 +13,17 @@ from compactor.core.model.position import Position, at_or_below, earliest
 FEED = ("_change_type", "_commit_version", "_commit_timestamp", "_deleted", "feed_version")
 """Columns of the change feed beside the payload."""
 
+HISTORY = (
+    *("__start_time", "__end_time", "__is_current", "__is_deleted", "__start_position", "__end_position", "__previous_key"),
+    *("__start_us", "__end_us", "__end_day"),
+)
+"""Columns of the history beside the payload."""
+
 RESERVED = (
     *("_version", "_at", "_gone", "_own", "_moved", "_row_id", "base_version", "delta_version", "segment", "row_state", *FEED),
     *("_op", "_position", "_missing", "_from", "_to", "_link", "_source", "_file", "_time", "_metadata", "_origin", "_behind", "_mistyped"),
-    *("_partition", "_applied", "_duplicate", "_late", "_superseded", "_ties", "_unchanged"),
-    *("__start_time", "__end_time", "__is_current", "__is_deleted", "__start_position", "__end_position", "__previous_key"),
-    *(
-        "__start_us",
-        "__end_us",
-        "__end_day",
-        "__shown",
-        "__time_us",
-        "__begun_us",
-        "__missing",
-        "__link",
-        "history_set",
-        "history_day",
-        "history_part",
-    ),
+    *("_partition", "_applied", "_duplicate", "_late", "_superseded", "_ties", "_unchanged", *HISTORY),
+    *("__shown", "__time_us", "__begun_us", "__missing", "__link", "history_set", "history_day", "history_part"),
     *("daily_day", "daily_part"),
 )
 """Columns that compactor stores or uses beside the payload. A source column with such a name is stored as `<name>_2`."""
@@ -132,13 +125,14 @@ class Schema:
         return tuple(field for field in self.fields if field.visible)
 
     def view_name(self, field: Field) -> str:
-        """Return the name of a field in the view: that of its source name, unless an earlier field has it."""
+        """Return the name of a field in the view: that of its source name, unless an earlier field, the feed or the history has it."""
         return self._view_names.get(field.name, field.name)
 
     @cached_property
     def _view_names(self) -> dict[str, str]:
         """Stored name → name in the view."""
-        taken, shown = names.Taken(), dict[str, str]()
+        # `_deleted` is a column of the view under `delete: soft` alone, which refuses the source's
+        taken, shown = names.Taken({*FEED, *HISTORY} - {"_deleted"}), dict[str, str]()
         for field in self.payload:
             free = (name for name in (names.stored_name(field.source), field.name) if name not in taken)
             shown[field.name] = next(free, None) or taken.free(field.name)

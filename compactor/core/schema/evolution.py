@@ -105,7 +105,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
                 renamed = any(change.kind == "renamed" for change in compared.changes) and actions.get("renamed", "rename") == "rename"
                 field = _apply(compared.field, compared.type, column, writer, renamed, table)
                 fields[field.name], columns[writer.id][column.name] = field, field.name
-        for name in writer.undecided:
+        for name in writer.undecided if writer.whole else ():
             # a column with nulls only has no type, but it exists
             same = [field for field in fields.values() if field.source == name] or [field for field in fields.values() if name in field.formerly]
             if same:
@@ -144,7 +144,8 @@ def _new(fields: Collection[Field], column: WriterField, writer: WriterSchema, v
     """Return the new column that takes a writer's column, and what that changes."""
     name = names.unique(names.stored_name(column.name), [*RESERVED, *(field.name for field in fields)])
     kind = types.text(column.type)
-    field = Field(name, column.name, kind, version, writer.first, writer.last, column.default, undecided=column.undecided)
+    last = writer.last if writer.whole else None
+    field = Field(name, column.name, kind, version, writer.first, last, column.default, undecided=column.undecided)
     same = [field for field in fields if field.source == column.name]
     if same:
         return _Compared(field, column.type, (Change("replaced", column.name, same[-1].type, kind),))

@@ -128,7 +128,7 @@ class WriterSchema:
     fractions: bool = False
     """Whether its rows are JSON without schema, and some record has a number with a fraction or an exponent."""
     whole: bool = True
-    """Whether its rows have all columns of the table. False for deletes with the key only and for incomplete events."""
+    """Whether its rows have all columns of the source's table. False for deletes, which may have the key only, and for incomplete events."""
 
     def field(self, name: str) -> WriterField | None:
         """Return the field with this source name, or None."""

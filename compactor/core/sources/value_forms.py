@@ -43,6 +43,9 @@ _TEXTS = {
     "decimal": re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*"),
 }
 
+_DAY = re.compile(r"[+-]?\d{4,}-\d{2}-\d{2}(Z|[ T]00:00:00([.]0+)?)?")
+"""What a declared date may look like: Debezium's isostring, and Oracle's midnights."""
+
 JSON_FORMS = (*_MOMENTS, "date_days", DECIMAL)
 DATED = ("date", "timestamp")
 FOREIGN = ("numbers with a decimal comma", "dates as day.month.year")
@@ -82,10 +85,10 @@ def sentence(words: Mapping[str, str], example: Callable[[str], Any]) -> str:
 def has_type(value: str, kind: str) -> bool:
     """Return whether a text has the form of a type. Types whose forms are many (booleans, floats) accept every text.
 
-    >>> [has_type("2019-03-12", kind) for kind in ("int", "decimal(10,2)", "date", "double")]
+    >>> [has_type("2019-03-12Z", kind) for kind in ("int", "decimal(10,2)", "date", "double")]
     [False, False, True, True]
     """
-    form = _TEXTS.get(kind.partition("(")[0])
+    form = {**_TEXTS, "date": _DAY}.get(kind.partition("(")[0])
     return form is None or bool(form.fullmatch(value))
 
 

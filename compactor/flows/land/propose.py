@@ -123,7 +123,10 @@ def profiles_of(
 
 
 def _with_topic(profile: SourceProfile, folder: LandingFolder, topics: Profiles) -> SourceProfile:
-    """Add the registry's key. The topic is the one that the records or files name, else the one that the folder is named after."""
+    """Add what the registry says of a topic: its key, and of values that cannot be read here all else.
+
+    The topic is the one that the records or files name, else the one that the folder is named after.
+    """
     if profile.topic not in topics:
         last = folder.name("")
         alike = [topic for topic in topics if last and (topic == last or topic.endswith(f".{last}"))]
@@ -133,6 +136,8 @@ def _with_topic(profile: SourceProfile, folder: LandingFolder, topics: Profiles)
         profile.topic = alike[0]
     topic = topics[profile.topic]
     profile.subject = topic.subject
+    if profile.opaque:
+        profile.envelope, profile.connector, profile.columns, profile.opaque = topic.envelope, topic.connector, topic.columns, False
     if profile.key is None and topic.key is not None:
         # as the files spell it: Connect's Avro converter writes `a_b` for `a.b`
         spelled = {re.sub(r"[^A-Za-z0-9]", "_", column): column for column in profile.columns}

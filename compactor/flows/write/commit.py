@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Optional
 
+from compactor.core.catalog import views
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, InputRefused, InputUnfinished, OrderRefused, SchemaRefused
 from compactor.core.model.files import FileInfo
@@ -205,6 +206,7 @@ class _Ingestion:
     def _written(self, batch: Batch, commit: str) -> Edit:
         table, parent = self.table, self.parent
         evolved = batch.summary.evolved
+        views.check_names(table.spec, evolved.schema)
         notices.notify(table, parent, evolved.decisions, evolved.schema)
         # the schemas of two versions show columns that are new or have another type
         table.notes.extend(decision.sentence for decision in evolved.decisions if decision.change.kind == "removed")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from compactor.core.catalog import feed
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import TryLater
-from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.snapshot import Feed, Snapshot
 from compactor.flows.table import Table
 from compactor.flows.transact import preview
 from compactor.ports import Resolution
@@ -24,8 +24,7 @@ def with_changes(table: Table, parent: Snapshot | None, edit: Edit, resolution: 
         return dataclasses.replace(edit, feed=continued)
     made = preview(table, parent, edit)
     feed.check_names(table.name, made.schema)
-    if parent is not None and (parent.schema.key, parent.order) != (made.schema.key, made.order):
-        # a rebuild with another key: the rows before and after have nothing in common
+    if parent is not None and not _comparable(parent, made, continued):
         return dataclasses.replace(edit, feed=dataclasses.replace(continued, began=made.version))
     try:
         part = table.engine().write_feed(table.spec, parent, made, resolution)
@@ -37,6 +36,15 @@ def with_changes(table: Table, parent: Snapshot | None, edit: Edit, resolution: 
         # a rebuild is the way out when the old rows cannot be read any more: then what changed is unknown
         return dataclasses.replace(edit, feed=dataclasses.replace(continued, began=made.version))
     return dataclasses.replace(edit, feed=dataclasses.replace(continued, part=part))
+
+
+def _comparable(parent: Snapshot, made: Snapshot, continued: Feed) -> bool:
+    """Return whether the rows that readers saw before and see after differ by changes of events alone.
+
+    Not so after a rebuild with another key, and where `delete: soft` was switched: then rows appear or vanish that no event has touched.
+    """
+    same_soft = parent.feed is None or parent.feed.soft == continued.soft
+    return same_soft and (parent.schema.key, parent.order) == (made.schema.key, made.order)
 
 
 def after(table: Table, snapshot: Snapshot, version: int) -> Iterator[Snapshot]:

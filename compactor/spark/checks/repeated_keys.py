@@ -42,11 +42,10 @@ def note(batch: SparkBatch, counts: Mapping[str, int]) -> str:
         field for field in schema.payload if types.parse(field.type)[0] not in ("float", "double") and types.is_scalar(types.parse(field.type))
     ]
     sample = RowSample()
-    values = [f"CAST({quoted(field.name)} AS STRING) AS {quoted(field.source)}" for field in columns]
-    for inserted in batch.changes.where("_op IN ('c', 'r')").selectExpr("_op AS _read", *values).limit(_SAMPLED).collect():
-        members = inserted.asDict()
-        sample.add({name: value for name, value in members.items() if name != "_read"}, members["_read"] == "r")
+    values = [f"CAST({quoted(field.name)} AS STRING)" for field in columns]
     names = [field.source for field in columns]
+    for op, *inserted in batch.changes.where("_op IN ('c', 'r')").selectExpr("_op", *values).limit(_SAMPLED).collect():
+        sample.add(dict(zip(names, inserted)), op == "r")
     repeated = key_inference.repeated(sample, names, [schema.field(name).source for name in schema.key], spec.name, spec.order_by)
     evidence = repeated.sentence if repeated else f"{key} has {counted(row['keys'], 'value')} in {row.inserted:,} inserted rows"
     return f"{counted(row.lost, 'inserted row')} had the key of another one and left no row: {evidence}. If these are different rows, correct `key:`"
@@ -60,7 +59,8 @@ def _by_key(changes: DataFrame, schema: Schema, columns: Sequence[str], moves: b
     if moves:
         old = [f"{value} AS {name}" for name, value in zip(keys, key_columns(FROM, key_types(schema)))]
         rows = rows.unionByName(changes.where("_from IS NOT NULL").selectExpr(*old, "'d' AS _op", "0L AS _content"))
-    different = [named(f"count(DISTINCT CASE WHEN _op = '{op}' THEN _content END)", op) for op in ("c", "r")]
-    grouped = rows.groupBy(*schema.key).agg(*different, named("count_if(_op = 'd')", "gone"), named("count_if(_op = 'u')", "updated"))
-    grouped = grouped.selectExpr("greatest(c, CASE WHEN updated = 0 THEN r ELSE 0 END) - gone AS inserted")
+    created, read = (f"count(DISTINCT CASE WHEN _op = '{op}' THEN _content END)" for op in ("c", "r"))
+    inserted = f"greatest({created}, CASE WHEN count_if(_op = 'u') = 0 THEN {read} ELSE 0 END) - count_if(_op = 'd')"
+    # a key column may be called like the number
+    grouped = rows.groupBy(*keys).agg(named(inserted, "inserted")).toDF(*(f"k{at}" for at in range(len(keys))), "inserted")
     return grouped.where("inserted > 0")

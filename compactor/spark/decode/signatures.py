@@ -48,7 +48,7 @@ class _Declared:
 def writers_of(frame: Frame, stored: Sequence[WriterField], schema: WriterSchema | None, spec: TableSpec) -> list[WriterSchema]:
     """Return one writer for each signature. Raises InputRefused if the events belong to several tables and `source_table` is not set."""
     rows = frame.rows.where("_writer IS NOT NULL AND _invalid IS NULL").groupBy(WRITER)
-    collected = rows.agg(named("first(_schema)", "signature"), named("max(_op <> 'd')", "whole")).collect()
+    collected = rows.agg(named("first(_schema)", "signature")).collect()
     signatures = {row[WRITER]: json.loads(row.signature) for row in collected}
     tables = sorted({str(signature.get("table")) for signature in signatures.values()})
     if len(tables) > 1 and spec.source_table is None:
@@ -70,8 +70,7 @@ def writers_of(frame: Frame, stored: Sequence[WriterField], schema: WriterSchema
             # declared columns exist from the first run on, even if no event has named them yet
             decided += [_textual(field) for field in schema.fields if field.name not in {name for name, _ in pairs}]
         # hand-made events may leave out any column
-        whole = bool(row.whole) and frame.omits != ANY
-        out.append(WriterSchema(row[WRITER], tuple(decided), undecided=undecided, whole=whole))
+        out.append(WriterSchema(row[WRITER], tuple(decided), undecided=undecided, whole=frame.omits != ANY))
     return out
 
 

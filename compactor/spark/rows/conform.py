@@ -110,16 +110,16 @@ def _not_named(name: str) -> str:
     return f"(_op = 'u' AND NOT array_contains(_named, {literal(name)}))"
 
 
-def conform(frames: Sequence[Frame], evolved: Evolved, spec: TableSpec, order: position.Order, partial: bool) -> DataFrame:
-    """Return the Changes of all frames in the evolved schema. Unless `partial`, all values are taken as available."""
-    parts = [_changes(frame, evolved, spec, order, partial) for frame in frames]
+def conform(frames: Sequence[Frame], evolved: Evolved, spec: TableSpec, order: position.Order, partial: bool, across: bool = False) -> DataFrame:
+    """Return the Changes of all frames in the evolved schema. Unless `partial`, all values are taken as available. `across`: see `epochs.across`."""
+    parts = [_changes(frame, evolved, spec, order, partial, across) for frame in frames]
     out = parts[0]
     for part in parts[1:]:
         out = out.unionByName(part)
     return out
 
 
-def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Order, partial: bool) -> DataFrame:
+def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Order, partial: bool, across: bool) -> DataFrame:
     schema = evolved.schema
     kinds = key_types(schema)
     of_shard = shards.stored(spec, schema)
@@ -147,7 +147,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
         columns.append(f"CASE WHEN _op IN ('c', 'u', 'r', 'x') THEN {value} END AS {quoted(field.name)}")
     absent_list = f"filter(array({', '.join(missing)}), _x -> _x IS NOT NULL)" if missing else "CAST(NULL AS ARRAY<STRING>)"
     time = [TIME] if spec.history else []
-    moved = _moved(frame, evolved, spec, keys, kinds) if keys else "CAST(NULL AS STRING)"
+    moved = _moved(frame, evolved, spec, keys, kinds, across) if keys else "CAST(NULL AS STRING)"
     rows = frame.rows.where("_op IS NOT NULL")
     return rows.selectExpr(
         *columns,
@@ -156,7 +156,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
         f"CASE WHEN _op IN ('c', 'u', 'r') THEN {absent_list} END AS _missing",
         f"{moved} AS _from",
         "CAST(NULL AS STRING) AS _to",
-        f"{_link(frame, spec)} AS _link",
+        f"{'CAST(NULL AS STRING)' if across else _link(frame, spec)} AS _link",
         f"CASE WHEN _op NOT IN ('c', 'u', 'r') THEN NULL {' '.join(mistyped)} END AS _mistyped" if mistyped else "CAST(NULL AS STRING) AS _mistyped",
         f"{origin} AS _origin",
         FILE,
@@ -214,7 +214,8 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
     """SQL for the value of a stored column, whether it is unavailable, and whether it is not of the column's type. None: never."""
     images = dict((frame.images or ("struct", ()))[1])
     kind = types.parse(field.type)
-    variants = _variants(frame, evolved, field)
+    # a declared column may be in no record
+    variants = {column: writers for column, writers in _variants(frame, evolved, field).items() if column.name in images}
     branches = []
     absent = []
     mistyped = []
@@ -262,6 +263,8 @@ def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
     kind = types.parse(field.type)
     out = []
     for column, writers in _variants(frame, evolved, field).items():
+        if column.name not in images:
+            continue
         value = conversions.change_type(conversions.key_to_stored(frame.value(column.name, image), images[column.name], column), column.type, kind)
         only = f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         out.append(value if len(writers) == len(frame.writers) else f"CASE WHEN {only} THEN {value} END")
@@ -292,8 +295,11 @@ def plain_key(column: str, kind: types.Type) -> str:
     return f"CASE WHEN {column} RLIKE {literal(_PLAIN)} AND {wire.of_text(column)} IS NULL THEN {cast(text, kind)} END"
 
 
-def _moved(frame: Frame, evolved: Evolved, spec: TableSpec, keys: list[str], kinds: list[str]) -> str:
-    """SQL for FROM: the key in Debezium's header, else the key of the before image. Null where it is the row's key."""
+def _moved(frame: Frame, evolved: Evolved, spec: TableSpec, keys: list[str], kinds: list[str], across: bool) -> str:
+    """SQL for FROM: the key in Debezium's header, else the key of the before image. Null where it is the row's key.
+
+    `across`: a header does not count, because the record of the old key's delete, which comes with it, has the place that compares with that key.
+    """
     schema: Schema = evolved.schema
     if schema.key == (ROW_ID,):
         return "CAST(NULL AS STRING)"
@@ -305,7 +311,8 @@ def _moved(frame: Frame, evolved: Evolved, spec: TableSpec, keys: list[str], kin
     from_before = " AND ".join(f"({value}) IS NOT NULL" for value in before)
     by_image = "" if frame.one_image else f"WHEN _op = 'u' AND {from_before} AND ({_differ(before, keys)}) THEN {key_text(before, kinds)} "
     # the record's key may have more columns than the table's
-    by_header = f"WHEN _old_key IS NOT NULL AND {from_header} AND ({_differ(header, keys)}) THEN {key_text(header, kinds)} "
+    moved = "false" if across else f"_old_key IS NOT NULL AND {from_header} AND ({_differ(header, keys)})"
+    by_header = f"WHEN {moved} THEN {key_text(header, kinds)} "
     return f"CASE WHEN _op NOT IN ('c', 'u') THEN NULL {by_header}{by_image}END"
 
 
@@ -323,10 +330,12 @@ def payload_writers(frames: Sequence[Frame], spec: TableSpec) -> list[WriterSche
     return list(writers.values())
 
 
-def writer_positions(rows: Sequence[tuple[str, Position | None, Position | None]], writers: Sequence[WriterSchema]) -> list[WriterSchema]:
-    """Return the writers that wrote a Change of this table, with the first and last Position of their Changes. `rows`: (id, first, last)."""
-    bounds = {writer: (first, last) for writer, first, last in rows}
-    return [dataclasses.replace(writer, first=bounds[writer.id][0], last=bounds[writer.id][1]) for writer in writers if writer.id in bounds]
+def writer_positions(rows: Sequence[tuple[str, Position | None, Position | None, bool]], writers: Sequence[WriterSchema]) -> list[WriterSchema]:
+    """Return the writers that wrote a Change of this table, with the first and last Position of their Changes. `rows`: `SurveyResult.writers`."""
+    wrote = {writer: (first, last, upserts) for writer, first, last, upserts in rows}
+    of_table = [(writer, *wrote[writer.id]) for writer in writers if writer.id in wrote]
+    # a delete may have the key only
+    return [dataclasses.replace(each, first=first, last=last, whole=each.whole and upserts) for each, first, last, upserts in of_table]
 
 
 def link_key_changes(changes: DataFrame, schema: Schema) -> DataFrame:

@@ -8,6 +8,7 @@ from compactor.core.model.errors import OrderRefused
 from compactor.core.model.position import OFFSETS, Position, at_or_below, latest, offsets_problem
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.phrases import counted
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import position, survey
 from compactor.spark.sql import literal
@@ -60,6 +61,20 @@ def barrier(spec: TableSpec, parent: Snapshot | None, counts: survey.SurveyResul
     return truncate
 
 
+def across(parent: Snapshot | None, order: position.Order, counts: survey.SurveyResult) -> bool:
+    """Return whether Kafka offsets of several partitions order the table. Then the places of changes of different keys do not compare."""
+    offsets = (*counts.offsets, *(parent.offsets if parent else ()))
+    return bool(order) and order[0][0] in OFFSETS and len({partition for partition, _ in offsets}) > 1
+
+
+def checked_moves(spec: TableSpec, moves: int, across: bool) -> int:
+    """Return the number of key changes. Raises OrderRefused for updates `across` partitions: no delete shows when the old key was left."""
+    if moves and across:
+        what = f"{counted(moves, 'update')} changed the key of its row, and the topic has several partitions, whose offsets cannot be compared"
+        raise _refused(spec, what)
+    return moves
+
+
 def check_offsets(spec: TableSpec, parent: Snapshot | None, order: position.Order, counts: survey.SurveyResult) -> None:
     """Raise OrderRefused if Kafka offsets order the table and those of the batch do not compare with the table's."""
     if not order or order[0][0] not in OFFSETS:
@@ -73,8 +88,10 @@ def check_offsets(spec: TableSpec, parent: Snapshot | None, order: position.Orde
     truncate = counts.truncate is not None and spec.truncate == "apply"
     problem = offsets_problem(stored.offsets if stored else (), counts.offsets, truncate, counts.newer_offsets)
     if problem:
-        raise OrderRefused(
-            f"table {spec.name}: {problem}. Nothing was ingested. Order by the source's own position (set `order_by:`, then run `compactor rebuild "
-            f"{spec.name}`). Or, if each key stays in one partition from now on, set `epoch: {spec.epoch + 1}`: what lands from then on counts as "
-            "newer than everything before."
-        )
+        later = f"set `epoch: {spec.epoch + 1}`: what lands from then on counts as newer than everything before"
+        raise _refused(spec, problem, f"Or, if each key stays in one partition from now on, {later}.")
+
+
+def _refused(spec: TableSpec, problem: str, other: str = "") -> OrderRefused:
+    own = f"Order by the source's own position (set `order_by:`, then run `compactor rebuild {spec.name}`)."
+    return OrderRefused(f"table {spec.name}: {problem}. Nothing was ingested. {own} {other}".rstrip())

@@ -54,8 +54,8 @@ class SurveyResult:
     files: dict[str, FileCounts]
     """By input path."""
 
-    writers: list[tuple[str, Position | None, Position | None]]
-    """(id, first and last Position of a row) of each writer that wrote rows."""
+    writers: list[tuple[str, Position | None, Position | None, bool]]
+    """(id, first and last Position of a row, whether some row was no delete) of each writer that wrote rows."""
 
     read: int
     """All records."""
@@ -153,13 +153,14 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
     for row in rows:
         by_file.setdefault(row[FILE], []).append(row)
     files = {name: _file_counts(group) for name, group in by_file.items()}
-    bounds: dict[str, tuple[Position | None, Position | None]] = {}
+    bounds: dict[str, tuple[Position | None, Position | None, bool]] = {}
     for row in rows:
         if row.images:
-            first, last = bounds.get(row[WRITER], (None, None))
+            first, last, upserts = bounds.get(row[WRITER], (None, None, False))
             bounds[row[WRITER]] = (
                 earliest([first, position.from_row(row.first)]),
                 latest([last, position.from_row(row.last)]),
+                upserts or row.upserts,
             )
     source_times = [row.time for row in rows if row.time is not None]
     streamed = [row for row in rows if not is_repair(path_of(row[FILE]))]
@@ -229,6 +230,7 @@ SELECT _file, _writer, _partition,
   min(CASE WHEN _op <> 't' THEN _position END) AS first,
   max(CASE WHEN _op <> 't' THEN _position END) AS last,
   max(_op IN ('c', 'u', 'r', 'd')) AS images,
+  max(_op IN ('c', 'u', 'r')) AS upserts,
   {f"array_compact(array({names}))" if missing else "CAST(NULL AS ARRAY<STRING>)"} AS unavailable_columns,
   count_if(_op = 'c' AND ({partial})) AS unlinked,
   count_if(_op IN ('c', 'r')) AS inserts,
