@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor.core.catalog.feed import OFF
 from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
-from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused, SchemaRefused
+from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, Refused, SchemaRefused
 from compactor.core.model.inputs import Input
-from compactor.core.model.position import OFFSETS, earliest, latest, payload_column, same_order
+from compactor.core.model.position import OFFSETS, Order, earliest, latest
 from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations
@@ -30,20 +30,17 @@ from compactor.core.sources.kafka_files import sink_name
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, measured
-from compactor.spark.checks import misfits, text_order
+from compactor.spark.checks import misfits, order_columns
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, repair, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import expression
 from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.input.limits import TooManyColumns
-from compactor.spark.rows import deletions, epochs, erase, json_writers, keyless, position, protect, survey
-from compactor.spark.rows.comparable import joined
+from compactor.spark.rows import deletions, epochs, erase, json_writers, keyless, protect, survey
 from compactor.spark.rows.conform import conform, link_key_changes, payload_writers, shard, with_position, writer_positions
 from compactor.spark.rows.invalid import unusable_records, without_invalid
-from compactor.spark.sql import cast
 from compactor.spark.tables import exactness
 
 ENVELOPES = {
@@ -99,6 +96,28 @@ class SparkBatch:
 
 
 @dataclass(frozen=True)
+class _Decoded:
+    """The records of a batch in their writers' types."""
+
+    frames: tuple[Frame, ...]
+    landed: Columns
+    """The columns of the files, with names in lower case."""
+    unpacked: tuple[files.RawFrame, ...]
+    """The raw frames of the records."""
+
+
+@dataclass(frozen=True)
+class _Surveyed:
+    """Decoded records with their places in the order, and what was counted of them."""
+
+    frames: tuple[Frame, ...]
+    order: Order
+    counts: survey.SurveyResult
+    unusable: tuple[Unusable, ...]
+    """The first invalid records."""
+
+
+@dataclass(frozen=True)
 class Reader:
     """Reads batches."""
 
@@ -146,70 +165,58 @@ class Reader:
         spec = opened.spec
         protection.check(spec.name, parent.schema if parent else None, spec.columns)
         column_types.check(spec.name, parent.schema if parent else None, column_types.declared(spec.types))
-        frames, landed, unpacked = self._frames(opened, parent)
-        if not frames:
-            opened.within_limits(0, 0)
-        if not any(frame.writers for frame in frames):
-            # no record has a column: either nothing has happened yet, or the files are not what the table expects. Tombstones and heartbeats beside
-            # invalid records do not count for them.
-            records = [item for frame in frames for item in unusable_records(frame, opened)]
-            invalid = sum(frame.rows.where("_invalid IS NOT NULL").count() for frame in frames) if records else 0
-            opened.within_limits(invalid, invalid, records)
-        epochs.check_epoch(spec, parent)
-        order = _order(opened, parent, frames)
-        ENVELOPES[spec.envelope].check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
-        epoch = epochs.epoch(opened)
-        since = parent.source_time if parent and parent.epoch == spec.epoch else None
-        placed = [with_position(frame, spec, order, epoch) for frame in frames]
-        counts = survey.count_records(placed, spec, since, opened.raws)
-        if (lsn := epochs.snapshot_lsn(parent, order, counts)) is not None:
-            placed = [with_position(frame, spec, order, epoch, snapshot_lsn=lsn) for frame in frames]
-            counts = survey.count_records(placed, spec, since, opened.raws)
-        opened.check_names(counts.files)
-        unusable = tuple(item for frame in placed if counts.invalid for item in unusable_records(frame, opened))
-        opened.within_limits(counts.invalid, counts.read, unusable)
-        # that each record can be used is not computed again
-        placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, valid=True, snapshot_lsn=lsn) for frame in frames]
-        if counts.truncate and spec.truncate == "fail":
-            raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
-        epochs.check_offsets(spec, parent, order, counts)
-        writers = writer_positions(counts.writers, payload_writers(placed, spec))
-        if parent is None and not writers:
-            raise NoRowsYet(f"table {spec.name}: {counts.read} records landed, none of them with a row; they wait for the first that has one")
-        evolved = self._evolved(opened, parent, writers, version, placed)
-        if spec.keyless:
-            numbered = any(name in OFFSETS for name, _ in order)
-            contents = {} if numbered else {item.name: self._identity(spec, item, place) for item, place in opened.places.items()}
-            placed = [keyless.identify(frame, order, contents, shard(spec)) for frame in placed]
-        lacking = _lacking(placed, evolved) if spec.patch_rows else set()
-        changes = conform(placed, evolved, spec, order, bool(counts.unavailable_columns or lacking), across := epochs.across(parent, order, counts))
-        if counts.unlinked and not spec.keyless and not across:
-            changes = link_key_changes(changes, evolved.schema)
-        changes = protect.protect(changes, evolved.schema, spec)
-        changes = changes.coalesce(1) if opened.small and len(placed) > 1 else changes
-        kept = parent is not None or not _read_again(opened)
-        changes, mistyped, listed, moves = without_invalid(opened, changes, evolved.schema, kept)
-        if mistyped:
-            counts, unusable = counts.with_invalid(mistyped), (*unusable, *listed)
-            opened.within_limits(counts.invalid, counts.read, unusable)
-        counts = dataclasses.replace(counts, moves=epochs.checked_moves(spec, moves, across))
+        decoded = self._decoded(opened, parent)
+        surveyed = _surveyed(opened, parent, decoded.frames)
+        evolved = self._evolved(opened, parent, version, surveyed)
+        lacking = _lacking(surveyed.frames, evolved) if spec.patch_rows else set()
+        changes, judged = self._changes(opened, parent, surveyed, evolved, bool(lacking))
         if erased is not None:
             check_key(spec.name, parent.schema if parent else evolved.schema, evolved.schema)
             changes, left_out = erase.without_erased(changes, evolved.schema, erased, spec)
-            counts = dataclasses.replace(counts, ignored=counts.ignored + left_out)
-        summary = _summary(opened, parent, counts, evolved, order, landed, unusable)
+            judged = dataclasses.replace(judged, counts=dataclasses.replace(judged.counts, ignored=judged.counts.ignored + left_out))
+        summary = _summary(opened, parent, judged, evolved, decoded.landed)
         summary = dataclasses.replace(summary, unavailable_columns=tuple(sorted({*summary.unavailable_columns, *lacking})))
         if spec.source.full_loads:
             changes, summary = FullLoads(self.spark, opened, parent, summary, version, entries).changes(changes)
-        return SparkBatch(summary, spec, parent, version, changes, opened.raws, tuple(unpacked), tuple(frames))
+        return SparkBatch(summary, spec, parent, version, changes, opened.raws, decoded.unpacked, decoded.frames)
 
-    def _evolved(self, opened: Inputs, parent: Snapshot | None, writers: Sequence[WriterSchema], version: int, placed: Sequence[Frame]) -> Evolved:
-        """Return the schema with the columns of these writers. Raises SchemaRefused, with the first record that the policy refuses."""
+    def _changes(self, opened: Inputs, parent: Snapshot | None, surveyed: _Surveyed, evolved: Evolved, lacking: bool) -> tuple[DataFrame, _Surveyed]:
+        """Return the Changes of surveyed records in the table's columns, and the survey with those that turn out to be invalid there.
+
+        `lacking`: whether some writer lacks a stored column whose value then stays (`patch_rows: true`).
+        """
+        spec, frames, order, counts = opened.spec, surveyed.frames, surveyed.order, surveyed.counts
+        if spec.keyless:
+            numbered = any(name in OFFSETS for name, _ in order)
+            contents = {} if numbered else {item.name: self._identity(spec, item, place) for item, place in opened.places.items()}
+            frames = tuple(keyless.identify(frame, order, contents, shard(spec)) for frame in frames)
+        across = epochs.across(parent, order, counts)
+        changes = conform(frames, evolved, spec, order, bool(counts.unavailable_columns or lacking), across)
+        if counts.unlinked and not spec.keyless and not across:
+            changes = link_key_changes(changes, evolved.schema)
+        changes = protect.protect(changes, evolved.schema, spec)
+        changes = changes.coalesce(1) if opened.small and len(frames) > 1 else changes
+        kept = parent is not None or not _read_again(opened)
+        changes, mistyped, listed, moves = without_invalid(opened, changes, evolved.schema, kept)
+        unusable = (*surveyed.unusable, *listed)
+        if mistyped:
+            counts = counts.with_invalid(mistyped)
+            opened.within_limits(counts.invalid, counts.read, unusable)
+        counts = dataclasses.replace(counts, moves=epochs.checked_moves(spec, moves, across))
+        return changes, dataclasses.replace(surveyed, counts=counts, unusable=unusable)
+
+    def _evolved(self, opened: Inputs, parent: Snapshot | None, version: int, surveyed: _Surveyed) -> Evolved:
+        """Return the schema with the columns of the records. Raises SchemaRefused, with the first record that the policy refuses."""
         spec = opened.spec
+        writers = writer_positions(surveyed.counts.writers, payload_writers(surveyed.frames, spec))
+        if parent is None and not writers:
+            raise NoRowsYet(
+                f"table {spec.name}: {surveyed.counts.read} records landed, none of them with a row; they wait for the first that has one"
+            )
         try:
             evolved = evolve(parent.schema if parent else None, writers, spec.row_key, version, spec.name, spec.policy)
         except SchemaRefused as error:
-            raise misfits.located(error, placed, opened) from None
+            raise misfits.located(error, surveyed.frames, opened) from None
         evolved = dataclasses.replace(evolved, schema=protection.marked(evolved.schema, spec.columns))
         if parent is not None and evolved.retyped:
             exactness.check(self.spark, spec, parent, evolved)
@@ -223,13 +230,13 @@ class Reader:
         opened.check_names(counts.files)
         foreign_base.check_usable(spec, [item for frame in frames if counts.invalid for item in unusable_records(frame, opened)], counts.invalid)
         evolved = base.evolved(payload_writers(frames, spec), spec)
-        summary = _summary(opened, None, counts, evolved, base.order, (), ())
+        summary = _summary(opened, None, _Surveyed(tuple(frames), base.order, counts, ()), evolved, ())
         changes = measured.materialize(conform(frames, evolved, spec, base.order, False))
         foreign_base.check_keys(changes, spec, evolved.schema)
         return SparkBatch(summary, spec, None, FIRST, changes)
 
-    def _frames(self, opened: Inputs, parent: Snapshot | None) -> tuple[list[Frame], Columns, list[files.RawFrame]]:
-        """Return the decoded frames, the columns of the files as they landed (names in lower case), and the raw frames of the records."""
+    def _decoded(self, opened: Inputs, parent: Snapshot | None) -> _Decoded:
+        """Decode the records of the files. A file that cannot be decoded is set aside."""
         spec = opened.spec
         decode = ENVELOPES[spec.envelope].decode
         frames, unpacked = [], []
@@ -254,7 +261,8 @@ class Reader:
                 unpacked += [part for part, _ in decoded]
         deletions.check_columns(spec, frames)
         frames += repair.frames(self.spark, opened, self.storage, frames, _stored_fields(parent))
-        return frames, tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items()), unpacked
+        columns = tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items())
+        return _Decoded(tuple(frames), columns, tuple(unpacked))
 
     def _described(
         self, frame: Frame, raw: files.RawFrame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None, typed: WriterSchema | None
@@ -287,6 +295,37 @@ class Reader:
         return f"{own}:{item.epoch}" if item.epoch else own
 
 
+def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) -> _Surveyed:
+    """Place decoded records in the order and count them. Raises what refuses the batch: too many invalid records, or what its order cannot order."""
+    spec = opened.spec
+    if not frames:
+        opened.within_limits(0, 0)
+    if not any(frame.writers for frame in frames):
+        # no record has a column: either nothing has happened yet, or the files are not what the table expects. Tombstones and heartbeats beside
+        # invalid records do not count for them.
+        records = [item for frame in frames for item in unusable_records(frame, opened)]
+        invalid = sum(frame.rows.where("_invalid IS NOT NULL").count() for frame in frames) if records else 0
+        opened.within_limits(invalid, invalid, records)
+    epochs.check_epoch(spec, parent)
+    order = order_columns.of_batch(opened, parent, frames, ENVELOPES[spec.envelope])
+    epoch = epochs.epoch(opened)
+    since = parent.source_time if parent and parent.epoch == spec.epoch else None
+    placed = [with_position(frame, spec, order, epoch) for frame in frames]
+    counts = survey.count_records(placed, spec, since, opened.raws)
+    if (lsn := epochs.snapshot_lsn(parent, order, counts)) is not None:
+        placed = [with_position(frame, spec, order, epoch, snapshot_lsn=lsn) for frame in frames]
+        counts = survey.count_records(placed, spec, since, opened.raws)
+    opened.check_names(counts.files)
+    unusable = tuple(item for frame in placed if counts.invalid for item in unusable_records(frame, opened))
+    opened.within_limits(counts.invalid, counts.read, unusable)
+    if counts.truncate and spec.truncate == "fail":
+        raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
+    epochs.check_offsets(spec, parent, order, counts)
+    # that each record can be used is not computed again
+    placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, valid=True, snapshot_lsn=lsn) for frame in frames]
+    return _Surveyed(tuple(placed), order, counts, unusable)
+
+
 def _read_again(opened: Inputs) -> bool:
     """Whether the changes of a first load are decoded anew where they are used, and not kept: they are many, used once, and cheap to read."""
     spec = opened.spec
@@ -307,53 +346,9 @@ def _stored_fields(parent: Snapshot | None) -> list[WriterField]:
     return [WriterField(field.source, types.parse(field.type), types.parse(field.type)) for field in fields]
 
 
-def _order(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) -> Columns:
-    """Return the order columns and their types: the table's own, else the declared ones, else the connector's. Raises OrderRefused."""
-    spec, decoder = opened.spec, ENVELOPES[opened.spec.envelope]
-    if parent is not None:
-        names, declared_names = tuple(name for name, _ in parent.order), decoder.declared_order(spec)
-        if declared_names and not same_order(declared_names, names):
-            raise OrderRefused(
-                f"table {spec.name}: order_by is {', '.join(declared_names)}, but the table was built with {', '.join(names)}. "
-                "Positions of different orders cannot be compared. Restore the setting, or rebuild the table from its archive with this order: "
-                f"compactor rebuild {spec.name}"
-            )
-        if not declared_names and parent.envelope not in ("", spec.envelope) and decoder.order(spec, frames) != names:
-            raise OrderRefused(
-                f"table {spec.name}: the envelope is {spec.envelope}, but the table was built with {parent.envelope}, whose order is "
-                f"{', '.join(names)}. Positions of different orders cannot be compared. Restore the setting, or rebuild the table from an archive of "
-                f"the new files only."
-            )
-        return parent.order
-    return tuple((name, _order_type(name, opened, frames)) for name in decoder.order(spec, frames))
-
-
-def _order_type(name: str, opened: Inputs, frames: Sequence[Frame]) -> str:
-    """Return the type that an order column is compared as. Text that holds numbers, or is declared as one, is a number, because '9' > '10' as text.
-
-    Raises OrderRefused if some records hold numbers and others hold other text.
-    """
-    spec = opened.spec
-    # files without a valid record have no columns
-    frames = [frame for frame in frames if frame.images and frame.images[1]] or frames
-    parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers, frame.members) for frame in frames]
-    kind, column = joined(kind for _, kind in parts), payload_column(name)
-    if kind != ("string",) or column is None or not any(writer.declared(column, ()) for frame in frames for writer in frame.writers):
-        return types.text(kind)
-    return text_order.kind(spec.name, name, column, frames, [cast(sql, kind) for sql, _ in parts], opened)
-
-
-def _summary(
-    opened: Inputs,
-    parent: Snapshot | None,
-    counts: survey.SurveyResult,
-    evolved: Evolved,
-    order: position.Order,
-    landed: Columns,
-    records: Sequence[Unusable],
-) -> BatchSummary:
-    """Return the counts and bounds of the batch, with those of each input."""
-    spec, counted = opened.spec, counts.files
+def _summary(opened: Inputs, parent: Snapshot | None, surveyed: _Surveyed, evolved: Evolved, landed: Columns) -> BatchSummary:
+    """Return the counts and bounds of the batch, with those of each input. `landed`: see `_Decoded`."""
+    spec, order, counts, counted = opened.spec, surveyed.order, surveyed.counts, surveyed.counts.files
     unreadable = {each.file: each.reason for each in opened.unusable()}
     inputs = []
     for item in opened.inputs:
@@ -389,5 +384,5 @@ def _summary(
         streams=() if spec.source.full_loads else counts.streams,
         quarantined=counts.invalid,
         unfinished=opened.unfinished,
-        unusable=(*opened.unusable(), *records)[:LISTED_MAX],
+        unusable=(*opened.unusable(), *surveyed.unusable)[:LISTED_MAX],
     )

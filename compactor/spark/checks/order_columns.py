@@ -1,0 +1,103 @@
+"""The order columns of a batch, and the type as which each is compared.
+
+Text is compared as numbers if it holds whole numbers, because '9' > '10' as text, and refused where it sorts otherwise than what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from compactor.core.model import types
+from compactor.core.model.errors import OrderRefused
+from compactor.core.model.position import Order, payload_column, same_order
+from compactor.core.model.snapshot import Snapshot
+from compactor.spark.checks import misfits
+from compactor.spark.decode.decoder import Decoder
+from compactor.spark.decode.frame import Frame
+from compactor.spark.decode.order import expression
+from compactor.spark.input.inputs import Inputs
+from compactor.spark.rows.comparable import joined
+from compactor.spark.sql import cast, literal, named
+
+
+def of_batch(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame], decoder: Decoder) -> Order:
+    """Return the order columns and their types: the table's own, else the declared ones, else the connector's. Raises OrderRefused."""
+    spec = opened.spec
+    names = decoder.order(spec, frames) if parent is None else tuple(name for name, _ in parent.order)
+    if parent is not None:
+        declared_names = decoder.declared_order(spec)
+        if declared_names and not same_order(declared_names, names):
+            raise OrderRefused(
+                f"table {spec.name}: order_by is {', '.join(declared_names)}, but the table was built with {', '.join(names)}. "
+                "Positions of different orders cannot be compared. Restore the setting, or rebuild the table from its archive with this order: "
+                f"compactor rebuild {spec.name}"
+            )
+        if not declared_names and parent.envelope not in ("", spec.envelope) and decoder.order(spec, frames) != names:
+            raise OrderRefused(
+                f"table {spec.name}: the envelope is {spec.envelope}, but the table was built with {parent.envelope}, whose order is "
+                f"{', '.join(names)}. Positions of different orders cannot be compared. Restore the setting, or rebuild the table from an archive of "
+                f"the new files only."
+            )
+    decoder.check_names(spec, names, [item.path for item in opened.inputs])
+    return parent.order if parent is not None else tuple((name, _type(name, opened, frames)) for name in names)
+
+
+def _type(name: str, opened: Inputs, frames: Sequence[Frame]) -> str:
+    """Return the type that an order column is compared as. Raises OrderRefused if its values have no order."""
+    spec = opened.spec
+    # files without a valid record have no columns
+    frames = [frame for frame in frames if frame.images and frame.images[1]] or frames
+    parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers, frame.members) for frame in frames]
+    kind, column = joined(kind for _, kind in parts), payload_column(name)
+    if kind != ("string",) or column is None or not any(writer.declared(column, ()) for frame in frames for writer in frame.writers):
+        return types.text(kind)
+    return _type_of_text(spec.name, name, column, frames, [cast(sql, kind) for sql, _ in parts], opened)
+
+
+def _type_of_text(table: str, name: str, column: str, frames: Sequence[Frame], values: Sequence[str], opened: Inputs) -> str:
+    """Return the type as which a text column is compared, bigint or string. Raises OrderRefused if neither puts its values in order.
+
+    `name` is the column in `order_by`, `column` the source's; `values` is SQL for its text, one for each frame. One Spark job a frame.
+    """
+    count, digits, misordered = _counts(frames, values)
+
+    def first(test: Callable[[str], str]) -> str:
+        places = (misfits.first(frame, test(value), value, column, opened) for frame, value in zip(frames, values))
+        return next(filter(None, places), "")
+
+    if 0 < digits < count:
+        raise OrderRefused(
+            f"table {table}: order_by column {name!r} holds whole numbers in {digits:,} records and other text in {count - digits:,}, which have "
+            f"no order in common. The first text is {first(lambda value: f'({value}) IS NOT NULL AND NOT {_is_number(value)}')}. Declare "
+            f"`types: {{{column}: bigint}}` (other values then go to quarantine), or set another column."
+        )
+    if misordered:
+        raise OrderRefused(
+            f"table {table}: order_by column {name!r} is text that does not sort as what it means. The first is {first(_is_misordered)}. Declare "
+            f"numbers in `types:`, such as {{{column}: decimal(18,6)}}, have dates written as 2026-01-31, or set another column."
+        )
+    return "bigint" if digits else "string"
+
+
+def _counts(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int, int]:
+    """Count the rows that have a value, those with a whole number, and those with text that sorts otherwise than what it means."""
+    counts = (0, 0, 0)
+    for frame, value in zip(frames, values):
+        rows = frame.rows.where(f"_op IS NOT NULL AND _invalid IS NULL AND ({value}) IS NOT NULL")
+        row = rows.agg(
+            named("count(1)", "n"), named(f"count_if({_is_number(value)})", "d"), named(f"count_if({_is_misordered(value)})", "m")
+        ).collect()[0]
+        counts = (counts[0] + row.n, counts[1] + row.d, counts[2] + row.m)
+    return counts
+
+
+def _is_number(value: str) -> str:
+    """SQL: whether text is a whole number of at most 18 digits."""
+    return f"({value}) RLIKE '^-?[0-9]{{1,18}}$'"
+
+
+def _is_misordered(value: str) -> str:
+    """SQL: whether text is a number with a fraction (9.5 and 10.5), a date that begins with its day or month, or one without leading zeros."""
+    number, day = "[+-]?[0-9]+[.,][0-9]+", "[0-9]{1,2}[-/.]([0-9]{1,2}|[A-Za-z]{3})[-/.][0-9]{2,4}([^0-9].*)?"
+    unpadded = "[0-9]{4}[-/]([0-9][-/].*|[0-9]{2}[-/][0-9]([^0-9].*)?)"
+    return f"({value}) RLIKE {literal(f'^({number}|{day}|{unpadded})$')}"
