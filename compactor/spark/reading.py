@@ -101,7 +101,9 @@ class _Decoded:
 
     frames: tuple[Frame, ...]
     landed: Columns
-    """The columns of the files, with names in lower case."""
+    """The columns of the files, with names in lower case; () for text files."""
+    format: str
+    """The format of these files; of several parquet, which is the last by name."""
     unpacked: tuple[files.RawFrame, ...]
     """The raw frames of the records."""
 
@@ -168,14 +170,15 @@ class Reader:
         decoded = self._decoded(opened, parent)
         surveyed = _surveyed(opened, parent, decoded.frames)
         evolved = self._evolved(opened, parent, version, surveyed)
-        lacking = _lacking(surveyed.frames, evolved) if spec.patch_rows else set()
+        lacking = _lacking(surveyed.frames, evolved, parent) if spec.patch_rows else set()
         changes, judged = self._changes(opened, parent, surveyed, evolved, bool(lacking))
         if erased is not None:
             check_key(spec.name, parent.schema if parent else evolved.schema, evolved.schema)
             changes, left_out = erase.without_erased(changes, evolved.schema, erased, spec)
             judged = dataclasses.replace(judged, counts=dataclasses.replace(judged.counts, ignored=judged.counts.ignored + left_out))
-        summary = _summary(opened, parent, judged, evolved, decoded.landed)
-        summary = dataclasses.replace(summary, unavailable_columns=tuple(sorted({*summary.unavailable_columns, *lacking})))
+        summary = _summary(opened, parent, judged, evolved)
+        missing = tuple(sorted({*summary.unavailable_columns, *lacking}))
+        summary = dataclasses.replace(summary, unavailable_columns=missing, raw=decoded.landed, raw_format=decoded.format)
         if spec.source.full_loads:
             changes, summary = FullLoads(self.spark, opened, parent, summary, version, entries).changes(changes)
         return SparkBatch(summary, spec, parent, version, changes, opened.raws, decoded.unpacked, decoded.frames)
@@ -230,7 +233,7 @@ class Reader:
         opened.check_names(counts.files)
         foreign_base.check_usable(spec, [item for frame in frames if counts.invalid for item in unusable_records(frame, opened)], counts.invalid)
         evolved = base.evolved(payload_writers(frames, spec), spec)
-        summary = _summary(opened, None, _Surveyed(tuple(frames), base.order, counts, ()), evolved, ())
+        summary = _summary(opened, None, _Surveyed(tuple(frames), base.order, counts, ()), evolved)
         changes = measured.materialize(conform(frames, evolved, spec, base.order, False))
         foreign_base.check_keys(changes, spec, evolved.schema)
         return SparkBatch(summary, spec, None, FIRST, changes)
@@ -242,7 +245,7 @@ class Reader:
         frames, unpacked = [], []
         typed = column_types.declared(spec.types)
         schema = column_types.over(typed, from_avro(spec.avro_schema) if spec.avro_schema else None)
-        landed: dict[str, types.Type] = {}
+        landed, formats = dict[str, types.Type](), set[str]()
         for kind, paths in opened.by_format().items():
             for raw in opened.raw(kind, paths, _stored_fields(parent), schema):
                 try:
@@ -255,6 +258,7 @@ class Reader:
                 for name, column_type in raw.schema[1] if raw.schema and kind != "csv" else ():
                     if name in undecided:
                         continue
+                    formats.add(kind)
                     landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
                 # records that carry their schema have all types but those that the table declares otherwise
                 frames += [self._described(frame, part, opened, parent, typed if part.avro is not None else schema, typed) for part, frame in decoded]
@@ -262,7 +266,7 @@ class Reader:
         deletions.check_columns(spec, frames)
         frames += repair.frames(self.spark, opened, self.storage, frames, _stored_fields(parent))
         columns = tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items())
-        return _Decoded(tuple(frames), columns, tuple(unpacked))
+        return _Decoded(tuple(frames), columns, max(formats, default=""), tuple(unpacked))
 
     def _described(
         self, frame: Frame, raw: files.RawFrame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None, typed: WriterSchema | None
@@ -333,11 +337,12 @@ def _read_again(opened: Inputs) -> bool:
     return used_once and spec.container == "value" and opened.size > KEPT_MAX and set(opened.by_format()) == {"parquet"}
 
 
-def _lacking(frames: Sequence[Frame], evolved: Evolved) -> set[str]:
-    """Return the stored columns that some writer of rows does not have (`patch_rows: true`)."""
+def _lacking(frames: Sequence[Frame], evolved: Evolved, parent: Snapshot | None) -> set[str]:
+    """Return the stored columns that some writer of rows, or some stored row, does not have (`patch_rows: true`)."""
     names = set(evolved.schema.values)
     writers = {writer.id for frame in frames for writer in frame.writers if writer.id in evolved.columns}
-    return {name for writer in writers for name in names - set(evolved.columns[writer].values())}
+    later = {field.name for field in evolved.schema.fields if parent is not None and field.since > FIRST}
+    return (names & later) | {name for writer in writers for name in names - set(evolved.columns[writer].values())}
 
 
 def _stored_fields(parent: Snapshot | None) -> list[WriterField]:
@@ -346,8 +351,8 @@ def _stored_fields(parent: Snapshot | None) -> list[WriterField]:
     return [WriterField(field.source, types.parse(field.type), types.parse(field.type)) for field in fields]
 
 
-def _summary(opened: Inputs, parent: Snapshot | None, surveyed: _Surveyed, evolved: Evolved, landed: Columns) -> BatchSummary:
-    """Return the counts and bounds of the batch, with those of each input. `landed`: see `_Decoded`."""
+def _summary(opened: Inputs, parent: Snapshot | None, surveyed: _Surveyed, evolved: Evolved) -> BatchSummary:
+    """Return the counts and bounds of the batch, with those of each input."""
     spec, order, counts, counted = opened.spec, surveyed.order, surveyed.counts, surveyed.counts.files
     unreadable = {each.file: each.reason for each in opened.unusable()}
     inputs = []
@@ -378,7 +383,6 @@ def _summary(opened: Inputs, parent: Snapshot | None, surveyed: _Surveyed, evolv
         truncate=epochs.barrier(spec, parent, counts, order),
         shard_truncates=counts.shard_truncates,
         source_time=counts.source_time,
-        raw=landed,
         offsets=counts.offsets if order and order[0][0] in OFFSETS else (),
         least_offsets=counts.least_offsets if order and order[0][0] in OFFSETS else (),
         streams=() if spec.source.full_loads else counts.streams,

@@ -451,3 +451,13 @@ def test_records_without_a_known_order_are_refused(lake: Lake, connector: str | 
     with pytest.raises(OrderRefused, match=r"the records .*Land whole Kafka records and set `container: kafka`, or set `order_by:`") as refused:
         lake.run(spec)
     assert named in str(refused.value)
+
+
+def test_a_change_without_a_row_is_invalid(lake: Lake) -> None:
+    """A transform that loses `after` would lose changes without a trace."""
+    spec = debezium(lake, quarantine_share=0.9)
+    lost = [event("u", 2, before={"id": 1, "v": "a", "w": 0}), event("c", 3)]
+    lake.land(spec, 1, [event("c", 1, after={"id": 1, "v": "a", "w": 0}), *lost])
+    report = lake.run(spec)
+    assert (1, 2) == (report.counts["applied"], report.counts["quarantined"])
+    assert {"creates, updates or reads a row, and has none in `after`"} == {unusable[1] for unusable in lake.unusable(spec)}

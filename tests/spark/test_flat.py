@@ -297,6 +297,19 @@ def test_a_condition_on_the_row_deletes_it(lake: Lake) -> None:
             assert [] == lake.problems(spec)
 
 
+def test_a_condition_sees_the_columns_in_their_types(lake: Lake) -> None:
+    """As the view has them. A value of another type makes no delete: its record waits in quarantine, and the others go on."""
+    spec = lake.spec(
+        delete_when="gone > timestamp'2020-01-01' OR n / 2 > 50", quarantine_share=0.9, types=(("gone", "timestamp_millis"), ("n", "int"))
+    )
+    rows = [{"id": at, "seq": 1, "gone": None, "n": 1} for at in range(1, 6)]
+    rows += [{"id": 1, "seq": 2, "gone": 1_700_000_000_000, "n": 1}, {"id": 2, "seq": 2, "gone": None, "n": 200}]
+    lake.land(spec, 1, [*rows, {"id": 3, "seq": 2, "gone": "", "n": 1}, {"id": 4, "seq": 2, "gone": None, "n": "n/a"}])
+    lake.run(spec)
+    assert [(3, 2), (4, 1), (5, 1)] == [(row["id"], row["seq"]) for row in lake.rows(spec)]
+    assert ["the value of n is not of type int"] == [reason for _, reason, *_ in lake.unusable(spec)]
+
+
 REFUSED = {
     "no such column": ("stauts = 'deleted'", "names stauts, which neither the landed rows nor the table have. The columns are id, seq"),
     "no condition": ("v", "is no SQL condition on a row"),

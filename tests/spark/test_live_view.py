@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 
 from compactor.core.model.errors import Refused
@@ -54,6 +56,25 @@ def live(lake: Lake, spec: Any) -> list[dict[str, Any]]:
     lake.run(spec)
     assert shown == lake.rows(spec)
     return shown
+
+
+@pytest.mark.slow
+def test_avro_files_are_read_as_avro_whatever_the_settings_leave_open(lake: Lake) -> None:
+    """`format: auto` goes by the files' suffix. An order that is no number is no order, in a run and in the view."""
+    spec = lake.spec(live_view=True, archive="keep", quarantine_share=0.9, order_by=("at",))
+    assert spec.format == "auto"
+    fields = [{"name": "id", "type": "long"}, {"name": "at", "type": "double"}, {"name": "v", "type": "string"}]
+    schema = fastavro.parse_schema({"type": "record", "name": "t", "fields": fields})
+    for hour, rows in enumerate(([(1, 1.0, "a"), (2, 1.0, "a")], [(1, 2.0, "b"), (2, math.nan, "b")], [(3, 1.0, "c")])):
+        path = Path(spec.landing) / f"increment_20240305{hour:02d}/part.avro"
+        path.parent.mkdir(parents=True)
+        with path.open("wb") as file:
+            fastavro.writer(file, schema, [dict(zip(("id", "at", "v"), row)) for row in rows])
+        if hour:
+            live(lake, spec)
+        else:
+            lake.run(spec)
+    assert {1: "b", 2: "a", 3: "c"} == {row["id"]: row["v"] for row in lake.rows(spec, "t_live")}
 
 
 @pytest.mark.slow

@@ -69,6 +69,21 @@ def test_a_deleted_row_shows_the_values_that_late_events_added_to_its_base_row(l
     assert [] == lake.problems(spec)
 
 
+def test_a_late_event_brings_a_column_that_stored_rows_are_older_than(lake: Lake) -> None:
+    """With `patch_rows` a row keeps what it has: no stored event said anything of the column, whenever the column came."""
+    for name, between in (("at once", []), ("later", [{"id": 9, "seq": 9, "c": 1}])):
+        spec = lake.spec(name.replace(" ", "_"), write_mode="merge-on-read", patch_rows=True)
+        lake.land(spec, 0, [{"id": 1, "seq": 1, "a": 1}, {"id": 1, "seq": 2, "b": 2}])
+        lake.run(spec)
+        if between:
+            lake.land(spec, 1, between)
+            lake.run(spec)
+        lake.land(spec, 2, [{"id": 1, "seq": 0, "c": 7}])
+        assert 1 == lake.run(spec).counts["late"]
+        assert (2, 1, 2, 7) == next((row["seq"], row["a"], row["b"], row["c"]) for row in lake.rows(spec) if row["id"] == 1), name
+        assert [] == lake.problems(spec)
+
+
 @pytest.mark.slow
 def test_what_a_tombstone_learns_beside_a_compaction_stays(lake: Lake) -> None:
     """A late event changes what a tombstone of the Delta hides, while that Delta is compacted: the new base has the older values, the Delta the newer."""

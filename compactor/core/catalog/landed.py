@@ -64,7 +64,7 @@ def _name(spec: TableSpec, generation: int) -> str:
 
 
 def _table(spec: TableSpec, snapshot: Snapshot, generation: int) -> TableDef:
-    kind = spec.format if spec.format != "auto" else "parquet" if snapshot.raw else "json"
+    kind = spec.format if spec.format != "auto" else snapshot.raw_format or "json"
     # CSV files show their lines too
     kind = "json" if kind == "csv" else kind
     return TableDef(

@@ -132,9 +132,11 @@ class _Events:
         self._spec, self._snapshot, self._files, self._folders = spec, snapshot, files, folders
         keys = [snapshot.schema.field(name).source.lower() for name in snapshot.schema.key]
         at = self.position("__e")
-        required = [value for value, (name, _) in zip(at[1:], snapshot.order) if name not in NULLABLE]
+        placed = [(value, kind) for value, (name, kind) in zip(at[1:], snapshot.order) if name not in NULLABLE]
+        # NaN has no order; all engines write it so
+        ordered = (f"CAST({value} AS string) <> 'NaN'" if kind == "double" else f"{value} IS NOT NULL" for value, kind in placed)
         whole = " AND ".join(f"`__e`.{quoted(name)} IS NOT NULL" for name in keys)
-        usable = " AND ".join([f"`__e`.`{_OP}` IS NOT NULL", *(f"{value} IS NOT NULL" for value in required), f"(`__e`.`{_OP}` = 't' OR ({whole}))"])
+        usable = " AND ".join([f"`__e`.`{_OP}` IS NOT NULL", *ordered, f"(`__e`.`{_OP}` = 't' OR ({whole}))"])
         self._every = f"SELECT * FROM ({self._read()}) `__e` WHERE {usable}"
         by = ", ".join(f"`__w`.{quoted(name)}" for name in keys)
         last = ", ".join(f"{value} DESC" for value in (*self.position("__w"), f"`__w`.`{landed.FOLDER}`"))

@@ -224,6 +224,8 @@ class State:
     """Number of events that the newest commit with a new event ingested. Compaction weighs the Delta against it."""
     raw: tuple[tuple[str, str], ...] = ()
     """The columns of the landed files (name, Hive type), for `<table>_incremental`."""
+    raw_format: str = ""
+    """The format of these files, parquet or avro."""
     offsets: Partitions = ()
     """The greatest Kafka offset per partition, where offsets come first in the order."""
     history: History | None = None

@@ -50,6 +50,8 @@ class BatchSummary:
     """The Position of the newest truncate of each shard that has one."""
     raw: tuple[tuple[str, str], ...] = ()
     """The columns of the landed files (name, Hive type); () for text files."""
+    raw_format: str = ""
+    """The format of these files, parquet or avro; of both parquet, because no engine reads them as one table."""
     offsets: Partitions = ()
     """The greatest Kafka offset per partition, as in `State.offsets`."""
     least_offsets: Partitions = ()

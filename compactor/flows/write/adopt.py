@@ -96,7 +96,7 @@ def _adopted(table: Table, path: str, through: str, dry: bool, progress: Progres
     scratch.callback(resolution.close)
     staged = engine.write(resolution, writer, 0)
     # the inputs of the version are landed files, not those of the base
-    summary = dataclasses.replace(resolution.summary, inputs=absorbed, raw=changes.raw, last=None)
+    summary = dataclasses.replace(resolution.summary, inputs=absorbed, raw=changes.raw, raw_format=changes.raw_format, last=None)
     state = after(table, None, summary, staged, None, writer, whole=True)
     edit = Edit(OPERATION, writer, state, inputs=absorbed, pending=absorbed if table.spec.archive != "keep" else (), requires=(NewestIs(0),))
     return report, feed.with_changes(table, None, edit)

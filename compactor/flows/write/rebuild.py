@@ -292,7 +292,7 @@ class _Rebuild:
         self.set_aside.append(dataclasses.replace(summary, inputs=tuple(entries), unusable=invalid, quarantined=sum(more.values())))
 
     def _edit(self, parent: Snapshot, made: State, writer: str, counts: dict[str, int], ties: int, unresolved: int) -> Edit:
-        made = dataclasses.replace(made, schema=_placed(parent, made), raw=parent.raw, watermark=parent.watermark)
+        made = dataclasses.replace(made, schema=_placed(parent, made), raw=parent.raw, raw_format=parent.raw_format, watermark=parent.watermark)
         if parent.erased is not None:
             check_key(self.table.name, parent.schema, made.schema)
         pending = archive.unfinished(self.table, parent.pending)

@@ -88,6 +88,7 @@ def after(table: Table, parent: State | None, summary: BatchSummary, staged: Sta
         # a commit that brought nothing new says nothing about what the next one will bring
         brought=sum(staged.counts.get(name, 0) for name in ("applied", "superseded")) or (parent.brought if parent else 0),
         raw=summary.raw or (parent.raw if parent else ()),
+        raw_format=summary.raw_format or (parent.raw_format if parent else ""),
         offsets=_offsets(parent, summary, table.spec.epoch),
         history=history,
         watermark=parent.watermark if parent else NOTHING_KNOWN,

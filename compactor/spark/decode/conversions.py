@@ -34,8 +34,8 @@ _MICROS_MIN, _MICROS_MAX = -2440588 * 86_400_000_000, 2**63 - 1 - 1_000_000_000
 """The same range for timestamps. A long of microseconds ends in the year 294247, and its ends stand for infinity."""
 
 _MICROS = {
-    "Timestamp": "({0}) * 1000L",
-    "Time": "({0}) * 1000L",
+    # milliseconds near the ends of a long overflow on their way to microseconds
+    **dict.fromkeys(("Timestamp", "Time"), "try_multiply({0}, 1000L)"),
     # cut, not rounded to zero
     **dict.fromkeys(("NanoTimestamp", "NanoTime"), "({0}) div 1000L - CASE WHEN ({0}) % 1000L < 0 THEN 1L ELSE 0L END"),
 }
@@ -96,7 +96,7 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
     if field.type[0] == "date" and kind[0] == "string":
         return cast(f"nullif(regexp_extract({value}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})Z?$', 1), '')", ("date",))
     if field.type[0] == "timestamp" and number:
-        return _moment(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"), short)
+        return _moment(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
     if field.type[0] == "timestamp" and kind[0] == "string":
         return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {value} END", ("timestamp",))
     if short in ("Time", "MicroTime", "NanoTime") and number:
@@ -223,9 +223,7 @@ def _pairs(value: str, kind: types.Type) -> str:
     return _let(keys, "_keys", f"CASE WHEN {distinct} THEN map_from_arrays(_keys, transform({value}, _p -> {inner})) END")
 
 
-def _moment(micros: str, short: str) -> str:
-    # milliseconds near the ends of a long overflow on their way to microseconds, so try_multiply instead of *
-    micros = micros.replace(") * 1000L", ", 1000L)").replace("(CAST", "try_multiply(CAST", 1) if short == "Timestamp" else micros
+def _moment(micros: str) -> str:
     return f"CASE WHEN {micros} BETWEEN {_MICROS_MIN}L AND {_MICROS_MAX}L THEN timestamp_micros({micros}) END"
 
 

@@ -56,6 +56,7 @@ _UNIONS = (
     'wraps values in their Avro types, such as {"string": ..}, as kafka-avro-console-consumer prints them: have a sink write the topic, as Avro or '
     "as plain JSON"
 )
+_NO_ROW = "creates, updates or reads a row, and has none in `after`"
 _NO_KEY = "deletes a row, and neither `before` nor the record's key says which: land whole records and set `container: kafka`"
 
 
@@ -108,7 +109,8 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
         f"WHEN {row} RLIKE {literal(_UNION)} AND size(json_object_keys({row})) = 1 THEN {literal(_UNIONS)} "
         f"WHEN _m.source.connector = 'yugabytedb' AND {row} RLIKE {literal(_CELL)} THEN {literal(_CELLS)} "
         f"WHEN _m.source.connector = 'mongodb' AND _m.op = 'u' AND _m.after IS NULL THEN {literal(_PARTIAL)} "
-        f"WHEN _m.op = 'd' AND _m.before IS NULL AND _key IS NULL THEN {literal(_NO_KEY)} END"
+        f"WHEN _m.op = 'd' AND _m.before IS NULL AND _key IS NULL THEN {literal(_NO_KEY)} "
+        f"WHEN _m.op IN ('c', 'u', 'r') AND _m.after IS NULL THEN {literal(_NO_ROW)} END"
     )
     judged = parsed.selectExpr("*", f"coalesce({raw.unreadable}, {invalid}) AS _why")
     decoded = once(
@@ -200,7 +202,8 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     op = _operation("_value.op", "_value.after IS NULL", "_value.before IS NULL", schema, table, spec)
     invalid = (
         f"CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_value.op')}) "
-        f"WHEN {other} THEN NULL WHEN _value.op = 'd' AND _value.before IS NULL AND _key IS NULL THEN {literal(_NO_KEY)} END"
+        f"WHEN {other} THEN NULL WHEN _value.op = 'd' AND _value.before IS NULL AND _key IS NULL THEN {literal(_NO_KEY)} "
+        f"WHEN _value.op IN ('c', 'u', 'r') AND _value.after IS NULL THEN {literal(_NO_ROW)} END"
     )
     rows = (
         raw.rows.selectExpr(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
@@ -135,11 +136,12 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
         if field.name in schema.key:
             columns.append(f"{keys[schema.key.index(field.name)]} AS {quoted(field.name)}")
             continue
-        value, absent, mismatch = _column(frame, evolved, field, order)
+        column = _column(frame, evolved, field, order)
+        value, absent = column.value, column.unavailable
         if spec.patch_rows:
             absent = _without(frame, evolved, field, order, absent)
-        if mismatch:
-            condition = f"NOT coalesce({absent}, false) AND ({mismatch})" if absent else mismatch
+        if column.mistyped:
+            condition = f"NOT coalesce({absent}, false) AND ({column.mistyped})" if absent else column.mistyped
             mistyped.append(f"WHEN {condition} THEN {literal(field.name)}")
         if partial and absent:
             missing.append(f"CASE WHEN {absent} THEN {literal(field.name)} END")
@@ -207,18 +209,26 @@ def _without(frame: Frame, evolved: Evolved, field: Field, order: position.Order
     """SQL: `absent`, or that the row's writer does not have the column, nor the row its default (`patch_rows: true`)."""
     lacking, older = _lacking(frame, evolved, field), _reads_default(frame, evolved, field, order)
     lacking = f"({lacking} AND NOT {older})" if lacking and older else lacking
-    return " OR ".join(filter(None, (absent, lacking))) or None
+    return _either((absent, lacking))
 
 
-def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order) -> tuple[str, str | None, str | None]:
-    """SQL for the value of a stored column, whether it is unavailable, and whether it is not of the column's type. None: never."""
+class _Column(NamedTuple):
+    """SQL for a stored column of a frame's rows."""
+
+    value: str
+    unavailable: str | None
+    """Whether the source did not send the value; None if it always did."""
+    mistyped: str | None
+    """Whether the value is not of the column's type; None if it always is."""
+
+
+def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order) -> _Column:
+    """Return a stored column as the writers of a frame wrote it."""
     images = dict((frame.images or ("struct", ()))[1])
     kind = types.parse(field.type)
     # a declared column may be in no record
     variants = {column: writers for column, writers in _variants(frame, evolved, field).items() if column.name in images}
-    branches = []
-    absent = []
-    mistyped = []
+    values, absent, mistyped = list[tuple[str, str]](), list[str | None](), list[str | None]()
     if frame.omits and field.visible and can_be_absent(kind, frame.omits):
         absent.append(_not_named(field.source))
     for column, writers in variants.items():
@@ -227,22 +237,28 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
         # the text that the source wrote, not that of the number
         as_written = column.inferred and images[column.name] == kind == ("string",)
         value = raw if as_written else conversions.change_type(stored, column.type, kind)
-        test = None if frame.omits else _is_unavailable(frame, raw, images[column.name])
         only = "" if len(writers) == len(frame.writers) else f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
-        branches.append((only, value))
-        mismatches = (conversions.is_mistyped(raw, images[column.name], value, column.type), conversions.is_inexact(stored, column.type, kind))
-        mistyped += [f"({only} AND {mismatch})" if only else f"({mismatch})" for mismatch in mismatches if mismatch]
-        if test:
-            absent.append(f"({only} AND {test})" if only else f"({test})")
-    older = _reads_default(frame, evolved, field, order)
-    if older and absent:
-        absent = [f"(({' OR '.join(absent)}) AND NOT {older})"]
-    default = f"CASE WHEN {older} THEN {defaults.default(evolved.schema, field.name)} END" if older else None
-    if len(branches) == 1 and not branches[0][0]:
-        return branches[0][1], " OR ".join(absent) or None, " OR ".join(mistyped) or None
-    cases = "".join(f" WHEN {only} THEN {value}" for only, value in branches)
-    value = f"CASE{cases} ELSE {default or null(kind)} END" if cases else default or null(kind)
-    return value, " OR ".join(absent) or None, " OR ".join(mistyped) or None
+        values.append((only, value))
+        absent.append(_both(only, None if frame.omits else _is_unavailable(frame, raw, images[column.name])))
+        mistyped.append(_both(only, conversions.is_mistyped(raw, images[column.name], value, column.type)))
+        mistyped.append(_both(only, conversions.is_inexact(stored, column.type, kind)))
+    older, unavailable = _reads_default(frame, evolved, field, order), _either(absent)
+    if older and unavailable:
+        unavailable = f"(({unavailable}) AND NOT {older})"
+    default = f"CASE WHEN {older} THEN {defaults.default(evolved.schema, field.name)} END" if older else null(kind)
+    cases = "".join(f" WHEN {only} THEN {value}" for only, value in values if only)
+    everywhere = next((value for only, value in values if not only), None)
+    value = everywhere or (f"CASE{cases} ELSE {default} END" if cases else default)
+    return _Column(value, unavailable, _either(mistyped))
+
+
+def _both(condition: str, test: str | None) -> str | None:
+    """SQL: a test under a condition; "" is always, None is never."""
+    return test and (f"({condition} AND {test})" if condition else f"({test})")
+
+
+def _either(tests: Sequence[str | None]) -> str | None:
+    return " OR ".join(filter(None, tests)) or None
 
 
 def _key(frame: Frame, evolved: Evolved, name: str) -> str:

@@ -1,7 +1,7 @@
 """`delete_when`: a SQL condition on the columns of a flat row that makes it a delete, such as `status = 'deleted'`.
 
-The condition names columns as the source spells them. A column that these rows lack and the table has is null. A column that neither the rows of
-a run nor the table have is refused, because a mistyped name would keep every deleted row.
+The condition names columns as the source spells them, and sees them in the types of the view. A column that these rows lack and the table has is
+null. A column that neither the rows of a run nor the table have is refused, because a mistyped name would keep every deleted row.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterField
 from compactor.spark.columns import DELETES
+from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import Frame
 from compactor.spark.sql import quoted
 
@@ -32,7 +33,8 @@ def marked(frame: Frame, spec: TableSpec, stored: Sequence[WriterField]) -> Fram
     """
     if not spec.delete_when or frame.images is None:
         return frame
-    columns = {name: f"{frame.value(name)} AS {quoted(name)}" for name, _ in frame.images[1]}
+    there = {field.name: field.type for field in stored}
+    columns = {name: f"{_value(frame, name, kind, there.get(name))} AS {quoted(name)}" for name, kind in frame.images[1]}
     low = {name.lower() for name in columns}
     columns |= {field.name: f"CAST(NULL AS {types.text(field.type)}) AS {quoted(field.name)}" for field in stored if field.name.lower() not in low}
     absent: set[str] = set()
@@ -61,6 +63,18 @@ def check_columns(spec: TableSpec, frames: Sequence[Frame]) -> None:
             f"table {spec.name}: `delete_when: {spec.delete_when}` names {', '.join(sorted(nowhere))}, which neither the landed rows nor the table "
             f"have. The columns are {shown}. Correct the condition."
         )
+
+
+def _value(frame: Frame, name: str, kind: types.Type, stored: types.Type | None) -> str:
+    """SQL for a column as the condition sees it: in the type of the view, null where a value is not of that type."""
+    value, fields = frame.value(name), {field for writer in frame.writers for field in writer.fields if field.name == name}
+    if len(fields) != 1:
+        return value
+    (field,) = fields
+    value = value if field.inferred else conversions.to_stored(value, kind, field)
+    if field.type != ("string",) or stored is None or stored == ("string",) or not types.is_scalar(stored):
+        return value
+    return conversions.exact(value, stored)
 
 
 def _rows(frame: Frame, spec: TableSpec, columns: Sequence[str]) -> DataFrame:

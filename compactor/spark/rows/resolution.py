@@ -216,7 +216,24 @@ def _with_stored(batch: SparkBatch, made: Plan, events: DataFrame, stored: Table
     if base is not None and made.small and not batch.spec.in_one_task(stored.snapshot.size):
         # the look-up stays on all cores
         base = base.repartition(1)
-    return union([events, *(frame for frame in (base, stored.delta()) if frame is not None)])
+    rows = [frame for frame in (base, stored.delta()) if frame is not None]
+    if batch.spec.patch_rows and made.partial and rows:
+        rows = [_without_later_columns(union(rows), made, batch.summary)]
+    return union([events, *rows])
+
+
+def _without_later_columns(rows: DataFrame, made: Plan, summary: BatchSummary) -> DataFrame:
+    """Return stored rows with an entry in `_own` for each column that is younger than the row: none of its events had a value for it."""
+    schema, order = summary.evolved.schema, summary.order
+    entry = f"named_struct('at', CAST(NULL AS {position.ddl(order)}), 'known', false)"
+    younger = [
+        f"CASE WHEN _version < {field.since} AND try_element_at(_own, {literal(field.name)}) IS NULL THEN struct({literal(field.name)}, {entry}) END"
+        for field in schema.fields
+        if field.name in made.partial
+    ]
+    own, ddl = f"map_from_entries(array_compact(array({', '.join(younger)})))", position.own_ddl(order)
+    marked = f"map_concat(coalesce(_own, CAST(map() AS {ddl})), CAST({own} AS {ddl})) AS _own"
+    return rows.selectExpr(*[marked if name == "_own" else quoted(name) for name in rows.columns])
 
 
 def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
