@@ -55,7 +55,7 @@ def test_what_an_edit_does_not_name_stays_as_the_parent_has_it() -> None:
 def test_every_field_of_a_state_comes_from_the_edit() -> None:
     """A field that is added to State needs no line in `apply`."""
     other = State(
-        Schema((), ()), (("lsn", "string"),), "c", (), None, "h", (1,), "s", (2,), (3,), ((4, 4),), 9, "f", "b", "dms", 5, (("a", "int"),), ((0, 1),), None,
+        Schema((), ()), (("lsn", "string"),), "c", (), None, "h", (1,), "s", (2,), (3,), ((4, 4),), 9, "f", "b", "dms", 5, (("a", "int"),), "avro", ((0, 1),), None,
         WATERMARK, (("eu", (1,)),),
     )  # fmt: skip
     assert all(getattr(other, each.name) != getattr(STATE, each.name) or each.name in ("delta", "history") for each in dataclasses.fields(State))

@@ -37,7 +37,7 @@ SNAPSHOTS = st.builds(
     order=PAIRS, base_id=TEXT, segments=st.lists(SEGMENTS, max_size=2).map(tuple), delta=st.none() | DELTAS, inputs=INPUTS, pending=INPUTS,
     ledger=st.lists(st.builds(LedgerFile, TEXT, NUMBERS, NAMES), max_size=2).map(tuple), counts=st.dictionaries(st.sampled_from(COUNTS), NUMBERS),
     ties=NUMBERS, unresolved=NUMBERS, hour=st.none() | TEXT, position=POSITIONS, source_time=st.none() | TEXT, truncated_to=POSITIONS,
-    purged_to=POSITIONS, epoch=NUMBERS, compacted_at=st.none() | TEXT, base_source_time=st.none() | TEXT, envelope=TEXT, brought=NUMBERS, raw=PAIRS,
+    purged_to=POSITIONS, epoch=NUMBERS, compacted_at=st.none() | TEXT, base_source_time=st.none() | TEXT, envelope=TEXT, brought=NUMBERS, raw=PAIRS, raw_format=TEXT,
     pending_deletions=st.lists(st.builds(PendingDeletion, TEXT, st.floats(0, 1e10), TEXT), max_size=2).map(tuple),
     pins=st.lists(st.builds(Pin, TEXT, NUMBERS, TEXT), max_size=2).map(tuple), restored=st.none() | NUMBERS, oldest=NUMBERS, expired=st.booleans(),
     feed=FEEDS, watermark=st.builds(Watermark, st.lists(st.tuples(TEXT, st.none() | TEXT), max_size=2).map(tuple), st.none() | TEXT, TEXT),

@@ -546,7 +546,9 @@ def _summary(
     first, last = _bounds([change.position for change in changes])
     deletes, truncates = sum(change.op == "d" for change in changes), sum(change.op == "t" for change in changes)
     counts = (read, ignored, len(changes), (), deletes, 0, truncates)
-    return BatchSummary(evolved, order, inputs, *counts, first, last, _barrier(spec, parent, changes), None, raw=_raw_columns(spec, evolved.schema))
+    raw = _raw_columns(spec, evolved.schema)
+    made = BatchSummary(evolved, order, inputs, *counts, first, last, _barrier(spec, parent, changes), None, raw=raw)
+    return dataclasses.replace(made, raw_format="parquet" if raw else "")
 
 
 def _writer(spec: TableSpec, path: str, events: Sequence[Change]) -> WriterSchema:
