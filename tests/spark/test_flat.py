@@ -297,6 +297,7 @@ def test_a_condition_on_the_row_deletes_it(lake: Lake) -> None:
             assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_a_condition_sees_the_columns_in_their_types(lake: Lake) -> None:
     """As the view has them. A value of another type makes no delete: its record waits in quarantine, and the others go on."""
     spec = lake.spec(

@@ -37,6 +37,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.slow
 def test_the_order_column_may_change_the_case_of_its_letters(lake: Lake) -> None:
     """As any other column. A record that has both names has two columns, and `order_by` means one of them."""
     spec = lake.spec(order_by=("Seq",))

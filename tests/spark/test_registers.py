@@ -69,6 +69,7 @@ def test_a_deleted_row_shows_the_values_that_late_events_added_to_its_base_row(l
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_a_late_event_brings_a_column_that_stored_rows_are_older_than(lake: Lake) -> None:
     """With `patch_rows` a row keeps what it has: no stored event said anything of the column, whenever the column came."""
     for name, between in (("at once", []), ("later", [{"id": 9, "seq": 9, "c": 1}])):
