@@ -341,7 +341,7 @@ def _lacking(frames: Sequence[Frame], evolved: Evolved, parent: Snapshot | None)
     """Return the stored columns that some writer of rows, or some stored row, does not have (`patch_rows: true`)."""
     names = set(evolved.schema.values)
     writers = {writer.id for frame in frames for writer in frame.writers if writer.id in evolved.columns}
-    later = {field.name for field in evolved.schema.fields if parent is not None and field.since > FIRST}
+    later = {field.name for field in evolved.schema.later if parent is not None}
     return (names & later) | {name for writer in writers for name in names - set(evolved.columns[writer].values())}
 
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.catalog import views
+from compactor.core.catalog import history_views, views
 from compactor.core.model import names, types
 from compactor.core.model.errors import Refused
+from compactor.core.model.schema import HISTORY
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
 from tests.oracle.lake import table
@@ -131,3 +132,8 @@ def test_a_column_with_a_name_of_the_feed_or_the_history_is_shown_as_it_is_store
     views.check_names(table(), schema)
     with pytest.raises(Refused, match="the view has a column _deleted, and so has the source"):
         views.check_names(table(delete="soft"), schema)
+
+
+def test_the_names_that_the_history_shows_are_reserved() -> None:
+    """They are listed where a schema can see them, and where the view is written."""
+    assert {*HISTORY} == {name for name, *_ in history_views._SHOWN}

@@ -124,6 +124,12 @@ class Schema:
         """Return the fields that the view shows."""
         return tuple(field for field in self.fields if field.visible)
 
+    @property
+    def later(self) -> tuple[Field, ...]:
+        """Return the fields that were added to a table with rows. Rows of the versions before have no value for them."""
+        first = min((field.since for field in self.fields), default=0)
+        return tuple(field for field in self.fields if field.since > first)
+
     def view_name(self, field: Field) -> str:
         """Return the name of a field in the view: that of its source name, unless an earlier field, the feed or the history has it."""
         return self._view_names.get(field.name, field.name)

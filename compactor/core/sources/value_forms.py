@@ -43,8 +43,8 @@ _TEXTS = {
     "decimal": re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*"),
 }
 
-_DAY = re.compile(r"[+-]?\d{4,}-\d{2}-\d{2}(Z|[ T]00:00:00([.]0+)?)?")
-"""What a declared date may look like: Debezium's isostring, and Oracle's midnights."""
+_DECLARED = {**_TEXTS, "date": re.compile(r"[+-]?\d{4,}-\d{2}-\d{2}(Z|[ T]00:00:00([.]0+)?)?")}
+"""What values of declared types look like. A date may be Debezium's isostring, or Oracle's midnight."""
 
 JSON_FORMS = (*_MOMENTS, "date_days", DECIMAL)
 DATED = ("date", "timestamp")
@@ -88,7 +88,7 @@ def has_type(value: str, kind: str) -> bool:
     >>> [has_type("2019-03-12Z", kind) for kind in ("int", "decimal(10,2)", "date", "double")]
     [False, False, True, True]
     """
-    form = {**_TEXTS, "date": _DAY}.get(kind.partition("(")[0])
+    form = _DECLARED.get(kind.partition("(")[0])
     return form is None or bool(form.fullmatch(value))
 
 

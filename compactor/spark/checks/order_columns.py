@@ -22,24 +22,26 @@ from compactor.spark.sql import cast, literal, named
 
 def of_batch(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame], decoder: Decoder) -> Order:
     """Return the order columns and their types: the table's own, else the declared ones, else the connector's. Raises OrderRefused."""
-    spec = opened.spec
-    names = decoder.order(spec, frames) if parent is None else tuple(name for name, _ in parent.order)
-    if parent is not None:
-        declared_names = decoder.declared_order(spec)
-        if declared_names and not same_order(declared_names, names):
-            raise OrderRefused(
-                f"table {spec.name}: order_by is {', '.join(declared_names)}, but the table was built with {', '.join(names)}. "
-                "Positions of different orders cannot be compared. Restore the setting, or rebuild the table from its archive with this order: "
-                f"compactor rebuild {spec.name}"
-            )
-        if not declared_names and parent.envelope not in ("", spec.envelope) and decoder.order(spec, frames) != names:
-            raise OrderRefused(
-                f"table {spec.name}: the envelope is {spec.envelope}, but the table was built with {parent.envelope}, whose order is "
-                f"{', '.join(names)}. Positions of different orders cannot be compared. Restore the setting, or rebuild the table from an archive of "
-                f"the new files only."
-            )
-    decoder.check_names(spec, names, [item.path for item in opened.inputs])
-    return parent.order if parent is not None else tuple((name, _type(name, opened, frames)) for name in names)
+    spec, paths = opened.spec, [item.path for item in opened.inputs]
+    if parent is None:
+        names = decoder.order(spec, frames)
+        decoder.check_names(spec, names, paths)
+        return tuple((name, _type(name, opened, frames)) for name in names)
+    names, declared_names = tuple(name for name, _ in parent.order), decoder.declared_order(spec)
+    if declared_names and not same_order(declared_names, names):
+        raise OrderRefused(
+            f"table {spec.name}: order_by is {', '.join(declared_names)}, but the table was built with {', '.join(names)}. "
+            "Positions of different orders cannot be compared. Restore the setting, or rebuild the table from its archive with this order: "
+            f"compactor rebuild {spec.name}"
+        )
+    if not declared_names and parent.envelope not in ("", spec.envelope) and decoder.order(spec, frames) != names:
+        raise OrderRefused(
+            f"table {spec.name}: the envelope is {spec.envelope}, but the table was built with {parent.envelope}, whose order is "
+            f"{', '.join(names)}. Positions of different orders cannot be compared. Restore the setting, or rebuild the table from an archive of "
+            f"the new files only."
+        )
+    decoder.check_names(spec, names, paths)
+    return parent.order
 
 
 def _type(name: str, opened: Inputs, frames: Sequence[Frame]) -> str:

@@ -109,8 +109,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
         f"WHEN {row} RLIKE {literal(_UNION)} AND size(json_object_keys({row})) = 1 THEN {literal(_UNIONS)} "
         f"WHEN _m.source.connector = 'yugabytedb' AND {row} RLIKE {literal(_CELL)} THEN {literal(_CELLS)} "
         f"WHEN _m.source.connector = 'mongodb' AND _m.op = 'u' AND _m.after IS NULL THEN {literal(_PARTIAL)} "
-        f"WHEN _m.op = 'd' AND _m.before IS NULL AND _key IS NULL THEN {literal(_NO_KEY)} "
-        f"WHEN _m.op IN ('c', 'u', 'r') AND _m.after IS NULL THEN {literal(_NO_ROW)} END"
+        f"{_incomplete('_m')} END"
     )
     judged = parsed.selectExpr("*", f"coalesce({raw.unreadable}, {invalid}) AS _why")
     decoded = once(
@@ -167,6 +166,14 @@ def _operation(op: str, no_after: str, no_before: str, schema: str, table: str, 
     )
 
 
+def _incomplete(value: str) -> str:
+    """SQL for the cases of a change that does not say which row it concerns, or what the row is."""
+    return (
+        f"WHEN {value}.op = 'd' AND {value}.before IS NULL AND _key IS NULL THEN {literal(_NO_KEY)} "
+        f"WHEN {value}.op IN ('c', 'u', 'r') AND {value}.after IS NULL THEN {literal(_NO_ROW)}"
+    )
+
+
 def _ignored_read(op: str, code: str) -> str:
     """SQL: a snapshot's read of another table. Its time says nothing about the changes that have come: the stream may be hours behind it."""
     return f"({op}) IS NULL AND coalesce({code}, '') = 'r'"
@@ -202,8 +209,7 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     op = _operation("_value.op", "_value.after IS NULL", "_value.before IS NULL", schema, table, spec)
     invalid = (
         f"CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_value.op')}) "
-        f"WHEN {other} THEN NULL WHEN _value.op = 'd' AND _value.before IS NULL AND _key IS NULL THEN {literal(_NO_KEY)} "
-        f"WHEN _value.op IN ('c', 'u', 'r') AND _value.after IS NULL THEN {literal(_NO_ROW)} END"
+        f"WHEN {other} THEN NULL {_incomplete('_value')} END"
     )
     rows = (
         raw.rows.selectExpr(

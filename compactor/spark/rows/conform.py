@@ -181,19 +181,22 @@ def _link(frame: Frame, spec: TableSpec) -> str:
 
 
 def _variants(frame: Frame, evolved: Evolved, field: Field) -> dict[WriterField, list[str]]:
-    """Return how the writers of a frame wrote a stored column: the writer's field → ids of the writers with this field."""
+    """Return how the writers of a frame wrote a stored column: the writer's field → ids of the writers with this field.
+
+    A declared column that no record has is left out.
+    """
     variants: dict[WriterField, list[str]] = {}
+    images = dict((frame.images or ("struct", ()))[1])
     for writer in frame.writers:
         for column in writer.fields:
-            if evolved.columns.get(writer.id, {}).get(column.name) == field.name:
+            if column.name in images and evolved.columns.get(writer.id, {}).get(column.name) == field.name:
                 variants.setdefault(column, []).append(writer.id)
     return variants
 
 
 def _lacking(frame: Frame, evolved: Evolved, field: Field) -> str | None:
     """SQL: whether the row's writer does not have the column. None if every writer has it."""
-    having = {writer for writers in _variants(frame, evolved, field).values() for writer in writers}
-    lacking = [literal(writer.id) for writer in frame.writers if writer.id not in having]
+    lacking = [literal(writer.id) for writer in frame.writers if field.name not in evolved.columns.get(writer.id, {}).values()]
     return f"coalesce(_writer IN ({', '.join(lacking)}), false)" if lacking else None
 
 
@@ -226,12 +229,10 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
     """Return a stored column as the writers of a frame wrote it."""
     images = dict((frame.images or ("struct", ()))[1])
     kind = types.parse(field.type)
-    # a declared column may be in no record
-    variants = {column: writers for column, writers in _variants(frame, evolved, field).items() if column.name in images}
     values, absent, mistyped = list[tuple[str, str]](), list[str | None](), list[str | None]()
     if frame.omits and field.visible and can_be_absent(kind, frame.omits):
         absent.append(_not_named(field.source))
-    for column, writers in variants.items():
+    for column, writers in _variants(frame, evolved, field).items():
         raw = frame.value(column.name)
         stored = conversions.to_stored(raw, images[column.name], column)
         # the text that the source wrote, not that of the number
@@ -279,8 +280,6 @@ def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
     kind = types.parse(field.type)
     out = []
     for column, writers in _variants(frame, evolved, field).items():
-        if column.name not in images:
-            continue
         value = conversions.change_type(conversions.key_to_stored(frame.value(column.name, image), images[column.name], column), column.type, kind)
         only = f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         out.append(value if len(writers) == len(frame.writers) else f"CASE WHEN {only} THEN {value} END")
@@ -289,13 +288,11 @@ def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
 
 def record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str | None:
     """SQL for a key column out of a record key (JSON text). None if no writer of the frame has the column, and only a writer shows how it is read."""
-    images = dict((frame.images or ("struct", ()))[1])
-    for written in _variants(frame, evolved, field):
+    written = next(iter(_variants(frame, evolved, field)), None)
+    if written is not None:
         kind = conversions.json_type(written.raw)
         parsed = from_json(column, f"'{ddl(('struct', ((written.name, kind),)))}'")
-        if written.name in images:
-            value = conversions.key_to_stored(member(parsed, written.name), kind, written)
-            return conversions.change_type(value, written.type, types.parse(field.type))
+        return conversions.change_type(conversions.key_to_stored(member(parsed, written.name), kind, written), written.type, types.parse(field.type))
     # of a batch of tombstones
     return own_key(column, field) if field.type in ("string", "int", "bigint") else None
 

@@ -18,6 +18,11 @@ Order = core.Order
 ddl, own_ddl = core.ddl, core.own_ddl
 
 
+def lacks(order: Order) -> str:
+    """SQL for the entry in `_own` of a column for which a state has no value."""
+    return f"named_struct('at', CAST(NULL AS {ddl(order)}), 'known', false)"
+
+
 def built(epoch: str, values: Sequence[str], order: Order, row: str = "_row") -> str:
     """SQL for the Position of a decoded row. `epoch`, `values` (of the order columns) and `row` (the order inside a block) are SQL."""
     middle = "".join(f"'o{at + 1}', {value}, " for at, value in enumerate(values))

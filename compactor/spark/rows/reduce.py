@@ -107,8 +107,7 @@ class Reducer:
 
         `moves`: whether there may be key changes.
         """
-        entry = f"named_struct('at', {self._no_position}, 'known', false)"
-        lacks = f"map_from_entries(transform(_missing, _m -> struct(_m, {entry})))"
+        lacks = f"map_from_entries(transform(_missing, _m -> struct(_m, {position.lacks(self.order)})))"
         waits = f"'{LINK_MARK}' || _link"
         moved = f"CASE WHEN _op = 'd' THEN coalesce(_to, {waits}) WHEN _op = 'c' AND size(_missing) > 0 THEN coalesce(_from, {waits}) END"
         columns = [

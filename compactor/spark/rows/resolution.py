@@ -6,6 +6,7 @@ In: a SparkBatch (Changes). Out: a Resolution with the rows, in the columns of `
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor.core.model.errors import CheckFailed, InputRefused
 from compactor.core.model.layout import Layout
 from compactor.core.model.position import Span, at_or_below, spanned
-from compactor.core.model.schema import Schema
+from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import COUNTS, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
@@ -217,19 +218,18 @@ def _with_stored(batch: SparkBatch, made: Plan, events: DataFrame, stored: Table
         # the look-up stays on all cores
         base = base.repartition(1)
     rows = [frame for frame in (base, stored.delta()) if frame is not None]
-    if batch.spec.patch_rows and made.partial and rows:
-        rows = [_without_later_columns(union(rows), made, batch.summary)]
+    later = [field for field in batch.summary.evolved.schema.later if field.name in made.partial] if batch.spec.patch_rows else []
+    if later and rows:
+        rows = [_without_later(union(rows), later, batch.summary.order)]
     return union([events, *rows])
 
 
-def _without_later_columns(rows: DataFrame, made: Plan, summary: BatchSummary) -> DataFrame:
-    """Return stored rows with an entry in `_own` for each column that is younger than the row: none of its events had a value for it."""
-    schema, order = summary.evolved.schema, summary.order
-    entry = f"named_struct('at', CAST(NULL AS {position.ddl(order)}), 'known', false)"
+def _without_later(rows: DataFrame, later: Sequence[Field], order: position.Order) -> DataFrame:
+    """Return stored rows with an entry in `_own` for each of these columns that is younger than the row: none of its events had a value for it."""
     younger = [
-        f"CASE WHEN _version < {field.since} AND try_element_at(_own, {literal(field.name)}) IS NULL THEN struct({literal(field.name)}, {entry}) END"
-        for field in schema.fields
-        if field.name in made.partial
+        f"CASE WHEN _version < {field.since} AND try_element_at(_own, {literal(field.name)}) IS NULL "
+        f"THEN struct({literal(field.name)}, {position.lacks(order)}) END"
+        for field in later
     ]
     own, ddl = f"map_from_entries(array_compact(array({', '.join(younger)})))", position.own_ddl(order)
     marked = f"map_concat(coalesce(_own, CAST(map() AS {ddl})), CAST({own} AS {ddl})) AS _own"
