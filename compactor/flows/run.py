@@ -136,7 +136,7 @@ def finish_table(step: Committed, progress: Progress, spending: Spending) -> Tab
         if blocked is not None:
             return blocked_report(report_of(table, step.before, current, made, step.resumed, _noted(waiting)), blocked)
         folders, notes = _shown_landing(table, current) if made or step.resumed or table.spec.live_view else ([], ())
-        shown.remember(table, current, folders, compacted=worthless)
+        notes = (*notes, *shown.remember(table, current, folders, compacted=worthless))
         notes = notes if waiting else (*notes, *_not_compacted(table, current, made))
     return report_of(table, step.before, current, made, step.resumed, (*notes, *_noted(waiting)))
 

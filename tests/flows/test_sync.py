@@ -193,3 +193,27 @@ def test_two_environments_on_one_database_leave_each_other_alone() -> None:
         assert first.look().rows == ((1, number),)  # type: ignore[union-attr]
         assert first.failed_checks() == []
         assert second.expected() == ((1, 100),)
+
+
+@pytest.mark.parametrize(
+    ("setting", "former"),
+    [
+        ({"view": "students"}, ["t", "t_history", "t_ro"]),
+        ({"read_optimized": False}, ["t_ro"]),
+        ({"history": False}, ["t_history"]),
+    ],
+)
+def test_a_view_of_earlier_settings_is_noted_until_it_is_dropped(setting: dict[str, object], former: list[str]) -> None:
+    """Nothing updates it, so it shows old rows until vacuum takes their files."""
+    lake = Lake(table(read_optimized=True, history=True))
+
+    def noted(hour: int) -> list[str]:
+        lake.deliver(f"increment_202601010{hour}/a.json", [line("c", [hour], [hour], {"a": hour})])
+        return [note.rpartition(": DROP VIEW ")[2] for note in lake.run().notes if "earlier settings" in note]
+
+    assert noted(0) == []
+    lake.spec = dataclasses.replace(lake.spec, **setting)  # type: ignore[arg-type]
+    assert noted(1) == noted(2) == [f"school.{name}" for name in former]
+    for name in former:
+        del lake.catalog._objects["school", name]
+    assert noted(3) == []

@@ -1,6 +1,6 @@
 """Shown: remember beside the Snapshots what the catalog shows, so that neither a run with nothing to do nor a reader of files need ask the catalog.
 
-_compactor/shown.json         the version that was published, and a digest of its views and the catalog; written after they were published
+_compactor/shown.json         the version that was published, its views, and a digest of them and the catalog; written after they were published
 _compactor/publishing/<id>    one file for each publication that has begun; removed when the publication ends
 
 A publisher that is overtaken may replace a view with an older one before it shows the newest again. If it dies in between, its file stays,
@@ -16,10 +16,11 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from compactor.core.catalog import base_views, daily_views, history_views, landed, views
+from compactor.core.catalog import base_views, daily_views, history_views, landed, live, views
 from compactor.core.catalog.ddl import ViewDef
+from compactor.core.model.errors import CatalogRefused
 from compactor.core.model.layout import relative
 from compactor.core.model.snapshot import Snapshot
 from compactor.flows.publish import daily
@@ -68,6 +69,8 @@ class Shown:
     """The newest version in which no Segment is worth compacting; 0 if none is known."""
     version: int = 0
     """The newest version that was published; 0 if none is known."""
+    views: list[str] = field(default_factory=list)
+    """The views (`database.name`) that were published, with those of earlier settings that still exist."""
 
 
 def recall(table: Table, snapshot: Snapshot) -> Shown | None:
@@ -102,22 +105,36 @@ def not_worth(table: Table) -> int:
     return 0 if stored is None else stored.compacted
 
 
-def remember(table: Table, snapshot: Snapshot, folders: Sequence[str], compacted: bool = False) -> None:
+def remember(table: Table, snapshot: Snapshot, folders: Sequence[str], compacted: bool = False) -> tuple[str, ...]:
     """Remember that the catalog shows `snapshot` and these folders. Remove the marks of publishers that must have ended.
 
-    `compacted`: no Segment of it is worth compacting.
+    `compacted`: no Segment of it is worth compacting. Returns notes about views of earlier settings that still exist: nothing updates them.
     """
     if table.env.catalog_name is None:
-        return
+        return ()
     over = table.storage.now() - 2 * table.spec.publish_window
     left = [info.path for info in table.storage.list(table.layout.publications()) if info.modified < over]
     if left:
         table.storage.delete(left)
     stored = _stored(table)
     through = snapshot.version if compacted else stored.compacted if stored is not None else 0
-    made = Shown(_digest(table, snapshot, folders), through, snapshot.version)
+    names = sorted(f"{view.database}.{view.name}" for view in _of_version(table, snapshot))
+    names += [f"{table.spec.database}.{live.name(table.spec)}"] if table.spec.live_view else []
+    former = [name for name in (stored.views if stored is not None else ()) if name not in names and _exists(table, snapshot, name)]
+    made = Shown(_digest(table, snapshot, folders), through, snapshot.version, [*names, *former])
     if made != stored:
         _store(table, made)
+    return tuple(f"the view {name} is of earlier settings, and nothing updates it: DROP VIEW {name}" for name in former)
+
+
+def _exists(table: Table, snapshot: Snapshot, name: str) -> bool:
+    """Return whether the catalog has a view (`database.name`) that shows this table."""
+    try:
+        view = table.catalog().view(*name.split(".", 1))
+    except CatalogRefused:
+        # a table has the name now
+        return False
+    return view is not None and view.properties.get(views.UUID) == snapshot.uuid
 
 
 def _stored(table: Table) -> Shown | None:

@@ -27,7 +27,7 @@ def sync_table(table: Table, applied: bool = True) -> str:
             # of a version that was blocked nothing was archived
             archive.archive(table, shown)
         folders, notes = sync_landing(table, shown)
-        remember(table, shown, folders)
+        notes = (*notes, *remember(table, shown, folders))
         return "; ".join((f"version {shown.version}", *notes))
     if table.spec.avro_schema is None:
         raise NoRowsYet(f"table {table.name}: its columns are unknown: nothing was committed and no `schema:` is declared. Declare it, or run")
