@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -330,3 +331,15 @@ def test_backslashes_mean_what_the_table_says_and_nothing_until_then(lake: Lake)
         "escapes": ({1: "a\tb\nc\\dq", 2: None, 3: "plain", 4: "\\N", 6: "z\0"}, [5]),
         "hive": ({1: "a\\tb\\nc\\\\d\\q", 2: None, 3: "plain", 4: "\\\\N", 5: "cut\\", 6: "z\\0"}, []),
     }
+
+
+@pytest.mark.slow
+def test_a_declared_array_is_json_in_csv(lake: Lake) -> None:
+    """A value with elements of another type goes to quarantine."""
+    items = {"type": "array", "items": "int"}
+    fields = [{"name": "id", "type": "long"}, {"name": "seq", "type": "long"}, {"name": "tags", "type": ["null", items]}]
+    spec = lake.spec(avro_schema=json.dumps({"type": "record", "name": "t", "fields": fields}))
+    put(spec, 1, 'id,seq,tags\n1,1,"[1,2]"\n2,2,"[""x""]"\n3,3,[]\n', "part-0.csv")
+    lake.run(spec)
+    assert [{"id": 1, "seq": 1, "tags": [1, 2]}, {"id": 3, "seq": 3, "tags": []}] == lake.rows(spec)
+    assert [(2, 'column tags holds ["x"], expected array<int>')] == lake.unusable(spec)

@@ -242,6 +242,28 @@ def test_an_empty_array_is_not_lost_where_no_value_tells_its_type(lake: Lake) ->
     assert [["a"], []] == [row["tags"] for row in lake.rows(spec)]
 
 
+NESTED: dict[str, list[Any]] = {"o": [{}, {"q": 1}, {"q": 1.5}, {"q": 2.5}], "arr": [[], [1.5], [3], [1, 2.5]]}
+"""Column → values of records that have different columns: nothing shows the type of the first, and two types follow."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("column", NESTED)
+def test_any_split_gives_the_same_values_inside_of_objects_and_arrays(lake: Lake, column: str) -> None:
+    """Also where another column is text as the source wrote it (`n`, a bigint for some writers and a double for others)."""
+    rows = [{"id": at, "seq": at, "n": n, column: NESTED[column][at], name: 1} for at, (n, name) in enumerate(zip((1, 2.5, 7, 8.5), "abcc"))]
+    results = []
+    for number, runs in enumerate(([[0, 1, 2, 3]], [[0], [1], [2], [3]], [[3, 2], [1, 0]])):
+        spec = lake.spec(f"t{number}")
+        for hour, run in enumerate(runs, 1):
+            lake.land(spec, hour, [rows[at] for at in run])
+            lake.run(spec)
+        results.append([(row["n"], row[column]["q"] if column == "o" and row[column] else row[column]) for row in lake.rows(spec)])
+        assert [] == lake.unusable(spec)
+    values: list[Any] = [None, 1.0, 1.5, 2.5] if column == "o" else [[], [1.5], [3.0], [1.0, 2.5]]
+    assert results[0][1:] == results[1][1:] == results[2][1:] == list(zip((1.0, 2.5, 7.0, 8.5), values))[1:]
+    assert [row[0] for row in results] == [(1.0, values[0])] * 3
+
+
 BAD = {
     "nothing but rubbish": (["{oops"], InputRefused, "record 1: is not a JSON object"),
     "unknown operation": ([{"id": 1, "seq": 1, "op": "zap"}], InputRefused, "unknown operation zap"),

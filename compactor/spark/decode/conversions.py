@@ -145,10 +145,12 @@ def from_text(value: str, kind: types.Type) -> str:
         return cast(f"nullif({day}, '')", kind)
     if kind[0] == "timestamp":
         return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {value} END", kind)
-    if not types.is_scalar(kind):
-        inside = types.text(("struct", (("v", kind),)), quote=True)[len("struct<") : -1]
-        return from_json(f"concat('{{\"v\":', {value}, '}}')", literal(inside)) + ".v"
-    return _from_digits(value, kind)
+    return _from_digits(value, kind) if types.is_scalar(kind) else _from_json(value, kind)
+
+
+def _from_json(value: str, kind: types.Type) -> str:
+    """SQL: JSON text as an array, map or struct. As a member of an object, because Spark fails on an array whose elements have another type."""
+    return from_json(f"concat('{{\"v\":', {value}, '}}')", literal(f"v {types.text(kind, quote=True)}")) + ".v"
 
 
 def _from_digits(value: str, kind: types.Type) -> str:
@@ -177,7 +179,7 @@ def plain(value: str, old: types.Type, kind: types.Type, packed: bool = True) ->
         return _struct(value, old, kind, packed)
     if old[0] == "string" and kind[0] in ("array", "map", "struct"):
         # the text of an empty array or object, which came before the first value that shows its type
-        return from_json(value, literal(types.text(kind, quote=True)))
+        return _from_json(value, kind)
     if kind[0] == "string" and not types.is_scalar(old):
         return f"base64({value})" if old[0] == "binary" else f"to_json({value})"
     return _from_digits(value, kind) if old[0] == "string" else cast(value, kind)
@@ -217,7 +219,7 @@ def _struct(value: str, old: types.Type, kind: types.Type, packed: bool) -> str:
 
 def _pairs(value: str, kind: types.Type) -> str:
     """SQL: a map of pairs that are text. Null if a key is none or comes twice, on which Spark would fail."""
-    inner = plain("get(_p, 1)", ("string",), kind[2]) if types.is_scalar(kind[2]) else from_json("get(_p, 1)", f"'{types.text(kind[2], quote=True)}'")
+    inner = plain("get(_p, 1)", ("string",), kind[2]) if types.is_scalar(kind[2]) else _from_json("get(_p, 1)", kind[2])
     keys = f"transform({value}, _p -> {cast('get(_p, 0)', kind[1])})"
     distinct = "size(array_compact(array_distinct(_keys))) = size(_keys)"
     return _let(keys, "_keys", f"CASE WHEN {distinct} THEN map_from_arrays(_keys, transform({value}, _p -> {inner})) END")

@@ -169,7 +169,10 @@ def distinct(kind: types.Type) -> types.Type:
 
 
 def _parse(column: str, merged: Mapping[str, types.Type], members: Mapping[str, str], written: Collection[str]) -> str:
-    """SQL: a JSON image as a struct of the columns `merged`. `written`: columns whose numbers are read as the text that stands there."""
+    """SQL: a JSON image as a struct of the columns `merged`. `written`: columns whose numbers are read as the text that stands there.
+
+    Numbers inside of objects and arrays are left as they are: the quotes would be part of the value.
+    """
     if not merged:
         return f"CAST(NULL AS STRUCT<_none:STRING>) AS {column}"
     image = _struct(column, merged, members)
@@ -181,7 +184,8 @@ def _parse(column: str, merged: Mapping[str, types.Type], members: Mapping[str, 
     values = []
     for name in merged:
         value = quoted(members.get(name, name))
-        values.append(f"{literal(members.get(name, name))}, {f'coalesce(_p.n.{value}, _p.a.{value})' if name in written else f'_p.a.{value}'}")
+        number = f"CASE WHEN NOT left(_p.a.{value}, 1) IN ('{{', '[') THEN _p.n.{value} END"
+        values.append(f"{literal(members.get(name, name))}, {f'coalesce({number}, _p.a.{value})' if name in written else f'_p.a.{value}'}")
     whole = f"CASE WHEN _p.a IS NOT NULL THEN named_struct({', '.join(values)}) END"
     return f"get(transform(array(struct({image} AS a, {numbers} AS n)), _p -> {whole}), 0) AS {column}"
 
