@@ -59,6 +59,30 @@ CASES = {
         "I,1,x\nI,2,y\n",
         "look like `envelope: dms`, expected flat",
     ),
+    "an operation of another name": (
+        "key: [ID], order_by: [pos], increments: p/in",
+        "p/in/a.json",
+        '{"ID": 1, "pos": "1", "op_type": "I"}\n{"ID": 1, "pos": "2", "op_type": "D"}\n',
+        "the values of op_type look like operations; set `op: op_type`",
+    ),
+    "the operation is named": (
+        "key: [ID], order_by: [pos], op: op_type, increments: p/in",
+        "p/in/a.json",
+        '{"ID": 1, "pos": "1", "op_type": "I"}\n{"ID": 1, "pos": "2", "op_type": "D"}\n',
+        None,
+    ),
+    "grades are no operations": (
+        "key: [id], order_by: [seq], increments: p/in",
+        "p/in/a.json",
+        '{"id": 1, "seq": 1, "grade": "C"}\n{"id": 2, "seq": 2, "grade": "D"}\n',
+        None,
+    ),
+    "Maxwell": (
+        "key: [type], order_by: [ts], increments: p/in",
+        "p/in/a.json",
+        '{"database": "shop", "table": "t", "type": "insert", "ts": 1, "data": {"id": 1}}\n',
+        "the records look like Maxwell's, which are not read",
+    ),
     "another delimiter": (GOOD, "people/in/a.csv", CSV, "separated by ';', expected ','; set `csv: {delimiter: ';'}`"),
     "no header": (GOOD, "people/in/a.csv", "1,x,5\n2,y,6\n", "seem to have no header"),
     "no header, and no columns": (

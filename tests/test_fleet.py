@@ -126,6 +126,21 @@ def test_a_folder_becomes_a_table_if_its_source_names_the_key(
         assert "no table takes" not in invoked("status", "--config", str(config))[1]
 
 
+@pytest.mark.parametrize("where", ["defaults", "entry"])
+def test_settings_that_are_given_are_not_asked_for(tmp_path: Path, where: str) -> None:
+    """In `defaults:` or in the entry: the table is certain, and its file repeats no question about them."""
+    defaults, entry = ("defaults: {order_by: [seq]}\n", "") if where == "defaults" else ("", ", order_by: [seq]")
+    config = written(tmp_path, f"{defaults}discover:\n  - {{from: 'topics/{{table}}', key: [id]{entry}}}\n")
+    landed(tmp_path / "topics/orders" / HOUR, {"op": "c", "id": 1, "v": "x", "seq": 1})
+    with App.open(config) as app:
+        assert [each.waits for each in app.add_tables()] == [""]
+        assert app.settings.spec("orders").order_by == ("seq",)
+    text = (tmp_path / "tables.d/orders.yaml").read_text(encoding="utf-8")
+    assert "key: [id]" in text
+    assert "order the changes" not in text
+    assert "#order_by" not in text
+
+
 def test_what_a_person_may_do_with_the_files_of_tables(tmp_path: Path) -> None:
     """Edit them, and move tables to and fro; a mistake is reported with its file and line."""
     config = written(tmp_path, f"discover: [{ENTRY}]\ntables: {{a: {{key: [id], envelope: debezium}}}}\n")

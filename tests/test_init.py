@@ -184,7 +184,7 @@ def test_dms_is_told_by_its_file_names(tmp_path: Path) -> None:
 
 def test_every_commented_line_can_be_uncommented(tmp_path: Path) -> None:
     """Each alone leaves valid YAML; all settings together give a configuration that loads."""
-    debezium = {"op": "c", "after": {"id": 1}, "source": {"connector": "mongodb", "collection": "visit"}}
+    debezium = {"op": "c", "after": {"id": 1}, "source": {"connector": "db2", "table": "visit"}}
     files = {
         "visit/a.json": json.dumps(debezium),
         "price/a.json": json.dumps({"sku": 1, "updated_at": 5}),
@@ -476,3 +476,56 @@ def test_a_bucket_is_looked_at_like_a_folder(server: Server, tmp_path: Path) -> 
     spec = loaded(tmp_path / "compactor.yaml").spec("student")
     assert (spec.landing, spec.pattern) == ("s3://lake/raw/school.student", "year=%Y/month=%m/day=%d")
     assert spec.root == "s3://lake/warehouse/student"
+
+
+FOUND: dict[str, tuple[dict[str, object], dict[str, object], str]] = {
+    "MongoDB": (
+        {"op": "c", "before": None, "after": '{"_id":{"$oid":"65a0"},"n":1}', "source": {"connector": "mongodb", "collection": "c", "ts_ms": 1}},
+        {"key": ["_id"], "envelope": "debezium"},
+        "",
+    ),
+    "TiCDC": (
+        {"op": "c", "after": {"id": 1}, "source": {"connector": "TiCDC", "table": "t", "commit_ts": 5}},
+        {"envelope": "debezium"},
+        "Which columns identify a row?",
+    ),
+    "SQL Server, flattened": (
+        {"id": 1, "n": "a", "__op": "c", "__source_commit_lsn": "27:1", "__source_change_lsn": "27:2", "__source_event_serial_no": 1},
+        {},
+        "Which columns identify a row?",
+    ),
+    "Maxwell": (
+        {"database": "shop", "table": "t", "type": "insert", "ts": 1, "xid": 2, "data": {"id": 1}},
+        {},
+        "These records look like Maxwell's, which are not read",
+    ),
+    "Canal": (
+        {"data": [{"id": "1"}], "database": "shop", "table": "t", "type": "INSERT", "isDdl": False, "pkNames": ["id"], "es": 1},
+        {},
+        "These records look like Canal's, which are not read",
+    ),
+    "GoldenGate": (
+        {"table": "QA.T", "op_type": "U", "op_ts": "2024-01-01 00:00:00", "pos": "0001", "before": {"ID": 1}, "after": {"ID": 1}},
+        {},
+        "These records look like GoldenGate's, which are not read",
+    ),
+    "an operation of another name": (
+        {"table": "QA.T", "op_type": "D", "pos": "00000000000000001234", "ID": 1, "N": "a"},
+        {},
+        "The values of op_type look like operations",
+    ),
+}
+"""Program → a record, settings that are certain, the first question."""
+
+
+@pytest.mark.parametrize("program", FOUND)
+def test_records_of_other_programs_are_told_apart(tmp_path: Path, program: str) -> None:
+    """What a run can read gets the settings that it needs, what it cannot is named; no question where a default is right."""
+    record, certain, question = FOUND[program]
+    (tmp_path / "lake" / "visit" / "2026-01-01").mkdir(parents=True)
+    (tmp_path / "lake" / "visit" / "2026-01-01" / "a.json").write_text(json.dumps(record))
+    (table,) = told("--from", str(tmp_path / "lake" / "visit"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    assert certain.items() <= table["settings"].items()
+    asked = [each["question"] for each in table["questions"]]
+    assert asked[0].startswith(question) if question else not asked, asked
+    assert not any("order" in each for each in asked) or program not in ("TiCDC", "SQL Server, flattened"), asked

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from compactor.app.as_of import as_of_views, micros
 from compactor.app.packages import coordinates, s3_packages
-from compactor.app.query import AS_JSON, Rows, row_texts, with_sql_errors
+from compactor.app.query import AS_JSON, Rows, check_tables, row_texts, with_sql_errors
 from compactor.app.reconcile import Reconcile
 from compactor.app.runners import Runners
 from compactor.app.schema import SchemaReport, Synced, schema_report, sync
@@ -273,6 +273,7 @@ class App(Versions, Runners, Reconcile):
         `engine`: DUCKDB reads the configured tables and needs no JVM, SPARK reads and changes everything in the catalog. AUTO takes DuckDB for
         queries of these tables that mean the same in both.
         """
+        check_tables(self.specs(), text)
         moment = micros(as_of) if as_of is not None else None
         places = {(spec.database.lower(), spec.view.lower()) for spec in self.specs()} if moment is not None else set()
         for database, view in places & statements.qualified(text):

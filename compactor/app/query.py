@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from compactor.core.catalog import native_table, statements
 from compactor.core.model.errors import Refused
+from compactor.core.model.spec import TableSpec
 
 _T = TypeVar("_T")
 _TIMESTAMP = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
@@ -25,6 +28,14 @@ class Rows:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.texts)
+
+
+def check_tables(specs: Iterable[TableSpec], text: str) -> None:
+    """Raise Refused for a query of an Iceberg table, which neither engine here reads."""
+    for spec in specs if statements.first_word(text) in statements.READS else ():
+        for name in (native_table.called(spec, form) for form in spec.iceberg):
+            if re.search(rf"(?<!\w){name}(?!\w)", text, re.IGNORECASE):
+                raise Refused(f"sql: {name} is an Iceberg table, for engines that read Iceberg; here {spec.view} has the rows")
 
 
 def row_texts(frame: Any) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compactor.core.catalog.ddl import Column, TableDef
-from compactor.core.model.errors import CatalogRefused, Conflict, NoRowsYet, Refused, SchemaRefused, TryLater, Unavailable
+from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused, SchemaRefused, TryLater, Unavailable
 from compactor.core.model.policy import Policy
 from compactor.core.results.reports import AdoptReport
 from compactor.flows.read.verify import verify
@@ -175,7 +175,7 @@ def test_cut_anywhere_it_is_not_there_or_it_stands(mode: str, error: str) -> Non
 
 @pytest.mark.slow
 def test_a_run_that_comes_first_at_any_moment_is_not_overwritten() -> None:
-    """Then the table is what landed, and the adoption ends as a Conflict, or is refused; one that comes later goes on top."""
+    """Then the table is what landed, and the adoption is refused; one that comes later goes on top."""
     told = set()
 
     def landed() -> tuple[Lake, Watch]:
@@ -187,9 +187,9 @@ def test_a_run_that_comes_first_at_any_moment_is_not_overwritten() -> None:
             take_over(lake, intrusion)
             told.add("stands")
         except (TryLater, Refused) as error:
-            told.add("refused" if isinstance(error, Refused) else "Conflict" if isinstance(error, Conflict) else type(error).__name__)
+            told.add("refused" if isinstance(error, Refused) else type(error).__name__)
             assert 1000 not in shown(lake).values()
         lake.run()
         assert lake.failed_checks() == []
     # NoRowsYet: it has archived everything, so that nothing is left in landing to learn from
-    assert told == {"refused", "NoRowsYet", "Conflict", "stands"}
+    assert told == {"refused", "NoRowsYet", "stands"}

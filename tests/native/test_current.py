@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
 import subprocess
@@ -11,11 +12,14 @@ from typing import Any
 
 import pytest
 
+from compactor.app.query import check_tables
 from compactor.core.iceberg import metadata, vectors
+from compactor.core.model.errors import Refused
 from compactor.core.settings.forms import NEVER
 from tests.native import readers
 from tests.native.lake import NativeLake, as_parquet, visible
 from tests.native.test_export import KEPT, change
+from tests.oracle.lake import table
 from tests.oracle.model import line
 from tests.oracle.sizes import FULL, tiered
 
@@ -108,3 +112,14 @@ def _by_pyroaring(data: bytes) -> list[int]:
     read = "import sys, pyroaring; print(*pyroaring.BitMap64.deserialize(sys.stdin.buffer.read()))"
     done: Any = subprocess.run([readers.PYTHON, "-c", read], input=data, capture_output=True, check=True)
     return [*map(int, done.stdout.split())]
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"), [("select * from t_iceberg_current", True), ("SELECT 1 FROM x.T_ICEBERG", True), ("drop table t_iceberg", False)]
+)
+def test_a_query_of_an_iceberg_table_is_refused_in_one_sentence(text: str, refused: bool) -> None:
+    """Neither Spark nor DuckDB reads it here; the table's own view has the rows."""
+    specs = [table(iceberg=("base", "current"))]
+    with pytest.raises(Refused, match="is an Iceberg table.*; here t has the rows") if refused else contextlib.nullcontext():
+        check_tables(specs, text)
+    check_tables(specs, "select * from t_iceberg_of_mine")

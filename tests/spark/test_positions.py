@@ -67,6 +67,46 @@ def test_an_epoch_is_that_of_the_folders_date_and_stays_with_the_file(lake: Lake
         lake.run(before)
 
 
+FLATTENED: dict[str, tuple[tuple[str, ...], list[dict[str, Any]]]] = {
+    "sqlserver": (
+        ("commit_lsn", "change_lsn", "event_serial_no"),
+        [
+            {"commit_lsn": "00000027:00000ac0:0002", "change_lsn": None, "event_serial_no": None},
+            {"commit_lsn": "00000028:00000ac0:0002", "change_lsn": "00000028:00000ac0:0001", "event_serial_no": 2},
+            {"commit_lsn": "00000028:00000ac0:0002", "change_lsn": "00000028:00000ac0:0002", "event_serial_no": 1},
+        ],
+    ),
+    "oracle": (
+        ("scn", "rs_id", "ssn"),
+        [
+            {"scn": "9999", "rs_id": None, "ssn": None},
+            {"scn": "10001", "rs_id": " 0x000006.00000002.0010 ", "ssn": 0},
+            {"scn": "10001", "rs_id": " 0x000006.00000002.0010 ", "ssn": 1},
+        ],
+    ),
+}
+"""Connector → fields of its order, and those of a snapshot's row and of two changes in one transaction."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("connector", FLATTENED)
+def test_flattened_rows_have_the_order_of_their_connector(lake: Lake, connector: str) -> None:
+    """By default, and where `order_by` names its columns. A snapshot's rows have no transaction, and come first."""
+    fields, sources = FLATTENED[connector]
+    rows = [
+        {"id": 1, "v": v, "__op": "u" if v else "r", **{f"__source_{name}": value for name, value in source.items()}}
+        for v, source in enumerate(sources)
+    ]
+    for name, order in (("by_default", ()), ("named", tuple(f"__source_{name}" for name in fields))):
+        spec = lake.spec(name, order_by=order)
+        lake.land(spec, 1, [rows[2], rows[0]])
+        lake.run(spec)
+        lake.land(spec, 2, [{**rows[0], "id": 2}, rows[1]])
+        assert {"applied": 1, "late": 1}.items() <= lake.run(spec).counts.items()
+        assert {1: 2, 2: 0} == values(lake, spec)
+        assert [] == lake.unusable(spec)
+
+
 @pytest.mark.slow
 def test_a_column_called_like_a_connectors_field_does_not_order_the_changes(lake: Lake) -> None:
     """`pos`, `row`, `lsn` and `offset` of a default order are the connector's; of the user's own `order_by` they are the row's."""

@@ -93,23 +93,31 @@ def event_part(position: Sequence[Any]) -> tuple[Any, ...]:
 OFFSETS = ("offset", "kafka.offset", "_offset")
 """Names under which an order column is the Kafka offset."""
 
+_NULLABLE = ("lsn", "pos", "row", "event_serial_no", "rs_id", "ssn")
+
 NULLABLE = frozenset(
     {
-        "lsn",
-        "total_order",
-        "pos",
-        "row",
-        "change_lsn_text",
-        "event_serial_no",
-        "rs_id",
-        "ssn",
-        "offset",
-        "__lsn",
-        "__source_lsn",
-        "source.lsn",
+        *("offset", "total_order", "change_lsn_text", *_NULLABLE),
+        *(f"{before}{name}" for before in ("__", "__source_", "source.") for name in ("change_lsn", *_NULLABLE)),
     }
 )
 """Order columns that may be null, and then sort first: incremental snapshots have no LSN, snapshots no transaction, SQL Server's no change LSN."""
+
+DEFAULTS = {
+    "postgresql": ("commit_lsn", "lsn", "total_order"),
+    "mysql": ("file_number", "pos", "row"),
+    "mariadb": ("file_number", "pos", "row"),
+    "sqlserver": ("commit_lsn_text", "change_lsn_text", "event_serial_no"),
+    "oracle": ("scn", "rs_id", "ssn"),
+    "mongodb": ("source.ts_ms", "source.ord"),
+    "TiCDC": ("source.commit_ts",),
+    "wal2json 1": ("commit_lsn", "total_order"),
+    "wal2json 2": ("commit_time", "change_lsn"),
+    "wal2json 2 without timestamp": ("change_lsn",),
+    "change-event": ("commit_time",),
+}
+"""Connector → its order columns, most significant first."""
+
 CONNECTOR = frozenset(
     {
         *OFFSETS,
@@ -122,7 +130,7 @@ CONNECTOR = frozenset(
 _PATHS = ("source.", "transaction.")
 """Beginnings of paths into the envelope, such as `source.ts_us`."""
 
-_METADATA = re.compile(r"__(source_)?(sequence|lsn|commit_lsn|change_lsn|scn|file|pos|row|ts_ms|ts_us|ts_ns)")
+_METADATA = re.compile(r"__(source_)?(sequence|lsn|commit_lsn|change_lsn|scn|file|pos|row|event_serial_no|rs_id|ssn|ts_ms|ts_us|ts_ns)")
 """Columns into which ExtractNewRecordState writes fields of the connector."""
 
 TABLE, PARTITION, KEY = "table", "partition", "key"

@@ -29,6 +29,8 @@ class Discovery:
     """The largest number of tables that these folders may have."""
     keys: Mapping[str, Any] = field(default_factory=dict)
     """Keys of each table, as they are written in compactor.yaml."""
+    inherited: Mapping[str, Any] = field(default_factory=dict)
+    """Keys that each table has from `defaults:`."""
 
     @property
     def top(self) -> str:

@@ -14,6 +14,27 @@ PLAIN_OPERATION = ("op", "Op")
 """Names of the operation in rows that no connector has added columns to."""
 
 
+_METADATA = (
+    *("sequence", "lsn", "file", "pos", "row", "txId", "connector", "ts_us", "ts_ms"),
+    *("commit_lsn", "change_lsn", "event_serial_no", "scn", "rs_id", "ssn"),
+)
+"""Fields of Debezium's source block that ExtractNewRecordState's `add.fields` puts into columns: `__source_lsn`, or `__lsn`."""
+
+
+def source_columns(columns: Collection[str]) -> dict[str, str]:
+    """Return field of the source block → the column of a flattened row that has it."""
+    names = ((field, name) for field in _METADATA for name in (f"__{field}", f"__source_{field}") if name in columns)
+    return dict(names)
+
+
+def connector(fields: Collection[str]) -> str | None:
+    """Return the connector whose order these fields of the source block allow, or None."""
+    if "sequence" in fields or "lsn" in fields:
+        return "postgresql"
+    orders = {"mysql": {"file", "pos"}, "sqlserver": {"commit_lsn", "change_lsn"}, "oracle": {"scn", "rs_id", "ssn"}}
+    return next((name for name, order in orders.items() if order <= {*fields}), None)
+
+
 def operation_column(spec: TableSpec, columns: Collection[str]) -> str | None:
     """Return the column with the operation of a writer's rows, or None. Raises InputRefused if it may be one of several.
 

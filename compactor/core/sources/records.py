@@ -98,9 +98,13 @@ def _debezium(value: Mapping[str, Any]) -> Iterator[Row]:
     # MySQL has databases instead of schemas, MongoDB collections instead of tables
     above = source.get("schema") or source.get("db")
     table = ".".join(str(part) for part in (above, source["table"]) if part) if source.get("table") else str(source.get("collection") or "")
-    row = value.get("after") or value.get("before")
+    # MongoDB's connector writes documents as text
+    row = parsed(value.get("after") or value.get("before"))
     if isinstance(row, dict):
-        yield Row(table, value["op"], row, row if value["op"] == "d" else {}, connector=str(source.get("connector") or ""))
+        connector = str(source.get("connector") or "")
+        # the keys of its Kafka records call it `id`
+        key, key_from = (("_id",), "the _id of the documents") if connector == "mongodb" else (None, "")
+        yield Row(table, value["op"], row, row if value["op"] == "d" else {}, key, key_from, connector)
 
 
 def _wal2json_1(value: Mapping[str, Any]) -> Iterator[Row]:
@@ -146,6 +150,17 @@ def flat(value: Mapping[str, Any]) -> Iterator[Row]:
     deleted = str(value.get("__deleted")).lower() == "true" or code in ("d", "delete")
     op = "d" if deleted else "r" if code in ("r", "read", "snapshot") else "c" if code in _INSERTS else "u"
     yield Row(str(value.get("__table") or ""), op, dict(value), value if deleted else {})
+
+
+def foreign(value: Mapping[str, Any]) -> str:
+    """Return the program whose envelope a value has, if that is none that compactor reads; else ""."""
+    if isinstance(value.get("data"), dict) and {"database", "table", "type"} <= value.keys():
+        return "Maxwell"
+    if isinstance(value.get("data"), list) and {"database", "table", "type"} <= value.keys():
+        return "Canal"
+    if {"op_type", "op_ts"} <= value.keys() and (isinstance(value.get("after"), dict) or isinstance(value.get("before"), dict)):
+        return "GoldenGate"
+    return ""
 
 
 def _none(_: Mapping[str, Any]) -> Iterator[Row]:

@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.model.envelopes import ENVELOPES, Envelope
-from compactor.core.model.spec import TableSpec
+from compactor.core.model.spec import OPERATIONS, TableSpec
 from compactor.core.schema import avro
 from compactor.core.sources import increment, records, value_forms
+from compactor.core.sources.flat_rows import DELETED, OPERATION, PLAIN_OPERATION, connector, source_columns
 from compactor.core.sources.key_inference import RowSample
 from compactor.core.sources.value_forms import CSV_FORMS, JSON_FORMS
-
-_ORDERED = ("__source_sequence", "__sequence", "__source_lsn", "__lsn", "__source_pos", "__pos", "__file", "__source_file")
-"""Metadata columns of connectors that order changes."""
 
 _WRAPPED = ("debezium", "wal2json", "change-event")
 """Envelopes that a few records show."""
 
 _ADDED = {"flat": re.compile(r"__.*|op", re.IGNORECASE), "dms": re.compile(r"op|transact_id|ar_h_.*", re.IGNORECASE)}
 """Columns of plain rows that say something about the change: the operation, its place in the source."""
+
+_NAMED_OPERATION = re.compile(r"_*(cdc_?|dml_?|change_?|event_?|row_?)?(op|operation|action|kind|type|oper)(_?(type|code))?", re.IGNORECASE)
+_CHANGES = frozenset(code for code, meaning in OPERATIONS.items() if meaning in "ud")
 
 _DEPTH_MAX = 4
 
@@ -66,6 +67,8 @@ class SourceProfile:
     """Whether records have keys of different columns."""
     columns: tuple[str, ...] = ()
     """Columns in order of appearance."""
+    foreign: str = ""
+    """The program whose envelope its records have, if that is none that compactor reads."""
     has_offsets: bool = False
     """Whether every record has a Kafka offset."""
     opaque: bool = False
@@ -94,7 +97,19 @@ class SourceProfile:
     @property
     def ordered(self) -> bool:
         """Whether the records carry what orders them, so that `order_by` is not needed."""
-        return not self.source.order_columns or self.has_offsets or bool({*_ORDERED} & {*self.columns})
+        return not self.source.order_columns or self.has_offsets or connector(source_columns(self.columns)) is not None
+
+    @property
+    def likely_operation(self) -> str | None:
+        """Return the column whose values are codes of operations, in rows whose operation has another name than those that are looked for."""
+        if self.envelope != "flat" or {OPERATION, DELETED, *PLAIN_OPERATION} & {*self.columns}:
+            return None
+        for name in self.row_columns:
+            codes = {str(value).strip().lower() for value in self.values(name)}
+            named = _NAMED_OPERATION.fullmatch(name)
+            if codes <= {*OPERATIONS} and codes & _CHANGES and (named or codes & {"i", "insert"}):
+                return name
+        return None
 
     @property
     def is_signal_table(self) -> bool:
@@ -218,12 +233,13 @@ def _add_value(value: Mapping[str, Any], record: records.Record | None, name: st
         profile = profiles[row.table]
         profile.has_offsets = profile.has_offsets and bool(record and record.has_offset)
         key, key_from = row.key, row.key_from
-        if record and record.key is not None and profile.source.record_key:
+        if record and record.key is not None and profile.source.record_key and row.connector != "mongodb":
             key, key_from = record.key, "the keys of the Kafka records"
         if key is not None and (profile.key is None or key):
             profile.keys_differ = profile.keys_differ or (profile.key is not None and profile.key != key)
             # a renamed key column is missing from a few keys: the longest key counts
             profile.key, profile.key_from = max(profile.key or (), key, key=len), key_from
         profile.add(row)
+        profile.foreign = profile.foreign or (records.foreign(value) if envelope == "flat" else "")
         if bare and envelope in ("debezium", "flat"):
             profile.forms = JSON_FORMS

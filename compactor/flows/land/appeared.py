@@ -44,33 +44,37 @@ def appeared(storage: Storage, read: ReadSample, folder: Folder, topics: Profile
         several = f"its records are of several source tables ({tables}); write a table with `source_table:` for each"
         return replace(waiting, waits=several if profiles else reason)
     (profile,) = profiles
+    given = {**entry.inherited, **entry.keys}
     if "key" in entry.keys:
         profile.key, profile.key_from = tuple(entry.keys["key"]), "the entry of `discover:`"
     elif not profile.subject:
         _add_certain_key(storage, infos, profile)
+    if not profile.key and entry.inherited.get("key"):
+        profile.key, profile.key_from = tuple(entry.inherited["key"]), "`defaults:`"
     table = propose_table(folder.name, folder.path, profile, join(landed.root, landed.pattern), guess=False)
     return replace(
         table,
         settings={**table.settings, **entry.keys},
+        questions=tuple(each for each in table.questions if not {*each.settings} & {*given}),
         key_from=f"{profile.key_from} ({counted(max(profile.sample.rows, 1), 'row')} sampled)",
-        waits=_uncertain(profile, table, entry.keys),
+        waits=_uncertain(profile, table, given, entry.keys),
     )
 
 
-def _uncertain(profile: SourceProfile, table: TableProposal, keys: Mapping[str, Any]) -> str:
-    """Return why the table is not certain, and what to write; "" if it is."""
-    envelope = str(keys.get("envelope", profile.envelope))
+def _uncertain(profile: SourceProfile, table: TableProposal, given: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """Return why the table is not certain, and what to write; "" if it is. `given`: its keys, `own`: those of the entry."""
+    envelope = str(own.get("envelope", profile.envelope))
     if envelope != profile.envelope and not profile.opaque:
         return f"its records look like `envelope: {profile.envelope}`, and the entry of `discover:` has {envelope}"
-    open_questions = [each for each in table.questions if {*each.settings} & {*_SURE} - {*keys}]
-    if not profile.key and "key" not in keys and not any("key" in each.settings for each in open_questions):
+    open_questions = [each for each in table.questions if {*each.settings} & {*_SURE} - {*given}]
+    if not profile.key and "key" not in given and not any("key" in each.settings for each in open_questions):
         text = "Its source has no key. `key: []` is a table without one: only inserts and rows with a before image can be followed."
         open_questions.insert(0, Question(text, {"key": []}))
-    if profile.keys_differ and "key" not in keys:
+    if profile.keys_differ and "key" not in given:
         open_questions.insert(0, Question("Its records have keys of different columns.", {"key": list(profile.key or ())}))
     if not open_questions:
         return ""
-    settings = {**table.settings, **keys, **{name: value for each in reversed(open_questions) for name, value in each.settings.items()}}
+    settings = {**table.settings, **own, **{name: value for each in reversed(open_questions) for name, value in each.settings.items()}}
     line = json.dumps({table.name: settings}, ensure_ascii=False)[1:-1]
     return f"{' '.join(each.question for each in open_questions)} Write below `tables:`, and correct it: {line}"
 

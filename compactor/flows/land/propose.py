@@ -10,6 +10,7 @@ from typing import Any
 from compactor.core.model.errors import Refused, RegistryRefused, SchemaRefused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import join, relative
+from compactor.core.model.position import DEFAULTS
 from compactor.core.model.spec import ROW_ID
 from compactor.core.results.phrases import counted
 from compactor.core.schema import avro
@@ -26,7 +27,6 @@ SIGNAL = "has the columns of Debezium's signal table; add it if it is one of you
 _LIKELY_ORDER = ("__source_ts_us", "__source_ts_ms", "__ts_us", "__ts_ms", "AR_H_CHANGE_SEQ", "transact_id", "seq", "lsn", "version", "updated_at")
 _CHANGED = re.compile(r"(?:^|_)(?:changed|updated|modified|last_?update|last_?modified)", re.IGNORECASE)
 _DELETED = re.compile(r"(?:deleted|removed)_?(?:at|on|date|time|ts)", re.IGNORECASE)
-_CONNECTORS = ("", "postgresql", "mysql", "mariadb", "sqlserver", "oracle")
 
 LeftOut = list[tuple[str, str]]
 
@@ -160,6 +160,10 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
     if guess and proposed and proposed.likely and not unnamed:
         key, key_from = proposed.columns, f"inferred, verify it: {proposed.reason}"
     questions: list[Question] = []
+    if profile.foreign:
+        questions.append(Question(f"These records look like {profile.foreign}'s, which are not read. Land one row a record, or Debezium's records."))
+    if column := profile.likely_operation:
+        questions.append(Question(f"The values of {column} look like operations; without `op:` a delete is one more row.", {"op": column}))
     if unnamed:
         end = f", without {profile.source.operation_column}." if profile.source.unnamed_operation else "."
         questions.append(Question(f"The files have no header; name their columns in order{end}", {"csv": profile.csv}))
@@ -199,7 +203,7 @@ def _key_question(profile: SourceProfile, guess: ProposedKey | None, named: Sequ
 
 
 def _order_questions(profile: SourceProfile) -> Iterator[Question]:
-    if profile.source.from_connector and profile.connector not in _CONNECTORS and not profile.has_offsets:
+    if profile.source.from_connector and profile.connector not in ("", *DEFAULTS) and not profile.has_offsets:
         yield Question(
             f"The connector {profile.connector} has no default order; set the fields that order the changes of a row.",
             {"order_by": ["source.ts_ms"]},

@@ -148,7 +148,9 @@ def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mappin
         yield "source table", problem, spec.source_table
     if profiles and not any(profile.opaque for profile in profiles):
         other = other_envelope(spec, profiles)
-        yield "envelope", f"the records look like `envelope: {other}`, expected {spec.envelope}" if other else "", spec.envelope
+        unknown = next((profile.foreign for profile in profiles if profile.foreign), None)
+        looks = f"the records look like {unknown}'s, which are not read" if unknown else ""
+        yield "envelope", f"the records look like `envelope: {other}`, expected {spec.envelope}" if other else looks, spec.envelope
         if not other:
             yield from _columns(spec, profiles, committed)
 
@@ -160,6 +162,9 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
     columns = [*dict.fromkeys(name for profile in profiles for name in profile.columns), *spec.csv.columns]
     if dialect or not columns or spec.avro_schema:
         return
+    operation = next(filter(None, (profile.likely_operation for profile in profiles)), None)
+    if operation and not spec.op:
+        yield "operation", f"the values of {operation} look like operations; set `op: {operation}`, or each delete is one more row", ""
     present = {name.lower() for name in columns}
     configured: dict[str, tuple[str, ...]] = {
         "key": spec.key,

@@ -16,13 +16,14 @@ from contextlib import ExitStack
 
 from compactor.core.catalog import views
 from compactor.core.model.edit import Edit, NewestIs
-from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused, RequirementFailed
+from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input
 from compactor.core.model.layout import commit_id, join, relative
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning.landing import Landing
 from compactor.core.results.batch import BatchSummary
+from compactor.core.results.phrases import counted
 from compactor.core.results.reports import AdoptReport, Progress, silent
 from compactor.core.schema.adoption import ADOPTED, FIRST, OPERATION, ForeignBase, check_plain, refused_paths
 from compactor.core.sources import increment
@@ -58,7 +59,7 @@ def adopt(
 
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
         if parent is not None:
-            raise RequirementFailed(f"table {table.name}: a run committed version {parent.version} meanwhile; nothing was adopted")
+            raise _has_versions(table, parent)
         report, edit = _adopted(table, path, through, dry, progress, scratch)
         reports.append(report)
         return edit
@@ -114,12 +115,16 @@ def check(table: Table, path: str, through: str) -> None:
         raise Refused(f"table {table.name}: --ingested-through {through!r} is no folder like {table.spec.pattern!r}")
     newest = table.newest()
     if newest is not None:
-        began = "it was adopted before" if table.adopted() else "a base is adopted as a table's first version"
-        raise Refused(
-            f"table {table.name}: it has {newest.version} versions, and {began}; `compactor run {table.name}` goes on with it. To begin anew, "
-            "name another table, or remove this one's files and view."
-        )
+        raise _has_versions(table, newest)
     _files(table, path)
+
+
+def _has_versions(table: Table, newest: Snapshot) -> Refused:
+    began = "it was adopted before" if table.adopted() else "a base is adopted as a table's first version"
+    return Refused(
+        f"table {table.name}: it has {counted(newest.version, 'version')}, and {began}; nothing was adopted. `compactor run {table.name}` goes "
+        "on with it. To begin anew, name another table, or remove this one's files and view."
+    )
 
 
 def _check_catalog(table: Table) -> None:

@@ -24,12 +24,12 @@ from compactor.core.model.position import OFFSETS
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
 from compactor.core.sources import shared_stream
-from compactor.core.sources.flat_rows import DELETED, TABLE, is_metadata, operation_column, operations
+from compactor.core.sources.flat_rows import DELETED, TABLE, connector, is_metadata, operation_column, operations, source_columns
 from compactor.spark.columns import BEFORE, DELETES, INVALID, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
 from compactor.spark.decode.debezium import bodies, wrapped
 from compactor.spark.decode.frame import Frame, declared_order, of_other_table, plain_writer
-from compactor.spark.decode.order import PLAIN_ROWS, SOURCE, default_order, flat_connector, flat_source
+from compactor.spark.decode.order import PLAIN_ROWS, SOURCE, default_order
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.json_text import no_object
 from compactor.spark.rows import survey
@@ -91,7 +91,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     deleted = f"lower(CAST({frame.value(DELETED)} AS STRING)) = 'true'" if DELETED in columns else "false"
     if spec.delete_when and DELETES in frame.rows.columns:
         deleted = f"({deleted} OR {DELETES})"
-    fields = flat_source(columns)
+    fields = source_columns(columns)
     texts = {name: f"CAST({frame.value(column)} AS STRING)" for name, column in fields.items()}
     source = ", ".join(f"{texts.get(name, 'CAST(NULL AS STRING)')} AS {name}" for name in SOURCE)
     time = (
@@ -108,7 +108,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     op_of_code = mapped(code, {text: meaning for text, meaning in codes.items() if meaning != "ignore"})
     # a row without operation is an upsert; without a key it can only be an insert
     bare = "u" if spec.key else "c"
-    by_offset = all(name in OFFSETS for name in spec.order_by) if spec.order_by else flat_connector(fields) is None
+    by_offset = all(name in OFFSETS for name in spec.order_by) if spec.order_by else connector(fields) is None
     redundant = DELETED in columns or (any(by_writer.values()) and not by_offset)
     row_op = (
         f"WHEN _op = 'd' THEN {'NULL' if redundant else literal('d')} WHEN {deleted} THEN 'd' WHEN {code} IS NULL THEN '{bare}' ELSE {op_of_code}"
@@ -146,7 +146,7 @@ def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
     if spec.order_by:
         return declared_order(spec.order_by, frames)
     _, offsets = survey.main_connector(frames)
-    name_of_connector = flat_connector(flat_source(dict((frames[0].images or ("struct", ()))[1])))
+    name_of_connector = connector(source_columns(dict((frames[0].images or ("struct", ()))[1])))
     if name_of_connector is None and not offsets:
         raise OrderRefused(f"table {spec.name}: `order_by` is not set, and the rows carry no order; set it to the columns that order a row's changes")
     # a flattened row has no transaction block

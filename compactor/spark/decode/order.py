@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
-from compactor.core.model.position import CONNECTOR, OFFSETS
+from compactor.core.model.position import CONNECTOR, DEFAULTS, OFFSETS
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import OFFSET
@@ -157,22 +157,6 @@ CHANGE_EVENTS = OrderNames(
 """Records of the change-event envelope."""
 
 
-DEFAULTS = {
-    "postgresql": ("commit_lsn", "lsn", "total_order"),
-    "mysql": ("file_number", "pos", "row"),
-    "mariadb": ("file_number", "pos", "row"),
-    "sqlserver": ("commit_lsn_text", "change_lsn_text", "event_serial_no"),
-    "oracle": ("scn", "rs_id", "ssn"),
-    "mongodb": ("source.ts_ms", "source.ord"),
-    "TiCDC": ("source.commit_ts",),
-    "wal2json 1": ("commit_lsn", "total_order"),
-    "wal2json 2": ("commit_time", "change_lsn"),
-    "wal2json 2 without timestamp": ("change_lsn",),
-    "change-event": ("commit_time",),
-}
-"""Connector → its order columns, most significant first."""
-
-
 def lsn_number(text: str) -> str:
     """SQL: PostgreSQL's `0/44CF6F8` as a number (two hexadecimal halves of 32 bits). As text `0/9` would sort after `0/10`. Null for other text."""
     halves = [f"CAST(conv(split_part({text}, '/', {part}), 16, 10) AS BIGINT)" for part in (1, 2)]
@@ -262,34 +246,3 @@ def _number_or_text(part: str) -> tuple[str, types.Type]:
     if part in ("txId", "lsn", "pos", "row", "scn", "ssn", "ts_ms", "ts_us", "event_serial_no", "commit_ts", "ord"):
         return f"try_cast(_source.{part} AS BIGINT)", ("bigint",)
     return f"_source.{part}", ("string",)
-
-
-FLAT_METADATA = (
-    ("sequence", "source_sequence"),
-    ("lsn", "source_lsn"),
-    ("file", "source_file"),
-    ("pos", "source_pos"),
-    ("row", "source_row"),
-    ("txId", "source_txId"),
-    ("connector", "source_connector"),
-    ("ts_us", "source_ts_us"),
-    ("ts_ms", "source_ts_ms"),
-)
-"""(source field, the name that ExtractNewRecordState's `add.fields` gives it, after `__` and with or without `source_`)."""
-
-
-def flat_source(columns: dict[str, types.Type]) -> dict[str, str]:
-    """Return source field → column of a flattened row, for the fields that the row has."""
-    columns_by_field = {}
-    for field, long in FLAT_METADATA:
-        for name in (f"__{long}", f"__{long.split('_', 1)[1]}"):
-            if name in columns and field not in columns_by_field:
-                columns_by_field[field] = name
-    return columns_by_field
-
-
-def flat_connector(fields: dict[str, str]) -> str | None:
-    """Return the connector whose order the metadata columns of a flattened row allow (`fields` as `flat_source` returns them)."""
-    if "sequence" in fields or "lsn" in fields:
-        return "postgresql"
-    return "mysql" if {"file", "pos"} <= set(fields) else None
