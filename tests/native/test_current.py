@@ -120,6 +120,6 @@ def _by_pyroaring(data: bytes) -> list[int]:
 def test_a_query_of_an_iceberg_table_is_refused_in_one_sentence(text: str, refused: bool) -> None:
     """Neither Spark nor DuckDB reads it here; the table's own view has the rows."""
     specs = [table(iceberg=("base", "current"))]
-    with pytest.raises(Refused, match="is an Iceberg table.*; here t has the rows") if refused else contextlib.nullcontext():
+    with pytest.raises(Refused, match=r"is an Iceberg table.*; here t has the rows") if refused else contextlib.nullcontext():
         check_tables(specs, text)
     check_tables(specs, "select * from t_iceberg_of_mine")

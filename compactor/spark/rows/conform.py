@@ -52,6 +52,9 @@ from compactor.spark.tables import defaults
 _PLAIN = r"^(?s)(?!\s*(Struct)?\s*[{\[])[^\x00-\x1f]+$"
 """A text that may be the value of a key itself: no JSON, no text of a Struct, no bytes."""
 
+_LONG = 1_000
+"""Characters of SQL that are not repeated. For less another step of the plan costs more."""
+
 EVENTS_MAX = 1 << 30
 """The greatest number of events in one record. Together with the 33 bits of a row's number it fills a bigint."""
 
@@ -122,9 +125,8 @@ def conform(frames: Sequence[Frame], evolved: Evolved, spec: TableSpec, order: p
 
 def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Order, partial: bool, across: bool) -> DataFrame:
     schema = evolved.schema
-    kinds = key_types(schema)
     of_shard = shards.stored(spec, schema)
-    keys = [shard(spec) if name == of_shard else _key(frame, evolved, name) for name in schema.key]
+    parts, keys = _key_columns(frame, evolved, spec)
     columns = []
     missing = []
     mistyped = []
@@ -134,7 +136,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
             columns.append(f"{shard(spec)} AS {quoted(field.name)}")
             continue
         if field.name in schema.key:
-            columns.append(f"{keys[schema.key.index(field.name)]} AS {quoted(field.name)}")
+            columns.append(f"{keys[schema.key.index(field.name)].value} AS {quoted(field.name)}")
             continue
         column = _column(frame, evolved, field, order)
         value, absent = column.value, column.unavailable
@@ -149,8 +151,9 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
         columns.append(f"CASE WHEN _op IN ('c', 'u', 'r', 'x') THEN {value} END AS {quoted(field.name)}")
     absent_list = f"filter(array({', '.join(missing)}), _x -> _x IS NOT NULL)" if missing else "CAST(NULL AS ARRAY<STRING>)"
     time = [TIME] if spec.history else []
-    moved = _moved(frame, evolved, spec, keys, kinds, across) if keys else "CAST(NULL AS STRING)"
+    moved = _moved(frame, schema, keys, across) if keys else "CAST(NULL AS STRING)"
     rows = frame.rows.where("_op IS NOT NULL")
+    rows = rows.selectExpr("*", *parts) if parts else rows
     return rows.selectExpr(
         *columns,
         OP,
@@ -262,16 +265,44 @@ def _either(tests: Sequence[str | None]) -> str | None:
     return " OR ".join(filter(None, tests)) or None
 
 
-def _key(frame: Frame, evolved: Evolved, name: str) -> str:
-    """SQL for a key column: out of the row image, or for a delete out of the record's key if the image has none."""
-    field = evolved.schema.field(name)
-    if name == ROW_ID:
-        return "_identity"
-    after = _image_key(frame, evolved, field, AFTER)
-    before = _image_key(frame, evolved, field, BEFORE)
-    alone = plain_key(RECORD_KEY, types.parse(field.type)) if len(evolved.schema.key) == 1 else None
-    of_delete = [value for value in (before, record_key(frame, evolved, field, RECORD_KEY), alone) if value]
-    return f"CASE WHEN _op = 't' THEN NULL WHEN _op = 'd' THEN {coalesce(of_delete)} ELSE {after} END"
+class _KeyColumn(NamedTuple):
+    """SQL for a key column of a frame's rows."""
+
+    value: str
+    before: str
+    """That of the before image."""
+    header: str
+    """That of the old key in Debezium's header."""
+
+
+def _key_columns(frame: Frame, evolved: Evolved, spec: TableSpec) -> tuple[list[str], list[_KeyColumn]]:
+    """Return columns to add to a frame's rows, and the key columns, in SQL with these.
+
+    A Change names its key many times, and what reads it out of a record may be long (Oracle's numbers): then it stands in a column of its own.
+    """
+    schema, parts, keys = evolved.schema, list[str](), list[_KeyColumn]()
+    of_shard = shards.stored(spec, schema)
+
+    def named_once(text: str, name: str) -> str:
+        if len(text) <= _LONG:
+            return text
+        parts.append(f"{text} AS {name}")
+        return name
+
+    for at, field in enumerate(map(schema.field, schema.key)):
+        kind = types.parse(field.type)
+        if field.name == of_shard or field.name == ROW_ID:
+            keys.append(_KeyColumn(*[shard(spec)] * 3) if field.name == of_shard else _KeyColumn("_identity", null(kind), null(kind)))
+            continue
+        after, before = (named_once(_image_key(frame, evolved, field, image), f"_k{at}{image}") for image in (AFTER, BEFORE))
+        header = named_once(record_key(frame, evolved, field, OLD_KEY) or null(kind), f"_k{at}{OLD_KEY}")
+        ways = [record_key(frame, evolved, field, RECORD_KEY), plain_key(RECORD_KEY, kind) if len(schema.key) == 1 else None]
+        of_record = coalesce([way for way in ways if way]) if any(ways) else null(kind)
+        record = named_once(f"CASE WHEN _op = 'd' THEN {of_record} END", f"_k{at}{RECORD_KEY}")
+        # a delete's image may lack the key
+        value = f"CASE WHEN _op = 't' THEN NULL WHEN _op = 'd' THEN coalesce({before}, {record}) ELSE {after} END"
+        keys.append(_KeyColumn(value, before, header))
+    return parts, keys
 
 
 def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
@@ -308,18 +339,15 @@ def plain_key(column: str, kind: types.Type) -> str:
     return f"CASE WHEN {column} RLIKE {literal(_PLAIN)} AND {wire.of_text(column)} IS NULL THEN {cast(text, kind)} END"
 
 
-def _moved(frame: Frame, evolved: Evolved, spec: TableSpec, keys: list[str], kinds: list[str], across: bool) -> str:
+def _moved(frame: Frame, schema: Schema, columns: Sequence[_KeyColumn], across: bool) -> str:
     """SQL for FROM: the key in Debezium's header, else the key of the before image. Null where it is the row's key.
 
     `across`: a header does not count, because the record of the old key's delete, which comes with it, has the place that compares with that key.
     """
-    schema: Schema = evolved.schema
     if schema.key == (ROW_ID,):
         return "CAST(NULL AS STRING)"
-    fields = [schema.field(name) for name in schema.key]
-    of_shard = {field: shard(spec) for field in fields if field.name == shards.stored(spec, schema)}
-    header = [of_shard.get(field) or record_key(frame, evolved, field, OLD_KEY) or null(types.parse(field.type)) for field in fields]
-    before = [of_shard.get(field) or _image_key(frame, evolved, field, BEFORE) for field in fields]
+    keys, before, header = zip(*columns)
+    kinds = key_types(schema)
     from_header = " AND ".join(f"({value}) IS NOT NULL" for value in header)
     from_before = " AND ".join(f"({value}) IS NOT NULL" for value in before)
     by_image = "" if frame.one_image else f"WHEN _op = 'u' AND {from_before} AND ({_differ(before, keys)}) THEN {key_text(before, kinds)} "
