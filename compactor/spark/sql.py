@@ -57,9 +57,9 @@ DIGEST = f"bit_xor(xxhash64(to_json(struct(*), {EXACT_JSON})))"
 BY_HASH = "collect_set(CASE WHEN false THEN 1 END)"
 """SQL for an aggregation: always empty. Beside it Spark groups rows by hash; for the minimum of a struct alone it would sort all rows."""
 
-JSON_OPTIONS = {"maxStringLen": str(2**31 - 1), "allowUnquotedControlChars": "true"}
+JSON_OPTIONS = {"maxStringLen": str(2**31 - 1), "allowUnquotedControlChars": "true", "columnNameOfCorruptRecord": " corrupt"}
 """For every reader of records. By default Jackson refuses strings beyond 20 million characters, and only in queries that use the string; and a record
-with a tab inside a text, from there on: the columns after it would be null."""
+with a tab inside a text, from there on: the columns after it would be null. Spark's own name for what is no JSON may be that of a column."""
 
 
 def literal(value: Any) -> str:

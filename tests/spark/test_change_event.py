@@ -97,6 +97,8 @@ def test_without_types_values_tell_them_and_nothing_is_lost(lake: Lake) -> None:
     assert {**types(lake, spec), "day": "string", "price": "decimal(5,2)"} == types(lake, spec)
     assert [("00501", "2024-03-05"), ("10115", None), (None, "soon")] == [(row["zip"], row["day"]) for row in rows]
     assert [Decimal("12.50"), Decimal("-100"), Decimal("1.5")] == [row["price"] for row in rows]
+    rows = landed(lake, spec, event("insert", 4, {"id": "4", "n": "012"}), hour=3)
+    assert ["12", None, "7", "012"] == [row["n"] for row in rows]
 
 
 @pytest.mark.slow

@@ -247,3 +247,73 @@ def test_numbers_that_nothing_holds(lake: Lake) -> None:
     lake.land(spec, 11, [{"id": 2, "seq": 2, "n": long}])
     with pytest.raises(SchemaRefused, match="to_string"):
         lake.run(spec)
+
+
+TOO_LARGE = "a number is too large for a double. Declare a type that holds it, or correct it"
+
+INSIDE: dict[str, tuple[list[str], dict[str, str], dict[int, object], list[str]]] = {
+    "an empty text in an array of numbers is null": (
+        ['{"id":1,"v":[1,""],"c":5}', '{"id":2,"v":[2]}', '{"id":3,"v":[""]}'],
+        {},
+        {1: [1, None], 2: [2], 3: [None]},
+        [],
+    ),
+    "in an array of objects, and not in one of texts": (
+        ['{"id":1,"v":{"a":["x",""],"b":[{"q":1},"" ],"c":[[1,""],[2]]}}'],
+        {},
+        {1: {"a": ["x", ""], "b": [{"q": 1}, None], "c": [[1, None], [2]]}},
+        [],
+    ),
+    "a column called like Spark's own": (['{"id":1,"v":1,"_corrupt_record":5}', '{"id":2,"_corrupt_rows":7}'], {}, {1: 1, 2: None}, []),
+    "a whole number that a double rounds, beside a fraction": (
+        ['{"id":1,"v":1.5}', '{"id":2,"v":9007199254740993}', '{"id":3,"v":9007199254740992}'],
+        {},
+        {1: 1.5, 3: 9007199254740992.0},
+        [f"column v: {TOO_LARGE}"],
+    ),
+    "inside of an object": (
+        ['{"id":1,"v":{"n":[1.5,9007199254740993]}}', '{"id":2,"v":{"n":[2.5]}}'],
+        {},
+        {2: {"n": [2.5]}},
+        [f"column v: {TOO_LARGE}"],
+    ),
+    "another column's number": (
+        ['{"id":1,"v":"Infinity","o":{"v":5}}', '{"id":2,"v":1e22,"o":null}', '{"id":3,"v":2.5,"o":null}'],
+        {},
+        {1: "Infinity", 2: 1e22, 3: 2.5},
+        [],
+    ),
+    "a declared double": (
+        ['{"id":1,"v":1e400}', '{"id":2,"v":"1.5"}', '{"id":3,"v":9007199254740993}', '{"id":4,"v":"Infinity"}'],
+        {"v": "double"},
+        {2: 1.5, 4: "Infinity"},
+        ["the value of v is not of type double"] * 2,
+    ),
+}
+"""Case → records, `types:`, the value of v by id, the reasons of records in quarantine."""
+
+
+@pytest.mark.slow
+def test_no_number_inside_of_anything_is_lost_or_rounded(lake: Lake) -> None:
+    """Each case alone: what the reader of JSON cannot hold is kept in another way, or goes to quarantine."""
+    for number, (case, (records, types, rows, reasons)) in enumerate(INSIDE.items()):
+        spec = lake.spec(f"t{number}", order_by=("id",), types=tuple(types.items()))
+        lake.land(spec, 10, [*records])
+        lake.run(spec)
+        assert {row["id"]: row["v"] for row in lake.rows(spec)} == rows, case
+        assert [reason for _, reason in lake.unusable(spec)] == reasons, case
+    spec = lake.spec("t2")
+    assert [(5, None), (None, 7)] == [(row["_corrupt_record"], row["_corrupt_rows"]) for row in lake.rows(spec)]
+
+
+@pytest.mark.slow
+def test_names_with_escapes(lake: Lake) -> None:
+    """Python writes \\u00f6 for ö: its numbers stay as they are written, too, and too large ones are refused."""
+    spec = lake.spec(order_by=("id",))
+    lake.land(spec, 10, ['{"id":1,"gr\\u00f6\\u00dfe":7.50}', '{"id":2,"gr\\u00f6\\u00dfe":"x"}'])
+    lake.run(spec)
+    assert {1: "7.50", 2: "x"} == {row["id"]: row["größe"] for row in lake.rows(spec)}
+    spec = lake.spec("large", order_by=("id",))
+    lake.land(spec, 10, ['{"id":1,"gr\\u00f6\\u00dfe":1e400}', '{"id":2,"gr\\u00f6\\u00dfe":1.5}'])
+    lake.run(spec)
+    assert {2: 1.5} == {row["id"]: row["größe"] for row in lake.rows(spec)}

@@ -139,10 +139,11 @@ def test_records_of_two_schemas_are_rows_of_their_own_without_key(lake: Lake) ->
 
 @pytest.mark.slow
 def test_columns_of_sparks_kafka_source(lake: Lake) -> None:
-    """`key` and `value` are binary there; a key of a primitive type does no harm."""
+    """`key` and `value` are binary there; a tombstone's key may be of a primitive type."""
     spec = table(lake, format="parquet")
-    record = {"key": bytearray(wire(8, 1)), "value": bytearray(wire(1, {"id": 1, "name": "a"})), "offset": 0, "partition": 0}
-    lake.land_parquet(spec, 1, [record, {**record, "value": None, "offset": 1}], "key BINARY, value BINARY, offset BIGINT, partition INT")
+    keys = [bytearray(wire(8, id_)) for id_ in (1, 2)]
+    records = [{"key": key, "value": bytearray(wire(1, {"id": at, "name": "a"})), "offset": at, "partition": 0} for at, key in enumerate(keys, 1)]
+    lake.land_parquet(spec, 1, [*records, {**records[1], "value": None, "offset": 3}], "key BINARY, value BINARY, offset BIGINT, partition INT")
     lake.run(spec)
     assert [{"id": 1, "name": "a"}] == lake.rows(spec)
 

@@ -125,6 +125,8 @@ class WriterSchema:
     """The undecided columns with empty texts, arrays or objects, as they are taken if nothing else gives them a type."""
     large: bool = False
     """Whether its records may have numbers that a double or a decimal does not hold."""
+    blanks: bool = False
+    """Whether its records may have empty texts as elements of arrays. In an array of numbers they are nulls."""
     fractions: bool = False
     """Whether its rows are JSON without schema, and some record has a number with a fraction or an exponent."""
     whole: bool = True

@@ -116,6 +116,13 @@ def exact(value: str, kind: types.Type) -> str:
     return plain(value, ("string",), kind)
 
 
+def not_exact(text: str, kind: types.Type) -> str:
+    """SQL: whether a text is a number that the float or double `kind` makes infinite, or a whole number that it makes another one."""
+    made, whole = cast(text, kind), ("decimal", 38, 0)
+    other = f"{text} RLIKE '^-?[0-9]{{8,}}$' AND {cast(made, whole)} <> {cast(text, whole)}"
+    return f"(({text} RLIKE '[0-9]' AND abs({made}) = double('Infinity')) OR ({other}))"
+
+
 def is_numbered(field: WriterField) -> bool:
     """Return whether the values of a column are days or times as whole numbers."""
     return field.semantic.rsplit(".", 1)[-1] in _NUMBERED
@@ -306,7 +313,9 @@ def is_mistyped(raw: str, old: types.Type, value: str, kind: types.Type) -> str 
     if old[0] != "string" or kind[0] == "string" or not types.is_scalar(kind):
         return None
     far = "|[+-].*|[0-9]{5,}-.*|.*BC" if kind[0] in ("date", "timestamp") else ""
-    return f"({raw} IS NOT NULL AND ({value}) IS NULL AND NOT {raw} RLIKE '(?i)^\\\\s*([+-]?(inf(inity)?|nan){far})?\\\\s*$')"
+    wrong = f"({value}) IS NULL AND NOT {raw} RLIKE '(?i)^\\\\s*([+-]?(inf(inity)?|nan){far})?\\\\s*$'"
+    wrong = f"({wrong} OR {not_exact(raw, kind)})" if kind[0] in ("float", "double") else wrong
+    return f"({raw} IS NOT NULL AND {wrong})"
 
 
 def is_placeholder(value: str, kind: types.Type) -> str | None:

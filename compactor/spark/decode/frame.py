@@ -10,8 +10,6 @@ their columns also have NAMED.
 from __future__ import annotations
 
 import dataclasses
-import json
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +22,7 @@ from compactor.core.sources import shared_stream
 from compactor.spark.columns import AFTER, BEFORE, INVALID
 from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.order import WRAPPED, OrderNames, of_snapshot
-from compactor.spark.sql import as_column, from_json, literal, member, once, quoted
+from compactor.spark.sql import as_column, from_json, literal, member, once, quoted, struct
 
 
 @dataclass(frozen=True)
@@ -89,35 +87,59 @@ class Frame:
         members = members_of([*merged])
         # a number among text loses its form in a JSON reader: 7.50 would be 7.5
         written = {name for name in numbers if merged[name] == ("string",)} if any(writer.fractions for writer in writers) else set[str]()
-        floats = {name: kind for name, kind in merged.items() if _infinite("_", kind)} if any(writer.large for writer in writers) else {}
-        rows = self.rows.selectExpr("*", f"{AFTER} AS _json") if floats else self.rows
+        blanks = {name for name, kind in merged.items() if _of_others(kind)} if any(writer.blanks for writer in writers) else set[str]()
+        doubles = {name: as_text for name, kind in merged.items() if (as_text := _doubles(kind))} if any(writer.large for writer in writers) else {}
+        rows = self.rows.selectExpr("*", f"{AFTER} AS _json") if doubles else self.rows
         images_of = [AFTER] if self.one_image else [AFTER, BEFORE]
-        rows = once(rows.selectExpr(*[_parse(column, merged, members, written) if column in images_of else column for column in rows.columns]))
+        rows = once(rows.selectExpr(*[_parse(name, merged, members, written, blanks) if name in images_of else name for name in rows.columns]))
         rows = rows.withColumn(BEFORE, as_column(AFTER)) if self.one_image else rows
-        if floats:
-            cases = " ".join(_too_large(name, member(AFTER, members.get(name, name)), distinct(kind)) for name, kind in floats.items())
-            invalid = f"coalesce({INVALID}, CASE {cases} END) AS {INVALID}"
+        if doubles:
+            invalid = f"coalesce({INVALID}, {_not_exact(doubles, members)}) AS {INVALID}"
             rows = rows.selectExpr(*[invalid if column == INVALID else column for column in self.rows.columns])
         return dataclasses.replace(self, rows=rows, images=images, writers=tuple(writers), members=members)
 
 
-def _infinite(value: str, kind: types.Type) -> str | None:
-    """SQL: whether a value is infinite, or something inside. None if it cannot be."""
+def _doubles(kind: types.Type) -> types.Type | None:
+    """Return the parts of a type that are doubles, as text; None without any."""
     if kind[0] in ("float", "double"):
-        return f"abs({value}) = double('Infinity')"
+        return ("string",)
     if kind[0] in ("array", "map"):
-        inside = _infinite("_x", kind[-1])
-        return f"exists({value if kind[0] == 'array' else f'map_values({value})'}, _x -> {inside})" if inside else None
-    tests = [_infinite(member(value, name), inner) for name, inner in kind[1]] if kind[0] == "struct" else []
-    return " OR ".join(test for test in tests if test) or None
+        inside = _doubles(kind[-1])
+        return (*kind[:-1], inside) if inside else None
+    inner = tuple((name, inside) for name, each in kind[1] if (inside := _doubles(each))) if kind[0] == "struct" else ()
+    return ("struct", inner) if inner else None
 
 
-def _too_large(name: str, value: str, kind: types.Type) -> str:
-    """SQL for a case of INVALID: a number beyond what its type holds, which JSON readers make infinite. A text such as "Infinity" is meant."""
-    pattern = re.escape(json.dumps(name, ensure_ascii=False)) + r"\s*:\s*(-|[0-9]|\[|\{)"
-    is_number = f"_json RLIKE {literal(pattern)}"
-    reason = f"column {name}: a number is too large for a double. Declare a type that holds it, or correct it"
-    return f"WHEN ({_infinite(value, kind)}) AND {is_number} THEN {literal(reason)}"
+def _not_exact(doubles: Mapping[str, types.Type], members: Mapping[str, str]) -> str:
+    """SQL: why a double cannot hold a number of the image `_json`, or null. `doubles`: columns and their parts that are doubles, as text."""
+
+    def some(value: str, kind: types.Type) -> str:
+        if kind[0] in ("array", "map"):
+            return f"exists({value if kind[0] == 'array' else f'map_values({value})'}, _x -> {some('_x', kind[-1])})"
+        inside = [some(member(value, name), inner) for name, inner in kind[1]] if kind[0] == "struct" else []
+        return " OR ".join(inside) if inside else f"coalesce({conversions.not_exact(value, ('double',))}, false)"
+
+    reason = "a number is too large for a double. Declare a type that holds it, or correct it"
+    tests = ((name, some(member("_t", members.get(name, name)), distinct(kind))) for name, kind in doubles.items())
+    cases = " ".join(f"WHEN {test} THEN {literal(f'column {name}: {reason}')}" for name, test in tests)
+    exact = _struct(pg_text.exact_numbers("_json"), doubles, members)
+    may_be = f"_json RLIKE {literal(f'{pg_text.LARGE_NUMBER}|{pg_text.LONG_NUMBER}')}"
+    return f"CASE WHEN {may_be} THEN get(transform(array({exact}), _t -> CASE {cases} END), 0) END"
+
+
+def _of_others(kind: types.Type) -> bool:
+    """Return whether a type has an array of other values than text."""
+    if kind[0] == "struct":
+        return any(_of_others(inner) for _, inner in kind[1])
+    return bool(kind[0] == "array" and kind[1] != ("string",))
+
+
+def _without_blanks(value: str, other: str, kind: types.Type) -> str:
+    """SQL: a value with the arrays of other values than text from `other`, the same value where empty texts in arrays are null."""
+    if kind[0] == "struct" and _of_others(kind):
+        parts = [(name, _without_blanks(member(value, name), member(other, name), inner)) for name, inner in kind[1]]
+        return f"CASE WHEN {value} IS NOT NULL THEN {struct(parts)} END"
+    return other if _of_others(kind) else value
 
 
 def _joined(left: types.Type, right: types.Type) -> types.Type:
@@ -168,26 +190,33 @@ def distinct(kind: types.Type) -> types.Type:
     return kind
 
 
-def _parse(column: str, merged: Mapping[str, types.Type], members: Mapping[str, str], written: Collection[str]) -> str:
-    """SQL: a JSON image as a struct of the columns `merged`. `written`: columns whose numbers are read as the text that stands there.
+def _parse(column: str, merged: Mapping[str, types.Type], members: Mapping[str, str], written: Collection[str], blanks: Collection[str]) -> str:
+    """SQL: a JSON image as a struct of the columns `merged`.
 
-    Numbers inside of objects and arrays are left as they are: the quotes would be part of the value.
+    `written`: columns whose numbers are read as the text that stands there. Numbers inside of objects and arrays are left as they are: the quotes
+    would be part of the value. `blanks`: columns with arrays in which an empty text is null. Spark would make the array null.
     """
     if not merged:
         return f"CAST(NULL AS STRUCT<_none:STRING>) AS {column}"
     image = _struct(column, merged, members)
-    if not written:
+    if not written and not blanks:
         return f"{image} AS {column}"
-    keys = "|".join(re.escape(json.dumps(name, ensure_ascii=False)) for name in sorted(written))
     exact = _struct(pg_text.exact_numbers(column), dict.fromkeys(sorted(written), ("string",)), members)
-    numbers = f"CASE WHEN {column} RLIKE {literal(f'(?:{keys}){pg_text.FRACTION}')} THEN {exact} END"
+    numbers = f"CASE WHEN {column} RLIKE {literal(pg_text.FRACTION)} THEN {exact} END"
+    nulled = f"regexp_replace({column}, {literal(pg_text.BLANK_ELEMENT)}, 'null')"
+    others = _struct(nulled, {name: kind for name, kind in merged.items() if name in blanks}, members)
+    parts = [f"{image} AS a", *([f"{numbers} AS n"] if written else []), *([f"{others} AS b"] if blanks else [])]
     values = []
-    for name in merged:
+    for name, kind in merged.items():
         value = quoted(members.get(name, name))
-        number = f"CASE WHEN NOT left(_p.a.{value}, 1) IN ('{{', '[') THEN _p.n.{value} END"
-        values.append(f"{literal(members.get(name, name))}, {f'coalesce({number}, _p.a.{value})' if name in written else f'_p.a.{value}'}")
+        own = f"_p.a.{value}"
+        if name in written:
+            own = f"coalesce(CASE WHEN NOT left({own}, 1) IN ('{{', '[') THEN _p.n.{value} END, {own})"
+        elif name in blanks:
+            own = _without_blanks(own, f"_p.b.{value}", distinct(kind))
+        values.append(f"{literal(members.get(name, name))}, {own}")
     whole = f"CASE WHEN _p.a IS NOT NULL THEN named_struct({', '.join(values)}) END"
-    return f"get(transform(array(struct({image} AS a, {numbers} AS n)), _p -> {whole}), 0) AS {column}"
+    return f"get(transform(array(struct({', '.join(parts)})), _p -> {whole}), 0) AS {column}"
 
 
 def _struct(text: str, written: Mapping[str, types.Type], members: Mapping[str, str]) -> str:

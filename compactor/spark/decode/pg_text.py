@@ -34,6 +34,12 @@ FRACTION = r"\s*[:,\[]\s*-?[0-9]+[.eE]"
 LARGE_NUMBER = r"[0-9]{39}|[0-9][eE][+]?[0-9]{2}"
 """Part of a number that a decimal or a double may not hold; text may look like it."""
 
+LONG_NUMBER = r"(?<![0-9.])(?:9[0-9]{15}|[1-9][0-9]{16})(?![.eE])"
+"""Begins a whole number that a double may not hold; text may look like it."""
+
+BLANK_ELEMENT = r'(?<=[\[,])\s*""(?=\s*[,\]])'
+"""An empty text as an element of an array. Inside of texts quotes are escaped, so that none can look like it."""
+
 _OPENING = r"^(\{+|\[+)[^\]}]"
 _BOUNDS = r"^(\[[0-9:-]+\])+="
 

@@ -26,6 +26,9 @@ from compactor.spark.decode.named import ANY
 from compactor.spark.sql import literal, named
 
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
+_INTEGERS, _PADDED = ("tinyint", "smallint", "int", "bigint"), r"^\s*[+-]?0[0-9]"
+"""Whole numbers, and text of digits that a number would lose."""
+
 _DECIMAL = r"^-?(0|[1-9][0-9]*)([.][0-9]+)?$"
 _MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?$"
 
@@ -111,10 +114,12 @@ def _counted(frame: Frame, names: Sequence[str], columns: _Declared) -> dict[str
     cells = frame.rows.where("_op IS NOT NULL AND _invalid IS NULL").selectExpr(f"inline({images})")
     cells = cells.where(f"names IN ({listed}) AND `values` IS NOT NULL")
     value = "`values`"
+    stored = {name: columns.stored[name] for name in names if name in columns.stored and columns.stored[name].type != ("string",)}
+    # 01067 is no number, however the column began
     fits = [
-        f"WHEN {literal(name)} THEN {value} = '' OR {pg_text.to_stored(value, _textual(columns.stored[name]))} IS NOT NULL"
-        for name in names
-        if name in columns.stored and columns.stored[name].type != ("string",)
+        f"WHEN {literal(name)} THEN {value} = '' OR ({pg_text.to_stored(value, _textual(field))} IS NOT NULL"
+        f"{f' AND NOT {value} RLIKE {literal(_PADDED)}' if field.type[0] in _INTEGERS else ''})"
+        for name, field in stored.items()
     ]
     fraction = f"length(regexp_extract({value}, '[.]([0-9]+)$', 1))"
     rows = cells.groupBy("names").agg(

@@ -74,9 +74,11 @@ def writers_of(
             named(f"json_object_keys(first({image}))", "names"),
             named(f"max({image} RLIKE {literal(pg_text.FRACTION)})", "fractions"),
             named(f"max(_schema IS NULL AND {image} RLIKE {literal(pg_text.LARGE_NUMBER)})", "large"),
+            named(f"max(_schema IS NULL AND {image} RLIKE {literal(pg_text.LONG_NUMBER)})", "long"),
             named(f"max(_schema IS NULL AND {image} RLIKE {literal(_NOT_FINITE)})", "not_finite"),
             named(f"max(_schema IS NULL AND {image} RLIKE {literal(_EMPTY)})", "empties"),
             named(f"max(_schema IS NULL AND contains({image}, '\"\"'))", "blank"),
+            named(f"max(_schema IS NULL AND {image} RLIKE {literal(pg_text.BLANK_ELEMENT)})", "blanks"),
             *(named(f"collect_list(CASE WHEN {few and '_schema IS NULL'} THEN {column} END)", column) for column in (AFTER, BEFORE)),
         )
         .collect()
@@ -137,7 +139,8 @@ def _from_values(
     empties = _described(row[WRITER], blank, names, bare).fields
     others = [name for name in described.undecided if name not in blank.names] if row.empties else []
     empties += _with_values(frame, row[WRITER], column, others) if others else ()
-    return dataclasses.replace(described, fractions=bool(row.fractions), large=bool(row.large), empties=empties), words
+    large, blanks = bool(row.large or row.long), bool(row.blanks)
+    return dataclasses.replace(described, fractions=bool(row.fractions), large=large, blanks=blanks, empties=empties), words
 
 
 def _as_doubles(described: WriterSchema, names: Collection[str]) -> WriterSchema:
@@ -216,7 +219,7 @@ def _with_members(kind: T.DataType, filled: T.DataType) -> T.DataType:
 
 
 def _described(writer_id: str, struct: T.StructType, names: list[str], bare: bool) -> WriterSchema:
-    kinds = {field.name: _number(from_spark(field.dataType)) for field in struct.fields if not field.name.startswith("_corrupt")}
+    kinds = {field.name: _number(from_spark(field.dataType)) for field in struct.fields}
     described = plain_writer(writer_id, ("struct", tuple((name, kinds[name]) for name in names if name in kinds)))
     guessed = bare and not any(name.startswith("__") for name in names)
     fields = tuple(dataclasses.replace(field, inferred=True, guessed=guessed) for field in described.fields)
