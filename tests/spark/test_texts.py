@@ -317,3 +317,14 @@ def test_names_with_escapes(lake: Lake) -> None:
     lake.land(spec, 10, ['{"id":1,"gr\\u00f6\\u00dfe":1e400}', '{"id":2,"gr\\u00f6\\u00dfe":1.5}'])
     lake.run(spec)
     assert {2: 1.5} == {row["id"]: row["größe"] for row in lake.rows(spec)}
+
+
+@pytest.mark.slow
+def test_an_empty_text_is_null_where_the_table_has_a_number_inside(lake: Lake) -> None:
+    """As it is for a column. Beside a member of text it is a text."""
+    spec = lake.spec(order_by=("id",))
+    for hour, rows in enumerate(([{"id": 1, "o": {"a": 1, "t": "x"}}], [{"id": 2, "o": {"a": "", "b": 2, "t": ""}}], [{"id": 3, "o": {"a": ""}}]), 1):
+        lake.land(spec, hour, rows)
+        lake.run(spec)
+    assert [(1, "x", None), (None, "", 2), (None, None, None)] == [tuple(row["o"].get(name) for name in "atb") for row in lake.rows(spec)]
+    assert [] == lake.problems(spec)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -134,7 +134,7 @@ def _from_values(
     if row.not_finite:
         struct, words = _with_doubles(struct, replaced(_NOT_FINITE, ":null"))
     if row.blank and _may_hide_texts(struct, names, stored):
-        struct, blank = _with_texts(struct, replaced(_BLANK, '"_"'))
+        struct, blank = _with_texts(struct, replaced(_BLANK, '"_"'), {field.name: field.type for field in stored})
     described = _described(row[WRITER], struct, names, bare)
     empties = _described(row[WRITER], blank, names, bare).fields
     others = [name for name in described.undecided if name not in blank.names] if row.empties else []
@@ -198,24 +198,28 @@ def _may_hide_texts(struct: T.StructType, names: Collection[str], stored: Sequen
     return not typed >= {*names} or any(isinstance(field.dataType, (T.StructType, T.ArrayType)) for field in struct.fields)
 
 
-def _with_texts(struct: T.StructType, filled: T.StructType) -> tuple[T.StructType, T.StructType]:
+def _with_texts(struct: T.StructType, filled: T.StructType, stored: Mapping[str, types.Type]) -> tuple[T.StructType, T.StructType]:
     """Return the inferred type with text for members whose only values are empty texts, and such columns.
 
-    `filled`: the type that is inferred with other texts in their place. What has another type keeps it: there `""` means null.
+    `filled`: the type that is inferred with other texts in their place; `stored`: the table's columns. What has another type keeps it: there `""`
+    means null.
     """
     others = {field.name: field.dataType for field in filled.fields}
-    fields = [T.StructField(field.name, _with_members(field.dataType, others[field.name])) for field in struct.fields]
+    fields = [T.StructField(field.name, _with_members(field.dataType, others[field.name], stored.get(field.name))) for field in struct.fields]
     return T.StructType(fields), T.StructType([field for field in filled.fields if field.name not in struct.names])
 
 
-def _with_members(kind: T.DataType, filled: T.DataType) -> T.DataType:
-    """Return an inferred type with the members that only the other one has."""
+def _with_members(kind: T.DataType, filled: T.DataType, stored: types.Type | None) -> T.DataType:
+    """Return an inferred type with the members that only `filled` has, but those that are stored as another type than text."""
     if isinstance(kind, T.ArrayType) and isinstance(filled, T.ArrayType):
-        return T.ArrayType(_with_members(kind.elementType, filled.elementType))
+        return T.ArrayType(_with_members(kind.elementType, filled.elementType, stored[1] if stored and stored[0] == "array" else None))
     if not isinstance(kind, T.StructType) or not isinstance(filled, T.StructType):
         return kind
     own = {field.name: field.dataType for field in kind.fields}
-    return T.StructType([T.StructField(each.name, _with_members(own.get(each.name, each.dataType), each.dataType)) for each in filled.fields])
+    inside = dict(stored[1]) if stored and stored[0] == "struct" else {}
+    has = {each.name: inside.get(each.name.lower()) for each in filled.fields}
+    kept = (each for each in filled.fields if each.name in own or has[each.name] in (None, ("string",)))
+    return T.StructType([T.StructField(each.name, _with_members(own.get(each.name, each.dataType), each.dataType, has[each.name])) for each in kept])
 
 
 def _described(writer_id: str, struct: T.StructType, names: list[str], bare: bool) -> WriterSchema:
