@@ -117,9 +117,13 @@ def exact(value: str, kind: types.Type) -> str:
 
 
 def not_exact(text: str, kind: types.Type) -> str:
-    """SQL: whether a text is a number that the float or double `kind` makes infinite, or a whole number that it makes another one."""
-    made, whole = cast(text, kind), ("decimal", 38, 0)
-    other = f"{text} RLIKE '^-?[0-9]{{8,}}$' AND {cast(made, whole)} <> {cast(text, whole)}"
+    """SQL: whether a text is a number that the float or double `kind` makes infinite, or a whole number that it makes another one.
+
+    JavaScript and Go write 17 digits of a double at most, and zeros after these: 1152921504606847000 is the double 1152921504606846976.
+    """
+    made, whole = cast(text, kind), ("bigint",)
+    equal = f"coalesce({cast(made, whole)} = {cast(text, whole)}, false) OR {text} RLIKE '^-?(?=[0-9]{{18}})[0-9]{{1,17}}0+$'"
+    other = f"{text} RLIKE '^-?[0-9]{{8,38}}$' AND NOT ({equal})"
     return f"(({text} RLIKE '[0-9]' AND abs({made}) = double('Infinity')) OR ({other}))"
 
 

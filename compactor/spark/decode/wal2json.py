@@ -45,7 +45,7 @@ _OPS = {"i": "c", "insert": "c", "u": "u", "update": "u", "d": "d", "delete": "d
 _SILENT = ("b", "c", "m", "message")
 
 FORMAT_1, FORMAT_2, NO_TIME, NO_LSN = "wal2json 1", "wal2json 2", "wal2json 2 without timestamp", "wal2json without lsn"
-"""Values of `_source.connector`, for the default order (`order.DEFAULTS`)."""
+"""Values of `_source.connector`, for the default order (`position.DEFAULTS`)."""
 
 _NOT_FINITE = r"[:,\[]\s*(?:NaN|-?Infinity)\s*[,}\]]"
 """Older versions write floats that are not finite as they are, which is no JSON."""
