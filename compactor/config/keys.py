@@ -236,8 +236,9 @@ class Settings(Keys):
     @property
     def discoveries(self) -> tuple[Discovery, ...]:
         """Return the entries of `discover:` with absolute paths and the keys of `defaults:`."""
+        plain = Table()
         given = {each.name: getattr(self.defaults, each.name) for each in dataclasses.fields(Table)}
-        inherited = {name: value for name, value in given.items() if value != getattr(Table(), name)}
+        inherited = {name: value for name, value in given.items() if value != getattr(plain, name)}
         return tuple(dataclasses.replace(entry, place=absolute(entry.place, self.warehouse_dir), inherited=inherited) for entry in self.discover)
 
     @property

@@ -130,7 +130,13 @@ CONNECTOR = frozenset(
 _PATHS = ("source.", "transaction.")
 """Beginnings of paths into the envelope, such as `source.ts_us`."""
 
-_METADATA = re.compile(r"__(source_)?(sequence|lsn|commit_lsn|change_lsn|scn|file|pos|row|event_serial_no|rs_id|ssn|ts_ms|ts_us|ts_ns)")
+ORDERING = (
+    *("sequence", "lsn", "commit_lsn", "change_lsn", "event_serial_no", "scn", "rs_id", "ssn"),
+    *("file", "pos", "row", "ts_ms", "ts_us", "ts_ns"),
+)
+"""Fields of Debezium's source block that order changes."""
+
+_METADATA = re.compile(rf"__(source_)?({'|'.join(ORDERING)})")
 """Columns into which ExtractNewRecordState writes fields of the connector."""
 
 TABLE, PARTITION, KEY = "table", "partition", "key"

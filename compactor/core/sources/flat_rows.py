@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from compactor.core.model.errors import InputRefused
+from compactor.core.model.position import ORDERING
 from compactor.core.model.spec import OPERATIONS, TableSpec
 
 OPERATION, DELETED, TABLE = "__op", "__deleted", "__table"
@@ -13,11 +14,7 @@ OPERATION, DELETED, TABLE = "__op", "__deleted", "__table"
 PLAIN_OPERATION = ("op", "Op")
 """Names of the operation in rows that no connector has added columns to."""
 
-
-_METADATA = (
-    *("sequence", "lsn", "file", "pos", "row", "txId", "connector", "ts_us", "ts_ms"),
-    *("commit_lsn", "change_lsn", "event_serial_no", "scn", "rs_id", "ssn"),
-)
+_METADATA = (*ORDERING, "txId", "connector")
 """Fields of Debezium's source block that ExtractNewRecordState's `add.fields` puts into columns: `__source_lsn`, or `__lsn`."""
 
 

@@ -154,10 +154,9 @@ def flat(value: Mapping[str, Any]) -> Iterator[Row]:
 
 def foreign(value: Mapping[str, Any]) -> str:
     """Return the program whose envelope a value has, if that is none that compactor reads; else ""."""
-    if isinstance(value.get("data"), dict) and {"database", "table", "type"} <= value.keys():
-        return "Maxwell"
-    if isinstance(value.get("data"), list) and {"database", "table", "type"} <= value.keys():
-        return "Canal"
+    data = value.get("data")
+    if {"database", "table", "type"} <= value.keys() and isinstance(data, (dict, list)):
+        return "Maxwell" if isinstance(data, dict) else "Canal"
     if {"op_type", "op_ts"} <= value.keys() and (isinstance(value.get("after"), dict) or isinstance(value.get("before"), dict)):
         return "GoldenGate"
     return ""

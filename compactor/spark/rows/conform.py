@@ -291,14 +291,16 @@ def _key_columns(frame: Frame, evolved: Evolved, spec: TableSpec) -> tuple[list[
 
     for at, field in enumerate(map(schema.field, schema.key)):
         kind = types.parse(field.type)
-        if field.name == of_shard or field.name == ROW_ID:
-            keys.append(_KeyColumn(*[shard(spec)] * 3) if field.name == of_shard else _KeyColumn("_identity", null(kind), null(kind)))
+        if field.name == ROW_ID:
+            keys.append(_KeyColumn("_identity", null(kind), null(kind)))
+            continue
+        if field.name == of_shard:
+            keys.append(_KeyColumn(shard(spec), shard(spec), shard(spec)))
             continue
         after, before = (named_once(_image_key(frame, evolved, field, image), f"_k{at}{image}") for image in (AFTER, BEFORE))
         header = named_once(record_key(frame, evolved, field, OLD_KEY) or null(kind), f"_k{at}{OLD_KEY}")
-        ways = [record_key(frame, evolved, field, RECORD_KEY), plain_key(RECORD_KEY, kind) if len(schema.key) == 1 else None]
-        of_record = coalesce([way for way in ways if way]) if any(ways) else null(kind)
-        record = named_once(f"CASE WHEN _op = 'd' THEN {of_record} END", f"_k{at}{RECORD_KEY}")
+        ways = [record_key(frame, evolved, field, RECORD_KEY), plain_key(RECORD_KEY, kind) if len(schema.key) == 1 else None, null(kind)]
+        record = named_once(f"CASE WHEN _op = 'd' THEN {coalesce([way for way in ways if way])} END", f"_k{at}{RECORD_KEY}")
         # a delete's image may lack the key
         value = f"CASE WHEN _op = 't' THEN NULL WHEN _op = 'd' THEN coalesce({before}, {record}) ELSE {after} END"
         keys.append(_KeyColumn(value, before, header))
