@@ -22,7 +22,7 @@ from compactor.core.model.position import OFFSETS, Order, earliest, latest
 from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations
-from compactor.core.schema import column_types, protection
+from compactor.core.schema import column_types, nested_types, protection
 from compactor.core.schema.adoption import FIRST, ForeignBase
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, from_avro
@@ -347,8 +347,11 @@ def _lacking(frames: Sequence[Frame], evolved: Evolved, parent: Snapshot | None)
 
 def _stored_fields(parent: Snapshot | None) -> list[WriterField]:
     """Return the table's visible columns, as a writer of plain values would describe them."""
-    fields = parent.schema.payload if parent else ()
-    return [WriterField(field.source, types.parse(field.type), types.parse(field.type)) for field in fields]
+    out = []
+    for column in parent.schema.payload if parent else ():
+        kind = types.parse(column.type)
+        out.append(WriterField(column.source, kind, kind, marked=nested_types.marked(kind, column.undecided) if column.undecided else None))
+    return out
 
 
 def _summary(opened: Inputs, parent: Snapshot | None, surveyed: _Surveyed, evolved: Evolved) -> BatchSummary:

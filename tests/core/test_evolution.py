@@ -15,6 +15,7 @@ from compactor.core.model.policy import Policy
 from compactor.core.model.schema import RESERVED, Field, Schema
 from compactor.core.model.snapshot import fields_of, of_json
 from compactor.core.schema.evolution import evolve
+from compactor.core.schema.nested_types import UNDECIDED
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark import columns
 from compactor.spark.rows.reduce import COUNTED
@@ -235,10 +236,10 @@ def test_empty_arrays_and_objects_are_hidden_text_until_a_value_shows_their_type
 
     def empty(at: int) -> WriterSchema:
         made = writer(at, at)
-        return dataclasses.replace(made, fields=(*made.fields, WriterField("a", text, text, inferred=True, undecided=True)))
+        return dataclasses.replace(made, fields=(*made.fields, WriterField("a", text, text, inferred=True, marked=UNDECIDED)))
 
     assert shape(runs([empty(1)], [empty(2)])) == [ID, ("a", "string", False)]
     typed = runs([empty(1)], [writer(2, 2, a="array<int>")], [empty(3)])
-    assert (shape(typed), typed.generation, typed.field("a").undecided) == ([ID, ("a", "array<int>", True)], 2, False)
+    assert (shape(typed), typed.generation, typed.field("a").undecided) == ([ID, ("a", "array<int>", True)], 2, ())
     assert shape(runs([empty(5)], [writer(2, 2, a="struct<b:int>")])) == [ID, ("a", "struct<b:int>", True)]
     assert shape(runs([empty(1), writer(2, 2, a="int")])) == [ID, ("a", "string", True)]

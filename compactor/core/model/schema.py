@@ -55,8 +55,8 @@ class Field:
     """Earlier source names: Avro aliases, and other cases."""
     gone: tuple[str, ...] = ()
     """Struct members that the newest writer of the column does not have, as paths (`core/schema/nested_types.py`)."""
-    undecided: bool = False
-    """Whether only empty arrays and objects have arrived, which have no type yet. They are stored as their JSON text, and not shown."""
+    undecided: tuple[str, ...] = ()
+    """Paths of empty arrays and objects that no value has given a type. They are stored as their JSON text. "" is the column, which is not shown."""
     protection: str = ""
     """The rule of `columns:` under which its values were stored, such as `hash`; "" without one."""
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.schema import Schema
+from compactor.core.schema import nested_types
 from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, TARGETS, VARIABLE_DECIMAL, WriterField, WriterSchema
 
 ENCODED = {
@@ -82,7 +83,8 @@ def as_declared(inferred: WriterSchema, schema: WriterSchema, text: bool = False
 
 def _declared(field: WriterField, other: WriterField, text: bool) -> WriterField:
     """Return the declared column `other`, whose values were read as `field`. Raises SchemaRefused for a number without unit that means a time."""
-    raw, semantic = field.raw, other.semantic or (field.semantic if field.type == other.type else "")
+    raw = nested_types.unmarked(nested_types.shown(field.marked, other.raw))[0] if field.marked else field.raw
+    semantic = other.semantic or (field.semantic if field.type == other.type else "")
     if not text and not semantic and other.type[0] in ("date", "timestamp") and raw[0] in ("int", "bigint"):
         units = "date_days" if other.type[0] == "date" else "timestamp_millis, timestamp_micros or timestamp_nanos"
         raise SchemaRefused(f"column {field.name}: declared as {other.type[0]}, and the files have {raw[0]}. Declare {units} in `types:`.")

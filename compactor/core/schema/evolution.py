@@ -70,7 +70,7 @@ class _Compared:
     field: Field
     """The column that takes its values, or a new one."""
     type: types.Type | None
-    """The type that can store the values of both; None if none can."""
+    """The type that can store the values of both, `marked` (`nested_types`); None if none can."""
     changes: tuple[Change, ...]
 
 
@@ -124,33 +124,34 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
 
 def _compare(field: Field, column: WriterField, writer: WriterSchema, explicit: Collection[str], grows: bool) -> _Compared:
     """Return what a writer's column changes in a stored one. `explicit`: kinds of changes that a policy may follow; `grows`: see `nested_types`."""
-    stored = types.parse(field.type)
-    kind: types.Type | None = stored
-    changes: list[Change] = []
-    if field.undecided and not column.undecided:
-        # `[]` and `{}` are values of every array and struct; beside other values they stay their text
-        kind = stored if types.is_scalar(column.type) else column.type
-    elif not column.undecided and _only_text(stored, column):
+    stored, given = nested_types.marked(types.parse(field.type), field.undecided), _marked(column)
+    kind: types.Type | None
+    if nested_types.UNDECIDED not in (stored, given) and _only_text(stored, column):
         kind = ("string",)
-        changes += [Change(TO_STRING, field.source, field.type, types.text(column.type))] if stored != kind else []
-    elif not column.undecided:
-        kind, changes = nested_types.joined(stored, column.type, field.source, column.inferred, explicit, grows)
+        changes = [Change(TO_STRING, field.source, field.type, types.text(column.type))] if stored != kind else []
+    else:
+        kind, changes = nested_types.joined(stored, given, field.source, column.inferred, explicit, grows)
     if kind is not None and column.name not in (field.source, *field.formerly) and _is_newest(writer, field):
         changes.append(Change("renamed", column.name, field.source))
     return _Compared(field, kind, tuple(changes))
 
 
+def _marked(column: WriterField) -> types.Type:
+    """Return the type of a writer's column, marked where no value has shown it."""
+    return types.stored_names(column.marked) if column.marked else column.type
+
+
 def _new(fields: Collection[Field], column: WriterField, writer: WriterSchema, version: int) -> _Compared:
     """Return the new column that takes a writer's column, and what that changes."""
     name = names.unique(names.stored_name(column.name), [*RESERVED, *(field.name for field in fields)])
-    kind = types.text(column.type)
+    kind, given = types.text(column.type), _marked(column)
     last = writer.last if writer.whole else None
-    field = Field(name, column.name, kind, version, writer.first, last, column.default, undecided=column.undecided)
+    field = Field(name, column.name, kind, version, writer.first, last, column.default)
     same = [field for field in fields if field.source == column.name]
     if same:
-        return _Compared(field, column.type, (Change("replaced", column.name, same[-1].type, kind),))
+        return _Compared(field, given, (Change("replaced", column.name, same[-1].type, kind),))
     older = "null in older rows" if column.default is None else f"older rows read {json.dumps(column.default, ensure_ascii=False)}"
-    return _Compared(field, column.type, (Change("added", column.name, after=kind, detail=older),))
+    return _Compared(field, given, (Change("added", column.name, after=kind, detail=older),))
 
 
 def _decide(compared: _Compared, follow: Policy, new: bool) -> list[Decision]:
@@ -170,7 +171,7 @@ def _no_type(compared: _Compared, column: WriterField, table: str) -> str:
 
 def _apply(field: Field, kind: types.Type, column: WriterField, writer: WriterSchema, renamed: bool, table: str) -> Field:
     """Return a column with a type, after a writer that has it. Raises SchemaRefused for a default that no view can write."""
-    newest = _is_newest(writer, field)
+    newest, (kind, undecided) = _is_newest(writer, field), nested_types.unmarked(kind)
     # an older writer with the column moves its beginning back; the default is that of the beginning
     earlier = writer.first is not None and at_or_below(writer.first, field.first)
     first, default = (writer.first, column.default) if earlier else (field.first, field.default)
@@ -182,7 +183,6 @@ def _apply(field: Field, kind: types.Type, column: WriterField, writer: WriterSc
     default = types.constant(default, kind)
     # Spark and Hive call four bytes `float`, Trino `real`: no SQL for all has such a constant
     kind = ("double",) if kind == ("float",) and default is not None else kind
-    undecided = field.undecided and column.undecided
     comment = names.comment(column.doc) if column.doc and newest else field.comment
     applied = dataclasses.replace(field, type=types.text(kind), first=first, default=default, comment=comment, undecided=undecided)
     if writer.whole:
@@ -232,7 +232,7 @@ def _owner(
     if not named:
         return None
     newest = _newest(named)
-    if column.undecided or newest.undecided:
+    if column.marked or newest.undecided:
         return newest
     for field in reversed(named):
         if _joined(types.parse(field.type), column, also) == types.parse(field.type):
@@ -324,5 +324,5 @@ def _shown(fields: Collection[Field], hidden_but: Sequence[str] | None) -> list[
             newest[field.source] = field
     last = latest([field.last for field in fields])
     gone = [field.name for field in fields if hidden_but is not None and field.name not in hidden_but and _away(field, last)]
-    hidden = {ROW_ID, *gone, *(field.name for field in fields if field.undecided)}
+    hidden = {ROW_ID, *gone, *(field.name for field in fields if "" in field.undecided)}
     return [dataclasses.replace(field, visible=newest[field.source] is field and field.name not in hidden) for field in fields]

@@ -2,6 +2,8 @@
 
 Each difference has a path below the column: `.zip` for a struct's member, `[]` for an array's items, `{}` for a map's values, `{key}` for its
 keys, for example `tags[].name`.
+
+Some values of JSON show no type. A type that is marked has UNDECIDED where they are empty arrays and objects, and BLANK where they are empty texts.
 """
 
 from __future__ import annotations
@@ -17,15 +19,66 @@ Joined = tuple[Optional[Type], list[Change]]
 """(the type that can store both or None, the differences). Without a common type the last difference is the one that no type can follow."""
 
 
+UNDECIDED: Type = ("undecided",)
+"""The type of empty arrays and objects. They are values of every array and struct; beside other values, and until one comes, they are their text."""
+
+BLANK: Type = ("blank",)
+"""The type of empty texts. They are null in every type but text; without another they are texts."""
+
+
+def marked(kind: Type, undecided: Collection[str], path: str = "") -> Type:
+    """Return a type with UNDECIDED at these paths.
+
+    >>> marked(types.parse("struct<a:int,b:string>"), [".b"])
+    ('struct', (('a', ('int',)), ('b', ('undecided',))))
+    """
+    if path in undecided:
+        return UNDECIDED
+    if kind[0] == "array":
+        return ("array", marked(kind[1], undecided, f"{path}[]"))
+    if kind[0] == "struct":
+        return ("struct", tuple((name, marked(member, undecided, f"{path}.{name}")) for name, member in kind[1]))
+    return kind
+
+
+def unmarked(kind: Type) -> tuple[Type, tuple[str, ...]]:
+    """Return the type with text instead of marks, and the paths of UNDECIDED."""
+    if kind in (UNDECIDED, BLANK):
+        return ("string",), ("",) if kind == UNDECIDED else ()
+    if kind[0] == "array":
+        item, undecided = unmarked(kind[1])
+        return ("array", item), tuple(f"[]{path}" for path in undecided)
+    if kind[0] == "struct":
+        members = [(name, *unmarked(member)) for name, member in kind[1]]
+        undecided = tuple(f".{name}{path}" for name, _, inside in members for path in inside)
+        return ("struct", tuple((name, member) for name, member, _ in members)), undecided
+    return kind, ()
+
+
+def shown(kind: Type, other: Type) -> Type:
+    """Return a marked type with what `other` shows where `kind` has marks."""
+    if kind == BLANK or (kind == UNDECIDED and not types.is_scalar(other)):
+        return other
+    if kind[0] == other[0] == "array":
+        return ("array", shown(kind[1], other[1]))
+    if kind[0] == other[0] == "struct":
+        has = {low: member for (low, _), (_, member) in zip(types.stored_names(other)[1], other[1])}
+        members = zip(kind[1], types.stored_names(kind)[1])
+        return ("struct", tuple((name, shown(member, has.get(low, member))) for (name, member), (low, _) in members))
+    return kind
+
+
 def joined(stored: Type, given: Type, path: str, numbers: bool, also: Collection[str], grows: bool = True) -> Joined:
-    """Compare two types. Members that `given` lacks are no difference: see `lacking`. `numbers` and `also` are those of `types.widest`; `grows`:
-    whether the common type has the members that are new.
+    """Compare two marked types. Members that `given` lacks are no difference: see `lacking`. `numbers` and `also` are those of `types.widest`;
+    `grows`: whether the common type has the members that are new.
 
     >>> joined(types.parse("struct<a:int>"), types.parse("struct<a:bigint,b:date>"), "s", False, (), grows=False)[0]
     ('struct', (('a', ('bigint',)),))
     """
-    if stored == given:
-        return stored, []
+    if stored == BLANK or given in (stored, BLANK, UNDECIDED):
+        return given if stored == BLANK else stored, []
+    if stored == UNDECIDED:
+        return ("string",) if types.is_scalar(given) else given, []
     if stored[0] == given[0] == "struct":
         return _struct(stored, given, path, numbers, also, grows)
     if stored[0] == given[0] == "array":

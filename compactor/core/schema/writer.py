@@ -18,7 +18,7 @@ from typing import Any
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.position import Position
-from compactor.core.schema import avro
+from compactor.core.schema import avro, nested_types
 
 _CONNECT = {
     "int8": "tinyint",
@@ -104,8 +104,8 @@ class WriterField:
     """Whether the type comes from JSON values, which do not distinguish integers from fractions."""
     aliases: tuple[str, ...] = ()
     """Earlier names of the column (Avro)."""
-    undecided: bool = False
-    """Whether its values are empty arrays and objects of JSON, as text: they have no type yet."""
+    marked: types.Type | None = None
+    """`raw` with marks where the values of JSON show no type (`core/schema/nested_types.py`). They are text. None without any."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,7 @@ class WriterSchema:
     last: Position | None = None
     """The greatest Position of the events with this schema. The engine sets it."""
     undecided: tuple[str, ...] = ()
-    """Columns whose values do not show a type: only nulls, or empty texts, arrays and objects."""
-    empties: tuple[WriterField, ...] = ()
-    """The undecided columns with empty texts, arrays or objects, as they are taken if nothing else gives them a type."""
+    """Columns without a value: only nulls."""
     large: bool = False
     """Whether its records may have numbers that a double or a decimal does not hold."""
     blanks: bool = False
@@ -143,12 +141,12 @@ class WriterSchema:
 
 
 def decided(writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> list[WriterSchema]:
-    """Return the writers with types for their undecided columns, taken from other writers and the table.
+    """Return the writers with types for marks and for undecided columns, taken from other writers and the table.
 
-    If those disagree, the column stays undecided: a new column of another type may have the same name. A column of empty texts is text. Empty arrays
-    and objects without a type are their text until a value shows it.
+    If those disagree about a column, it stays undecided: a new column of another type may have the same name.
     """
-    candidates = [*stored, *(field for writer in writers for field in writer.fields)]
+    writers = _shown(writers, stored)
+    candidates = [*stored, *(field for writer in writers for field in writer.fields if field.marked != nested_types.UNDECIDED)]
     kinds: dict[str, set[types.Type]] = {}
     for field in candidates:
         kinds.setdefault(field.name, set()).add(field.type)
@@ -157,10 +155,28 @@ def decided(writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ())
     for writer in writers:
         added = tuple(decided_fields[name] for name in writer.undecided if name in decided_fields)
         rest = tuple(name for name in writer.undecided if name not in decided_fields)
-        empties = {field.name: field for field in writer.empties if field.name in rest}
-        added += tuple(empties.values())
-        out.append(replace(writer, fields=(*writer.fields, *added), undecided=tuple(name for name in rest if name not in empties)))
+        out.append(replace(writer, fields=(*writer.fields, *added), undecided=rest))
     return out
+
+
+def _shown(writers: Sequence[WriterSchema], stored: Sequence[WriterField]) -> list[WriterSchema]:
+    """Return the writers with types instead of marks, as other writers or else the table have them. UNDECIDED may stay."""
+    shown: dict[str, types.Type | None] = {field.name: nested_types.BLANK for writer in writers for field in writer.fields if field.marked}
+    for field in (field for writer in writers for field in writer.fields if field.name in shown):
+        kind = shown[field.name]
+        shown[field.name] = kind and nested_types.joined(kind, field.marked or field.raw, "", True, ())[0]
+    table = {field.name: field.marked or field.raw for field in stored}
+
+    def with_types(field: WriterField) -> WriterField:
+        if field.marked is None:
+            return field
+        kind = field.marked
+        for other in (shown[field.name], table.get(field.name)):
+            kind = nested_types.shown(kind, other) if other else kind
+        raw, undecided = nested_types.unmarked(kind)
+        return replace(field, raw=raw, type=types.stored_names(raw), marked=kind if undecided else None)
+
+    return [replace(writer, fields=tuple(map(with_types, writer.fields))) for writer in writers]
 
 
 def signature(text: str) -> str:

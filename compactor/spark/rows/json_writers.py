@@ -19,16 +19,16 @@ from pyspark.sql import types as T
 
 from compactor.core.model import types
 from compactor.core.model.spec import InputLimits
-from compactor.core.schema import column_types, writer
+from compactor.core.schema import column_types, nested_types, writer
 from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE, WRITER
 from compactor.spark.decode import pg_text
 from compactor.spark.decode.conversions import BASE64, NUMBER
-from compactor.spark.decode.frame import Frame, ddl, plain_writer
+from compactor.spark.decode.frame import Frame
 from compactor.spark.input.files import from_spark
 from compactor.spark.input.limits import check_columns, row_columns
 from compactor.spark.jvm.private import json_schema
-from compactor.spark.sql import JSON_OPTIONS, from_json, literal, named, quoted
+from compactor.spark.sql import JSON_OPTIONS, literal, named
 
 INFERRED_HERE = 4 << 20
 """Bytes of landed files up to which the driver infers types from the values of JSON records. For more a Spark job does."""
@@ -36,8 +36,11 @@ INFERRED_HERE = 4 << 20
 _NOT_FINITE = r':\s*"(?:NaN|[+-]?Infinity)"'
 """A member of a JSON object. No text can look like it, because its quotes would be escaped."""
 
-_EMPTY = r":\s*(?:\{\s*\}|\[[\s\[\]{},nul]*\])"
-"""A member that is an empty object, or an array of such and of nulls. Text may look like it."""
+_NONE = r"(?<=[:\[,])\s*\{\s*\}"
+"""An empty object. Text may look like it."""
+
+_EMPTY = r'[:\[,]\s*(?:\{(?:\s*"(?:[^"\\]++|\\.)*+"\s*:\s*null\s*,?)*+\s*\}|\[[\s\[\]{},nul]*\])'
+"""A value that is an object without other members than nulls, or an array of such and of nulls. Text may look like it."""
 
 _BLANK = r'(?<=[\[,:])\s*""(?!\s*:)'
 """An empty text as a value. Inside texts quotes are escaped, so that none can look like it."""
@@ -99,7 +102,7 @@ def writers_of(
         if not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
             fields = tuple(field for field in described.fields if field.name in key)
-            described = dataclasses.replace(described, fields=fields, undecided=(*described.undecided, *others), empties=())
+            described = dataclasses.replace(described, fields=fields, undecided=(*described.undecided, *others))
         check_columns(row_columns([(field.name, field.raw) for field in described.fields]), limits, row[WRITER])
         out.append(described)
     check_columns(row_columns([(field.name, field.raw) for each in out for field in each.fields]), limits)
@@ -125,22 +128,22 @@ def _from_values(
     # a number that only a double could hold, and not exactly, is text
     texts, sql = ([], pg_text.long_numbers(column)) if row.large else (row[column], column)
 
-    def replaced(pattern: str, text: str) -> T.StructType:
+    def replaced(pattern: str, text: str, nulls: bool = False) -> T.StructType:
         """Infer the type of the records with another text in the place of these."""
-        here = _inferred_here(spark, [re.sub(pattern, text, each) for each in texts])
-        return here or _inferred(spark, frame, row[WRITER], f"regexp_replace({sql}, {literal(pattern)}, {literal(text)})")
+        here = _inferred_here(spark, [re.sub(pattern, text, each) for each in texts], nulls)
+        return here or _inferred(spark, frame, row[WRITER], f"regexp_replace({sql}, {literal(pattern)}, {literal(text)})", nulls)
 
-    struct, words, blank = _inferred_here(spark, texts) or _inferred(spark, frame, row[WRITER], sql), set[str](), T.StructType()
+    struct, words = _inferred_here(spark, texts) or _inferred(spark, frame, row[WRITER], sql), set[str]()
     if row.not_finite:
         struct, words = _with_doubles(struct, replaced(_NOT_FINITE, ":null"))
-    if row.blank and _may_hide_texts(struct, names, stored):
-        struct, blank = _with_texts(struct, replaced(_BLANK, '"_"'), {field.name: field.type for field in stored})
-    described = _described(row[WRITER], struct, names, bare)
-    empties = _described(row[WRITER], blank, names, bare).fields
-    others = [name for name in described.undecided if name not in blank.names] if row.empties else []
-    empties += _with_values(frame, row[WRITER], column, others) if others else ()
-    large, blanks = bool(row.large or row.long), bool(row.blanks)
-    return dataclasses.replace(described, fractions=bool(row.fractions), large=large, blanks=blanks, empties=empties), words
+    marked: types.Type = _number(from_spark(struct))
+    scalars = {field.name for field in stored if types.is_scalar(field.type)}
+    if row.blank and _may_lack(struct, {*names} - scalars):
+        marked = _marked(marked, from_spark(replaced(_BLANK, '"_"')), nested_types.BLANK) or marked
+    if row.empties and _may_lack(struct, names):
+        marked = _marked(marked, from_spark(replaced(_NONE, '{"_":null}', nulls=True)), nested_types.UNDECIDED) or marked
+    described = _described(row[WRITER], dict(marked[1]), names, bare)
+    return dataclasses.replace(described, fractions=bool(row.fractions), large=bool(row.large or row.long), blanks=bool(row.blanks)), words
 
 
 def _as_doubles(described: WriterSchema, names: Collection[str]) -> WriterSchema:
@@ -153,17 +156,18 @@ def _as_doubles(described: WriterSchema, names: Collection[str]) -> WriterSchema
     return dataclasses.replace(described, fields=tuple(fields))
 
 
-def _inferred(spark: SparkSession, frame: Frame, writer_id: str, text: str) -> T.StructType:
-    """Infer the type of JSON objects in a Spark job. `text`: SQL."""
+def _inferred(spark: SparkSession, frame: Frame, writer_id: str, text: str, nulls: bool = False) -> T.StructType:
+    """Infer the type of JSON objects in a Spark job. `text`: SQL. With `nulls` what has no other values than nulls is text."""
     texts = frame.rows.where(f"_writer = '{writer_id}'").selectExpr(text)
-    return T.StructType.fromJson(json.loads(json_schema(spark, texts, _INFERENCE)))
+    return T.StructType.fromJson(json.loads(json_schema(spark, texts, _options(nulls))))
 
 
-_INFERENCE = {"dropFieldIfAllNull": "true", **JSON_OPTIONS}
-"""Options of the JSON reader. Not prefersDecimal: it takes text that looks like a number for a number."""
+def _options(nulls: bool) -> dict[str, str]:
+    """Return the options of the JSON reader. Not prefersDecimal: it takes text that looks like a number for a number."""
+    return {"dropFieldIfAllNull": str(not nulls).lower(), **JSON_OPTIONS}
 
 
-def _inferred_here(spark: SparkSession, texts: Sequence[str]) -> T.StructType | None:
+def _inferred_here(spark: SparkSession, texts: Sequence[str], nulls: bool = False) -> T.StructType | None:
     """Infer the same type as `_inferred` without a Spark job: that of the elements of one array. None if these texts do not make an array."""
     decoder = json.JSONDecoder()
     try:
@@ -171,7 +175,7 @@ def _inferred_here(spark: SparkSession, texts: Sequence[str]) -> T.StructType | 
         if not texts or any(text[decoder.raw_decode(text.lstrip())[1] + len(text) - len(text.lstrip()) :].strip() for text in texts):
             return None
         # constant over a row that the driver has: the optimizer computes it
-        kind = F.schema_of_json(F.lit(f"[{','.join(texts)}]"), _INFERENCE).alias("kind")
+        kind = F.schema_of_json(F.lit(f"[{','.join(texts)}]"), _options(nulls)).alias("kind")
         (row,) = spark.sql("SELECT 1 FROM VALUES (1)").select(kind).collect()
         array = spark.sql(f"SELECT CAST(NULL AS {row.kind}) AS texts").schema["texts"].dataType
     except (ValueError, RecursionError, PySparkException, Py4JJavaError):
@@ -192,51 +196,35 @@ def _with_doubles(struct: T.StructType, finite: T.StructType) -> tuple[T.StructT
     return T.StructType(fields), texts - {*others}
 
 
-def _may_hide_texts(struct: T.StructType, names: Collection[str], stored: Sequence[WriterField]) -> bool:
-    """Whether the inferred type may lack columns or members whose only values are empty texts, which Spark takes for nulls."""
-    typed = {*struct.names, *(field.name for field in stored)}
-    return not typed >= {*names} or any(isinstance(field.dataType, (T.StructType, T.ArrayType)) for field in struct.fields)
+def _may_lack(struct: T.StructType, names: Collection[str]) -> bool:
+    """Whether an inferred type lacks some of these columns, or may lack members."""
+    return not {*struct.names} >= {*names} or any(isinstance(field.dataType, (T.StructType, T.ArrayType)) for field in struct.fields)
 
 
-def _with_texts(struct: T.StructType, filled: T.StructType, stored: Mapping[str, types.Type]) -> tuple[T.StructType, T.StructType]:
-    """Return the inferred type with text for members whose only values are empty texts, and such columns.
+def _marked(kind: types.Type | None, other: types.Type, mark: types.Type) -> types.Type | None:
+    """Return an inferred type with a mark where the values show none.
 
-    `filled`: the type that is inferred with other texts in their place; `stored`: the table's columns. What has another type keeps it: there `""`
-    means null.
+    `other`: what is inferred with other texts in the place of empty ones (BLANK), or with all members, also those of nulls (UNDECIDED).
     """
-    others = {field.name: field.dataType for field in filled.fields}
-    fields = [T.StructField(field.name, _with_members(field.dataType, others[field.name], stored.get(field.name))) for field in struct.fields]
-    return T.StructType(fields), T.StructType([field for field in filled.fields if field.name not in struct.names])
+    none = mark if mark == nested_types.UNDECIDED else None
+    if other[0] == "struct" and (kind is None or kind[0] == "struct"):
+        own = dict(kind[1]) if kind else {}
+        members = {**own, **{name: inside for name, each in other[1] if (inside := _marked(own.get(name), each, mark))}}
+        return ("struct", tuple(members.items())) if members or kind else none
+    if other[0] == "array" and (kind is None or kind[0] == "array"):
+        item = _marked(kind[1] if kind else None, other[1], mark)
+        return none if item in (None, nested_types.UNDECIDED) else ("array", item)
+    return mark if kind is None and none is None else kind
 
 
-def _with_members(kind: T.DataType, filled: T.DataType, stored: types.Type | None) -> T.DataType:
-    """Return an inferred type with the members that only `filled` has, but those that are stored as another type than text."""
-    if isinstance(kind, T.ArrayType) and isinstance(filled, T.ArrayType):
-        return T.ArrayType(_with_members(kind.elementType, filled.elementType, stored[1] if stored and stored[0] == "array" else None))
-    if not isinstance(kind, T.StructType) or not isinstance(filled, T.StructType):
-        return kind
-    own = {field.name: field.dataType for field in kind.fields}
-    inside = dict(stored[1]) if stored and stored[0] == "struct" else {}
-    has = {each.name: inside.get(each.name.lower()) for each in filled.fields}
-    kept = (each for each in filled.fields if each.name in own or has[each.name] in (None, ("string",)))
-    return T.StructType([T.StructField(each.name, _with_members(own.get(each.name, each.dataType), each.dataType, has[each.name])) for each in kept])
-
-
-def _described(writer_id: str, struct: T.StructType, names: list[str], bare: bool) -> WriterSchema:
-    kinds = {field.name: _number(from_spark(field.dataType)) for field in struct.fields}
-    described = plain_writer(writer_id, ("struct", tuple((name, kinds[name]) for name in names if name in kinds)))
+def _described(writer_id: str, kinds: Mapping[str, types.Type], names: list[str], bare: bool) -> WriterSchema:
+    """Return a writer of columns with these marked types. `names`: all columns."""
     guessed = bare and not any(name.startswith("__") for name in names)
-    fields = tuple(dataclasses.replace(field, inferred=True, guessed=guessed) for field in described.fields)
-    return dataclasses.replace(described, fields=fields, undecided=tuple(name for name in names if name not in kinds))
-
-
-def _with_values(frame: Frame, writer_id: str, column: str, names: Sequence[str]) -> tuple[WriterField, ...]:
-    """Return those of these columns that are not null in some row. Their values show no type, so that they are empty arrays and objects."""
-    parsed = from_json(column, f"'{ddl(('struct', tuple((name, ('string',)) for name in names)))}'")
-    rows = frame.rows.where(f"_writer = {literal(writer_id)}").selectExpr(f"{parsed} AS _p")
-    row = rows.agg(*(named(f"max(_p.{quoted(name)} IS NOT NULL)", f"c{at}") for at, name in enumerate(names))).collect()[0]
-    text: types.Type = ("string",)
-    return tuple(WriterField(name, text, text, inferred=True, undecided=True) for at, name in enumerate(names) if row[f"c{at}"])
+    fields = []
+    for name in (name for name in names if name in kinds):
+        raw, marked = nested_types.unmarked(kinds[name])[0], kinds[name]
+        fields.append(WriterField(name, raw, types.stored_names(raw), inferred=True, guessed=guessed, marked=marked if marked != raw else None))
+    return WriterSchema(writer_id, tuple(fields), undecided=tuple(name for name in names if name not in kinds))
 
 
 def _number(kind: types.Type) -> types.Type:
