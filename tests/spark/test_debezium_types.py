@@ -245,7 +245,16 @@ SOURCES: dict[str, tuple[list[dict[str, Any]], str]] = {
             {"connector": "oracle", "schema": "S", "table": "t", "scn": "10", "rs_id": " 0x000a3.00000123.0010 ", "ssn": 1},
             {"connector": "oracle", "schema": "S", "table": "t", "scn": "10", "rs_id": " 0x000a3.00000124.0010 ", "ssn": 0},
         ],
-        "scn, rs_id, ssn",
+        "commit_scn, scn, rs_id, ssn",
+    ),
+    "Oracle: a transaction that was open at the snapshot": (
+        [
+            {"connector": "oracle", "schema": "S", "table": "t", "scn": "95", "commit_scn": "99", "rs_id": "0x01", "ssn": 0},
+            {"connector": "oracle", "schema": "S", "table": "t", "scn": "100", "snapshot": "true"},
+            {"connector": "oracle", "schema": "S", "table": "t", "scn": "90", "commit_scn": "110", "rs_id": "0x01", "ssn": 0},
+            {"connector": "oracle", "schema": "S", "table": "t", "scn": "90", "commit_scn": "110", "rs_id": "0x01", "ssn": 1},
+        ],
+        "commit_scn, scn, rs_id, ssn",
     ),
 }  # fmt: skip
 

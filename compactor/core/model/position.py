@@ -108,7 +108,7 @@ DEFAULTS = {
     "mysql": ("file_number", "pos", "row"),
     "mariadb": ("file_number", "pos", "row"),
     "sqlserver": ("commit_lsn_text", "change_lsn_text", "event_serial_no"),
-    "oracle": ("scn", "rs_id", "ssn"),
+    "oracle": ("commit_scn", "scn", "rs_id", "ssn"),
     "mongodb": ("source.ts_ms", "source.ord"),
     "TiCDC": ("source.commit_ts",),
     "wal2json 1": ("commit_lsn", "total_order"),
@@ -122,7 +122,7 @@ CONNECTOR = frozenset(
     {
         *OFFSETS,
         *("commit_lsn", "lsn", "total_order", "file_number", "pos", "row", "commit_lsn_text", "change_lsn_text", "event_serial_no", "commit_time"),
-        *("change_lsn", "scn", "rs_id", "ssn", "dms.phase", "dms.change_seq", "dms.stream_position", "dms.file", "full_load.hour"),
+        *("change_lsn", "commit_scn", "scn", "rs_id", "ssn", "dms.phase", "dms.change_seq", "dms.stream_position", "dms.file", "full_load.hour"),
     }
 )
 """Names of order columns in a Snapshot that are fields of the connector, whatever columns the rows have. `after.lsn` is the row's column `lsn`."""
@@ -131,7 +131,7 @@ _PATHS = ("source.", "transaction.")
 """Beginnings of paths into the envelope, such as `source.ts_us`."""
 
 ORDERING = (
-    *("sequence", "lsn", "commit_lsn", "change_lsn", "event_serial_no", "scn", "rs_id", "ssn"),
+    *("sequence", "lsn", "commit_lsn", "change_lsn", "event_serial_no", "commit_scn", "scn", "rs_id", "ssn"),
     *("file", "pos", "row", "ts_ms", "ts_us", "ts_ns"),
 )
 """Fields of Debezium's source block that order changes."""

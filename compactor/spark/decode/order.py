@@ -56,6 +56,7 @@ SOURCE = (
     "change_lsn",
     "commit_lsn",
     "event_serial_no",
+    "commit_scn",
     "scn",
     "rs_id",
     "ssn",
@@ -85,6 +86,8 @@ _COMPUTED = {
     "event_serial_no": "try_cast(_source.event_serial_no AS BIGINT)",
     "commit_time": "try_cast(_source.ts_us AS BIGINT)",
     "change_lsn": "try_cast(_source.lsn AS BIGINT)",
+    # a snapshot's rows have no commit: changes of the transactions that were open then come after them, and have lower SCNs of their own
+    "commit_scn": "try_cast(coalesce(_source.commit_scn, _source.scn) AS BIGINT)",
     "scn": "try_cast(_source.scn AS BIGINT)",
     # hexadecimal digits of a fixed width; `ssn` counts within it
     "rs_id": "trim(_source.rs_id)",
@@ -243,6 +246,6 @@ def _comparable(text: str) -> str:
 
 
 def _number_or_text(part: str) -> tuple[str, types.Type]:
-    if part in ("txId", "lsn", "pos", "row", "scn", "ssn", "ts_ms", "ts_us", "event_serial_no", "commit_ts", "ord"):
+    if part in ("txId", "lsn", "pos", "row", "commit_scn", "scn", "ssn", "ts_ms", "ts_us", "event_serial_no", "commit_ts", "ord"):
         return f"try_cast(_source.{part} AS BIGINT)", ("bigint",)
     return f"_source.{part}", ("string",)
