@@ -312,6 +312,23 @@ def test_a_keyless_delete_takes_the_row_of_its_own_microsecond(lake: Lake) -> No
 
 
 @pytest.mark.slow
+def test_keys_finer_than_a_microsecond_are_invalid_unless_declared(lake: Lake) -> None:
+    """Cut, they would be one key, and their delete would take another row."""
+    kinds = {"at": {"type": "int64", "name": "io.debezium.time.NanoTimestamp"}, "z": {"type": "string", "name": "io.debezium.time.ZonedTimestamp"}}
+    row = {"type": "struct", "optional": True, "fields": [{"field": name, **kind} for name, kind in kinds.items()]}
+    schema = {"type": "struct", "fields": [{**row, "field": "before"}, {**row, "field": "after"}, {"field": "op", "type": "string"}]}
+    rows = [{"at": 1_700_000_000_123_456_000 + nano, "z": f"2023-11-14T22:13:20.123456{text}Z"} for nano, text in
+            ((0, "0"), (700, "0"), (800, "0"), (0, "7"), (0, "8"))]  # fmt: skip
+    changes = [*(event("c", 10 + n, after=each) for n, each in enumerate(rows)), event("d", 20, before=rows[1]), event("d", 21, before=rows[3])]
+    for name, types, left in (("cut", (), 1), ("declared", (("at", "bigint"), ("z", "string")), 3)):
+        spec = debezium(lake, name=name, key=("at", "z"), types=types, container="value", quarantine_share=1.0)
+        lake.land(spec, 1, [{"schema": schema, "payload": change} for change in changes])
+        lake.run(spec)
+        assert (left, 6 if name == "cut" else 0) == (len(lake.rows(spec)), len(lake.unusable(spec)))
+        assert all("(at) is null or cannot" in reason or "(z) is null or cannot" in reason for _, reason in lake.unusable(spec))
+
+
+@pytest.mark.slow
 def test_a_record_key_of_more_columns_than_the_tables_key_changes_no_key(lake: Lake) -> None:
     """Debezium sends delete and create where a column of the record's key changes; the table's key stays, and so does its row."""
     spec = debezium(lake, container="kafka", key=("id",))

@@ -138,8 +138,15 @@ def numbered(text: str, field: WriterField, otherwise: str) -> str:
 
 
 def key_to_stored(value: str, kind: types.Type, field: WriterField) -> str:
-    """SQL: the same for a column of the key. Numbers that are text have one form there: to the source 1.5 and 1.50 are the same key."""
+    """SQL: the same for a column of the key. Numbers that are text have one form there: to the source 1.5 and 1.50 are the same key.
+
+    A time finer than a microsecond is null, because as it is stored it would be another key, or that of several rows.
+    """
     stored = to_stored(value, kind, field)
+    if kind == ("string",) and field.type == ("timestamp",):
+        return f"CASE WHEN NOT {value} RLIKE '[.][0-9]{{6}}[0-9]*[1-9]' THEN {stored} END"
+    if kind == ("bigint",) and field.semantic.rsplit(".", 1)[-1] in ("NanoTimestamp", "NanoTime"):
+        return f"CASE WHEN {value} % 1000L = 0L THEN {stored} END"
     if field.type != ("string",) or field.semantic not in (VARIABLE_DECIMAL, EXACT_NUMBER):
         return stored
     return _let(stored, "_k", "CASE WHEN _k LIKE '%.%' THEN rtrim('.', rtrim('0', _k)) ELSE _k END")
