@@ -63,8 +63,8 @@ def writers_of(
 
     `stored`: the table's columns. `bare`: the records are rows without envelope. Unless a connector added columns to them (`__op`), they are taken as
     hand-made, and a type that differs never makes a second column. `schema` gives the types and meanings of declared columns, for records that carry
-    no schema; `typed` for those that carry one. A writer that wrote only deletes gives the types of the key columns alone, because its other values
-    are fillers. With `few` records the driver infers types. Raises TooManyColumns before it infers more types than the limit allows.
+    no schema; `typed` for those that carry one. A writer that wrote only deletes gives the types of the key columns alone, if there are any: its
+    other values are fillers. With `few` records the driver infers types. Raises TooManyColumns before it infers more types than the limit allows.
     """
     image = "coalesce(_after, _before)"
     rows = (
@@ -99,7 +99,7 @@ def writers_of(
         else:
             described, words[row[WRITER]] = _from_values(spark, frame, row, names_of[row[WRITER]], stored, bare)
             described = column_types.as_declared(described, schema, text=True) if schema else described
-        if not row.rows and not row.text:
+        if key and not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
             fields = tuple(field for field in described.fields if field.name in key)
             described = dataclasses.replace(described, fields=fields, undecided=(*described.undecided, *others))

@@ -1,18 +1,21 @@
 """Tables without key: the key is `_row_id`, the identity of the event that brought the row.
 
 Two steps. `identify` gives every decoded record its identity. It turns an update into a removal (op `x`, the before image) and an insert, and a
-delete into a removal. `match_removals` lets every removal take one row with equal content, the lowest first. A removal without such a row waits for
-one, as a tombstone does. Rows with equal content are interchangeable, so it makes no difference which of them goes, or when.
+delete into a removal. `match_removals` lets every removal take one row before it with equal content. A removal without such a row waits for one,
+as a tombstone does. Rows with equal content are interchangeable, so it makes no difference which of them goes: the lowest does.
 
 A stored removal has `_moved` = 'x'. Once it took its row, `_moved` is 'found', and so is that of the row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import NamedTuple
+
 from pyspark.sql import DataFrame
 
-from compactor.core.model.position import OFFSETS
-from compactor.core.model.schema import Schema
+from compactor.core.model.position import OFFSETS, earliest, latest, sort_key
+from compactor.core.model.schema import Field, Schema
 from compactor.core.sources.kafka_files import SINK
 from compactor.spark.columns import AFTER, BLOCK, EVENT, GONE, MOVED, OP, ROW, SOURCE, TEXT, UNCHANGED, VERSION
 from compactor.spark.decode.frame import Frame
@@ -22,6 +25,9 @@ from compactor.spark.sql import EXACT_JSON, literal, quoted
 
 MATCHED = "found"
 """The MOVED of a removal that took its row, and of the row that it took."""
+
+LIVE, TAKEN, WAITING, TOOK = "live", "taken", "waiting", "took"
+"""What a state is to others of its content: a row, one that a removal took, a removal that waits for its row, and one that took it."""
 
 
 def identify(frame: Frame, order: position.Order, contents: dict[str, str], shard: str) -> Frame:
@@ -67,10 +73,10 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
     return Frame(out, frame.images, frame.writers, members=frame.members)
 
 
-def content_digest(schema: Schema) -> str:
-    """SQL: a digest of all values of a row except its identity."""
-    members = ", ".join(quoted(name) for name in schema.values)
-    return f"sha2(to_json(struct({members}), {EXACT_JSON}), 256)"
+def content_digest(schema: Schema, left_out: Collection[str] = ()) -> str:
+    """SQL: a digest of all values of a row except its identity and these columns."""
+    members = ", ".join(quoted(name) for name in schema.values if name not in left_out)
+    return f"sha2(to_json(struct({members}), {EXACT_JSON}), 256)" if members else "''"
 
 
 def is_waiting() -> str:
@@ -78,26 +84,102 @@ def is_waiting() -> str:
     return f"coalesce(_gone IS NOT NULL AND _moved = '{REMOVAL}', false)"
 
 
-def match_removals(heads: DataFrame, schema: Schema, version: int) -> DataFrame:
+def is_matched() -> str:
+    """SQL: whether a state is a removal that took its row, or the row."""
+    return f"coalesce(_gone IS NOT NULL AND _moved = '{MATCHED}', false)"
+
+
+class _Comparison(NamedTuple):
+    """Which rows and removals are compared, by which columns."""
+
+    left_out: frozenset[str] = frozenset()
+    """Columns that either does not have."""
+    rows: str = "true"
+    removals: str = "true"
+
+
+def changed_columns(schema: Schema) -> list[Field]:
+    """Return the columns that came or went while the table had events."""
+    firsts, newest = [field.first for field in schema.fields], latest([field.last for field in schema.fields])
+    oldest = None if None in firsts else earliest(firsts)
+    columns = (field for field in schema.fields if field.name in schema.values)
+    return [field for field in columns if field.first not in (None, oldest) or field.last not in (None, newest)]
+
+
+def _comparisons(schema: Schema, order: position.Order) -> list[_Comparison]:
+    """Return the comparisons by all columns, and by fewer where the row is from before a column came, or the removal from after it went."""
+    fields = changed_columns(schema)
+    cuts = [(field.first, 0, field.name) for field in fields if field.first] + [(field.last, 1, field.name) for field in fields if field.last]
+    cuts.sort(key=lambda cut: (sort_key(cut[0]), cut[1]))
+    at = {(name, last): index for index, (_, last, name) in enumerate(cuts)}
+    lacking = [
+        frozenset(field.name for field in fields if at.get((field.name, 0), -1) >= index or at.get((field.name, 1), index) < index)
+        for index in range(len(cuts) + 1)
+    ]
+
+    def lacks(names: frozenset[str], place: str) -> str:
+        tests = []
+        for field in fields:
+            sides = [f"{place} {sign} {position.fixed(bound, order)}" for sign, bound in (("<", field.first), (">", field.last)) if bound]
+            tests.append(f"({' OR '.join(sides)}) = {str(field.name in names).lower()}")
+        return " AND ".join(tests)
+
+    pairs = dict.fromkeys((before, after) for index, before in enumerate(lacking) for after in lacking[index:] if before != after)
+    return [_Comparison(), *(_Comparison(before | after, lacks(before, "_at"), lacks(after, "_gone")) for before, after in pairs)]
+
+
+def match_removals(heads: DataFrame, schema: Schema, order: position.Order, version: int) -> DataFrame:
     """Return states (one for each identity) in which removals and rows of equal content have taken each other."""
-    ranked = heads.selectExpr(
-        "*", f"{content_digest(schema)} AS _content", f"CASE WHEN {is_waiting()} THEN 'w' WHEN _gone IS NULL THEN 'l' ELSE 'n' END AS _kind"
+    for compared in _comparisons(schema, order):
+        heads = _matched(heads, schema, order, version, compared)
+    return heads
+
+
+def _matched(heads: DataFrame, schema: Schema, order: position.Order, version: int, compared: _Comparison) -> DataFrame:
+    """Return the states after one comparison.
+
+    In the order of the Positions a row counts 1 and a removal -1: as far as the sum falls below 0, removals have no row before them, and wait. Those
+    that took their row in an earlier run count too, so that it does not matter in which run an event arrives. Where some of them are not here (they
+    are purged, or the batch is not late), a row's own `_gone` stands for its removal.
+    """
+    matched = is_matched() if not compared.left_out else "false"
+    kinds = {
+        WAITING: f"{is_waiting()} AND {compared.removals}",
+        LIVE: f"_gone IS NULL AND {compared.rows}",
+        TAKEN: f"{matched} AND _at IS NOT NULL",
+        TOOK: matched,
+    }
+    case = " ".join(f"WHEN {test} THEN '{kind}'" for kind, test in kinds.items())
+    named = heads.selectExpr("*", f"{content_digest(schema, compared.left_out)} AS _content", f"CASE {case} END AS _kind")
+    whole = named.selectExpr(
+        "*", f"count_if(_kind = '{TAKEN}') OVER (PARTITION BY _content) = count_if(_kind = '{TOOK}') OVER (PARTITION BY _content) AS _all"
     )
-    counted = ranked.selectExpr(
+    row, removal, none = "struct(_at AS p, 1 AS n)", "struct(_gone AS p, -1 AS n)", f"struct(CAST(NULL AS {position.ddl(order)}) AS p, 0 AS n)"
+    points = (
+        f"CASE WHEN _kind = '{WAITING}' OR (_kind = '{TOOK}' AND _all) THEN array({removal}) "
+        f"WHEN _kind = '{LIVE}' OR (_kind = '{TAKEN}' AND _all) THEN array({row}) "
+        f"WHEN _kind = '{TAKEN}' AND _gone > _at THEN array({row}, {removal}) ELSE array({none}) END"
+    )
+    in_order = "PARTITION BY _content ORDER BY _point.p, _point.n, _row_id"
+    summed = whole.selectExpr("*", f"posexplode({points}) AS (_nth, _point)").selectExpr(
         "*",
-        "row_number() OVER (PARTITION BY _content, _kind ORDER BY coalesce(_gone, _at), _row_id) AS _n",
-        "count_if(_kind = 'w') OVER (PARTITION BY _content) AS _removals",
-        "count_if(_kind = 'l') OVER (PARTITION BY _content) AS _rows",
-        "max(CASE WHEN _kind = 'w' THEN _gone END) OVER (PARTITION BY _content) AS _removed_at",
+        f"sum(_point.n) OVER ({in_order} ROWS UNBOUNDED PRECEDING) AS _sum",
+        "row_number() OVER (PARTITION BY _content, _kind, _nth ORDER BY _point.p, _row_id) AS _n",
+        f"count_if(_kind = '{WAITING}') OVER (PARTITION BY _content) AS _removals",
     )
-    gone, took = "(_kind = 'l' AND _n <= _removals)", "(_kind = 'w' AND _n <= _rows)"
+    # the lowest rows go, by the highest removals
+    counted = summed.selectExpr("*", "greatest(0L, -min(_sum) OVER (PARTITION BY _content)) AS _rest").where("_nth = 0")
+    pair = f"CASE WHEN _kind = '{LIVE}' AND _n <= _removals - _rest THEN _n WHEN _kind = '{WAITING}' AND _n > _rest THEN _n - _rest END AS _pair"
+    paired = counted.selectExpr("*", pair).selectExpr(
+        "*", f"max(CASE WHEN _kind = '{WAITING}' THEN _gone END) OVER (PARTITION BY _content, _pair) AS _by"
+    )
     columns = [quoted(name) for name in schema.names]
     rest = [name for name in heads.columns if name not in (*schema.names, VERSION, GONE, MOVED, UNCHANGED)]
-    return counted.selectExpr(
+    return paired.selectExpr(
         *columns,
         *rest,
-        f"CASE WHEN {gone} OR {took} THEN CAST({version} AS BIGINT) ELSE _version END AS _version",
-        f"CASE WHEN {gone} THEN greatest(_at, _removed_at) ELSE _gone END AS _gone",
-        f"CASE WHEN {gone} OR {took} THEN '{MATCHED}' ELSE _moved END AS _moved",
-        f"_unchanged AND NOT ({gone} OR {took}) AS _unchanged",
+        f"CASE WHEN _pair IS NOT NULL THEN CAST({version} AS BIGINT) ELSE _version END AS _version",
+        f"CASE WHEN _pair IS NOT NULL AND _kind = '{LIVE}' THEN greatest(_at, _by) ELSE _gone END AS _gone",
+        f"CASE WHEN _pair IS NOT NULL THEN '{MATCHED}' ELSE _moved END AS _moved",
+        "_unchanged AND _pair IS NULL AS _unchanged",
     )

@@ -18,7 +18,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.spark import keys as key_sql
 from compactor.spark.columns import BEHIND, FROM, LINK, LINK_MARK, MOVED, ORIGIN, TO
 from compactor.spark.rows import keyless, position
-from compactor.spark.rows.reduce import BASE, DELTA, NEWEST, REMOVAL, union
+from compactor.spark.rows.reduce import BASE, DELTA, NEWEST, union
 from compactor.spark.sql import named, quoted
 from compactor.spark.tables import table_writer
 
@@ -112,20 +112,24 @@ class TableReader:
         keep = [quoted(name) for name in changes.columns if name not in (FROM, TO)]
         return joined.selectExpr(*keep, f"coalesce(_from, {came}) AS _from", f"{went} AS _to")
 
-    def rows_for_removals(self, events: DataFrame) -> DataFrame | None:
-        """Return base rows of a keyless table: those that removals may take, those with an identity of the batch, and removals that wait."""
+    def rows_for_removals(self, events: DataFrame, first: Position | None) -> DataFrame | None:
+        """Return base rows of a keyless table: those that removals may take, those with an identity of the batch, and removals that wait.
+
+        For a batch with late events (`first`: its first) also those that took each other.
+        """
         segments = self.snapshot.segments
         if not segments:
             return None
         rows, key = self.rows(segments), list(self.schema.key)
         frames = [rows.join(events.select(*key).distinct(), key, "left_semi")]
-        content = keyless.content_digest(self.schema)
-        removals = events.where(f"_moved = '{REMOVAL}'").selectExpr(f"{content} AS _c").distinct()
-        live = rows.selectExpr("*", f"{content} AS _c").where("_gone IS NULL")
-        frames.append(live.join(removals, ["_c"], "left_semi").drop("_c"))
-        if any(segment.tombstones for segment in segments):
-            frames.append(rows.where(keyless.is_waiting()))
-        return union(frames).dropDuplicates(key)
+        content = f"{keyless.content_digest(self.schema, [field.name for field in keyless.changed_columns(self.schema)])} AS _c"
+        waiting = [rows.where(keyless.is_waiting())] if any(segment.tombstones for segment in segments) else []
+        removals = union([events.where(keyless.is_waiting()).selectExpr(content), *(each.selectExpr(content) for each in waiting)]).distinct()
+        frames.append(rows.where("_gone IS NULL").selectExpr("*", content).join(removals, ["_c"], "left_semi").drop("_c"))
+        if waiting and at_or_below(first, latest([segment.position_max for segment in segments])):
+            matched = rows.where(keyless.is_matched()).selectExpr("*", content)
+            frames.append(matched.join(events.selectExpr(content).distinct(), ["_c"], "left_semi").drop("_c"))
+        return union([*frames, *waiting]).dropDuplicates(key)
 
 
 def _halves(rows: DataFrame, key: str, name: str) -> DataFrame:
