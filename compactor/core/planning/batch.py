@@ -51,7 +51,7 @@ def plan(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, whole:
     behind = _behind(spec, parent, summary)
     barrier = None if spec.shard else latest([summary.truncate, parent.truncated_to if parent else None])
     barriers = summary.barriers(parent.shards_truncated_to if parent else ())
-    tombstones = bool(summary.deletes or summary.moves or (parent and parent.tombstones) or spec.keyless or spec.source.full_loads)
+    tombstones = bool(summary.deletes or summary.moves or (parent and parent.tombstones) or spec.source.full_loads)
     sizes = f"{files:,} bytes of files (1 MB more for each) and {merged:,} stored ones are merged"
     reasons = [
         ("new base", "all stored rows are merged with the changes") if whole else ("new Delta", "the changes are few against the rows of the base"),

@@ -10,6 +10,7 @@ A stored removal has `_moved` = 'x'. Once it took its row, `_moved` is 'found', 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
@@ -99,11 +100,12 @@ class _Comparison(NamedTuple):
 
 
 def changed_columns(schema: Schema) -> list[Field]:
-    """Return the columns that came or went while the table had events."""
-    firsts, newest = [field.first for field in schema.fields], latest([field.last for field in schema.fields])
+    """Return the columns that came or went while the table had events: `first` is None of one that did not come, `last` of one that did not go."""
+    columns = [field for field in schema.fields if field.name in schema.values]
+    firsts, newest = [field.first for field in columns], latest([field.last for field in columns])
     oldest = None if None in firsts else earliest(firsts)
-    columns = (field for field in schema.fields if field.name in schema.values)
-    return [field for field in columns if field.first not in (None, oldest) or field.last not in (None, newest)]
+    bounded = (replace(each, first=None if each.first == oldest else each.first, last=None if each.last == newest else each.last) for each in columns)
+    return [field for field in bounded if field.first or field.last]
 
 
 def _comparisons(schema: Schema, order: position.Order) -> list[_Comparison]:

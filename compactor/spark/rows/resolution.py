@@ -198,7 +198,7 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
         return dataclasses.replace(rest, own=(*own, kept.changes, *rest.own))
     if spec.keyless:
         # removals are matched across all ranges: rows are placed after that
-        rows = keyless.match_removals(rows, reducer.schema, reducer.order, batch.version)
+        rows = keyless.match_removals(rows, reducer.schema, reducer.order, batch.version) if made.tombstones else rows
         rows = placed.place(rows, reducer.schema) if placed is not None else rows
     return Resolution(batch, made, reducer, rows, placed, numbers, linked, tuple(own))
 
@@ -211,7 +211,7 @@ def _with_stored(batch: SparkBatch, made: Plan, events: DataFrame, stored: Table
     if made.whole:
         base = stored.base(None if batch.spec.shard else batch.summary.truncate)
     elif batch.spec.keyless:
-        base = stored.rows_for_removals(events, batch.summary.first)
+        base = stored.rows_for_removals(events, batch.summary.first) if made.tombstones else stored.rows_with_keys_of(events)
     else:
         base = stored.rows_to_compare(events, batch.summary.first, bool(made.partial), batch.spec.soft, made.behind)
     if base is not None and made.small and not batch.spec.in_one_task(stored.snapshot.size):
