@@ -109,7 +109,7 @@ def text(proposal: Proposal, warehouse: str, database: str, registry: Mapping[st
 
 def of_table(table: TableProposal, now: str) -> str:
     """Return the content of a file that has only this table, as `discover:` writes it. `now`: the time, as ISO 8601."""
-    comment = "Edit it as you like. Without this file the next run makes the table again, unless `exclude:` names the folder."
+    comment = "Edit it as you like. Without this file the next file that lands makes the table again, unless `exclude:` names the folder."
     evidence = {"evidence": f"{table.evidence}; added {now}"}
     return "\n".join([*_prose(comment), "tables:", *_table(replace(table, settings={**table.settings, **evidence}))]) + "\n"
 
