@@ -177,7 +177,7 @@ class FakeApp:
     def repair(self, name: str, url: str, *more: Any, run: bool, signal: str | None) -> RepairReport:
         self.asked = {"name": name, "run": run, "signal": signal}
         after = dataclasses.replace(RECONCILED, outcome="equal", differences=(), different=0) if run else None
-        return RepairReport(RECONCILED, after, 2, 1, 4, "increment_2026112014/_repair-0a.json" if run else "")
+        return RepairReport(RECONCILED, after, 2, 1, 4, "increment_2026112014/_repair-student-0a.json" if run else "")
 
     def publish(self, names: Sequence[str], dry_run: bool, accept: bool) -> list[Synced]:
         if not accept:
@@ -362,7 +362,7 @@ REPAIRS = [
     (
         ("--run", "--signal", "s"),
         0,
-        "repaired by increment_2026112014/_repair-0a.json: 2 rows from the source, 1 deletes; 4 rows that differ are left.",
+        "repaired by increment_2026112014/_repair-student-0a.json: 2 rows from the source, 1 deletes; 4 rows that differ are left.",
     ),
 ]
 

@@ -100,10 +100,10 @@ def test_a_file_has_a_line_for_each_key() -> None:
     ]
 
 
-def test_a_repair_is_an_input_and_no_other_hidden_file_is() -> None:
-    """Engines that read the folders, and everybody who looks for data there, leave it out."""
-    name = increment.repair_name("0a1b2c3d")
-    files = [FileInfo(f"increment_2026112014/{each}", 10, "e", 0.0) for each in (name, "_SUCCESS", "_repair-x.tmp")]
+def test_a_repair_is_an_input_of_its_own_table_and_no_other_hidden_file_is() -> None:
+    """Engines that read the folders, other tables of a shared folder, and everybody who looks for data there, leave it out."""
+    name, others = increment.repair_name("t", "0a1b2c3d"), increment.repair_name("other", "0a1b2c3d")
+    files = [FileInfo(f"increment_2026112014/{each}", 10, "e", 0.0) for each in (name, others, "_SUCCESS", "_repair-t-x.tmp")]
     assert [item.path for item in discover(table(), files, frozenset(), 100.0).new] == [f"increment_2026112014/{name}"]
     assert increment.ignored(f"increment_2026112014/{name}")
 

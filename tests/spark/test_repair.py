@@ -56,12 +56,12 @@ def test_a_canonical_text_becomes_the_text_of_a_value(spark: SparkSession) -> No
     assert [read[at] for at in range(len(TEXTS))] == [expected for _, _, expected in TEXTS]
 
 
-def wal2json(op: str, lsn: int, **values: Any) -> str:
+def wal2json(op: str, lsn: int, table: str = "t", **values: Any) -> str:
     """A line of wal2json's format 2."""
     columns = [{"name": name, "type": KINDS[name], "value": value} for name, value in values.items()]
     when = f"2026-11-20 10:00:{lsn:02d}.000000+00"
     part = {"identity": columns[:1]} if op == "D" else {"columns": columns, "identity": columns[:1]}
-    return json.dumps({"action": op, "xid": lsn, "timestamp": when, "lsn": f"0/{lsn:X}", "schema": "public", "table": "t", **part})
+    return json.dumps({"action": op, "xid": lsn, "timestamp": when, "lsn": f"0/{lsn:X}", "schema": "public", "table": table, **part})
 
 
 def land(tmp_path: Path, hour: int, *lines: str) -> None:
@@ -94,7 +94,7 @@ def test_a_repair_wins_against_what_is_stored_and_loses_against_what_comes(setti
         opened = app.runtime.table(app.specs(["t"])[0])
         rows = {("1",): (Row("", "", ("1", "7.5", "-1", "0a")),), ("4",): (Row("", "", ("4", None, "0", None)),)}
         path = repair.land(opened, Columns(PAIRS, ()), [("1",), ("3",), ("4",)], lambda: rows)
-        assert path.startswith("increment_2026112001/_repair-")
+        assert path.startswith("increment_2026112001/_repair-t-")
         assert not repair.ingested(opened, path)
         repaired = [
             (1, "7.50", "1969-12-31 23:59:59.999999", "0A", "kept"),
@@ -110,6 +110,24 @@ def test_a_repair_wins_against_what_is_stored_and_loses_against_what_comes(setti
         assert not failed, failed
 
 
+@pytest.mark.slow
+def test_a_repair_of_a_table_changes_no_other_table_of_its_landing_folder(tmp_path: Path) -> None:
+    """Both tables read the folder, and have a row of the repaired key."""
+    config = tmp_path / "compactor.yaml"
+    shared = f"key: [id], envelope: wal2json, increments: {tmp_path}/landing/increment_%Y%m%d%H"
+    tables = "".join(f"  {name}: {{{shared}, source_table: public.{name}}}\n" for name in ("t", "other"))
+    config.write_text(f"warehouse: {tmp_path / 'warehouse'}\ncatalog: {{database: proof}}\ntables:\n{tables}")
+    row = {"price": "1.00", "at": "2026-01-01 00:00:00", "raw": "00", "tags": "x"}
+    with App.open(config) as app:
+        land(tmp_path, 1, wal2json("I", 10, id=1, **row), wal2json("I", 11, "other", id=1, **row))
+        app.run()
+        opened = app.runtime.table(app.specs(["t"])[0])
+        repair.land(opened, Columns(PAIRS, ()), [("1",)], lambda: {("1",): (Row("", "", ("1", "7.5", "-1", "0a")),)})
+        assert [report.outcome for report in app.run()] == ["committed", "idle"]
+        prices = [app.runtime.spark().table(f"proof.{name}").first()["price"] for name in ("t", "other")]  # type: ignore[index]
+        assert [str(price) for price in prices] == ["7.50", "1.00"]
+
+
 def test_a_damaged_repair_waits_in_quarantine(tmp_path: Path) -> None:
     """Like any file that cannot be read; the changes beside it are ingested."""
     config = tmp_path / "compactor.yaml"
@@ -119,8 +137,8 @@ def test_a_damaged_repair_waits_in_quarantine(tmp_path: Path) -> None:
     )
     with App.open(config) as app:
         land(tmp_path, 1, wal2json("I", 10, id=1, price="1.00", at="2026-01-01 00:00:00", raw="00", tags="x"))
-        (tmp_path / "landing/increment_2026112001/_repair-0a.json").write_text('{"op": "u"', encoding="utf-8")
+        (tmp_path / "landing/increment_2026112001/_repair-t-0a.json").write_text('{"op": "u"', encoding="utf-8")
         assert len(ingested(app)) == 1
         (waiting,) = app.quarantined(["t"])
-        assert waiting.path.endswith("_repair-0a.json")
+        assert waiting.path.endswith("_repair-t-0a.json")
         assert "is no file of `compactor reconcile --repair`" in waiting.reason

@@ -28,7 +28,7 @@ _CODE = r"%-?."
 _SHARD = r"\{[A-Za-z_]\w*\}"
 _LOAD = re.compile(r"LOAD[_0-9A-Fa-f]+\.[^/]*")
 _CHANGES = re.compile(r"\d{8}-\d{6,}\.[^/]*")
-_REPAIR = re.compile(r"_repair-[0-9a-f]+\.json")
+_REPAIR = re.compile(r"_repair-(.+)-[0-9a-f]+\.json")
 _UNFINISHED = (".tmp", ".inprogress", ".crc", "._COPYING_")
 _MARKERS = ("_$folder$",)
 SUFFIXES = {".parquet": "parquet", ".avro": "avro", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
@@ -190,14 +190,19 @@ def is_full_load(relative: str) -> bool:
     return _LOAD.fullmatch(relative.rsplit("/", 1)[-1]) is not None
 
 
-def repair_name(label: str) -> str:
-    """Return the name of a file of `compactor reconcile --repair`. Engines that read the landing folders leave it out. `label`: hexadecimal."""
-    return f"_repair-{label}.json"
+def repair_name(table: str, label: str) -> str:
+    """Return the name of a file of `compactor reconcile --repair`. Engines that read the landing folders leave it out. `label`: hexadecimal.
+
+    >>> repair_name("student", "0a1b")
+    '_repair-student-0a1b.json'
+    """
+    return f"_repair-{table}-{label}.json"
 
 
-def is_repair(relative: str) -> bool:
-    """Return whether a file was written by `compactor reconcile --repair`."""
-    return _REPAIR.fullmatch(relative.rsplit("/", 1)[-1]) is not None
+def repaired_table(relative: str) -> str | None:
+    """Return the table that a file of `compactor reconcile --repair` repairs; None for other files. Other tables may read the same folder."""
+    match = _REPAIR.fullmatch(relative.rsplit("/", 1)[-1])
+    return match[1] if match else None
 
 
 def is_dated_changes(relative: str) -> bool:

@@ -40,7 +40,8 @@ def land(table: Table, columns: Columns, keys: Sequence[Key], read: Callable[[],
     # no hour becomes the newest one by a repair
     hour = times.to_micros(snapshot.hour) / 1_000_000 if snapshot.hour else now
     folder = increment.folder_at(table.spec.pattern, hour, table.spec.hours_in)
-    path = join(folder, increment.repair_name(table.env.nonce())) if folder else increment.repair_name(table.env.nonce())
+    name = increment.repair_name(table.name, table.env.nonce())
+    path = join(folder, name) if folder else name
     table.storage.write(table.layout.landed(path), text.encode())
     return path
 

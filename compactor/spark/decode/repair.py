@@ -11,7 +11,7 @@ from compactor.core.model import types
 from compactor.core.model.spec import TableSpec
 from compactor.core.reconcile.dialects import SPARK
 from compactor.core.schema.writer import WriterField, WriterSchema, signature
-from compactor.core.sources.increment import is_repair
+from compactor.core.sources.increment import repaired_table
 from compactor.core.sources.postgres import TEXT
 from compactor.ports import Storage
 from compactor.spark.decode.frame import Frame
@@ -31,7 +31,7 @@ def frames(spark: SparkSession, opened: Inputs, storage: Storage, others: Sequen
     records = []
     writers: dict[str, tuple[WriterSchema, Sequence[str]]] = {}
     for item, place in opened.places.items():
-        if not is_repair(item.path) or place in opened.unreadable:
+        if not repaired_table(item.path) or place in opened.unreadable:
             continue
         try:
             for at, line in enumerate(storage.read(place).decode().removesuffix("\n").split("\n")):

@@ -62,7 +62,7 @@ class Inputs:
         """Return the locations by file format, without unreadable files. The format comes from the settings, else from the file's name."""
         by_format: dict[str, list[str]] = {}
         for item, place in self.places.items():
-            if place in self._given_up or increment.is_repair(item.path):
+            if place in self._given_up or increment.repaired_table(item.path):
                 continue
             kind = self.spec.format if self.spec.format != "auto" else increment.file_format(item.path)
             if kind is None:

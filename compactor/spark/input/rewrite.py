@@ -32,7 +32,7 @@ def without(spark: SparkSession, storage: Storage, spec: TableSpec, location: st
 
     Raises InputRefused if it has another number of records or cannot be rewritten record by record.
     """
-    kind = spec.format if spec.format != "auto" and not increment.is_repair(location) else increment.file_format(location)
+    kind = spec.format if spec.format != "auto" and not increment.repaired_table(location) else increment.file_format(location)
     if records.changes and kind != "json":
         raise InputRefused(f"{location}: cannot be rewritten: its records hold changes of other keys too, and are no JSON lines")
     if kind == "parquet":

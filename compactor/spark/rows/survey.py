@@ -19,7 +19,7 @@ from compactor.core.model.errors import InputRefused
 from compactor.core.model.inputs import Brought, path_of
 from compactor.core.model.position import Partitions, Position, earliest, latest
 from compactor.core.model.spec import TableSpec
-from compactor.core.sources.increment import is_repair, shard_of
+from compactor.core.sources.increment import repaired_table, shard_of
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
 from compactor.core.sources.whole_hours import brought_by_stream
 from compactor.spark.columns import BLOCK, FILE, PARTITION, POSITION, ROW, SOURCE, TEXT, WRITER
@@ -163,7 +163,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
                 upserts or row.upserts,
             )
     source_times = [row.time for row in rows if row.time is not None]
-    streamed = [row for row in rows if not is_repair(path_of(row[FILE]))]
+    streamed = [row for row in rows if not repaired_table(path_of(row[FILE]))]
     return SurveyResult(
         files,
         [(name, *ends) for name, ends in bounds.items()],
