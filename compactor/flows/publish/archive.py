@@ -204,4 +204,4 @@ def _replaced(table: Table, item: Input, source: FileInfo) -> FileInfo | None:
 
 
 def _same(info: FileInfo | None, item: Input) -> bool:
-    return info is not None and info.etag == item.etag
+    return info is not None and info.etag == item.etag.removesuffix(ORIGINAL)

@@ -14,7 +14,7 @@ from compactor.core.catalog import views
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, InputRefused, InputUnfinished, OrderRefused, SchemaRefused
 from compactor.core.model.files import FileInfo
-from compactor.core.model.inputs import GIVEN_UP, Input
+from compactor.core.model.inputs import AGAIN, GIVEN_UP, Input
 from compactor.core.model.layout import commit_id
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
@@ -234,10 +234,9 @@ class _Ingestion:
         return feed.with_changes(table, parent, edit, written.resolution)
 
     def _pending(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
-        if self.table.spec.archive == "keep":
-            # reasons do not lie in landing
-            return tuple(item for item in inputs if item.outcome == GIVEN_UP)
-        return (*archive.unfinished(self.table, self.parent.pending if self.parent else ()), *inputs)
+        # what was taken again leaves quarantine, wherever landed files stay
+        moved = inputs if self.table.spec.archive != "keep" else [item for item in inputs if item.outcome in (*AGAIN, GIVEN_UP)]
+        return (*archive.unfinished(self.table, self.parent.pending if self.parent else ()), *moved)
 
     def _young(self, path: str) -> bool:
         info = self.table.storage.stat(self.table.layout.landed(path))
