@@ -17,7 +17,8 @@ from compactor.core.model.errors import InputRefused, OrderRefused, SchemaRefuse
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
-from compactor.flows.verbs import discard_table
+from compactor.flows.verbs import discard_table, reabsorb_table, rebuild_table
+from compactor.flows.write import restore
 from compactor.spark.input import files
 from tests.oracle.sizes import tiered
 from tests.parts.one_spark import AVRO
@@ -517,6 +518,30 @@ def test_a_cut_file_waits_in_quarantine(lake: Lake, file: str) -> None:
     lake.replay(spec)
     assert 2 in {row["id"] for row in lake.rows(spec)}
     assert [] == quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
+    assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("archive", tiered(["move", "keep"], fast=["keep"]))
+def test_a_file_that_was_given_up_is_never_opened_again(lake: Lake, archive: str) -> None:
+    """Of any format: not by a rebuild, not by a run that makes numbers text, not by `verify`, not once a restore has brought it back."""
+    spec = lake.spec(archive=archive, policy=TEXT_ALLOWED)
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "n": 1}])
+    for name in ("README.txt", "x.parquet"):
+        os.utime(lake.land(spec, 1, ["PAR1 no data"], name), (0, 0))
+    lake.run(spec)
+    table = Table(lake.env, spec)
+    waiting = quarantine.waiting(table, lake.snapshot(spec))
+    discard_table(table, [file.path for file in waiting])
+    assert [] == lake.problems(spec)
+    assert "published" == rebuild_table(table).outcome
+    restore.restore(table, restore.at_version(table, 1))
+    back = quarantine.waiting(table, lake.snapshot(spec))
+    assert [(file.path, None, file.reason) for file in waiting] == [(file.path, file.records, file.reason) for file in back]
+    assert "committed" == reabsorb_table(table).outcome
+    lake.land(spec, 2, [{"id": 2, "seq": 2, "n": "two"}])
+    lake.run(spec)
+    assert ["1", "two"] == [row["n"] for row in lake.rows(spec)]
     assert [] == lake.problems(spec)
 
 

@@ -150,7 +150,7 @@ class _Ingestion:
         """Return whether nothing is to be read: an empty copy stands for a file in quarantine, or invalid records are given up."""
         if item.outcome == GIVEN_UP:
             return True
-        location = self.locations.get((item.path, item.etag)) if item.outcome == "replayed" else None
+        location = self.locations.get((item.path, item.etag))
         info = self.table.storage.stat(location) if location else None
         return info is not None and info.size == 0
 

@@ -53,9 +53,9 @@ class Inputs:
         # unpacked copy → file
         self._copies: dict[str, str] = {}
         # an empty copy stands for a file in quarantine that was given up: it has no events, whatever its format
-        self._given_up = {
-            place for item, place in self.places.items() if item.outcome in AGAIN and (info := storage.stat(place)) is not None and info.size == 0
-        }
+        located = [(item, place) for item, place in self.places.items() if (item.path, item.etag) in locations]
+        may_be_empty = [place for item, place in located if item.outcome in AGAIN or not item.rows]
+        self._given_up = {place for place in may_be_empty if (info := storage.stat(place)) is not None and info.size == 0}
         self._raws: dict[str, list[DataFrame]] = {}
 
     def by_format(self) -> dict[str, list[str]]:
