@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.core.model.errors import InputRefused
 from compactor.core.results.reports import silent
 from compactor.flows.read import quarantine
 from compactor.flows.write import rebuild as rewrite
@@ -42,3 +43,60 @@ def test_a_repaired_copy_stays_in_the_table_through_every_rebuild(archive: str, 
     rewrite.as_text(lake.table(), ["a"], silent, "")
     assert (keys(lake), quarantine.waiting(lake.table(), lake.newest())) == ([1, 2, 3], [])
     assert lake.failed_checks() == []
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("archive", ARCHIVES)
+def test_a_restore_to_before_a_replay_takes_the_repaired_copy_out_of_everything(archive: str, whole: bool) -> None:
+    """What the copy brought waits in quarantine again, with a reason; no rebuild reads it, until it is replayed once more or restored."""
+    lake = repaired(archive, whole)
+    lake.restore(1)
+    before = [1] if whole else [1, 2]
+    assert (keys(lake), lake.failed_checks()) == (before, [])
+    (held,) = quarantine.with_reasons(lake.table(), quarantine.waiting(lake.table(), lake.newest()))
+    assert (held.path, held.records, bool(held.reason)) == (PATH, None if whole else 1, True)
+    rewrite.as_text(lake.table(), ["a"], silent, "")
+    assert (keys(lake), lake.failed_checks()) == (before, [])
+    for back in (lambda: lake.restore(2), lake.replay, *([lake.reabsorb] if whole else [])):
+        back()
+        assert quarantine.waiting(lake.table(), lake.newest()) == []
+        rewrite.as_text(lake.table(), ["a"], silent, "")
+        assert (keys(lake), lake.failed_checks()) == ([1, 2, 3], [])
+        lake.restore(1)
+        assert (keys(lake), lake.failed_checks()) == (before, [])
+
+
+def test_a_second_repaired_copy_of_a_file_is_joined_with_the_first() -> None:
+    """Both hold records that no other file has, and one name is theirs."""
+    lake = Lake(table())
+    lake.deliver(PATH, [line("c", [1], [1], {"a": 1}), "{oops", "{oops too"])
+    lake.run()
+    (held,) = quarantine.waiting(lake.table(), lake.newest())
+    lake.storage.write(held.repaired, "\n".join([line("c", [2], [2], {"a": 2}), "{oops too"]).encode())
+    lake.replay()
+    (held,) = quarantine.waiting(lake.table(), lake.newest())
+    third = line("c", [3], [3], {"a": 3})
+    lake.storage.write(held.repaired, third.encode())
+    lake.run()
+    with pytest.raises(InputRefused, match=r"was repaired before, by .*/archive/.*bad.json. Put the records of .* into that file too"):
+        lake.replay()
+    lake.storage.delete([held.repaired])
+    lake.storage.write(str(held.location), "\n".join([line("c", [2], [2], {"a": 2}), third]).encode())
+    lake.replay()
+    lake.rebuild()
+    assert (keys(lake), lake.failed_checks()) == ([1, 2, 3], [])
+
+
+@pytest.mark.parametrize("archive", ARCHIVES)
+def test_a_copy_that_nothing_has_read_stays_in_quarantine(archive: str) -> None:
+    """After a replay that repaired nothing: the next run leaves the copy for the next replay."""
+    lake = Lake(table(archive=archive, quarantine_share=1.0))
+    lake.deliver(PATH, [line("c", [1], [1], {"a": 1}), "{oops"])
+    lake.run()
+    lake.replay()
+    (held,) = quarantine.waiting(lake.table(), lake.newest())
+    lake.storage.write(held.repaired, line("c", [2], [2], {"a": 2}).encode())
+    lake.run()
+    assert (keys(lake), lake.failed_checks()) == ([1], [])
+    lake.replay()
+    assert (keys(lake), lake.failed_checks()) == ([1, 2], [])

@@ -76,14 +76,37 @@ def repaired(table: Table, item: Input) -> tuple[str, str] | None:
     return (there, copy) if there and copy else None
 
 
-def content(table: Table, item: Input, again: bool) -> str | None:
-    """Where the content lies that a version has absorbed, None when it is gone: the original, or what was ingested `again` from quarantine."""
-    if again and not item.etag.endswith(ORIGINAL):
+Ways = dict[tuple[str, str], tuple[str, ...]]
+"""(path, etag) → how an input was taken from quarantine again."""
+
+
+def again(entries: Iterable[Input]) -> Ways:
+    """Return how inputs were taken from quarantine again, without what a restore has undone.
+
+    A copy in whose place a restore has brought back the file as it landed stays in the archive, and is not read.
+    """
+    out: Ways = {}
+    for item in entries:
+        name = item.path, item.etag
+        if item.outcome == "replayed":
+            out[name] = ("replayed",)
+        elif item.outcome == "reread":
+            out[name] = (*out.get(name, ()), "reread")
+        elif item.outcome == "redone" and item.waiting:
+            out[name] = tuple(each for each in out.get(name, ()) if each != "reread")
+    return out
+
+
+def content(table: Table, item: Input, taken_again: Ways) -> str | None:
+    """Where the content lies that a version has absorbed, None when it is gone: the original, or what was ingested again from quarantine."""
+    etag = item.etag.removesuffix(ORIGINAL)
+    ways = taken_again.get((item.path, etag), ())
+    if "reread" in ways and etag == item.etag:
         return place(table, item)
-    there = original(table, dataclasses.replace(item, etag=item.etag.removesuffix(ORIGINAL)))
+    there = original(table, dataclasses.replace(item, etag=etag))
     info = table.storage.stat(there) if there else None
     # somebody may have put another file into its place
-    return info.path if info and info.size in (item.size, item.was or item.size) else None
+    return info.path if info and ("replayed" in ways or info.size in (item.size, item.was or item.size)) else None
 
 
 def overwritten(table: Table, item: Input, entries: Iterable[Input]) -> bool:
@@ -105,11 +128,11 @@ def taken(table: Table, entries: Iterable[Input]) -> tuple[list[Input], dict[tup
     A repaired copy may hold the repaired records only: then the original is an input beside it, with `~original` in its etag.
     """
     every = list(entries)
-    reread = {(item.path, item.etag) for item in every if item.outcome == "reread"}
+    reread = {name for name, ways in again(every).items() if "reread" in ways}
     before = unread(every)
     latest = {name: item for item in every if (name := (item.path, item.etag)) not in before}
     inputs = [item for item in latest.values() if not item.unabsorbed]
-    locations = {(item.path, item.etag): place(table, item) for item in inputs}
+    locations = {name: (place if name in reread else original)(table, item) for item in inputs for name in [(item.path, item.etag)]}
     places = {name: there for name, there in locations.items() if there}
     for item in [item for item in inputs if (item.path, item.etag) in reread and (item.path, item.etag) in places]:
         both = repaired(table, item)
@@ -129,7 +152,7 @@ def _to_move(table: Table, item: Input) -> bool:
     # also files that were to be moved before the setting was changed
     if table.spec.archive == "keep":
         return False
-    return still_landed(table, item) and not (table.spec.archive == "copy" and table.storage.stat(_copied(table, item)))
+    return still_landed(table, item) and not (table.spec.archive == "copy" and _first(table, _targets(table, item)))
 
 
 def _archived(table: Table, item: Input) -> bool:
@@ -141,21 +164,20 @@ def _archived(table: Table, item: Input) -> bool:
         return _left_quarantine(table, item)
     if table.spec.archive == "keep":
         return False
-    *others, goes_to = _places(item, layout.quarantined if item.outcome == "quarantined" else layout.archived)
+    targets = _targets(table, item)
     source = table.storage.stat(layout.landed(item.path))
     if source is None or not _same(source, item):
         # archived by an earlier attempt; or the sink wrote the name again: that is a new input, and this one's content is in the Snapshot's rows only
         return False
     if table.spec.archive == "copy":
-        target = _copied(table, item)
-        return table.storage.stat(target) is None and table.storage.move(source, target, keep=True)
+        return _first(table, targets) is None and table.storage.move(source, targets[0], keep=True)
     owner.check_landing(table)
     try:
         try:
-            return table.storage.move(source, goes_to)
+            return table.storage.move(source, targets[-1])
         except FileExistsError:
             # the file of a version that was lost
-            return table.storage.move(source, others[0])
+            return table.storage.move(source, targets[0])
     except Refused as error:
         raise Refused(
             f"table {table.name}: {item.path} is ingested and cannot be taken out of {table.spec.landing}. Until it can, runs ingest nothing more. "
@@ -163,10 +185,9 @@ def _archived(table: Table, item: Input) -> bool:
         ) from error
 
 
-def _copied(table: Table, item: Input) -> str:
-    """Return the location of a copy. Its name contains the etag, so the name alone shows whether this content was copied."""
-    layout = table.layout
-    return (layout.quarantined if item.outcome == "quarantined" else layout.archived)(item.path, item.etag)
+def _targets(table: Table, item: Input) -> list[str]:
+    """Return where an input may go. A copy goes to the first, whose name contains the etag, so the name shows whether this content was copied."""
+    return _places(item, table.layout.quarantined if item.outcome == "quarantined" else table.layout.archived)
 
 
 def _left_quarantine(table: Table, item: Input) -> bool:
@@ -191,8 +212,10 @@ def _left_quarantine(table: Table, item: Input) -> bool:
 
 
 def _taken_again(table: Table, item: Input) -> FileInfo | None:
-    """The file in quarantine that a replay has read, while it is there."""
+    """The file in quarantine that a replay has read, while it is there. Beside a repaired copy in the archive it is one that nothing has read."""
     layout = table.layout
+    if item.outcome == "reread" and table.storage.stat(layout.repaired(item.path, item.etag)):
+        return None
     located = _places(item, layout.quarantined) if item.outcome == "replayed" else [layout.quarantined(item.path, item.etag)]
     return next((info for location in located if (info := table.storage.stat(location)) is not None), None)
 

@@ -23,8 +23,7 @@ from compactor.flows import ledger
 from compactor.flows.publish import archive
 from compactor.flows.table import Table
 
-WHOLE = ("quarantined", "replayed")
-"""Outcomes of inputs that had no row ingested before."""
+_NO_REASON = "is invalid; a replay that a restore has undone deleted the reason"
 
 
 @dataclass(frozen=True)
@@ -83,11 +82,11 @@ def _first_reason(content: dict[str, Any]) -> str:
 
 
 def reasons(table: Table, item: QuarantinedFile) -> dict[str, Any]:
-    """The reason file of one input; without one (somebody removed it) what the ledger knows."""
+    """The reason file of one input; without one (a replay that a restore has undone removed it) what the ledger knows."""
     try:
         content: dict[str, Any] = json.loads(table.storage.read(table.layout.reason(item.path, item.etag)))
     except FileNotFoundError:
-        content = {"path": item.path, "etag": item.etag, "records": item.records or 0, "unusable": [{"reason": item.reason}] if item.reason else []}
+        content = {"path": item.path, "etag": item.etag, "records": item.records or 0, "unusable": [{"reason": item.reason or _NO_REASON}]}
     return content
 
 
@@ -138,25 +137,36 @@ def records_given_up(table: Table, snapshot: Snapshot, paths: Sequence[str]) -> 
 
 
 def again(table: Table, waiting_files: Sequence[QuarantinedFile], snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
-    """Return the inputs of a replay, and where they lie. Raises InputRefused for a repaired copy whose lines may be others."""
-    copy = next((item for item in waiting_files if item.records is not None and item.location == item.repaired), None)
-    if table.spec.keyless and copy:
-        raise InputRefused(
-            f"table {table.name}: rows of a table without key are known by their line, and {copy.repaired} may have other lines than {copy.path}. "
-            f"Let the repaired records land in a file of their own, remove the copy, and give these up: `compactor quarantine {table.name} "
-            f"{copy.path} --discard --records`"
-        )
+    """Return the inputs of a replay, and where they lie. Raises InputRefused for a repaired copy that cannot be used."""
+    for copy in [item for item in waiting_files if item.records is not None and item.location == item.repaired]:
+        earlier = table.layout.repaired(copy.path, copy.etag)
+        if table.spec.keyless:
+            raise InputRefused(
+                f"table {table.name}: rows of a table without key are known by their line, and {copy.repaired} may have other lines than "
+                f"{copy.path}. Let the repaired records land in a file of their own, remove the copy, and give these up: `compactor quarantine "
+                f"{table.name} {copy.path} --discard --records`"
+            )
+        if table.storage.stat(earlier):
+            raise InputRefused(
+                f"table {table.name}: {copy.path} was repaired before, by {earlier}. Put the records of {copy.repaired} into that file too, remove "
+                "the copy, and replay again"
+            )
     ids = {(item.path, item.etag): item.location or "" for item in waiting_files}
     inputs = {}
     for item in ledger.everything(table, snapshot):
         if (item.path, item.etag) in ids:
-            outcome = "replayed" if item.outcome in WHOLE else "reread"
+            outcome = "replayed" if _whole(item) else "reread"
             inputs[item.path, item.etag] = dataclasses.replace(item, outcome=outcome, quarantined=0, reason="")
     return list(inputs.values()), ids
 
 
+def _whole(item: Input) -> bool:
+    """Return whether no row of an input was ever ingested."""
+    return bool(item.reason) and item.outcome != "reread"
+
+
 def _quarantined(table: Table, item: Input) -> QuarantinedFile:
-    whole = item.outcome in WHOLE
+    whole = _whole(item)
     layout = table.layout
     # a repaired copy of a partly ingested file may lie in quarantine, under a name with the etag of the content it repairs
     copy = layout.quarantined(item.path, item.etag)

@@ -234,9 +234,14 @@ class _Ingestion:
         return feed.with_changes(table, parent, edit, written.resolution)
 
     def _pending(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
+        return (*archive.unfinished(self.table, self.parent.pending if self.parent else ()), *filter(self._moves, inputs))
+
+    def _moves(self, item: Input) -> bool:
+        if item.outcome in AGAIN and item.quarantined:
+            # a copy that is put into quarantine later, for what still waits, was not read
+            return self.table.layout.kind(self.locations[item.path, item.etag]) == "quarantine"
         # what was taken again leaves quarantine, wherever landed files stay
-        moved = inputs if self.table.spec.archive != "keep" else [item for item in inputs if item.outcome in (*AGAIN, GIVEN_UP)]
-        return (*archive.unfinished(self.table, self.parent.pending if self.parent else ()), *moved)
+        return self.table.spec.archive != "keep" or item.outcome in (*AGAIN, GIVEN_UP)
 
     def _young(self, path: str) -> bool:
         info = self.table.storage.stat(self.table.layout.landed(path))

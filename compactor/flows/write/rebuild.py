@@ -17,7 +17,7 @@ from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
 from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, unmet
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
-from compactor.core.model.inputs import AGAIN, GIVEN_UP, LATER, ORIGINAL, REBUILT, Input
+from compactor.core.model.inputs import GIVEN_UP, LATER, ORIGINAL, REBUILT, Input
 from compactor.core.model.layout import commit_id
 from compactor.core.model.policy import TO_STRING
 from compactor.core.model.position import same_order
@@ -132,7 +132,8 @@ class _Rebuild:
         if self.built is not None or not self.inputs:
             return False
         newest = self.target or self.table.newest()
-        return newest is None or self.locations != _sources(self.table, newest)[1] or not _steady(self.table, self.inputs, self.locations)
+        there = _sources(self.table, newest)[1] if newest else None
+        return self.locations != there or not _steady(self.table, self.inputs, self.locations)
 
     def _build(self, parent: Snapshot) -> Edit:
         table, target = self.table, self.target
@@ -306,13 +307,12 @@ def _sources(table: Table, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[
     """
     entries = ledger.everything(table, snapshot)
     inputs, _ = archive.taken(table, entries)
-    again = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
+    again = archive.again(entries)
     discarded = discard.ever(entries)
     chosen: dict[str, Input] = {}
     gone, chosen_paths = [], set()
     for item in reversed(inputs):
-        name = (item.path, item.etag)
-        there = archive.content(table, item, name in again) if name not in discarded else None
+        there = archive.content(table, item, again) if (item.path, item.etag) not in discarded else None
         if there is not None:
             # of two inputs in one place one is read
             chosen.setdefault(there, item)

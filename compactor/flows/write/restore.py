@@ -19,7 +19,7 @@ from compactor.core.model import times
 from compactor.core.model.edit import Edit, NewestIs
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.history import brought_back
-from compactor.core.model.inputs import AGAIN, GIVEN_UP, Input
+from compactor.core.model.inputs import LATER, Input
 from compactor.core.model.layout import commit_id
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
@@ -82,9 +82,11 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     landing.show_live(table, made)
     archive.archive(table, made)
     undone = sum(item.outcome == "undone" for item in made.inputs)
-    redone = len(made.inputs) - undone
+    waiting = sum(item.in_quarantine for item in made.inputs)
+    redone = sum(item.outcome != "undone" and not item.in_quarantine for item in made.inputs)
     notes = [f"the state of version {target.version}; `compactor versions restore {table.name} --as-of {head_version}` goes back"]
     notes += [f"{counted(undone, 'file')} undone: left in place; `--reabsorb` takes them again"] if undone else []
+    notes += [f"{counted(waiting, 'file')} wait in quarantine as then: `compactor quarantine {table.name}`"] if waiting else []
     notes += [f"{redone} files that an earlier restore had undone are in the table again"] if redone else []
     return TableReport(table.name, "committed", made.version, (f"restore {made.version}",), len(made.inputs), rows=made.rows, notes=tuple(notes))
 
@@ -167,9 +169,8 @@ def reabsorb(table: Table, progress: Progress = silent, label: str = "") -> Snap
         inputs = [
             dataclasses.replace(item, outcome="redone", quarantined=0, reason="") for item in latest_entries.values() if item.outcome == "undone"
         ]
-        reread = {(item.path, item.etag) for item in entries if item.outcome == "reread"}
-        again = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
-        places = {(item.path, item.etag): archive.content(table, item, (item.path, item.etag) in again) for item in inputs}
+        again = archive.again(entries)
+        places = {(item.path, item.etag): archive.content(table, item, again) for item in inputs}
         # what its sink wrote again before it was archived is lost; what it wrote then holds it
         lost = [item for item in inputs if not places[item.path, item.etag] and archive.overwritten(table, item, entries)]
         inputs = [item for item in inputs if item not in lost]
@@ -179,7 +180,7 @@ def reabsorb(table: Table, progress: Progress = silent, label: str = "") -> Snap
             raise InputRefused(
                 f"table {table.name}: {gone[0]} was undone and is neither in landing nor archived (`archive_retention`?): restore it from a backup"
             )
-        _check_repaired(table, [item for item in inputs if (item.path, item.etag) in reread])
+        _check_repaired(table, [item for item in inputs if "reread" in again.get((item.path, item.etag), ())])
         return inputs, {name: location for name, location in places.items() if location}
 
     return commit.ingest(table, undone, "reabsorb", label, progress)
@@ -204,7 +205,7 @@ def changed(target: Iterable[Input], head: Iterable[Input]) -> tuple[Input, ...]
         if before is None:
             out += [] if item.unabsorbed else [dataclasses.replace(item, outcome="undone")]
         elif (before.unabsorbed, before.waiting, before.reason) != (item.unabsorbed, item.waiting, item.reason):
-            same = before.outcome if before.outcome == GIVEN_UP else "redone"
+            same = before.outcome if before.outcome in LATER else "redone"
             out.append(dataclasses.replace(before, outcome="undone" if before.unabsorbed else same))
     return tuple(out)
 
