@@ -87,6 +87,22 @@ def test_a_second_repaired_copy_of_a_file_is_joined_with_the_first() -> None:
     assert (keys(lake), lake.failed_checks()) == ([1, 2, 3], [])
 
 
+@pytest.mark.parametrize("archive", ["keep", "copy"])
+def test_a_run_that_makes_numbers_text_is_refused_where_a_raw_file_is_gone(archive: str) -> None:
+    """Also if its sink has written other rows under its name: nothing shows that they hold what it did. A copy of each content is enough."""
+    lake = Lake(table(archive=archive))
+    for key in (1, 2):
+        lake.deliver("increment_2026010100/a.json", [line("c", [key], [key], {"a": key})])
+        lake.run()
+    if archive == "keep":
+        with pytest.raises(InputRefused, match=r"1 files that version \d was made of are neither in landing nor archived as they were"):
+            rewrite.as_text(lake.table(), ["a"], silent, "")
+        assert lake.rebuild().outcome == "differs"
+    else:
+        rewrite.as_text(lake.table(), ["a"], silent, "")
+    assert keys(lake) == [1, 2]
+
+
 @pytest.mark.parametrize("archive", ARCHIVES)
 def test_a_copy_that_nothing_has_read_stays_in_quarantine(archive: str) -> None:
     """After a replay that repaired nothing: the next run leaves the copy for the next replay."""

@@ -132,7 +132,7 @@ class _Rebuild:
         if self.built is not None or not self.inputs:
             return False
         newest = self.target or self.table.newest()
-        there = _sources(self.table, newest)[1] if newest else None
+        there = _sources(self.table, newest, not self.texts)[1] if newest else None
         return self.locations != there or not _steady(self.table, self.inputs, self.locations)
 
     def _build(self, parent: Snapshot) -> Edit:
@@ -141,7 +141,7 @@ class _Rebuild:
         if target is not None and table.vacuumed(target):
             raise RequirementFailed(f"table {table.name}: version {target.version} was vacuumed while it was being rebuilt")
         _check_origin(table, parent)
-        self.inputs, self.locations = _sources(table, target or parent)
+        self.inputs, self.locations = _sources(table, target or parent, not self.texts)
         version = parent.version + 1
         writer = commit_id(version, table.env.nonce())
         self.progress(table.name, "read", 0.1)
@@ -240,7 +240,7 @@ class _Rebuild:
 
     def _since(self, head: Snapshot, parent: Snapshot) -> tuple[list[Input], Locations]:
         before = ledger.latest(ledger.everything(self.table, head))
-        inputs, locations = _sources(self.table, parent)
+        inputs, locations = _sources(self.table, parent, not self.texts)
         now = ledger.latest(ledger.everything(self.table, parent))
         since = {name for name, item in now.items() if before.get(name) != item and item.outcome != "discarded"}
         return [item for item in inputs if (item.path, item.etag.removesuffix(ORIGINAL)) in since], locations
@@ -300,10 +300,11 @@ class _Rebuild:
         return Edit("rebuild", writer, made, True, pending=pending, counts=counts, ties=ties, unresolved=unresolved, files=tuple(made.data_files))
 
 
-def _sources(table: Table, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
+def _sources(table: Table, snapshot: Snapshot, compared: bool) -> tuple[list[Input], dict[tuple[str, str], str]]:
     """What to read: the inputs whose rows are in a version, and where they lie. Raises InputRefused naming those that are gone.
 
-    Of a name that its sink wrote again before it was archived the first content is lost; the second, absorbed later, holds what it did.
+    Of a name that its sink wrote again before it was archived the first content is lost. Only a comparison shows whether the second holds what it
+    did, so unless the rows are `compared` it is gone.
     """
     entries = ledger.everything(table, snapshot)
     inputs, _ = archive.taken(table, entries)
@@ -317,7 +318,7 @@ def _sources(table: Table, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[
             # of two inputs in one place one is read
             chosen.setdefault(there, item)
             chosen_paths.add(item.path)
-        elif item.path not in chosen_paths:
+        elif not compared or item.path not in chosen_paths:
             gone.append(item.path)
     if gone:
         more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
