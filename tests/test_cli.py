@@ -177,7 +177,7 @@ class FakeApp:
     def repair(self, name: str, url: str, *more: Any, run: bool, signal: str | None) -> RepairReport:
         self.asked = {"name": name, "run": run, "signal": signal}
         after = dataclasses.replace(RECONCILED, outcome="equal", differences=(), different=0) if run else None
-        return RepairReport(RECONCILED, after, 2, 1, 4, "increment_2026112014/_repair-student-0a.json" if run else "")
+        return RepairReport(RECONCILED, after, 2, 1, 4, "increment_2026112014/_repair-student-0a.json" if run else "", ("tags",))
 
     def publish(self, names: Sequence[str], dry_run: bool, accept: bool) -> list[Synced]:
         if not accept:
@@ -357,12 +357,14 @@ def test_reconcile_names_rows_columns_and_positions(fake: FakeApp) -> None:
     assert (json.loads(shown)["exit_code"], dataclasses.replace(RECONCILED, outcome="unproven").exit_code) == (1, 75)
 
 
+LEFT_NULL = "rows that only the source has get null in columns that are not compared (tags), with --signal all values"
+
 REPAIRS = [
-    ((), 1, "dry run: a repair would bring 2 rows from the source, 1 deletes; 4 rows that differ are left; use --run to repair"),
+    ((), 1, f"dry run: a repair would bring 2 rows from the source, 1 deletes; 4 rows that differ are left; {LEFT_NULL}; use --run to repair"),
     (
         ("--run", "--signal", "s"),
         0,
-        "repaired by increment_2026112014/_repair-student-0a.json: 2 rows from the source, 1 deletes; 4 rows that differ are left.",
+        f"repaired by increment_2026112014/_repair-student-0a.json: 2 rows from the source, 1 deletes; 4 rows that differ are left; {LEFT_NULL}.",
     ),
 ]
 

@@ -99,7 +99,8 @@ class Reconcile(AppBase):
             if run and keys:
                 written = self._land(opened, keys) if signal is None else opened.signal(keys, signal)
                 after = opened.compare(dataclasses.replace(options, at=None if signal is None else "now"))
-            return RepairReport(before, after, len(keys) - deletes, deletes, before.different - len(keys), written)
+            left_null = opened.lake.columns.left_out if signal is None and any(item.kind == "missing" for item in chosen) else ()
+            return RepairReport(before, after, len(keys) - deletes, deletes, before.different - len(keys), written, left_null)
 
     def _land(self, opened: _Opened, keys: list[Key]) -> str:
         def read() -> Rows:

@@ -19,7 +19,7 @@ def quarantine(
         list[str] | None, typer.Argument(metavar="PATH", help="Paths as the list shows them (default: all of the table).", show_default=False)
     ] = None,
     replay: Annotated[bool, options.option(declared.REPLAY)] = False,
-    discard: Annotated[bool, typer.Option("--discard", help="Give these files up, and delete them.")] = False,
+    discard: Annotated[bool, typer.Option("--discard", help="Give these files up: they leave quarantine.")] = False,
     records: Annotated[bool, typer.Option("--records", help="With --discard: give up invalid records of files that are in the table.")] = False,
 ) -> None:
     """Show invalid input, read it again, or give it up.

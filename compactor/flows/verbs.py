@@ -65,7 +65,7 @@ def replay_table(table: Table, paths: Sequence[str] = (), *, progress: Progress 
 
 @_recorded("discard")
 def discard_table(table: Table, paths: Sequence[str], records: bool = False, *, progress: Progress = silent, label: str = "") -> TableReport:
-    """Give files in quarantine up: ingest each as if it were empty, and delete it. Raises InputRefused for a file that is partly ingested.
+    """Give files in quarantine up: ingest each as if it were empty, and delete it there. Raises InputRefused for a file that is partly ingested.
 
     `records`: give up the invalid records of partly ingested files instead.
     """

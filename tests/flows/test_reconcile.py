@@ -378,6 +378,8 @@ def test_columns_of_one_side_are_named_and_key_columns_come_first() -> None:
         ("secret", "stored by the rule null of `columns:`"),
         ("theirs", "only the source has it"),
     )
+    # what a repair that inserts a row leaves null
+    assert made.left_out == ("ours", "secret")
 
 
 def test_an_address_is_compared_as_postgresql_prints_it() -> None:

@@ -162,6 +162,7 @@ def repaired_under_load(load: Load, url: str) -> None:
             assert all(found.get(key) in kinds for key, kinds in wrong.items()), f"round {number}: {wrong}, {report.before}"
             assert found.keys() <= wrong.keys(), f"round {number}: {wrong}, {report.before}"
             assert report.after is not None
+            assert bool(report.left_null) == ("missing" in found.values())
             assert (report.after.outcome, report.left, report.exit_code) == ("equal", 0, 0), f"round {number}: {report}"
     load.land()
     assert load.app.reconcile("every", url, Options(wait=600)).outcome == "equal"

@@ -88,6 +88,8 @@ def _show_repair(done: RepairReport) -> None:
     _show(done.before)
     what = f"{done.rows:,} rows from the source, {done.deletes:,} deletes"
     left = f"; {done.left:,} rows that differ are left" if done.left else ""
+    if done.left_null:
+        left += f"; rows that only the source has get null in columns that are not compared ({', '.join(done.left_null)}), with --signal all values"
     if done.after is None:
         grid.print_message(f"dry run: a repair would bring {what}{left}; use --run to repair" if done.rows + done.deletes else "nothing to repair")
         return

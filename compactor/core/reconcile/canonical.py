@@ -32,6 +32,8 @@ _LAKE: dict[str, tuple[str, ...]] = {
 _INSTEAD = {("number", "float"): "double", ("number", "double"): "double", ("integer", "boolean"): "boolean"}
 """(form, stored type) → the form in which both are compared. MySQL's booleans are numbers."""
 
+_NOT_IN_LAKE = "only the source has it"
+
 _BASE = re.compile(r"[^(\[]+")
 
 
@@ -77,6 +79,11 @@ class Columns:
         return tuple(pair for pair in self.pairs if pair.key)
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """Return the names of the columns in the view that are not compared."""
+        return tuple(name for name, reason in self.skipped if reason != _NOT_IN_LAKE)
+
+    @property
     def ranged(self) -> bool:
         """Return whether both sides store the first key column as a whole number, so that it has ranges."""
         first = self.key[0]
@@ -111,7 +118,7 @@ def pair_columns(lake: Schema, source: Sequence[SourceColumn]) -> Columns:
             continue
         form = _INSTEAD.get((other.form, base(column.type)), other.form)
         pairs.append(Pair(name, column.type, column.source, other.type, form, column.name in lake.key))
-    skipped += [(name, "only the source has it") for name in there]
+    skipped += [(name, _NOT_IN_LAKE) for name in there]
     return Columns(tuple(pairs), tuple(skipped))
 
 

@@ -94,6 +94,8 @@ class RepairReport(Plain):
     """Keys that differ and are not repaired: beyond the limit, without proof, or of a kind that the signal does not repair."""
     written: str
     """The file in landing, or the id of the signal; "" if nothing was written."""
+    left_null: tuple[str, ...] = ()
+    """Columns of the table that are not compared, so that they are null in rows that only the source had."""
 
     @property
     def exit_code(self) -> int:
