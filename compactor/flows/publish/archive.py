@@ -208,14 +208,15 @@ def _left_quarantine(table: Table, item: Input) -> bool:
     for target in targets:
         with contextlib.suppress(FileExistsError):
             return table.storage.move(source, target)
+    if item.outcome == "reread":
+        # the archive has the copy that was read; this is another one, which nothing has read
+        return False
     raise FileExistsError(targets[-1])
 
 
 def _taken_again(table: Table, item: Input) -> FileInfo | None:
-    """The file in quarantine that a replay has read, while it is there. Beside a repaired copy in the archive it is one that nothing has read."""
+    """The file in quarantine that a replay has read, while it is there."""
     layout = table.layout
-    if item.outcome == "reread" and table.storage.stat(layout.repaired(item.path, item.etag)):
-        return None
     located = _places(item, layout.quarantined) if item.outcome == "replayed" else [layout.quarantined(item.path, item.etag)]
     return next((info for location in located if (info := table.storage.stat(location)) is not None), None)
 

@@ -23,7 +23,7 @@ from compactor.flows import ledger
 from compactor.flows.publish import archive
 from compactor.flows.table import Table
 
-_NO_REASON = "is invalid; a replay that a restore has undone deleted the reason"
+_NO_REASON = "is invalid; the reason was deleted by what a restore has undone"
 
 
 @dataclass(frozen=True)

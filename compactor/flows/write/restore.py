@@ -86,7 +86,7 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     redone = sum(item.outcome != "undone" and not item.in_quarantine for item in made.inputs)
     notes = [f"the state of version {target.version}; `compactor versions restore {table.name} --as-of {head_version}` goes back"]
     notes += [f"{counted(undone, 'file')} undone: left in place; `--reabsorb` takes them again"] if undone else []
-    notes += [f"{counted(waiting, 'file')} wait in quarantine as then: `compactor quarantine {table.name}`"] if waiting else []
+    notes += [f"{counted(waiting, 'file')} in quarantine as then: `compactor quarantine {table.name}`"] if waiting else []
     notes += [f"{redone} files that an earlier restore had undone are in the table again"] if redone else []
     return TableReport(table.name, "committed", made.version, (f"restore {made.version}",), len(made.inputs), rows=made.rows, notes=tuple(notes))
 
