@@ -324,7 +324,8 @@ def _sources(table: Table, snapshot: Snapshot, compared: bool) -> tuple[list[Inp
         more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
         raise InputRefused(
             f"table {table.name}: {len(gone)} files that version {snapshot.version} was made of are neither in landing nor archived as they were: "
-            f"{', '.join(gone[:3])}{more} (`archive_retention`? deleted by hand?). Restore them from a backup: without them their rows would be lost."
+            f"{', '.join(gone[:3])}{more} (`archive_retention`? deleted? written again by its sink?). Restore them from a "
+            "backup: without them their rows would be lost."
         )
     if not chosen:
         raise Refused(
