@@ -211,7 +211,7 @@ class Reader:
     def _evolved(self, opened: Inputs, parent: Snapshot | None, version: int, surveyed: _Surveyed) -> Evolved:
         """Return the schema with the columns of the records. Raises SchemaRefused, with the first record that the policy refuses."""
         spec = opened.spec
-        writers = writer_positions(surveyed.counts.writers, payload_writers(surveyed.frames, spec))
+        writers = writer_positions(surveyed.counts.writers, payload_writers(surveyed.frames, spec), spec.keyless)
         if parent is None and not writers:
             raise NoRowsYet(
                 f"table {spec.name}: {surveyed.counts.read} records landed, none of them with a row; they wait for the first that has one"

@@ -95,6 +95,25 @@ WRITERS: dict[str, tuple[Sequence[Sequence[dict[str, Any]]], list[dict[str, Any]
         ],
         [{"a": 1, "b": None, "c": 7}, {"a": 2, "b": None, "c": 1}],
     ),
+    "the before image alone shows a type": (
+        [[change(1, None, {"a": 1.5, "b": "k"})], [change(2, {"a": 1.5, "b": "k"}, {"a": 2, "b": "k"})]],
+        [{"a": 2, "b": "k"}],
+    ),
+    "only deletes came after the column": (
+        [[change(1, None, {"a": 1, "b": "x"}), change(2, None, {"a": 2, "b": "y"})], [change(10, {"a": 1}, None)]],
+        [{"a": 2, "b": "y"}],
+    ),
+    "a delete came while there was the column": (
+        [[change(1, None, {"a": 1, "b": "x"})], [change(5, {"a": 1, "b": "z"}, None)], [change(10, None, {"a": 3})]],
+        [{"a": 1, "b": "x"}, {"a": 3, "b": None}],
+    ),
+    "columns came and went four times": (
+        [
+            [change(at, None, {"a": at, f"c{at}": at}) for at in range(1, 6)],
+            [change(10, {"a": 1}, None), change(11, {"a": 5}, {"a": 6}), change(12, None, {"a": 7})],
+        ],
+        [{"a": at, **{f"c{n}": at if n == at else None for n in range(1, 6)}} for at in (2, 3, 4, 6, 7)],
+    ),
 }
 """Case → the changes of each run, and the rows that are left."""
 

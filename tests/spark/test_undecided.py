@@ -26,6 +26,8 @@ VALUES: dict[str, Sequence[object]] = {
     "further_inside": ({"x": {"y": {"z": []}}}, {"x": {"y": None, "v": 1}}, {"x": {"y": {"z": [{"w": "1"}]}}}),
     "an_object_of_empty_texts_inside": ({"n": 1, "a": {"t": ""}}, {"a": {"t": "x"}}, {"n": 2, "a": {"u": ""}}),
     "arrays_of_empty_texts": ({"l": [""], "m": [{"t": ""}]}, {"l": ["x", ""], "m": [{"u": ""}]}),
+    "an_empty_array_as_an_empty_object": ({"p": []}, {"p": {"x": 1}}, {"p": {"x": 2}}),
+    "texts_that_look_like_them": ("x:{} ,{} [{}", ":[] ,[] [[]", ': "" ,"" [""'),
     "beside_empty_texts": ({"t": "", "q": []}, {"t": "", "q": [{"t": ""}]}),
 }
 """Case → the values of its column in the first record, the second, the third. What a record lacks is null."""

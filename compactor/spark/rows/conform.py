@@ -373,12 +373,14 @@ def payload_writers(frames: Sequence[Frame], spec: TableSpec) -> list[WriterSche
     return list(writers.values())
 
 
-def writer_positions(rows: Sequence[tuple[str, Position | None, Position | None, bool]], writers: Sequence[WriterSchema]) -> list[WriterSchema]:
+def writer_positions(
+    rows: Sequence[tuple[str, Position | None, Position | None, bool]], writers: Sequence[WriterSchema], keyless: bool
+) -> list[WriterSchema]:
     """Return the writers that wrote a Change of this table, with the first and last Position of their Changes. `rows`: `SurveyResult.writers`."""
     wrote = {writer: (first, last, upserts) for writer, first, last, upserts in rows}
     of_table = [(writer, *wrote[writer.id]) for writer in writers if writer.id in wrote]
-    # a delete may have the key only
-    return [dataclasses.replace(each, first=first, last=last, whole=each.whole and upserts) for each, first, last, upserts in of_table]
+    # a delete may have the key only; without key it has the row
+    return [dataclasses.replace(each, first=first, last=last, whole=each.whole and (upserts or keyless)) for each, first, last, upserts in of_table]
 
 
 def link_key_changes(changes: DataFrame, schema: Schema) -> DataFrame:

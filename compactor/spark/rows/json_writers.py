@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -36,8 +36,8 @@ INFERRED_HERE = 4 << 20
 _NOT_FINITE = r':\s*"(?:NaN|[+-]?Infinity)"'
 """A member of a JSON object. No text can look like it, because its quotes would be escaped."""
 
-_NONE = r"(?<=[:\[,])\s*\{\s*\}"
-"""An empty object. Text may look like it."""
+_NO_MEMBERS, _NO_ITEMS = r"(?<=[:\[,])\s*\{\s*\}", r"(?<=[:\[,])\s*\[\s*\]"
+"""An empty object, and an empty array. Text may look like it."""
 
 _EMPTY = r'[:\[,]\s*(?:\{(?:\s*"(?:[^"\\]++|\\.)*+"\s*:\s*null\s*,?)*+\s*\}|\[[\s\[\]{},nul]*\])'
 """A value that is an object without other members than nulls, or an array of such and of nulls. Text may look like it."""
@@ -97,7 +97,7 @@ def writers_of(
             described = _with_numeric_decimals(described, row.sample, bool(row.fractions))
             described = column_types.as_declared(described, typed) if typed else described
         else:
-            described, words[row[WRITER]] = _from_values(spark, frame, row, names_of[row[WRITER]], stored, bare)
+            described, words[row[WRITER]] = _from_values(spark, frame, row, names_of[row[WRITER]], stored, bare, not key)
             described = column_types.as_declared(described, schema, text=True) if schema else described
         if key and not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
@@ -121,19 +121,23 @@ def _with_numeric_decimals(described: WriterSchema, sample: str | None, fraction
 
 
 def _from_values(
-    spark: SparkSession, frame: Frame, row: T.Row, names: list[str], stored: Sequence[WriterField], bare: bool
+    spark: SparkSession, frame: Frame, row: T.Row, names: list[str], stored: Sequence[WriterField], bare: bool, keyless: bool
 ) -> tuple[WriterSchema, set[str]]:
     """Return a writer with types inferred from its values, and its columns without other values than `"NaN"`. `row` is the one of `writers_of`."""
-    column = AFTER if row.rows else BEFORE
+    columns = [AFTER, BEFORE] if keyless and not frame.one_image else [AFTER if row.rows else BEFORE]
+    images = frame.rows.where(f"_writer = {literal(row[WRITER])}").selectExpr(f"explode(array_compact(array({', '.join(columns)}))) AS _image")
     # a number that only a double could hold, and not exactly, is text
-    texts, sql = ([], pg_text.long_numbers(column)) if row.large else (row[column], column)
+    sql = pg_text.long_numbers("_image") if row.large else "_image"
+    texts = [] if row.large else _alone([text for column in columns for text in row[column]])
 
     def replaced(pattern: str, text: str, nulls: bool = False) -> T.StructType:
-        """Infer the type of the records with another text in the place of these."""
+        """Infer the type of the records with another text in the place of these. It has no quotes where these may be inside of a text."""
         here = _inferred_here(spark, [re.sub(pattern, text, each) for each in texts], nulls)
-        return here or _inferred(spark, frame, row[WRITER], f"regexp_replace({sql}, {literal(pattern)}, {literal(text)})", nulls)
+        return here or _inferred(spark, images.selectExpr(f"regexp_replace({sql}, {literal(pattern)}, {literal(text)})"), nulls)
 
-    struct, words = _inferred_here(spark, texts) or _inferred(spark, frame, row[WRITER], sql), set[str]()
+    words = set[str]()
+    # an empty array is no array to those who write one for an empty object
+    struct = replaced(_NO_ITEMS, "null") if row.empties else _inferred_here(spark, texts) or _inferred(spark, images.selectExpr(sql))
     if row.not_finite:
         struct, words = _with_doubles(struct, replaced(_NOT_FINITE, ":null"))
     marked: types.Type = _number(from_spark(struct))
@@ -141,7 +145,7 @@ def _from_values(
     if row.blank and _may_lack(struct, {*names} - scalars):
         marked = _marked(marked, from_spark(replaced(_BLANK, '"_"')), nested_types.BLANK) or marked
     if row.empties and _may_lack(struct, names):
-        marked = _marked(marked, from_spark(replaced(_NONE, '{"_":null}', nulls=True)), nested_types.UNDECIDED) or marked
+        marked = _marked(marked, from_spark(replaced(_NO_MEMBERS, "{_:null}", nulls=True)), nested_types.UNDECIDED) or marked
     described = _described(row[WRITER], dict(marked[1]), names, bare)
     return dataclasses.replace(described, fractions=bool(row.fractions), large=bool(row.large or row.long), blanks=bool(row.blanks)), words
 
@@ -156,24 +160,31 @@ def _as_doubles(described: WriterSchema, names: Collection[str]) -> WriterSchema
     return dataclasses.replace(described, fields=tuple(fields))
 
 
-def _inferred(spark: SparkSession, frame: Frame, writer_id: str, text: str, nulls: bool = False) -> T.StructType:
-    """Infer the type of JSON objects in a Spark job. `text`: SQL. With `nulls` what has no other values than nulls is text."""
-    texts = frame.rows.where(f"_writer = '{writer_id}'").selectExpr(text)
+def _inferred(spark: SparkSession, texts: DataFrame, nulls: bool = False) -> T.StructType:
+    """Infer the type of JSON objects in a Spark job. With `nulls` what has no other values than nulls is text."""
     return T.StructType.fromJson(json.loads(json_schema(spark, texts, _options(nulls))))
 
 
 def _options(nulls: bool) -> dict[str, str]:
     """Return the options of the JSON reader. Not prefersDecimal: it takes text that looks like a number for a number."""
-    return {"dropFieldIfAllNull": str(not nulls).lower(), **JSON_OPTIONS}
+    return {"dropFieldIfAllNull": str(not nulls).lower(), "allowUnquotedFieldNames": str(nulls).lower(), **JSON_OPTIONS}
+
+
+def _alone(texts: list[str]) -> list[str]:
+    """Return these texts; none if some is more than one document, which would be more than one element of an array."""
+    decoder = json.JSONDecoder()
+    try:
+        ends = [decoder.raw_decode(text.lstrip())[1] + len(text) - len(text.lstrip()) for text in texts]
+    except (ValueError, RecursionError):
+        return []
+    return [] if any(text[end:].strip() for text, end in zip(texts, ends)) else texts
 
 
 def _inferred_here(spark: SparkSession, texts: Sequence[str], nulls: bool = False) -> T.StructType | None:
     """Infer the same type as `_inferred` without a Spark job: that of the elements of one array. None if these texts do not make an array."""
-    decoder = json.JSONDecoder()
+    if not texts:
+        return None
     try:
-        # more than one document in a record would be more than one element
-        if not texts or any(text[decoder.raw_decode(text.lstrip())[1] + len(text) - len(text.lstrip()) :].strip() for text in texts):
-            return None
         # constant over a row that the driver has: the optimizer computes it
         kind = F.schema_of_json(F.lit(f"[{','.join(texts)}]"), _options(nulls)).alias("kind")
         (row,) = spark.sql("SELECT 1 FROM VALUES (1)").select(kind).collect()

@@ -27,6 +27,9 @@ from compactor.spark.sql import EXACT_JSON, literal, quoted
 MATCHED = "found"
 """The MOVED of a removal that took its row, and of the row that it took."""
 
+COMPARISONS_MAX = 3
+"""Comparisons by fewer than all columns. Each is a step of the plan, and Spark cannot send plans of any depth. Beyond, two leave out all of these."""
+
 LIVE, TAKEN, WAITING, TOOK = "live", "taken", "waiting", "took"
 """What a state is to others of its content: a row, one that a removal took, a removal that waits for its row, and one that took it."""
 
@@ -127,6 +130,10 @@ def _comparisons(schema: Schema, order: position.Order) -> list[_Comparison]:
         return " AND ".join(tests)
 
     pairs = dict.fromkeys((before, after) for index, before in enumerate(lacking) for after in lacking[index:] if before != after)
+    if len(pairs) > COMPARISONS_MAX:
+        every, none = frozenset(field.name for field in fields), frozenset[str]()
+        some = [f"NOT ({lacks(none, place)})" for place in ("_at", "_gone")]
+        return [_Comparison(), _Comparison(every, some[0]), _Comparison(every, lacks(none, "_at"), some[1])]
     return [_Comparison(), *(_Comparison(before | after, lacks(before, "_at"), lacks(after, "_gone")) for before, after in pairs)]
 
 
