@@ -95,16 +95,20 @@ class Schema:
         """Return the stored names of the columns outside of the key, in order."""
         return tuple(name for name in self.names if name not in self.key)
 
+    @property
+    def oldest(self) -> Position | None:
+        """Return the Position of the first event; None if some column was there from the start."""
+        # the identity of rows without a key is no column of the source
+        firsts = [field.first for field in self.fields if field.name != "_row_id"]
+        return None if None in firsts else earliest(firsts)
+
     @cached_property
     def defaults(self) -> dict[str, tuple[Position, Any]]:
         """Return the columns with a default that older rows read, those that came after another one: stored name → (`first`, default).
 
         A row from below `first` reads the default, and a row from above it that lacks the column reads null, whenever either arrived.
         """
-        # the identity of rows without a key is no column of the source
-        firsts = [field.first for field in self.fields if field.name != "_row_id"]
-        oldest = None if None in firsts else earliest(firsts)
-        later = (field for field in self.fields if field.default is not None and field.first not in (None, oldest))
+        later = (field for field in self.fields if field.default is not None and field.first not in (None, self.oldest))
         return {field.name: (field.first, field.default) for field in later if field.first is not None}
 
     def defaults_moved(self, before: Schema, to: Position | None) -> bool:

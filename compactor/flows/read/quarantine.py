@@ -139,13 +139,13 @@ def records_given_up(table: Table, snapshot: Snapshot, paths: Sequence[str]) -> 
 def again(table: Table, waiting_files: Sequence[QuarantinedFile], snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
     """Return the inputs of a replay, and where they lie. Raises InputRefused for a repaired copy that cannot be used."""
     for copy in [item for item in waiting_files if item.records is not None and item.location == item.repaired]:
-        earlier = table.layout.repaired(copy.path, copy.etag)
         if table.spec.keyless:
             raise InputRefused(
                 f"table {table.name}: rows of a table without key are known by their line, and {copy.repaired} may have other lines than "
                 f"{copy.path}. Let the repaired records land in a file of their own, remove the copy, and give these up: `compactor quarantine "
                 f"{table.name} {copy.path} --discard --records`"
             )
+        earlier = table.layout.repaired(copy.path, copy.etag)
         if table.storage.stat(earlier):
             raise InputRefused(
                 f"table {table.name}: {copy.path} was repaired before, by {earlier}. Put the records of {copy.repaired} into that file too, remove "

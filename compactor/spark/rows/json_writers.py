@@ -125,27 +125,27 @@ def _from_values(
 ) -> tuple[WriterSchema, set[str]]:
     """Return a writer with types inferred from its values, and its columns without other values than `"NaN"`. `row` is the one of `writers_of`."""
     columns = [AFTER, BEFORE] if keyless and not frame.one_image else [AFTER if row.rows else BEFORE]
-    images = frame.rows.where(f"_writer = {literal(row[WRITER])}").selectExpr(f"explode(array_compact(array({', '.join(columns)}))) AS _image")
-    # a number that only a double could hold, and not exactly, is text
-    sql = pg_text.long_numbers("_image") if row.large else "_image"
     texts = [] if row.large else _alone([text for column in columns for text in row[column]])
 
-    def replaced(pattern: str, text: str, nulls: bool = False) -> T.StructType:
-        """Infer the type of the records with another text in the place of these. It has no quotes where these may be inside of a text."""
-        here = _inferred_here(spark, [re.sub(pattern, text, each) for each in texts], nulls)
-        return here or _inferred(spark, images.selectExpr(f"regexp_replace({sql}, {literal(pattern)}, {literal(text)})"), nulls)
+    def inferred(pattern: str = "", text: str = "", nulls: bool = False) -> T.StructType:
+        """Infer the type of the records, with another text in the place of `pattern`. It has no quotes where that may be inside of a text."""
+        if here := _inferred_here(spark, [re.sub(pattern, text, each) for each in texts] if pattern else texts, nulls):
+            return here
+        # a number that only a double could hold, and not exactly, is text
+        sql = pg_text.long_numbers("_image") if row.large else "_image"
+        images = frame.rows.where(f"_writer = {literal(row[WRITER])}").selectExpr(f"explode(array_compact(array({', '.join(columns)}))) AS _image")
+        return _inferred(spark, images.selectExpr(f"regexp_replace({sql}, {literal(pattern)}, {literal(text)})" if pattern else sql), nulls)
 
-    words = set[str]()
     # an empty array is no array to those who write one for an empty object
-    struct = replaced(_NO_ITEMS, "null") if row.empties else _inferred_here(spark, texts) or _inferred(spark, images.selectExpr(sql))
+    struct, words = inferred(_NO_ITEMS, "null") if row.empties else inferred(), set[str]()
     if row.not_finite:
-        struct, words = _with_doubles(struct, replaced(_NOT_FINITE, ":null"))
+        struct, words = _with_doubles(struct, inferred(_NOT_FINITE, ":null"))
     marked: types.Type = _number(from_spark(struct))
     scalars = {field.name for field in stored if types.is_scalar(field.type)}
     if row.blank and _may_lack(struct, {*names} - scalars):
-        marked = _marked(marked, from_spark(replaced(_BLANK, '"_"')), nested_types.BLANK) or marked
+        marked = _marked(marked, from_spark(inferred(_BLANK, '"_"')), nested_types.BLANK) or marked
     if row.empties and _may_lack(struct, names):
-        marked = _marked(marked, from_spark(replaced(_NO_MEMBERS, "{_:null}", nulls=True)), nested_types.UNDECIDED) or marked
+        marked = _marked(marked, from_spark(inferred(_NO_MEMBERS, "{_:null}", nulls=True)), nested_types.UNDECIDED) or marked
     described = _described(row[WRITER], dict(marked[1]), names, bare)
     return dataclasses.replace(described, fractions=bool(row.fractions), large=bool(row.large or row.long), blanks=bool(row.blanks)), words
 
@@ -217,15 +217,16 @@ def _marked(kind: types.Type | None, other: types.Type, mark: types.Type) -> typ
 
     `other`: what is inferred with other texts in the place of empty ones (BLANK), or with all members, also those of nulls (UNDECIDED).
     """
-    none = mark if mark == nested_types.UNDECIDED else None
+    # an object or array without anything inside that shows a type
+    nothing = nested_types.UNDECIDED if mark == nested_types.UNDECIDED else None
     if other[0] == "struct" and (kind is None or kind[0] == "struct"):
         own = dict(kind[1]) if kind else {}
         members = {**own, **{name: inside for name, each in other[1] if (inside := _marked(own.get(name), each, mark))}}
-        return ("struct", tuple(members.items())) if members or kind else none
+        return ("struct", tuple(members.items())) if members or kind else nothing
     if other[0] == "array" and (kind is None or kind[0] == "array"):
         item = _marked(kind[1] if kind else None, other[1], mark)
-        return none if item in (None, nested_types.UNDECIDED) else ("array", item)
-    return mark if kind is None and none is None else kind
+        return nothing if item in (None, nested_types.UNDECIDED) else ("array", item)
+    return nested_types.BLANK if kind is None and mark == nested_types.BLANK else kind
 
 
 def _described(writer_id: str, kinds: Mapping[str, types.Type], names: list[str], bare: bool) -> WriterSchema:

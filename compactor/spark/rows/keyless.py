@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
-from compactor.core.model.position import OFFSETS, earliest, latest, sort_key
+from compactor.core.model.position import OFFSETS, latest, sort_key
 from compactor.core.model.schema import Field, Schema
 from compactor.core.sources.kafka_files import SINK
 from compactor.spark.columns import AFTER, BLOCK, EVENT, GONE, MOVED, OP, ROW, SOURCE, TEXT, UNCHANGED, VERSION
 from compactor.spark.decode.frame import Frame
 from compactor.spark.rows import position
-from compactor.spark.rows.reduce import REMOVAL
+from compactor.spark.rows.reduce import NEWEST, REMOVAL
 from compactor.spark.sql import EXACT_JSON, literal, quoted
 
 MATCHED = "found"
@@ -105,8 +105,7 @@ class _Comparison(NamedTuple):
 def changed_columns(schema: Schema) -> list[Field]:
     """Return the columns that came or went while the table had events: `first` is None of one that did not come, `last` of one that did not go."""
     columns = [field for field in schema.fields if field.name in schema.values]
-    firsts, newest = [field.first for field in columns], latest([field.last for field in columns])
-    oldest = None if None in firsts else earliest(firsts)
+    oldest, newest = schema.oldest, latest([field.last for field in columns])
     bounded = (replace(each, first=None if each.first == oldest else each.first, last=None if each.last == newest else each.last) for each in columns)
     return [field for field in bounded if field.first or field.last]
 
@@ -116,11 +115,10 @@ def _comparisons(schema: Schema, order: position.Order) -> list[_Comparison]:
     fields = changed_columns(schema)
     cuts = [(field.first, 0, field.name) for field in fields if field.first] + [(field.last, 1, field.name) for field in fields if field.last]
     cuts.sort(key=lambda cut: (sort_key(cut[0]), cut[1]))
-    at = {(name, last): index for index, (_, last, name) in enumerate(cuts)}
-    lacking = [
-        frozenset(field.name for field in fields if at.get((field.name, 0), -1) >= index or at.get((field.name, 1), index) < index)
-        for index in range(len(cuts) + 1)
-    ]
+    # the columns that an event lacks: before the first cut, and after each
+    lacking = [frozenset(field.name for field in fields if field.first)]
+    for _, went, name in cuts:
+        lacking.append(lacking[-1] | {name} if went else lacking[-1] - {name})
 
     def lacks(names: frozenset[str], place: str) -> str:
         tests = []
@@ -160,9 +158,9 @@ def _matched(heads: DataFrame, schema: Schema, order: position.Order, version: i
     }
     case = " ".join(f"WHEN {test} THEN '{kind}'" for kind, test in kinds.items())
     named = heads.selectExpr("*", f"{content_digest(schema, compared.left_out)} AS _content", f"CASE {case} END AS _kind")
-    whole = named.selectExpr(
-        "*", f"count_if(_kind = '{TAKEN}') OVER (PARTITION BY _content) = count_if(_kind = '{TOOK}') OVER (PARTITION BY _content) AS _all"
-    )
+    taken, took, removals = (f"count_if(_kind = '{kind}') OVER (PARTITION BY _content)" for kind in (TAKEN, TOOK, WAITING))
+    numbered = f"row_number() OVER (PARTITION BY _content, _kind ORDER BY {NEWEST}, _row_id) AS _n"
+    ranked = named.selectExpr("*", f"{taken} = {took} AS _all", f"{removals} AS _removals", numbered)
     row, removal, none = "struct(_at AS p, 1 AS n)", "struct(_gone AS p, -1 AS n)", f"struct(CAST(NULL AS {position.ddl(order)}) AS p, 0 AS n)"
     points = (
         f"CASE WHEN _kind = '{WAITING}' OR (_kind = '{TOOK}' AND _all) THEN array({removal}) "
@@ -170,12 +168,8 @@ def _matched(heads: DataFrame, schema: Schema, order: position.Order, version: i
         f"WHEN _kind = '{TAKEN}' AND _gone > _at THEN array({row}, {removal}) ELSE array({none}) END"
     )
     in_order = "PARTITION BY _content ORDER BY _point.p, _point.n, _row_id"
-    summed = whole.selectExpr("*", f"posexplode({points}) AS (_nth, _point)").selectExpr(
-        "*",
-        f"sum(_point.n) OVER ({in_order} ROWS UNBOUNDED PRECEDING) AS _sum",
-        "row_number() OVER (PARTITION BY _content, _kind, _nth ORDER BY _point.p, _row_id) AS _n",
-        f"count_if(_kind = '{WAITING}') OVER (PARTITION BY _content) AS _removals",
-    )
+    summed = ranked.selectExpr("*", f"posexplode({points}) AS (_nth, _point)")
+    summed = summed.selectExpr("*", f"sum(_point.n) OVER ({in_order} ROWS UNBOUNDED PRECEDING) AS _sum")
     # the lowest rows go, by the highest removals
     counted = summed.selectExpr("*", "greatest(0L, -min(_sum) OVER (PARTITION BY _content)) AS _rest").where("_nth = 0")
     pair = f"CASE WHEN _kind = '{LIVE}' AND _n <= _removals - _rest THEN _n WHEN _kind = '{WAITING}' AND _n > _rest THEN _n - _rest END AS _pair"
