@@ -89,7 +89,7 @@ def of_history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str
     for (set_, value, id_), part in values(history):
         in_path = part.path.endswith(f"history_part={value}")
         where = (set_, day, newest) if in_path else (set_, DUCKDB.text(value), id_)
-        parts.setdefault(where, []).extend(address(layout.inside(f"{part.path}/{name}"), size) for name, size in part.files)
+        parts.setdefault(where, []).extend(address(layout.inside(f"{part.path}/{file.name}"), file.size) for file in part.files)
     fixed = [
         Part(tuple(files), {"history_set": DUCKDB.text(set_), "history_day": value, "history_part": DUCKDB.text(id_)})
         for (set_, value, id_), files in parts.items()

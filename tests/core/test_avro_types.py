@@ -195,6 +195,9 @@ def test_a_type_is_stored_as(kind: Any, expected: str) -> None:
         ("int", True, None),
         (decimal_bytes(9, 2), "\u0001\u0000", "2.56"),
         (decimal_bytes(9, 2), "ÿ", "-0.01"),
+        # more digits than Python's own arithmetic keeps
+        (decimal_bytes(38, 2), (10**31 - 1).to_bytes(13, "big").decode("latin-1"), "99999999999999999999999999999.99"),
+        (decimal_bytes(38, -2), "\u0007", "700"),
         (logical("bytes", "decimal", precision=9, scale=3), "\u0007", "0.007"),
         (connect("string", "io.debezium.data.Enum"), "sad", "sad"),
         # made-up defaults, which stand for now() and gen_random_uuid(), and encoded ones

@@ -38,6 +38,7 @@ def spec(*columns: str, parquet: str = "hive") -> TableSpec:
         (("price",), FileOrder(("price", "id"), ROW_GROUP_BYTES)),
         # a renamed column keeps its place under the earlier name
         (("cost",), FileOrder(("price", "id"), ROW_GROUP_BYTES)),
+        (("REGION", "Price"), FileOrder(("region", "price", "id"), ROW_GROUP_BYTES)),
         # hidden by `drop: hide`; its rows still have values
         (("region_old",), FileOrder(("was", "id"), ROW_GROUP_BYTES)),
         (("Id", "Region", "Region"), FileOrder(("id", "region"), ROW_GROUP_BYTES)),
@@ -77,4 +78,4 @@ def test_a_timestamp_of_64_bits_is_accepted() -> None:
 
 def test_absent_columns_are_named() -> None:
     """For a warning."""
-    assert clustering.absent(spec("later", "Region", "region", "cost"), SCHEMA) == ["later", "region"]
+    assert clustering.absent(spec("later", "Region", "region", "cost"), SCHEMA) == ["later"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.model.position import Partitions, Position, at_or_below, earliest, event_part, latest, offsets_problem, sort_key
+from compactor.core.model.position import Partitions, Position, at_or_below, constant, earliest, event_part, latest, offsets_problem, sort_key
 
 ORDERED: list[Position] = [
     (-1, None, None, "", 0, 0),
@@ -34,6 +35,13 @@ POSITIONS = st.tuples(
 def test_positions_sort_as_written() -> None:
     """Epoch, order columns with nulls first, file, block, row; numbers as numbers."""
     assert sorted(random.Random(0).sample(ORDERED, len(ORDERED)), key=sort_key) == ORDERED
+
+
+@given(whole=st.integers(-(10**38) + 1, 10**38 - 1), scale=st.integers(0, 38))
+def test_a_decimal_becomes_a_constant_with_all_its_digits(whole: int, scale: int) -> None:
+    """Up to 38, of which Python's own arithmetic would keep 28."""
+    sign, digits, exponent = Decimal(constant(whole, f"decimal(38,{scale})")).as_tuple()
+    assert (whole, -scale) == ((-1) ** sign * int("".join(map(str, digits))), exponent)
 
 
 @given(one=POSITIONS, other=POSITIONS)

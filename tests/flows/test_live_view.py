@@ -146,6 +146,8 @@ def test_an_older_version_never_replaces_a_newer_live_view() -> None:
     assert old is not None
     sync_landing(lake.table(), old)
     assert look_live(lake) == (("id", "a", "z"), ((1, 1, None), (2, 2, 5)))
+    shown = [lake.catalog.view(lake.spec.database, name) for name in (lake.spec.view, f"{lake.spec.view}_live")]
+    assert len({view.columns for view in shown if view}) == 1, "types and comments"
 
 
 def test_a_run_that_registers_columns_while_landing_is_synced_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from compactor.core.model.files import DataFile
 from compactor.core.model.history import FOREVER, OPEN, History, HistoryPart
 from compactor.core.model.layout import Layout, relative
 from compactor.core.model.position import latest
@@ -48,14 +49,14 @@ def _part(storage: Storage, spec: TableSpec, commit: str, name: str, day: str, r
     data = json.dumps(rows).encode()
     storage.write(f"{directory}/part-00000.json", data)
     shown = sum(row["__shown"] for row in rows)
-    return HistoryPart(f"{commit}.{name}", relative(directory, layout.root), day, len(rows), shown, (("part-00000.json", len(data)),), None)
+    return HistoryPart(f"{commit}.{name}", relative(directory, layout.root), day, len(rows), shown, (DataFile("part-00000.json", len(data)),), None)
 
 
 def _kept(storage: Storage, spec: TableSpec, known: History | None) -> list[Change]:
     if known is None:
         return []
     place = Layout(spec.root, spec.landing).inside(known.open[0].path)
-    rows = json.loads(storage.read(f"{place}/{known.open[0].files[0][0]}"))
+    rows = json.loads(storage.read(f"{place}/{known.open[0].files[0].name}"))
     return [
         Change(op, tuple(key), values, tuple(position), frozenset(missing), tuple(left) if left is not None else None)
         for op, key, values, position, missing, left in rows[0]["_events"]

@@ -49,9 +49,9 @@ class ParquetLake:
         """These columns of the history, or of the rows at a source time."""
         assert snapshot.history is not None
         for part in snapshot.history.parts:
-            for name, _ in part.files:
-                stored = json.loads(self._lake.storage.read(f"{self._lake.spec.root}/{part.path}/{name}"))
-                self._put(f"{part.path}/{name}", _events(stored, snapshot, self._spec))
+            for file in part.files:
+                stored = json.loads(self._lake.storage.read(f"{self._lake.spec.root}/{part.path}/{file.name}"))
+                self._put(f"{part.path}/{file.name}", _events(stored, snapshot, self._spec))
         history, as_of = queries.history, queries.as_of
         view = history(self.connection, self._spec, snapshot) if moment is None else as_of(self.connection, self._spec, snapshot, moment)
         return self._sorted(f"SELECT {columns} FROM ({view.text})")

@@ -40,6 +40,22 @@ def test_a_column_that_a_partial_row_does_not_have_keeps_its_value(lake: Lake, w
 
 
 @pytest.mark.slow
+def test_settings_name_columns_in_any_case(lake: Lake) -> None:
+    """`plan` accepts such a name, so a run does: the order's column dates the versions, a kept metadata column is stored, one column is tracked."""
+    settings = {"key": ("ID",), "order_by": ("Updated_At",), "track": ("NAME",), "metadata_columns": ("__TXID",), "cluster_by": ("Name",)}
+    spec = lake.spec(op="OP", history=True, types=(("updated_at", "timestamp"),), **settings)
+    for hour, (name, note) in enumerate((("Ann", "x"), ("Ann", "y"), ("Bea", "y"))):
+        at = f"2024-03-0{hour + 1}T10:00:00Z"
+        lake.land(spec, hour, [{"id": 1, "name": name, "note": note, "updated_at": at, "__txid": hour, "op": "u"}])
+        lake.run(spec)
+    assert [("Bea", 2)] == [(row["name"], row["__txid"]) for row in lake.rows(spec)]
+    assert all(file.checksum for _, file in lake.snapshot(spec).data_files)
+    versions = lake.spark.sql(f"SELECT name, CAST(__start_time AS STRING) AS began FROM {lake.database}.{spec.view}_history ORDER BY began").collect()
+    assert [("Ann", "2024-03-01 10:00:00"), ("Bea", "2024-03-03 10:00:00")] == [tuple(row) for row in versions]
+    assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
 def test_without_it_an_absent_column_is_null(lake: Lake) -> None:
     """The default: a row is the whole row."""
     spec = lake.spec()

@@ -215,7 +215,7 @@ def view_text(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form], dialec
 def view(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form], dialect: Dialect = HIVE) -> ViewDef:
     """Return the view. `forms`: all shown days."""
     columns = [Column(each.name, types.text(each.type), views.column_comment(each.field)) for each in _columns(snapshot, forms)]
-    columns += [Column(views.DELETED, "boolean", "whether the source has deleted the row")] if spec.soft else []
+    columns += views.deleted_column(spec)
     columns += [Column(DAY, "string", f"the day that the rows are the end of, {spec.daily.time_zone if spec.daily else 'UTC'}")]
     comment = f"rows of {spec.name} at the end of each day, kept by compactor" if spec.daily else f"no days of {spec.name} are kept any more"
     properties = {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": comment}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from compactor.core.catalog.dialect import Dialect
-from compactor.core.model.position import Order, Position, decimal_text, members
+from compactor.core.model.position import Order, Position, constant, members
 
 
 def below(position: str, bound: Position, order: Order, dialect: Dialect) -> str:
@@ -28,4 +28,4 @@ def below(position: str, bound: Position, order: Order, dialect: Dialect) -> str
 def _literal(value: Any, kind: str, dialect: Dialect) -> str:
     if isinstance(value, int) and kind in ("int", "bigint"):
         return str(value)
-    return dialect.constant(decimal_text(value, kind) if kind.startswith("decimal") else value, kind)
+    return dialect.constant(constant(value, kind), kind)

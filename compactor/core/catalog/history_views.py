@@ -131,9 +131,7 @@ def shown(alias: str, spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HI
 def view(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Dialect = HIVE) -> ViewDef:
     """Return the view."""
     position_type = types.text(types.parse(ddl(snapshot.order)))
-    schema = snapshot.schema
-    payload = (Column(schema.view_name(field), types.text(types.parse(field.type)), views.column_comment(field)) for field in schema.payload)
-    columns = (*payload, *(Column(column, kind or position_type, comment) for column, kind, comment in _SHOWN))
+    columns = (*views.payload_columns(snapshot.schema), *(Column(column, kind or position_type, comment) for column, kind, comment in _SHOWN))
     properties = {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": f"history of {spec.name}, kept by compactor"}
     return ViewDef(
         spec.database, views.in_dialect(name(spec), dialect), view_text(spec, snapshot, history, dialect), columns, properties, dialect.called

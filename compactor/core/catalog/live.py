@@ -19,17 +19,16 @@ whether a file is an exception.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 from compactor.core.catalog import landed, views
-from compactor.core.catalog.ddl import Column, TableDef, ViewDef, quoted
+from compactor.core.catalog.ddl import TableDef, ViewDef, quoted
 from compactor.core.catalog.dialect import HIVE
 from compactor.core.model import types
 from compactor.core.model.errors import Refused
 from compactor.core.model.files import DELETED, LIVE, ROW_STATE
 from compactor.core.model.inputs import Input
-from compactor.core.model.position import NULLABLE, Position, payload_column
+from compactor.core.model.position import NULLABLE, Position, constant, payload_column
 from compactor.core.model.schema import Field
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -92,13 +91,12 @@ def live_view(spec: TableSpec, snapshot: Snapshot, files: TableDef, folders: Fol
         raise Refused(f"table {spec.name}: `live_view` is not possible: {why}")
     shown = [(snapshot.schema.view_name(field), field) for field in snapshot.schema.payload]
     text = " UNION ALL ".join(_branches(spec, snapshot, files, folders, shown))
-    columns = tuple(Column(name, field.type, field.comment) for name, field in shown)
     comment = (
         f"rows of {spec.view} with the landed files of {len(folders)} folders that no version has yet, as of the last run or `compactor publish`; in "
         "a long-lived Spark server set spark.sql.metadataCacheTTLSeconds"
     )
     properties = {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": comment}
-    return ViewDef(spec.database, name(spec), text, columns, properties)
+    return ViewDef(spec.database, name(spec), text, views.payload_columns(snapshot.schema), properties)
 
 
 def _branches(spec: TableSpec, snapshot: Snapshot, files: TableDef, folders: Folders, shown: Sequence[tuple[str, Field]]) -> list[str]:
@@ -203,11 +201,7 @@ def _literals(bound: Position, snapshot: Snapshot) -> list[str]:
 
 
 def _typed(value: Any, kind: str) -> str:
-    parsed = types.parse(kind)
-    if parsed[0] == "decimal":
-        # a Position keeps a decimal as a whole number of its last digit
-        return f"CAST({HIVE.text(str(Decimal(value).scaleb(-parsed[2])))} AS {kind})"
-    return f"CAST({HIVE.text(str(value))} AS {kind})"
+    return f"CAST({HIVE.text(str(constant(value, kind)))} AS {kind})"
 
 
 def _columns(files: TableDef) -> dict[str, str]:

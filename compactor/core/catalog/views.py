@@ -61,6 +61,16 @@ def column_comment(field: Field) -> str:
     return names.comment("; ".join(part for part in (field.comment, spelled) if part)).replace("${", "$ {")
 
 
+def payload_columns(schema: Schema) -> tuple[Column, ...]:
+    """Return the source's columns as views show them."""
+    return tuple(Column(schema.view_name(field), types.text(types.parse(field.type)), column_comment(field)) for field in schema.payload)
+
+
+def deleted_column(spec: TableSpec) -> tuple[Column, ...]:
+    """Return the column that the view has under `delete: soft`."""
+    return (Column(DELETED, "boolean", "whether the source has deleted the row"),) if spec.soft else ()
+
+
 def columns(schema: Schema) -> tuple[Column, ...]:
     """Return the stored columns for a catalog table over our files."""
     return tuple(Column(field.name, field.type, column_comment(field)) for field in schema.fields)
@@ -221,11 +231,7 @@ def check_names(spec: TableSpec, schema: Schema) -> None:
 def view(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> ViewDef:
     """Return the view. Raises Refused for two columns of one name."""
     check_names(spec, snapshot.schema)
-    columns = tuple(
-        Column(snapshot.schema.view_name(field), types.text(types.parse(field.type)), column_comment(field)) for field in snapshot.schema.payload
-    )
-    if spec.soft:
-        columns = (*columns, Column(DELETED, "boolean", "whether the source has deleted the row"))
+    columns = (*payload_columns(snapshot.schema), *deleted_column(spec))
     properties = {UUID: snapshot.uuid, VERSION: str(snapshot.version), WHOLE_TO: snapshot.watermark.whole_to or UNKNOWN}
     properties.update(_described(spec, snapshot.schema))
     return ViewDef(spec.database, in_dialect(spec.view, dialect), view_text(spec, snapshot, dialect), columns, properties, dialect.called)
@@ -245,10 +251,7 @@ def declared(spec: TableSpec, schema: Schema) -> tuple[TableDef, ViewDef]:
 
     It is partitioned and has no partitions, so that no engine lists a directory.
     """
-    fields = [(schema.view_name(field), field) for field in schema.payload]
-    columns = tuple(Column(name, types.text(types.parse(field.type)), column_comment(field)) for name, field in fields)
-    if spec.soft:
-        columns = (*columns, Column(DELETED, "boolean", "whether the source has deleted the row"))
+    columns = (*payload_columns(schema), *deleted_column(spec))
     table = TableDef(
         spec.tables_in,
         f"{spec.name}_schema",

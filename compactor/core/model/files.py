@@ -26,7 +26,7 @@ class FileInfo:
 
 @dataclass(frozen=True)
 class DataFile:
-    """A Parquet file of a Segment, a Delta or a feed part."""
+    """A Parquet file of a Segment, a Delta, a feed part or a part of the history."""
 
     name: str
     """Path inside its directory. Segments and Deltas have a folder for each state of rows: `row_state=live/part-0.parquet`."""
@@ -43,7 +43,7 @@ LIVE, DELETED = "live", "deleted"
 """Its values: rows that are shown, and tombstones."""
 
 
-class _Directory:
+class Directory:
     """A directory with files."""
 
     path: str
@@ -56,7 +56,7 @@ class _Directory:
 
 
 @dataclass(frozen=True)
-class Folder(_Directory):
+class Folder(Directory):
     """The folder of a Segment or Delta with the rows in one state."""
 
     state: str
@@ -68,7 +68,7 @@ class Folder(_Directory):
     """The Parquet files, with their names in the directory of the Segment or Delta."""
 
 
-class _Rows(_Directory):
+class _Rows(Directory):
     """A directory with a folder for each state of rows."""
 
     rows: int
@@ -151,7 +151,7 @@ class Delta(_Rows):
 
 
 @dataclass(frozen=True)
-class FeedPart(_Directory):
+class FeedPart(Directory):
     """One directory with the changes of one version, for the change feed."""
 
     path: str

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.core.model.files import DataFile, Directory
 from compactor.core.model.position import Position
 
 FOREVER = 2**63 - 1
@@ -38,7 +39,7 @@ _SMALLEST = 1000
 
 
 @dataclass(frozen=True)
-class HistoryPart:
+class HistoryPart(Directory):
     """A directory of stored events, sorted by key."""
 
     id: str
@@ -51,19 +52,13 @@ class HistoryPart:
     """Stored events."""
     shown: int
     """Stored events that are versions for readers."""
-    files: tuple[tuple[str, int], ...]
-    """(name, bytes) of each file in the directory."""
+    files: tuple[DataFile, ...]
     last: Position | None
     """The greatest Position at which one of its events ended; for an open part, at which one began."""
     low: tuple[Any, ...] | None = None
     """The least key of an open part's range; None for an open beginning."""
     high: tuple[Any, ...] | None = None
     """The first key after an open part's range; None for an open end."""
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of the files."""
-        return sum(size for _, size in self.files)
 
 
 @dataclass(frozen=True)

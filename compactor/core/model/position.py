@@ -28,16 +28,22 @@ def members(order: Order) -> list[tuple[str, str]]:
     return [("epoch", "int"), *middle, ("file", "string"), ("block", "bigint"), ("row", "bigint")]
 
 
-def decimal_text(value: int, kind: str) -> str:
-    """Return the decimal that a Position holds as a whole number, which JSON and Python compare exactly.
+def decimal_text(value: int, scale: int) -> str:
+    """Return the decimal that a whole number of its last digit stands for. Python's own decimals round to 28 digits when they are computed with.
 
-    >>> decimal_text(-1250, "decimal(38,3)"), decimal_text(7, "decimal(38,0)")
+    >>> decimal_text(-1250, 3), decimal_text(7, 0)
     ('-1.250', '7')
     """
-    scale = int(kind.rstrip(")").rpartition(",")[2])
     digits = str(abs(value)).rjust(scale + 1, "0")
     point = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
     return f"-{point}" if value < 0 else point
+
+
+def constant(value: Any, kind: str) -> Any:
+    """Return a member of a Position, given its Hive type, as a constant of SQL has it: a decimal is kept as a whole number of its last digit."""
+    if not kind.startswith("decimal") or value is None:
+        return value
+    return decimal_text(value, int(kind.rstrip(")").rpartition(",")[2]))
 
 
 def ddl(order: Order) -> str:

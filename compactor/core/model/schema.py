@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -148,6 +149,13 @@ class Schema:
             shown[field.name] = next(free, None) or taken.free(field.name)
             taken.add(shown[field.name])
         return shown
+
+
+def called(name: str, fields: Iterable[Field]) -> Field | None:
+    """Return the column that a setting calls `name`, as the source spells it or once did, else in another case; a visible one if there is one."""
+    shown = sorted(fields, key=lambda field: not field.visible)
+    exact = (field for field in shown if field.source == name or name in field.formerly)
+    return next(exact, None) or next((field for field in shown if field.source.lower() == name.lower()), None)
 
 
 def type_changes(before: Schema, after: Schema) -> tuple[str, ...]:

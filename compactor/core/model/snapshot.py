@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from compactor.core.model.errors import StateRefused
-from compactor.core.model.files import DataFile, Delta, FeedPart, Segment
+from compactor.core.model.files import DataFile, Delta, Directory, FeedPart, Segment
 from compactor.core.model.history import History
 from compactor.core.model.inputs import NOTHING_KNOWN, Input, LedgerFile, Watermark
 from compactor.core.model.position import Partitions, Position, Span, latest, spanned
@@ -238,11 +238,8 @@ class State:
     @property
     def data_files(self) -> list[tuple[str, DataFile]]:
         """Return every file of base, Delta and history as (directory below the table's root, file)."""
-        parts: list[Segment | Delta] = [*self.segments, *([self.delta] if self.delta else [])]
-        history = self.history.parts if self.history else ()
-        return [(part.path, file) for part in parts for file in part.files] + [
-            (part.path, DataFile(*file)) for part in history for file in part.files
-        ]
+        parts: list[Directory] = [*self.segments, *([self.delta] if self.delta else []), *(self.history.parts if self.history else ())]
+        return [(part.path, file) for part in parts for file in part.files]
 
 
 @dataclass(frozen=True)

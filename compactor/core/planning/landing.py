@@ -32,7 +32,7 @@ class Landing:
     waiting: int = 0
     """Files younger than `settle`, files that are still being written, and files of incomplete full loads."""
     skipped: int = 0
-    """Files in folders before the first folder of the configuration (`from:`)."""
+    """Files in folders before the first one that counts (`first_folder`)."""
     ignored: int = 0
     """Files without data (markers, hidden and empty files), and files in folders of another form than the pattern."""
     absorbed: int = 0

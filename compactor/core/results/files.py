@@ -31,7 +31,7 @@ def table_files(spec: TableSpec, snapshot: Snapshot) -> list[TableFile]:
     listed = [("base", segment.path, file.name, file.size) for segment in snapshot.segments for file in segment.files]
     listed += [("delta", snapshot.delta.path, file.name, file.size) for file in snapshot.delta.files] if snapshot.delta else []
     history = snapshot.history.parts if snapshot.history else ()
-    listed += [("history", part.path, name, size) for part in history for name, size in part.files]
+    listed += [("history", part.path, file.name, file.size) for part in history for file in part.files]
     changes = snapshot.feed.part if snapshot.feed else None
     listed += [("changes", changes.path, file.name, file.size) for file in changes.files] if changes else []
     return [TableFile(part, layout.inside(f"{path}/{name}"), size) for part, path, name, size in listed]

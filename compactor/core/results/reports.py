@@ -67,7 +67,7 @@ class TableStatus(Plain):
     quarantined: int
     """Files that are in quarantine, or have records there."""
     feed: str = "off"
-    """The change feed: `off`, `net` or `all`."""
+    """The change feed: `off` or `net`."""
     feed_from: int | None = None
     """The oldest version from which a reader can follow the feed."""
     history_events: int = 0
@@ -76,7 +76,7 @@ class TableStatus(Plain):
     """When the history was switched on for a table with rows; None if it is complete."""
     delta_bytes: int = 0
     late: str | None = None
-    """Why the table is behind: no file for longer than usual, or files that wait for longer than two hours; None if it is not."""
+    """Why the table is behind: no file for longer than usual, or files that wait for longer than three hours; None if it is not."""
     unusable_files: str | None = None
     """A sentence about the files in landing that no run will take; None without any."""
     blocked: str | None = None

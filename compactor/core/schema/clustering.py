@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from compactor.core.model import types
 from compactor.core.model.errors import Refused
-from compactor.core.model.schema import Field, Schema
+from compactor.core.model.schema import Field, Schema, called
 from compactor.core.model.spec import TableSpec
 
 ROW_GROUP_BYTES = 32 << 20
@@ -40,7 +40,7 @@ def of_segments(spec: TableSpec, schema: Schema) -> FileOrder:
 
     Columns that the table does not have are left out (`absent`). Raises Refused for a column by which no reader could skip data.
     """
-    columns = [column for name in spec.cluster_by if (column := _column(schema, name))]
+    columns = [column for name in spec.cluster_by if (column := called(name, schema.fields))]
     for column in columns:
         _check(spec, column)
     return FileOrder(tuple(dict.fromkeys((*(column.name for column in columns), *schema.key))), ROW_GROUP_BYTES) if columns else by_key(schema)
@@ -48,13 +48,7 @@ def of_segments(spec: TableSpec, schema: Schema) -> FileOrder:
 
 def absent(spec: TableSpec, schema: Schema) -> list[str]:
     """Return the names in `cluster_by:` that are no columns. A column may come later: in JSON it has no type before its first value."""
-    return [name for name in spec.cluster_by if _column(schema, name) is None]
-
-
-def _column(schema: Schema, name: str) -> Field | None:
-    """Return the column that the source calls `name`, or called so before it was renamed."""
-    fields = [*schema.payload, *(field for field in schema.fields if not field.visible)]
-    return next((field for field in fields if field.source == name), None) or next((field for field in fields if name in field.formerly), None)
+    return [name for name in spec.cluster_by if called(name, schema.fields) is None]
 
 
 def _check(spec: TableSpec, column: Field) -> None:

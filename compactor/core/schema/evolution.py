@@ -36,7 +36,7 @@ from compactor.core.model import names, types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.policy import EVOLVE, EXPLICIT, TO_STRING, Policy
 from compactor.core.model.position import Position, at_or_below, latest, sort_key
-from compactor.core.model.schema import RESERVED, Field, Schema
+from compactor.core.model.schema import RESERVED, Field, Schema, called
 from compactor.core.model.spec import ROW_ID
 from compactor.core.schema import nested_types, policy
 from compactor.core.schema.change import Change
@@ -295,21 +295,19 @@ def _key(fields: Collection[Field], key: Sequence[str], table: str, before: Sche
 
 
 def _key_column(fields: Collection[Field], name: str, table: str, before: Schema | None) -> str:
-    exact = [field.name for field in fields if field.source == name or name in field.formerly]
-    exact = exact or [field.name for field in fields if field.source.lower() == name.lower()]
-    if not exact:
+    column = called(name, fields)
+    if column is None:
         names_ = ", ".join(field.source for field in fields) or "none"
         raise SchemaRefused(f"table {table}: the data has no key column {name!r}; it has the columns {names_}. Correct `key:`.")
-    kind = next(field.type for field in fields if field.name == exact[0])
-    if types.parse(kind)[0] in ("float", "double", "array", "map", "struct"):
-        change = Change("incompatible", name, before.field(exact[0]).type, kind) if before and exact[0] in before.key else None
-        decisions = (Decision(change, "refuse", exact[0]),) if change else ()
+    if types.parse(column.type)[0] in ("float", "double", "array", "map", "struct"):
+        change = Change("incompatible", name, before.field(column.name).type, column.type) if before and column.name in before.key else None
+        decisions = (Decision(change, "refuse", column.name),) if change else ()
         raise SchemaRefused(
-            f"table {table}: key column {name!r} has the type {kind}, whose equality differs between engines. "
+            f"table {table}: key column {name!r} has the type {column.type}, whose equality differs between engines. "
             f"{policy.declare([change]) if change else 'Choose another key, or declare its type in `types:`.'}".rstrip(),
             decisions,
         )
-    return exact[0]
+    return column.name
 
 
 def _shown(fields: Collection[Field], hidden_but: Sequence[str] | None) -> list[Field]:

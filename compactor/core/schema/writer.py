@@ -12,12 +12,11 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
-from compactor.core.model.position import Position
+from compactor.core.model.position import Position, decimal_text
 from compactor.core.schema import avro, nested_types
 
 _CONNECT = {
@@ -242,7 +241,7 @@ def _constant(default: Any, stored: types.Type, semantic: str, scale: int, packe
     """
     if semantic == DECIMAL and isinstance(default, str) and default:
         number = int.from_bytes(packed(default), "big", signed=True)
-        return f"{Decimal(number).scaleb(-scale):f}"
+        return decimal_text(number * 10 ** max(-scale, 0), max(scale, 0))
     if semantic in TARGETS or semantic in _VOLATILE or semantic == DECIMAL:
         return None
     expected = _PLAIN.get(stored[0])

@@ -62,4 +62,9 @@ def operations(spec: TableSpec) -> dict[str, str]:
 
 def is_metadata(spec: TableSpec, column: str, operation: str | None) -> bool:
     """Return whether a column is metadata and not stored."""
-    return (column.startswith("__") or column == operation) and column not in spec.metadata_columns
+    return (column.startswith("__") or column == operation) and not is_kept(spec, column)
+
+
+def is_kept(spec: TableSpec, column: str) -> bool:
+    """Return whether `metadata_columns` names a column. Case is of no account, as in all settings."""
+    return column.lower() in map(str.lower, spec.metadata_columns)

@@ -190,7 +190,7 @@ def _kept_versions(table: Table, newest: Snapshot) -> Check:
         problems += [f"{file.path}: expected {file.entries} entries, found {number}"] if number != file.entries else []
     detail = f"{counted(len(kept), 'version')}, {counted(len(files), 'file')}, {sum(file.size for file, _ in files.values()):,} bytes read"
     unsummed = sum(not file.checksum for file, _ in files.values())
-    detail += f"; {unsummed} files are of a time before checksums" if unsummed else ""
+    detail += f"; {counted(unsummed, 'file')} without a checksum" if unsummed else ""
     return Check(table.name, "kept versions", not problems, "; ".join(problems[:3]) or detail)
 
 

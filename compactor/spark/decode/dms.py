@@ -25,7 +25,7 @@ from compactor.core.model.errors import InputRefused, OrderRefused
 from compactor.core.model.inputs import NAME_ENDING
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterField, signature
-from compactor.core.sources import increment
+from compactor.core.sources import flat_rows, increment
 from compactor.spark.columns import OLD_KEY, PLACE
 from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import Frame, plain_writer
@@ -125,7 +125,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
 def _is_metadata(name: str, columns: dict[str, types.Type], spec: TableSpec) -> bool:
     low = name.lower()
     image = name.startswith(_BEFORE) and name[len(_BEFORE) :] in columns
-    return (image or low in (_OPERATION, _STREAM) or low.startswith("ar_h_")) and name not in spec.metadata_columns
+    return (image or low in (_OPERATION, _STREAM) or low.startswith("ar_h_")) and not flat_rows.is_kept(spec, name)
 
 
 def _before(columns: dict[str, types.Type], payload: list[str], spec: TableSpec) -> str:

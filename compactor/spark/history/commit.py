@@ -23,6 +23,7 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.history import History, HistoryPart, Truncated, rules, to_merge
 from compactor.core.model.layout import Layout
 from compactor.core.model.position import sort_key
+from compactor.core.model.schema import called
 from compactor.core.model.snapshot import Snapshot
 from compactor.ports import Storage
 from compactor.spark import measured
@@ -77,11 +78,11 @@ def _work(spark: SparkSession, storage: Storage, batch: Resolution, commit: str 
 
 def _versions(batch: Resolution) -> Versions:
     spec, schema = batch.spec, batch.summary.evolved.schema
-    sources = {field.source: field.name for field in schema.payload}
-    unknown = sorted({*spec.track} - set(sources))
-    if unknown:
-        raise Refused(f"table {spec.name}: `track` names {unknown[0]}, which is not a column of the table. Its columns are: {', '.join(sources)}.")
-    columns = [stored for name, stored in sources.items() if not spec.track or name in spec.track]
+    tracked = {name: called(name, schema.payload) for name in spec.track}
+    if unknown := [name for name, field in tracked.items() if field is None]:
+        sources = ", ".join(field.source for field in schema.payload)
+        raise Refused(f"table {spec.name}: `track` names {unknown[0]}, which is not a column of the table. Its columns are: {sources}.")
+    columns = [field.name for field in schema.payload if not tracked or field in tracked.values()]
     return Versions(schema, batch.summary.order, batch.version, columns)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from compactor.core.model import times
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.inputs import path_of
+from compactor.core.model.position import payload_column
+from compactor.core.model.schema import called
 from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import TIME
 from compactor.spark.rows.resolution import Resolution
@@ -44,8 +46,9 @@ def ordered_by_time(batch: Resolution) -> list[str]:
     """SQL for microseconds since 1970 out of a Position, if the first order column is a time."""
     if not batch.summary.order:
         return []
-    name, kind = batch.summary.order[0]
-    by = {field.source: field.type for field in batch.summary.evolved.schema.fields}.get(name)
+    (name, kind), fields = batch.summary.order[0], batch.summary.evolved.schema.fields
+    column = called(payload_column(name) or "", fields)
+    by = column.type if column else None
     if by == "timestamp":
         return ["_position.o1"]
     if by == "date":

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.catalog.history_views import state_types
 from compactor.core.model.errors import CheckFailed
+from compactor.core.model.files import DataFile
 from compactor.core.model.history import OPEN as OPEN_DAY
 from compactor.core.model.history import History, HistoryPart
 from compactor.core.model.layout import Layout, join, relative
@@ -172,15 +173,6 @@ class Writer:
         counted = measured.observe(rows, "history", numbers)
         return measured.write_parquet(self._sorted(counted), self.layout.history(self.commit), "history_part").numbers("history")
 
-    def _files(self) -> dict[str, list[tuple[str, int]]]:
-        """Return (name, bytes) of the files of each part of this commit, by the part's folder."""
-        directory = self.layout.history(self.commit)
-        files: dict[str, list[tuple[str, int]]] = {}
-        for path, info in footers.listed(self.storage, directory):
-            folder, _, name = path.rpartition("/")
-            files.setdefault(folder, []).append((name, info.size))
-        return files
-
     def written(self, counted: Numbers | None = None, unique: bool = False) -> list[HistoryPart]:
         """Return the parts of this commit, in the order of their names, without empty ones.
 
@@ -188,7 +180,7 @@ class Writer:
         are several closed parts, they are read back by a Spark job. Raises CheckFailed if other rows are in the files than were written, if a version
         ends before it begins, or, where parts are read back, if an event occurs twice or a key has two last events.
         """
-        files = self._files()
+        files = table_writer.files_by_folder(self.storage, self.layout.history(self.commit))
         several = len({_kind(part) for part in files}) < len(files) or sum(map(len, files.values())) > footers.FILES_MAX
         if counted is None or several or not unique:
             parts = self._read_back(files)
@@ -202,7 +194,7 @@ class Writer:
         order, parts = self.versions.order, []
         for part, group in sorted(files.items()):
             path = join(self.layout.history(self.commit), part)
-            there = footers.count_rows(self.spark, {join(path, name): size for name, size in group})
+            there = footers.count_rows(self.spark, {join(path, file.name): file.size for file in group})
             self._check_complete(sum(there.values()), rows[part])
             last = position.from_json(counted[f"{_kind(part)}_last"], order)
             parts.append(self._part(part, rows[part], counted[f"{_kind(part)}_shown"], group, last, None))
@@ -215,21 +207,19 @@ class Writer:
     def _check_complete(self, rows: int, expected: int) -> None:
         footers.check_complete(rows, expected, "history", self.layout.history(self.commit).rstrip("/"), self.table)
 
-    def _part(
-        self, part: str, rows: int, shown: int, files: Sequence[tuple[str, int]], last: Position | None, low: tuple[Any, ...] | None
-    ) -> HistoryPart:
+    def _part(self, part: str, rows: int, shown: int, files: Sequence[DataFile], last: Position | None, low: tuple[Any, ...] | None) -> HistoryPart:
         name = part.partition("=")[2]
         path = relative(join(self.layout.history(self.commit), part), self.layout.root)
         return HistoryPart(f"{self.commit}.{name}", path, OPEN_DAY if _kind(part) == "open" else name, rows, shown, tuple(files), last, low)
 
-    def _read_back(self, files: Mapping[str, Sequence[tuple[str, int]]]) -> list[HistoryPart]:
+    def _read_back(self, files: Mapping[str, Sequence[DataFile]]) -> list[HistoryPart]:
         if not files:
             return []
         directory = self.layout.history(self.commit)
         schema = self.versions.schema
         needed = {*schema.key, POSITION, "__shown", "__start_us", "__begun_us", "__end_us", "__end_position"}
         kinds = [(name, kind) for name, kind in self.versions.stored if name in needed]
-        sizes = {join(directory, part): sum(size for _, size in group) for part, group in files.items()}
+        sizes = {join(directory, part): sum(file.size for file in group) for part, group in files.items()}
         written = table_writer.parquet(self.spark, kinds, sizes).selectExpr("*", f"{_PART} AS __part")
         text = _BY_PART.format(keys=self.versions.keys, least=least_key(schema))
         out = []

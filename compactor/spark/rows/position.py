@@ -34,12 +34,8 @@ def built(epoch: str, values: Sequence[str], order: Order, row: str = "_row") ->
 def fixed(position: Position, order: Order) -> str:
     """SQL for a given Position."""
     named = zip(core.members(order), position)
-    inside = ", ".join(f"'{name}', CAST({_literal(value, kind)} AS {kind})" for (name, kind), value in named)
+    inside = ", ".join(f"'{name}', CAST({literal(core.constant(value, kind))} AS {kind})" for (name, kind), value in named)
     return f"named_struct({inside})"
-
-
-def _literal(value: Any, kind: str) -> str:
-    return literal(core.decimal_text(value, kind) if kind.startswith("decimal") and value is not None else value)
 
 
 def behind(purged_to: Position | None, purged_offsets: Partitions, order: Order) -> str | None:

@@ -133,7 +133,7 @@ def write(
     states = rows.selectExpr(*form.columns(), *folders)
     states = measured.observe(states, "written", counted) if counted else states
     done = measured.write_parquet(form.in_files(states, *folders), directory, *folders, ROW_STATE, options=form.options())
-    files = _files(storage, directory, by_segment)
+    files = files_by_folder(storage, directory, by_segment)
     places = {join(directory, part, file.name): file.size for part, group in files.items() for file in group}
     there = footers.count_rows(rows.sparkSession, places)
     footers.check_complete(sum(there.values()), done.rows or 0, "data", directory, table)
@@ -171,10 +171,10 @@ def _registers(partial: Sequence[str]) -> str:
     return f"array_compact(array({', '.join(registers)}))"
 
 
-def _files(storage: Storage, directory: str, by_segment: bool) -> dict[str, list[DataFile]]:
-    """Return the files below a directory, by the folder of a Segment, or all of them under ""."""
+def files_by_folder(storage: Storage, directory: str, folders: bool = True) -> dict[str, list[DataFile]]:
+    """Return the files below a directory, by their first folder in it, or all of them under ""."""
     files: dict[str, list[DataFile]] = {}
     for path, info in footers.listed(storage, directory):
-        folder, _, inside = path.partition("/") if by_segment else ("", "", path)
+        folder, _, inside = path.partition("/") if folders else ("", "", path)
         files.setdefault(folder, []).append(DataFile(inside, info.size, storage.checksum(info)))
     return files
