@@ -15,9 +15,6 @@ history while it is computed begin with two underscores; `history/versions.py` l
 
 from __future__ import annotations
 
-from compactor.core.model.position import state_columns
-from compactor.spark.rows import position
-
 FILE = "_file"
 """string: the path of the input below the landing root."""
 
@@ -160,8 +157,3 @@ name there: payload columns that collide with internal ones are renamed."""
 
 LINK_MARK = "#"
 """Begins a MOVED that holds no key yet, but the LINK that the other half of the key change will bring."""
-
-
-def state_types(order: position.Order) -> list[tuple[str, str]]:
-    """Return name and Hive type of the columns of STATE."""
-    return list(state_columns(order))

@@ -17,34 +17,10 @@ import pyspark
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from compactor.core.catalog.ddl import quoted, text_literal
+from compactor.core.catalog.ddl import quoted as quoted
+from compactor.core.catalog.ddl import text_literal
 from compactor.core.model import types
 from compactor.spark.jvm.private import activate_default_session
-
-__all__ = [
-    "BY_HASH",
-    "DIGEST",
-    "EXACT_JSON",
-    "JSON_OPTIONS",
-    "as_column",
-    "cast",
-    "cited",
-    "coalesce",
-    "from_json",
-    "is_utf8",
-    "listed",
-    "literal",
-    "member",
-    "named",
-    "not_utf8",
-    "null",
-    "once",
-    "query",
-    "quoted",
-    "recorded",
-    "struct",
-    "with_cited",
-]
 
 log = logging.getLogger(__name__)
 

@@ -13,24 +13,8 @@ from compactor.spark.input.files import RawFrame
 from compactor.spark.rows import survey
 
 
-def _unchanged(frame: Frame, spec: TableSpec, inputs: Sequence[Input]) -> Frame:
-    return frame
-
-
-def _declared_order(spec: TableSpec) -> tuple[str, ...]:
-    return spec.order_by
-
-
 def _connectors_order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
     return declared_order(spec.order_by, frames) or default_order(*survey.main_connector(frames), spec.name)
-
-
-def _any_names(spec: TableSpec, order: Sequence[str], paths: Sequence[str]) -> None:
-    pass
-
-
-def _no_identity(path: str) -> str | None:
-    return None
 
 
 @dataclass(frozen=True)
@@ -40,17 +24,17 @@ class Decoder:
     decode: Callable[[RawFrame, TableSpec], Frame]
     """Makes a Frame of one raw frame. Raises InputRefused for files that cannot hold such records."""
 
-    settle: Callable[[Frame, TableSpec, Sequence[Input]], Frame] = _unchanged
+    settle: Callable[[Frame, TableSpec, Sequence[Input]], Frame] = lambda frame, spec, inputs: frame
     """Completes a Frame whose columns are known: takes operation, order and time out of the row. `inputs` are all inputs of the batch."""
 
     order: Callable[[TableSpec, Sequence[Frame]], tuple[str, ...]] = _connectors_order
     """Returns the order columns of a new table. Raises OrderRefused if nothing orders its changes."""
 
-    declared_order: Callable[[TableSpec], tuple[str, ...]] = _declared_order
+    declared_order: Callable[[TableSpec], tuple[str, ...]] = lambda spec: spec.order_by
     """Returns the order columns that the settings give, as they write them; () if they give none. An existing table must have the same."""
 
-    check_names: Callable[[TableSpec, Sequence[str], Sequence[str]], None] = _any_names
+    check_names: Callable[[TableSpec, Sequence[str], Sequence[str]], None] = lambda spec, order, paths: None
     """Raises OrderRefused if the order columns (second argument) need file names in a form that these paths do not have."""
 
-    file_identity: Callable[[str], str | None] = _no_identity
+    file_identity: Callable[[str], str | None] = lambda path: None
     """Returns what identifies the file at a path among all files of the table, or None if only its content does."""

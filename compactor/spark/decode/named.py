@@ -23,7 +23,7 @@ from compactor.spark.columns import AFTER, BEFORE, EVENT, INVALID, OP, PLACE, SC
 from compactor.spark.decode import pg_text
 from compactor.spark.decode.conversions import to_stored
 from compactor.spark.decode.frame import Frame, members_of
-from compactor.spark.decode.order import NAMED_COLUMNS, SOURCE, OrderNames
+from compactor.spark.decode.order import SOURCE, WRAPPED, OrderNames
 from compactor.spark.sql import cited, literal, once, quoted
 
 TOAST, ANY = "toast", "any"
@@ -57,7 +57,7 @@ def source(fields: Mapping[str, str]) -> str:
     return f"struct({', '.join(members)}) AS _source"
 
 
-def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames = NAMED_COLUMNS) -> Frame:
+def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames = WRAPPED) -> Frame:
     """Return a Frame without columns yet. In: FILE, BLOCK, ROW, EVENT, OFFSET, PARTITION, OP, INVALID, `_table`, `_new` and `_old` (images), SOURCE,
     TIME. Out: AFTER and BEFORE are images of names, types and values; SCHEMA is the writer's signature as JSON."""
     kept = "CASE WHEN _op = 'u' AND _old IS NOT NULL THEN array_except(_old.names, _new.names) ELSE array() END"

@@ -41,29 +41,8 @@ from compactor.spark.rows.comparable import LSN
 from compactor.spark.sql import quoted
 
 SOURCE = (
-    "connector",
-    "snapshot",
-    "schema",
-    "table",
-    "db",
-    "collection",
-    "txId",
-    "lsn",
-    "sequence",
-    "file",
-    "pos",
-    "row",
-    "change_lsn",
-    "commit_lsn",
-    "event_serial_no",
-    "commit_scn",
-    "scn",
-    "rs_id",
-    "ssn",
-    "ts_ms",
-    "ts_us",
-    "commit_ts",
-    "ord",
+    *("connector", "snapshot", "schema", "table", "db", "collection", "txId", "lsn", "sequence", "file", "pos", "row", "change_lsn", "commit_lsn"),
+    *("event_serial_no", "commit_scn", "scn", "rs_id", "ssn", "ts_ms", "ts_us", "commit_ts", "ord"),
 )
 """The fields of Debezium's source block that are read, as text. `order_by` may name others."""
 
@@ -135,7 +114,7 @@ class OrderNames:
 
 
 WRAPPED = OrderNames(_COMPUTED)
-"""Records with an envelope."""
+"""Records with an envelope, and those that name their columns."""
 
 PLAIN_ROWS = OrderNames(_COMPUTED, columns_first=True)
 """Records that are rows."""
@@ -149,9 +128,6 @@ def with_source_fields(order_by: Sequence[str]) -> OrderNames:
 
 FULL_LOADS = OrderNames({HOUR: _COMPUTED[HOUR]})
 """Full loads: the hour of the folder."""
-
-NAMED_COLUMNS = OrderNames(_COMPUTED)
-"""Records that name their columns."""
 
 CHANGE_EVENTS = OrderNames(
     {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(OFFSETS, OFFSET)},

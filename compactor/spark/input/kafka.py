@@ -24,18 +24,7 @@ OLD_KEY_HEADER = "__debezium.oldkey"
 """The header of a create that holds the key which the row had before."""
 
 _MEMBERS = (
-    "topic",
-    "partition",
-    "offset",
-    "key",
-    "headers",
-    "timestamp",
-    "timestampType",
-    "timestamp_type",
-    "ts",
-    "tstype",
-    "broker",
-    "leader_epoch",
+    *("topic", "partition", "offset", "key", "headers", "timestamp", "timestampType", "timestamp_type", "ts", "tstype", "broker", "leader_epoch"),
 )
 """What a record without value may have in JSON, as kcat, Kafka's console consumer and Connect's file sinks name it."""
 

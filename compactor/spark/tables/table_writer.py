@@ -20,11 +20,12 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor.core.model import types
 from compactor.core.model.files import DELETED, LIVE, ROW_STATE, DataFile
 from compactor.core.model.layout import join
+from compactor.core.model.position import state_columns
 from compactor.core.model.schema import Schema
 from compactor.core.schema.clustering import FileOrder
 from compactor.ports import Storage
 from compactor.spark import measured
-from compactor.spark.columns import GONE, MOVED, OWN, SEGMENT, STATE, state_types
+from compactor.spark.columns import GONE, MOVED, OWN, SEGMENT, STATE
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.decode import conversions
 from compactor.spark.measured import Pass
@@ -35,7 +36,7 @@ from compactor.spark.tables import defaults, footers
 
 def stored_types(schema: Schema, order: position.Order) -> list[tuple[str, str]]:
     """Return name and Hive type of every column of a base or Delta file."""
-    return [*((field.name, field.type) for field in schema.fields), *state_types(order)]
+    return [*((field.name, field.type) for field in schema.fields), *state_columns(order)]
 
 
 def read(spark: SparkSession, schema: Schema, order: position.Order, directories: Mapping[str, int], stored: Schema | None = None) -> DataFrame:
