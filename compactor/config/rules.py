@@ -258,6 +258,8 @@ def _live_problems(table: Table) -> Iterator[Problem]:
 def _history_problems(table: Table) -> Iterator[Problem]:
     if table.history and table.key == ():
         yield ("history",), "needs rows with a key; remove it"
+    if table.delete == "soft" and table.key == ():
+        yield ("delete",), "`soft` needs rows with a key: without one, the old values of every update would be a deleted row; remove it"
     if table.track and not table.history:
         yield ("track",), "the table has no history; set `history: true`, or remove this key"
 

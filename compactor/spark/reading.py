@@ -192,7 +192,7 @@ class Reader:
         if spec.keyless:
             numbered = any(name in OFFSETS for name, _ in order)
             contents = {} if numbered else {item.name: self._identity(spec, item, place) for item, place in opened.places.items()}
-            frames = tuple(keyless.identify(frame, order, contents, shard(spec)) for frame in frames)
+            frames = tuple(keyless.identify(frame, order, contents, shard(spec), spec.container) for frame in frames)
         across = epochs.across(parent, order, counts)
         changes = conform(frames, evolved, spec, order, bool(counts.unavailable_columns or lacking), across)
         if counts.unlinked and not spec.keyless and not across:

@@ -301,6 +301,9 @@ def test_a_condition_on_the_row_deletes_it(lake: Lake) -> None:
     """The column stays visible, other values are upserts, a later row brings the key back; a late row does not. In JSON, CSV and Parquet."""
     for number, (condition, column, alive, dead) in enumerate(DELETED.values()):
         spec = lake.spec(f"t{number}", delete_when=condition)
+        # rows before the first with a value
+        lake.land(spec, 0, [{"id": 1, "seq": 0, column: None if column != "_op" else "u", "v": "a"}])
+        lake.run(spec)
         rows = [{"id": at, "seq": 1, column: alive, "v": "a"} for at in range(1, 5)]
         lake.land(spec, 1, rows)
         lake.land(
@@ -333,6 +336,23 @@ def test_a_condition_sees_the_columns_in_their_types(lake: Lake) -> None:
     lake.run(spec)
     assert [(3, 2), (4, 1), (5, 1)] == [(row["id"], row["seq"]) for row in lake.rows(spec)]
     assert ["the value of n is not of type int"] == [reason for _, reason, *_ in lake.unusable(spec)]
+
+
+@pytest.mark.slow
+def test_a_condition_on_a_member_that_the_rows_of_a_run_lack(lake: Lake) -> None:
+    """It is null, as a column would be, if the table has it."""
+    spec = lake.spec(delete_when="o.p.status = 'deleted'")
+    lake.land(spec, 1, [{"id": at, "seq": 1, "o": {"x": 1, "p": {"status": "on", "y": 2}}} for at in (1, 2, 3)])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 1, "seq": 2, "o": {"x": 5, "p": {"y": 3}}}, {"id": 2, "seq": 2, "o": {"x": 7}}, {"id": 3, "seq": 2, "o": {}}])
+    lake.run(spec)
+    assert [(1, 5, 3), (2, 7, None), (3, None, None)] == [
+        (row["id"], (row["o"] or {}).get("x"), ((row["o"] or {}).get("p") or {}).get("y")) for row in lake.rows(spec)
+    ]
+    lake.land(spec, 3, [{"id": 2, "seq": 3, "o": {"p": {"status": "deleted"}}}])
+    lake.run(spec)
+    assert [1, 3] == [row["id"] for row in lake.rows(spec)]
+    assert [] == lake.problems(spec)
 
 
 REFUSED = {

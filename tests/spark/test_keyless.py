@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from compactor.core.model.errors import CheckFailed
 from tests.spark.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -128,3 +129,67 @@ def test_rows_of_earlier_columns_can_be_removed(lake: Lake, case: str) -> None:
             lake.land(table, hour, rows)
             lake.run(table)
         assert expected == left(lake, table), way
+
+
+PURGED = {
+    "the newest delete": [change(20, {"a": 1}, None)],
+    "an update": [change(18, {"a": 1}, {"a": 2})],
+    "an update that never came": [change(19, {"a": 1}, {"a": 9})],
+}
+"""Case → changes that are sent after their removals were purged. They wait in quarantine, or change nothing."""
+
+
+@pytest.mark.parametrize("case", PURGED)
+def test_a_change_from_before_purged_removals_takes_no_equal_row(lake: Lake, case: str) -> None:
+    """Whether the table has seen it or not: the file that brings it may be another one."""
+    table = spec(lake, "t", tombstone_retention=5.0, write_mode="copy-on-write", quarantine_share=0.9)
+    first = [change(at, None, {"a": 1}) for at in (10, 11, 12)]
+    for hour, rows in enumerate([first, [change(18, {"a": 1}, {"a": 2}), change(20, {"a": 1}, None)], [change(30, None, {"a": 3})]]):
+        lake.now += 100
+        lake.land(table, hour, rows)
+        lake.run(table)
+    assert lake.snapshot(table).purged_to is not None
+    lake.land(table, 5, [*PURGED[case], change(60, None, {"a": 4})])
+    report = lake.run(table)
+    assert 2 == sum(report.counts[name] for name in ("applied", "duplicate", "beyond_retention"))
+    assert [{"a": 1}, {"a": 2}, {"a": 3}, {"a": 4}] == sorted(lake.rows(table), key=str)
+
+
+def test_max_gone_counts_deleted_rows(lake: Lake) -> None:
+    """Not updates, and each delete once."""
+    table = spec(lake, "t", max_gone=0.5, write_mode="merge-on-read")
+    lake.land(table, 1, [change(10 + at, None, {"a": at}) for at in range(10)])
+    lake.run(table)
+    lake.land(table, 2, [change(30 + at, {"a": at}, {"a": 100 + at}) for at in range(6)])
+    lake.run(table)
+    lake.land(table, 3, [change(50 + at, {"a": 100 + at}, None) for at in range(4)])
+    lake.run(table)
+    lake.land(table, 4, [change(70 + at, {"a": 6 + at}, None) for at in range(4)])
+    with pytest.raises(CheckFailed, match="4 of 12 rows would be deleted"):
+        lake.run(lake.with_settings(table, max_gone=0.2))
+
+
+def test_columns_called_like_ours_are_columns(lake: Lake) -> None:
+    """Also one that has the name of the identity."""
+    names = ("_content", "_kind", "_n", "_point", "_by", "_sum", "_pair", "_all", "_row_id")
+    table = spec(lake, "t")
+
+    def row(value: int) -> dict[str, Any]:
+        return dict.fromkeys(names, value)
+
+    for hour, rows in enumerate([[change(at, None, row(at % 2)) for at in (10, 11, 12)], [change(20, row(0), row(3)), change(21, row(1), None)]]):
+        lake.land(table, hour, rows)
+        lake.run(table)
+    assert [row(0), row(3)] == left(lake, table)
+
+
+def test_a_dms_change_with_a_number_that_is_sent_again_is_one(lake: Lake) -> None:
+    """In whatever file."""
+    table = lake.spec("t", key=(), envelope="dms", order_by=())
+    columns = "Op STRING, AR_H_CHANGE_SEQ STRING, a INT"
+    rows = [{"Op": "I", "AR_H_CHANGE_SEQ": f"2024030510000000000000000000000000{at}", "a": 1} for at in range(3)]
+    lake.land_parquet(table, 1, rows, columns)
+    lake.run(table)
+    lake.land_parquet(table, 2, rows[1:], columns)
+    assert 2 == lake.run(table).counts["duplicate"]
+    assert [{"a": 1}] * 3 == lake.rows(table)

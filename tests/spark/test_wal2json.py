@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import InputRefused, OrderRefused
+from compactor.core.model.policy import Policy
 from tests.spark.added_defaults import TEXT_ALLOWED
 from tests.spark.lake import Lake
 
@@ -308,6 +309,44 @@ def test_a_table_without_key(lake: Lake, format_: int) -> None:
     lake.land(spec, 2, [*copied, *changed], file="again.json")
     lake.run(spec)
     assert [{"id": 1, "v": "new"}, {"id": 1, "v": "same"}] == lake.rows(spec)
+
+
+NULLS = {
+    "a row from before the capture": (
+        {},
+        [[("insert", {"id": 1, "v": "x"}, None), ("insert", {"id": 2, "v": "y"}, None)], [("delete", None, {"id": 1})]],
+        [{"id": 1, "v": "x"}, {"id": 2, "v": "y"}],
+    ),
+    "a row that arrives after its delete": (
+        {},
+        [[("insert", {"id": 1, "v": "x"}, None)], [("delete", None, {"id": 1})], [("insert", {"id": 1, "v": None}, None)]],
+        [{"id": 1, "v": "x"}],
+    ),
+    "removed columns are hidden": (
+        {"policy": Policy(drop="hide")},
+        [[("insert", {"id": 1, "v": None}, None), ("insert", {"id": 2, "v": "y"}, None)], [("delete", None, {"id": 1})]],
+        [{"id": 2, "v": "y"}],
+    ),
+    "a column that went": (
+        {},
+        [[("insert", {"id": 1, "v": "x"}, None)], [("insert", {"id": 2}, None), ("delete", None, {"id": 1})]],
+        [{"id": 2, "v": None}],
+    ),
+}
+"""Case → settings, the changes of each run in format 1, and the rows that are left."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", NULLS)
+def test_a_column_that_is_null_in_a_deleted_row_of_a_table_without_key(lake: Lake, case: str) -> None:
+    """Format 1 leaves it out of `oldkeys`; that does not mean that the column is gone."""
+    settings, runs, expected = NULLS[case]
+    spec, places = wal2json(lake, key=(), **settings), {"a row that arrives after its delete": (10, 40, 30)}.get(case, (10, 20, 30))
+    for hour, (place, changes) in enumerate(zip(places, runs)):
+        lake.land(spec, hour, [many(place, *changes)])
+        lake.run(spec)
+    assert expected == sorted(lake.rows(spec), key=lambda row: row["id"])
+    assert [] == lake.problems(spec)
 
 
 @pytest.mark.slow

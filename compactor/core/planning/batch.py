@@ -51,7 +51,9 @@ def plan(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, whole:
     behind = _behind(spec, parent, summary)
     barrier = None if spec.shard else latest([summary.truncate, parent.truncated_to if parent else None])
     barriers = summary.barriers(parent.shards_truncated_to if parent else ())
-    tombstones = bool(summary.deletes or summary.moves or (parent and parent.tombstones) or spec.source.full_loads)
+    # without key an update removes a row, too
+    removals = summary.deletes or summary.moves or (spec.keyless and summary.changes > summary.inserts)
+    tombstones = bool(removals or (parent and parent.tombstones) or spec.source.full_loads)
     sizes = f"{files:,} bytes of files (1 MB more for each) and {merged:,} stored ones are merged"
     reasons = [
         ("new base", "all stored rows are merged with the changes") if whole else ("new Delta", "the changes are few against the rows of the base"),
@@ -95,4 +97,8 @@ def _behind(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary) -> 
         return False
     bounds = dict(parent.purged_offsets)
     within = any(offset <= bounds.get(partition, -1) for partition, offset in summary.least_offsets)
-    return within or at_or_below(summary.first, parent.purged_to)
+    first, purged = summary.first, parent.purged_to
+    if spec.keyless and first is not None:
+        # an event that is sent again may lie in another file
+        first, purged = event_part(first), event_part(purged)
+    return within or at_or_below(first, purged)

@@ -34,7 +34,7 @@ class BatchSummary:
     unavailable_columns: tuple[str, ...]
     """Columns without a value in some change (the source sent a placeholder)."""
     deletes: int
-    """Deletes, without those that follow from comparing full loads; of a table without key also updates, which remove a row."""
+    """Deletes, without those that follow from comparing full loads."""
     moves: int
     """Changes of a row's key: those whose old key is known, and creates without all values, which may be one half of a key change."""
     truncates: int

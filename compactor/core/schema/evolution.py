@@ -147,7 +147,7 @@ def _new(fields: Collection[Field], column: WriterField, writer: WriterSchema, v
     kind, given = types.text(column.type), _marked(column)
     last = writer.last if writer.whole else None
     field = Field(name, column.name, kind, version, writer.first, last, column.default)
-    same = [field for field in fields if field.source == column.name]
+    same = _of_source(fields, column.name)
     if same:
         return _Compared(field, given, (Change("replaced", column.name, same[-1].type, kind),))
     older = "null in older rows" if column.default is None else f"older rows read {json.dumps(column.default, ensure_ascii=False)}"
@@ -228,7 +228,7 @@ def _owner(
     fields: Collection[Field], column: WriterField, writer: WriterSchema, written: Sequence[Position | None], also: Collection[str]
 ) -> Field | None:
     """Return the stored column that takes a writer's column, None if it is a new one. `written`: where each column was written last before."""
-    named = [field for field in fields if field.source == column.name] or _under_another_name(fields, column, writer)
+    named = _of_source(fields, column.name) or _under_another_name(fields, column, writer)
     if not named:
         return None
     newest = _newest(named)
@@ -243,6 +243,11 @@ def _owner(
     # another guessed type is no reason for a new column: the guess from the next file may differ again
     apart = _joined(types.parse(newest.type), column, also) is None and not column.guessed
     return None if apart and (came_later or was_away) else newest
+
+
+def _of_source(fields: Collection[Field], name: str) -> list[Field]:
+    """Return the columns of a source name. The identity of rows without key is no column of the source."""
+    return [field for field in fields if field.source == name and field.name != ROW_ID]
 
 
 def _under_another_name(fields: Collection[Field], column: WriterField, writer: WriterSchema) -> list[Field]:
@@ -317,10 +322,12 @@ def _shown(fields: Collection[Field], hidden_but: Sequence[str] | None) -> list[
     """
     newest: dict[str, Field] = {}
     for field in fields:
+        if field.name == ROW_ID:
+            continue
         rival = newest.get(field.source)
         if rival is None or not at_or_below(field.last, rival.last):
             newest[field.source] = field
     last = latest([field.last for field in fields])
     gone = [field.name for field in fields if hidden_but is not None and field.name not in hidden_but and _away(field, last)]
     hidden = {ROW_ID, *gone, *(field.name for field in fields if "" in field.undecided)}
-    return [dataclasses.replace(field, visible=newest[field.source] is field and field.name not in hidden) for field in fields]
+    return [dataclasses.replace(field, visible=newest.get(field.source) is field and field.name not in hidden) for field in fields]

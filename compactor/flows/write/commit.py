@@ -215,7 +215,7 @@ class _Ingestion:
         purge = state.purge_through(table, parent) if whole else 0
         written = state.write(table, batch, parent, commit, whole, purge, self.scratch)
         self.progress(table.name, "check", 0.8)
-        _check_gone(table, parent, written.staged, whole)
+        _check_gone(table, parent, written.staged, whole, batch.summary)
         if written.staged.note:
             table.notes.append(written.staged.note)
         summary = written.resolution.summary
@@ -270,17 +270,25 @@ def _holds_other_defaults(table: Table, parent: Snapshot | None, schema: Schema)
     return schema.defaults_moved(parent.schema, parent.position_max)
 
 
-def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bool) -> None:
+def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bool, summary: BatchSummary) -> None:
     """Raises CheckFailed when more of the table's rows would go than `max_gone` allows: a TRUNCATE or a DELETE nobody meant."""
     spec = table.spec
     if parent is None or spec.max_gone_in_run >= 1.0:
         return
     old, new = parent.delta, staged.delta
-    before = sum(segment.rows - segment.tombstones for segment in parent.segments) - (old.tombstones if old else 0)
+    before = sum(segment.rows - segment.tombstones for segment in parent.segments)
+    if spec.keyless:
+        # a row that went is still one of the base, so these are too many
+        before += old.rows - old.tombstones if old else 0
+    else:
+        before -= old.tombstones if old else 0
     if whole:
         gone = before - sum(segment.rows - segment.tombstones for segment in staged.segments)
     else:
         gone = (new.tombstones if new else 0) - (old.tombstones if old else 0)
+    if spec.keyless:
+        # a removal and the row that it takes are two tombstones, and updates have some too
+        gone = min(gone if whole else gone // 2, summary.deletes)
     if gone > spec.max_gone_in_run * max(before, 1):
         raise CheckFailed(
             f"table {table.name}: {gone:,} of {before:,} rows would be deleted in one run; the limit is {spec.max_gone_in_run:.0%} "

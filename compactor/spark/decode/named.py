@@ -57,17 +57,20 @@ def source(fields: Mapping[str, str]) -> str:
     return f"struct({', '.join(members)}) AS _source"
 
 
-def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames = WRAPPED) -> Frame:
+def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames = WRAPPED, sparse: str = "false") -> Frame:
     """Return a Frame without columns yet. In: FILE, BLOCK, ROW, EVENT, OFFSET, PARTITION, OP, INVALID, `_table`, `_new` and `_old` (images), SOURCE,
-    TIME. Out: AFTER and BEFORE are images of names, types and values; SCHEMA is the writer's signature as JSON."""
+    TIME. Out: AFTER and BEFORE are images of names, types and values; SCHEMA is the writer's signature as JSON.
+
+    `sparse`: SQL, whether old images leave out columns that are null. A delete then does not show which columns there are.
+    """
     kept = "CASE WHEN _op = 'u' AND _old IS NOT NULL THEN array_except(_old.names, _new.names) ELSE array() END"
     rows = once(rows).selectExpr("*", f"CASE WHEN _op IN ('c', 'u', 'r') THEN {kept} END AS _kept")
     taken = "transform(_kept, _n -> get(_old.{0}, CAST(array_position(_old.names, _n) AS INT) - 1))"
     parts = [f"concat(_new.{part}, {taken.format(part)})" for part in ("types", "`values`")]
     rows = once(rows.selectExpr("*", f"CASE WHEN _op IN ('c', 'u', 'r') THEN {image('concat(_new.names, _kept)', *parts)} END AS _full"))
     rows = rows.selectExpr("*", f"{_problem(spec)} AS _why", "CASE WHEN _op = 'd' THEN _old ELSE _full END AS _image")
-    signature = "CASE WHEN _image IS NOT NULL THEN to_json(named_struct('table', _table, 'names', _image.names, 'types', _image.types)) END"
-    rows = rows.selectExpr("*", f"{signature} AS _schema")
+    members = f"'table', _table, 'names', _image.names, 'types', _image.types, 'sparse', CASE WHEN _op = 'd' AND {sparse} THEN true END"
+    rows = rows.selectExpr("*", f"CASE WHEN _image IS NOT NULL THEN to_json(named_struct({members})) END AS _schema")
     out = once(
         rows.selectExpr(
             *PLACE,

@@ -72,8 +72,9 @@ def writers_of(frame: Frame, stored: Sequence[WriterField], schema: WriterSchema
         if schema:
             # declared columns exist from the first run on, even if no event has named them yet
             decided += [_textual(field) for field in schema.fields if field.name not in {name for name, _ in pairs}]
-        # hand-made events may leave out any column
-        out.append(WriterSchema(row[WRITER], tuple(decided), undecided=undecided, whole=frame.omits != ANY))
+        # hand-made events may leave out any column, and some deletes those that are null
+        whole = frame.omits != ANY and not signatures[row[WRITER]].get("sparse")
+        out.append(WriterSchema(row[WRITER], tuple(decided), undecided=undecided, whole=whole))
     return out
 
 

@@ -97,7 +97,8 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     )
     if not spec.key:
         rows = rows.selectExpr("*", _twin("_run"), _digest()).selectExpr("*", _runs()).selectExpr("*", _numbered())
-    return named.frame(rows.selectExpr("*", _source(spec)), spec, named.TOAST)
+    # format 1 writes no nulls into `oldkeys`
+    return named.frame(rows.selectExpr("*", _source(spec)), spec, named.TOAST, sparse="_action IS NULL")
 
 
 def _mentions(spec: TableSpec) -> str:

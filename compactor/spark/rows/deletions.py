@@ -1,7 +1,8 @@
 """`delete_when`: a SQL condition on the columns of a flat row that makes it a delete, such as `status = 'deleted'`.
 
 The condition names columns as the source spells them, and sees them in the types of the view. A column that these rows lack and the table has is
-null. A column that neither the rows of a run nor the table have is refused, because a mistyped name would keep every deleted row.
+null, and so is a member of a struct. A column that neither the rows of a run nor the table have is refused, because a mistyped name would keep every
+deleted row.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from pyspark.sql.types import BooleanType
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
+from compactor.core.schema import nested_types
 from compactor.core.schema.writer import WriterField
 from compactor.spark.columns import DELETES
 from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import Frame
-from compactor.spark.sql import quoted
+from compactor.spark.sql import member, null, quoted, struct
 
 _WHOLE = "__compactor_row"
 _COLUMNS_MAX = 100
@@ -56,6 +58,9 @@ def check_columns(spec: TableSpec, frames: Sequence[Frame]) -> None:
     """Raise InputRefused if the condition names a column that no row and not the table has."""
     described = [frame for frame in frames if frame.images and frame.images[1]]
     nowhere = frozenset.intersection(*(frame.undecided_deletes for frame in described)) if described else frozenset()
+    # of a column with nulls only nobody knows the type yet, but it is there
+    nulls = {name.lower() for frame in described for writer in frame.writers for name in writer.undecided}
+    nowhere = frozenset(name for name in nowhere if name.lower() not in nulls)
     if nowhere:
         columns = [name for frame in described for name, _ in (frame.images or ("struct", ()))[1]]
         shown = ", ".join([*dict.fromkeys(columns)][:20])
@@ -68,6 +73,8 @@ def check_columns(spec: TableSpec, frames: Sequence[Frame]) -> None:
 def _value(frame: Frame, name: str, kind: types.Type, stored: types.Type | None) -> str:
     """SQL for a column as the condition sees it: in the type of the view, null where a value is not of that type."""
     value, fields = frame.value(name), {field for writer in frame.writers for field in writer.fields if field.name == name}
+    if stored is not None and _lacks(kind, stored):
+        return _with_members(value, kind, stored)
     if len(fields) != 1:
         return value
     (field,) = fields
@@ -75,6 +82,25 @@ def _value(frame: Frame, name: str, kind: types.Type, stored: types.Type | None)
     if field.type != ("string",) or stored is None or stored == ("string",) or not types.is_scalar(stored):
         return value
     return conversions.exact(value, stored)
+
+
+def _lacks(kind: types.Type, stored: types.Type) -> bool:
+    """Whether a column of these rows lacks members that the table has. In text no row shows them."""
+    return stored[0] == "struct" and (kind == ("string",) or (kind[0] == "struct" and bool(nested_types.lacking(stored, types.stored_names(kind)))))
+
+
+def _with_members(value: str, kind: types.Type, stored: types.Type) -> str:
+    """SQL for a struct with the members that these rows lack and the table has, as null."""
+    if not _lacks(kind, stored):
+        return value
+    if kind == ("string",):
+        return conversions.plain(value, kind, stored)
+    has, missing, members = dict(stored[1]), dict(stored[1]), list[tuple[str, str]]()
+    for (low, _), (name, inner) in zip(types.stored_names(kind)[1], kind[1]):
+        missing.pop(low, None)
+        members.append((name, _with_members(member(value, name), inner, has.get(low, inner))))
+    members += [(name, null(inner)) for name, inner in missing.items()]
+    return f"CASE WHEN {value} IS NOT NULL THEN {struct(members)} END"
 
 
 def _rows(frame: Frame, spec: TableSpec, columns: Sequence[str]) -> DataFrame:

@@ -34,10 +34,10 @@ LIVE, TAKEN, WAITING, TOOK = "live", "taken", "waiting", "took"
 """What a state is to others of its content: a row, one that a removal took, a removal that waits for its row, and one that took it."""
 
 
-def identify(frame: Frame, order: position.Order, contents: dict[str, str], shard: str) -> Frame:
+def identify(frame: Frame, order: position.Order, contents: dict[str, str], shard: str, container: str) -> Frame:
     """Return the frame with `_identity` (key text) and ORIGIN; updates and deletes become removals.
 
-    `order` are the order columns. `shard` is SQL for the record's shard, or "".
+    `order` are the order columns. `shard` is SQL for the record's shard, or "". `container` is that of the table.
     `contents` maps each file to what identifies its lines; it is read only where neither source nor sink numbers events.
     """
     assert frame.images is not None
@@ -55,12 +55,16 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
         rows = rows.selectExpr("*", f"row_number() OVER (PARTITION BY _file ORDER BY {along}) AS _line")
         # records of several schemas are frames of their own, each with a first line
         place = f"'f', {content}, _partition, coalesce(_offset, _line)"
-        if any(SINK in name for name in contents.values()):
-            # a topic that is created anew gives the same names to other records
+        if container != "value" or any(SINK in name for name in contents.values()):
+            # a topic that is created anew gives the same names to other records; records without offset are numbered in each schema's frame
             record = TEXT if TEXT in rows.columns else "to_json(struct(_op, _before, _after))"
-            place += f", CASE WHEN contains({content}, '{SINK}') THEN xxhash64({record}) END"
+            place += f", CASE WHEN contains({content}, '{SINK}') {'OR _offset IS NULL ' if container != 'value' else ''}THEN xxhash64({record}) END"
         place = f"concat_ws(':', {place})"
     identity = f"CASE WHEN {has_number} THEN {event} ELSE {place} END"
+    if "change_seq:" in dict(rows.dtypes)[SOURCE]:
+        # AWS DMS gives a change that it sends again the same number
+        numbered = "_source.phase = 1 AND _source.change_seq IS NOT NULL"
+        identity = f"CASE WHEN {numbered} THEN concat_ws(':', 'c', _position.epoch, _source.change_seq) ELSE {identity} END"
     rows = rows.selectExpr("*", f"{f'concat({shard}, {chr(39)}:{chr(39)}, {identity})' if shard else identity} AS _id")
     split = rows.selectExpr(
         "*",
@@ -157,15 +161,18 @@ def _matched(heads: DataFrame, schema: Schema, order: position.Order, version: i
         TOOK: matched,
     }
     case = " ".join(f"WHEN {test} THEN '{kind}'" for kind, test in kinds.items())
-    named = heads.selectExpr("*", f"{content_digest(schema, compared.left_out)} AS _content", f"CASE {case} END AS _kind")
+    values, rest = [quoted(name) for name in schema.values], [name for name in heads.columns if name not in schema.values]
+    # the row's own columns wait in a struct: one may be called like those that are added
+    row = f"struct({', '.join(values)}) AS _values" if values else "NULL AS _values"
+    named = heads.selectExpr(row, *rest, f"{content_digest(schema, compared.left_out)} AS _content", f"CASE {case} END AS _kind")
     taken, took, removals = (f"count_if(_kind = '{kind}') OVER (PARTITION BY _content)" for kind in (TAKEN, TOOK, WAITING))
     numbered = f"row_number() OVER (PARTITION BY _content, _kind ORDER BY {NEWEST}, _row_id) AS _n"
     ranked = named.selectExpr("*", f"{taken} = {took} AS _all", f"{removals} AS _removals", numbered)
-    row, removal, none = "struct(_at AS p, 1 AS n)", "struct(_gone AS p, -1 AS n)", f"struct(CAST(NULL AS {position.ddl(order)}) AS p, 0 AS n)"
+    live, removal, none = "struct(_at AS p, 1 AS n)", "struct(_gone AS p, -1 AS n)", f"struct(CAST(NULL AS {position.ddl(order)}) AS p, 0 AS n)"
     points = (
         f"CASE WHEN _kind = '{WAITING}' OR (_kind = '{TOOK}' AND _all) THEN array({removal}) "
-        f"WHEN _kind = '{LIVE}' OR (_kind = '{TAKEN}' AND _all) THEN array({row}) "
-        f"WHEN _kind = '{TAKEN}' AND _gone > _at THEN array({row}, {removal}) ELSE array({none}) END"
+        f"WHEN _kind = '{LIVE}' OR (_kind = '{TAKEN}' AND _all) THEN array({live}) "
+        f"WHEN _kind = '{TAKEN}' AND _gone > _at THEN array({live}, {removal}) ELSE array({none}) END"
     )
     in_order = "PARTITION BY _content ORDER BY _point.p, _point.n, _row_id"
     summed = ranked.selectExpr("*", f"posexplode({points}) AS (_nth, _point)")
@@ -176,11 +183,9 @@ def _matched(heads: DataFrame, schema: Schema, order: position.Order, version: i
     paired = counted.selectExpr("*", pair).selectExpr(
         "*", f"max(CASE WHEN _kind = '{WAITING}' THEN _gone END) OVER (PARTITION BY _content, _pair) AS _by"
     )
-    columns = [quoted(name) for name in schema.names]
-    rest = [name for name in heads.columns if name not in (*schema.names, VERSION, GONE, MOVED, UNCHANGED)]
     return paired.selectExpr(
-        *columns,
-        *rest,
+        *(f"_values.{name} AS {name}" for name in values),
+        *(name for name in rest if name not in (VERSION, GONE, MOVED, UNCHANGED)),
         f"CASE WHEN _pair IS NOT NULL THEN CAST({version} AS BIGINT) ELSE _version END AS _version",
         f"CASE WHEN _pair IS NOT NULL AND _kind = '{LIVE}' THEN greatest(_at, _by) ELSE _gone END AS _gone",
         f"CASE WHEN _pair IS NOT NULL THEN '{MATCHED}' ELSE _moved END AS _moved",

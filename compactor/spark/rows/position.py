@@ -38,15 +38,20 @@ def fixed(position: Position, order: Order) -> str:
     return f"named_struct({inside})"
 
 
-def behind(purged_to: Position | None, purged_offsets: Partitions, order: Order) -> str | None:
-    """SQL on Changes: whether a purged tombstone may be newer than the event. None if nothing was purged. See `State.purged_to`."""
+def behind(purged_to: Position | None, purged_offsets: Partitions, order: Order, keyless: bool = False) -> str | None:
+    """SQL on Changes: whether a purged tombstone may be newer than the event. None if nothing was purged. See `State.purged_to`.
+
+    Without key an event is its own key: one that is sent again in another file is the one that was purged.
+    """
     if purged_to is None:
         return None
     bounds = " ".join(f"WHEN {partition} THEN _position.o1 <= {offset}" for partition, offset in purged_offsets)
     in_partition = f" OR (_position.epoch = {purged_to[0]} AND CASE _partition {bounds} ELSE false END)" if bounds else ""
     # a snapshot's row without a place in the log shows the present
     placed = f"(_op <> 'r' OR _position.{core.members(order)[1][0]} IS NOT NULL)"
-    return f"({placed} AND (_position <= {fixed(purged_to, order)}{in_partition}))"
+    bound = fixed(purged_to, order)
+    at_or_below = f"{event('_position', order)} <= {event(bound, order)}" if keyless else f"_position <= {bound}"
+    return f"({placed} AND ({at_or_below}{in_partition}))"
 
 
 def from_row(row: Any) -> Position | None:

@@ -168,7 +168,7 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
     stored = TableReader(batch.session, Layout(spec.root, spec.landing), parent, reducer.schema) if parent else None
     own: list[DataFrame] = []
     linked = None
-    behind = position.behind(parent.purged_to, parent.purged_offsets, summary.order) if parent and made.behind else "false"
+    behind = position.behind(parent.purged_to, parent.purged_offsets, summary.order, spec.keyless) if parent and made.behind else "false"
     changes = batch.changes.where("_op <> 't'").selectExpr("*", f"{behind} AS {BEHIND}")
     if stored and made.partial and _other_half_may_be_stored(batch, made.late):
         linked = changes = measured.materialize(stored.link_key_changes(changes))
@@ -237,9 +237,9 @@ def _without_later(rows: DataFrame, later: Sequence[Field], order: position.Orde
 
 
 def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
-    """Return the batch without the changes of these keys; they count as beyond retention."""
+    """Return the batch without the changes of these keys; they count as beyond retention. The removal of an update counts with the update."""
     key = list(batch.summary.evolved.schema.key)
-    rows = batch.changes.where("_op <> 't'").join(keys, key, "left_semi")
+    rows = batch.changes.where(f"_op <> 't' AND _origin = {EVENT}").join(keys, key, "left_semi")
     rows = rows.selectExpr("*", *record_place(batch.spec))
     counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
     set_aside = survey.list_unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))", batch.raws, batch.spec)

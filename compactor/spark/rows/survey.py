@@ -76,7 +76,6 @@ class SurveyResult:
     """Creates, and reads of snapshots."""
 
     deletes: int
-    """Deletes; of a table without key also updates, which remove a row."""
 
     moves: int
     """Key changes that a header names."""
@@ -234,7 +233,7 @@ SELECT _file, _writer, _partition,
   {f"array_compact(array({names}))" if missing else "CAST(NULL AS ARRAY<STRING>)"} AS unavailable_columns,
   count_if(_op = 'c' AND ({partial})) AS unlinked,
   count_if(_op IN ('c', 'r')) AS inserts,
-  count_if(_op = 'd'{"" if spec.key else " OR _op = 'u'"}) AS deletes,
+  count_if(_op = 'd') AS deletes,
   count_if(_old_key IS NOT NULL AND _op IN ('c', 'u')) AS moves,
   count_if(_op = 't') AS truncates,
   max(CASE WHEN _op = 't' THEN _position END) AS truncate,
