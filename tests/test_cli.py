@@ -224,7 +224,10 @@ class FakeTable:
         failed = RunRecord(self.name, "later", error="no answer", error_class="Unavailable", error_id="unavailable", started=ended, ended=ended)
         return dataclasses.replace(failed, failures=3, failing_since=first)
 
-    def inputs(self) -> list[Input]:
+    def newest(self) -> None:
+        return None
+
+    def everything(self, newest: None) -> list[Input]:
         return [Input("f/a.json", 10, "e", "f", None, 2, (0, 5, "f/a.json", 0, 0), None, quarantined=1, reason='x, "y"')]
 
     def reasons(self, file: QuarantinedFile) -> dict[str, Any]:
@@ -235,7 +238,7 @@ class FakeTable:
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeApp:
     made = FakeApp()
     monkeypatch.setattr(options, "opened", lambda *_: made)
-    for flow in ("keep.pin.pin", "keep.pin.unpin", "keep.pin.pins", "record.last_run", "read.log.inputs", "read.quarantine.reasons"):
+    for flow in ("keep.pin.pin", "keep.pin.unpin", "keep.pin.pins", "record.last_run", "ledger.everything", "read.quarantine.reasons"):
         # the flow of a table answers as the table
         monkeypatch.setattr(f"compactor.flows.{flow}", getattr(FakeTable, flow.rpartition(".")[2]))
     return made

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from compactor.app.as_of import as_of_views, micros
@@ -203,9 +204,7 @@ class App(Versions, Runners, Reconcile):
 
     def log(self, name: str, limit: int = 0) -> list[Snapshot]:
         """Return a table's `limit` newest Snapshots (0 for all), newest first. Starts no JVM."""
-        from compactor.flows.read.log import history
-
-        return history(self.table(name), limit)
+        return [*islice(self.table(name).history(), limit or None)]
 
     def report(self, names: Sequence[str] = (), at: str | None = None, versions: int = 50) -> str:
         """Return an HTML page about tables. `at`: the page of that moment (ISO 8601, UTC unless it has a zone). `versions`: newest versions a table.
@@ -231,12 +230,12 @@ class App(Versions, Runners, Reconcile):
         self.runtime.storage.write(place, text.encode())
         return place
 
-    def write_plot(self, out: str, names: Sequence[str] = ()) -> str:
+    def write_plot(self, out: str) -> str:
         """Write the plot of bytes on the page of `report` as an SVG file. Return its location."""
         from compactor.report.page import bytes_plot
 
         place = absolute(out, os.getcwd())
-        plot = bytes_plot(self._timelines(names, self.runtime.environment(files_only=True).clock()))
+        plot = bytes_plot(self._timelines((), self.runtime.environment(files_only=True).clock()))
         self.runtime.storage.write(place, plot.encode())
         return place
 

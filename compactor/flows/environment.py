@@ -1,4 +1,4 @@
-"""Environment: everything a flow needs from outside, handed in by `app/app.py` (or by a test)."""
+"""Environment: everything a flow needs from outside, made by `runtime.py` (or by a test)."""
 
 from __future__ import annotations
 

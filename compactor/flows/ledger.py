@@ -49,14 +49,19 @@ def entries(table: Table, file: LedgerFile) -> list[Input]:
         raise StateRefused(f"{place} cannot be read: {error}. It is written once and never changed: restore it from a backup.") from error
 
 
-def everything(table: Table, snapshot: Snapshot) -> list[Input]:
-    """Every input that ever went into the table, oldest first."""
-    return [item for file in snapshot.ledger for item in entries(table, file)] + list(snapshot.inputs)
+def everything(table: Table, snapshot: Snapshot | None) -> list[Input]:
+    """Return every entry, oldest first: each file that was taken, and what later attempts, restores and replays made of it."""
+    return [*(item for file in snapshot.ledger for item in entries(table, file)), *snapshot.inputs] if snapshot else []
 
 
 def newest_entries(table: Table, snapshot: Snapshot | None) -> list[Input]:
     """Return the newest entry of each input that ever went into the table."""
-    return [*latest(everything(table, snapshot)).values()] if snapshot else []
+    return [*latest(everything(table, snapshot)).values()]
+
+
+def with_outcome(entries: Iterable[Input], outcome: str) -> set[tuple[str, str]]:
+    """Return (path, etag) of the inputs that ever had an outcome."""
+    return {(item.path, item.etag) for item in entries if item.outcome == outcome}
 
 
 def latest(entries: Iterable[Input]) -> dict[tuple[str, str], Input]:

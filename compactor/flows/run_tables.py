@@ -125,9 +125,9 @@ def _result(future: Future[_T]) -> _T:
     return future.result()
 
 
-def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress = silent) -> dict[str, TableReport]:
+def idle_tables(env: Environment, specs: Sequence[TableSpec]) -> dict[str, TableReport]:
     """Return the reports of the tables that have no work, and of those whose work is known to fail. Asks neither engine nor catalog."""
-    return {name: look for name, look in _look_at(env, specs, progress).items() if isinstance(look, TableReport)}
+    return {name: look for name, look in _look_at(env, specs, silent).items() if isinstance(look, TableReport)}
 
 
 def _look_at(env: Environment, specs: Sequence[TableSpec], progress: Progress) -> dict[str, TableReport | int]:

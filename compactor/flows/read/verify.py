@@ -24,9 +24,10 @@ from compactor.core.model.snapshot import COUNTS, Snapshot
 from compactor.core.planning import compaction, retention
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
+from compactor.core.schema.adoption import ADOPTED
 from compactor.core.sources import increment
 from compactor.flows import ledger
-from compactor.flows.keep import discard
+from compactor.flows.keep.discard import DISCARDED
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, publish
@@ -215,7 +216,7 @@ def _raw_files(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Ch
     repaired = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
     latest_entries = ledger.latest(entries)
     problems, size = [], 0
-    discarded = discard.ever(entries)
+    discarded = ledger.with_outcome(entries, DISCARDED)
     for name, item in latest_entries.items():
         if name in discarded:
             continue
@@ -250,7 +251,7 @@ def _inputs(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check
     landing = discover.landing(table, snapshot)
     first = [item for item in entries if item.outcome not in LATER]
     twice = len(first) - len({(item.path, item.etag) for item in first})
-    discarded = discard.ever(entries)
+    discarded = ledger.with_outcome(entries, DISCARDED)
     kept = [item for item in first if (item.path, item.etag) not in discarded]
     lost = [item.path for item in kept if archive.place(table, item) is None and not archive.overwritten(table, item, entries)]
     problems = [f"{twice} inputs are in the ledger twice"] if twice else []
@@ -288,7 +289,7 @@ def _not_comparable(table: Table, snapshot: Snapshot, entries: Sequence[Input]) 
     lost = table.origin_lost(snapshot)
     if lost:
         return f"the table was {lost}"
-    discarded = discard.ever(entries) - archive.unread(entries)
+    discarded = ledger.with_outcome(entries, DISCARDED) - ledger.with_outcome(entries, ADOPTED)
     if discarded:
         return f"{len(discarded)} raw files are past `archive_retention`"
     latest_entries = ledger.latest(entries)

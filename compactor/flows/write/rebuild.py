@@ -30,7 +30,7 @@ from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Progress, RebuildReport, silent
 from compactor.core.sources.quarantine import Limits, newly_invalid
 from compactor.flows import ledger, logs
-from compactor.flows.keep import discard
+from compactor.flows.keep.discard import DISCARDED
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
@@ -309,7 +309,7 @@ def _sources(table: Table, snapshot: Snapshot, compared: bool) -> tuple[list[Inp
     entries = ledger.everything(table, snapshot)
     inputs, _ = archive.taken(table, entries)
     again = archive.again(entries)
-    discarded = discard.ever(entries)
+    discarded = ledger.with_outcome(entries, DISCARDED)
     chosen: dict[str, Input] = {}
     gone, chosen_paths = [], set()
     for item in reversed(inputs):
