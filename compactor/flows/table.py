@@ -10,7 +10,7 @@ from functools import cached_property
 
 from compactor.core.model.errors import NoRowsYet, StateRefused
 from compactor.core.model.files import DataFile
-from compactor.core.model.layout import Layout
+from compactor.core.model.layout import Layout, commit_id
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.retention import is_pending_deletion, possibly_kept
@@ -92,6 +92,16 @@ class Table:
         """Return the error of a command that needs a version of a table without one."""
         return NoRowsYet(f"table {self.name}: nothing is committed yet; `compactor run {self.name}` makes the first version")
 
+    def existing(self, newest: Snapshot | None) -> Snapshot:
+        """Return the newest Snapshot. Raises NoRowsYet for a table without one."""
+        if newest is None:
+            raise self.no_version()
+        return newest
+
+    def next_commit(self, parent: Snapshot | None) -> str:
+        """Return the id of a new attempt at the version after `parent`."""
+        return commit_id(parent.version + 1 if parent else 1, self.env.nonce())
+
     def newest(self) -> Snapshot | None:
         """Return the Snapshot with the greatest version, or None for a table that was never committed.
 
@@ -159,6 +169,10 @@ class Table:
             snapshot = self.committed(number)
             if not snapshot.expired:
                 yield snapshot
+
+    def restorable(self, newest: Snapshot) -> list[Snapshot]:
+        """Return those of `kept` that vacuum has given up nothing of, newest first."""
+        return [snapshot for snapshot in self.kept(newest) if not is_pending_deletion(snapshot, self.layout, newest)]
 
     def superseded_since(self, snapshot: Snapshot | None) -> bool:
         """Return whether a newer version was committed since `snapshot` was read."""

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import Refused
-from compactor.core.model.layout import commit_id
 from compactor.core.model.snapshot import Pin, Snapshot
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
@@ -63,14 +62,13 @@ def _change(table: Table, change: Callable[[Snapshot], Pins], label: str) -> Pin
     after: list[Pins] = []
 
     def planned(newest: Snapshot | None, scratch: ExitStack) -> Edit | None:
-        if newest is None:
-            raise table.no_version()
+        newest = table.existing(newest)
         after.append(change(newest))
         if after[-1] == newest.pins:
             return None
         # vacuum looks again at versions that are not pinned any more
         unpinned = {item.version for item in newest.pins} - {item.version for item in after[-1]}
-        return Edit("pin", commit_id(newest.version + 1, table.env.nonce()), pins=after[-1], oldest=min({newest.oldest, *unpinned}))
+        return Edit("pin", table.next_commit(newest), pins=after[-1], oldest=min({newest.oldest, *unpinned}))
 
     transact(table, planned, label)
     return after[-1]

@@ -25,7 +25,7 @@ from compactor.core.model.edit import Edit
 from compactor.core.model.errors import Conflict, StateRefused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import ROWS
-from compactor.core.model.layout import Layout, commit_id, relative
+from compactor.core.model.layout import Layout, relative
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import daily, retention
 from compactor.core.planning.retention import Unit, VacuumPlan
@@ -211,7 +211,7 @@ def _edit(table: Table, inspection: _Inspection) -> Edit | None:
     newest = inspection.newest
     return Edit(
         "vacuum",
-        commit_id(newest.version + 1, table.env.nonce()),
+        table.next_commit(newest),
         pending_deletions=inspection.sweep.pending_deletions,
         oldest=inspection.sweep.oldest,
         days=inspection.sweep.days,

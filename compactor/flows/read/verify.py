@@ -21,7 +21,7 @@ from compactor.core.model.files import DataFile
 from compactor.core.model.inputs import AGAIN, LATER, Input
 from compactor.core.model.layout import commit_id, join, relative
 from compactor.core.model.snapshot import COUNTS, Snapshot
-from compactor.core.planning import compaction, retention
+from compactor.core.planning import compaction
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
 from compactor.core.schema.adoption import ADOPTED
@@ -108,7 +108,6 @@ def _file_problems(table: Table, named: Sequence[tuple[str, DataFile]]) -> list[
 
 def _feed(table: Table, newest: Snapshot, deep: bool) -> list[Check]:
     """The parts are there; the newest one (deep: each whose two versions can be read still) is the difference of its versions."""
-    layout = table.layout
     versions = list(feed.after(table, newest, 0))
     named = [(each.feed.part.path, file) for each in versions if each.feed and each.feed.part for file in each.feed.part.files]
     problems = _file_problems(table, named)
@@ -118,7 +117,7 @@ def _feed(table: Table, newest: Snapshot, deep: bool) -> list[Check]:
         checks.append(_feed_table(table, newest, versions))
     if table.env.files_only or problems:
         return checks
-    whole = {each.version: each for each in table.kept(newest) if not retention.is_pending_deletion(each, layout, newest)}
+    whole = {each.version: each for each in table.restorable(newest)}
     pairs = [(whole.get(each.version - 1), each) for each in versions if each.version in whole and (each.version == 1 or each.version - 1 in whole)]
     if not deep:
         pairs = [pair for pair in pairs if pair[1].feed and pair[1].feed.part][-1:]
@@ -179,7 +178,7 @@ def _live(table: Table, snapshot: Snapshot) -> list[Check]:
 def _kept_versions(table: Table, newest: Snapshot) -> Check:
     """Check that every file of a restorable version exists, has its size, and begins and ends as its format requires."""
     layout = table.layout
-    kept = [each for each in table.kept(newest) if not retention.is_pending_deletion(each, layout, newest)]
+    kept = table.restorable(newest)
     files = {f"{layout.inside(path)}/{file.name}": (file, each.version) for each in kept for path, file in each.data_files}
     problems = [problem for path, (file, version) in files.items() for problem in [_damage(table, path, file, version)] if problem]
     for file in {file.path: file for each in kept for file in each.ledger}.values():

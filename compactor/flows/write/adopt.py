@@ -19,7 +19,7 @@ from compactor.core.model.edit import Edit, NewestIs
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input
-from compactor.core.model.layout import commit_id, join, relative
+from compactor.core.model.layout import join, relative
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning.landing import Landing
 from compactor.core.results.batch import BatchSummary
@@ -92,7 +92,7 @@ def _adopted(table: Table, path: str, through: str, dry: bool, progress: Progres
     report = _report(table, path, base, len(landed.new) - len(absorbed), absorbed, batch.summary)
     if dry:
         return report, None
-    writer = commit_id(FIRST, table.env.nonce())
+    writer = table.next_commit(None)
     resolution = engine.resolve(batch, whole=True)
     scratch.callback(resolution.close)
     staged = engine.write(resolution, writer, 0)

@@ -15,7 +15,6 @@ from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, InputRefused, InputUnfinished, OrderRefused, SchemaRefused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import AGAIN, GIVEN_UP, Input
-from compactor.core.model.layout import commit_id
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction, landing
@@ -126,7 +125,7 @@ class _Ingestion:
             owner.check_landing(self.table)
         self.progress(self.table.name, "read", 0.1)
         version = self.parent.version + 1 if self.parent else 1
-        commit = commit_id(version, self.table.env.nonce())
+        commit = self.table.next_commit(self.parent)
         if self.parent is not None and all(self._given_up(item) for item in inputs):
             return self._without_events(self.parent, commit)
         try:

@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from compactor.core.model.edit import ContinuesState, Edit, HasSegments
 from compactor.core.model.errors import Conflict
 from compactor.core.model.files import Segment
-from compactor.core.model.layout import commit_id
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
@@ -91,7 +90,7 @@ class _Compaction:
 
     def __init__(self, table: Table, read: Snapshot, spending: Spending) -> None:
         self.table, self.read = table, read
-        self.commit = commit_id(read.version + 1, table.env.nonce())
+        self.commit = table.next_commit(read)
         shares = table.engine().shares(table.spec, read)
         self.targets, self.waiting = spending.take(table.spec, worth(table, read, shares))
         # their rows are those of `read` already

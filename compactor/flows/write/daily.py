@@ -8,7 +8,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from compactor.core.model.edit import Edit
-from compactor.core.model.layout import commit_id
 from compactor.core.model.snapshot import Snapshot
 from compactor.flows.table import Table
 from compactor.flows.transact import days_after, transact
@@ -25,6 +24,6 @@ def freeze(table: Table, newest: Snapshot, label: str = "") -> Snapshot | None:
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
         if parent is None or not days_end(table, parent):
             return None
-        return Edit("daily", commit_id(parent.version + 1, table.env.nonce()))
+        return Edit("daily", table.next_commit(parent))
 
     return transact(table, planned, label) if days_end(table, newest) else None

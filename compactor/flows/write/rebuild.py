@@ -18,7 +18,6 @@ from compactor.core.model import types
 from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, unmet
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
 from compactor.core.model.inputs import GIVEN_UP, LATER, ORIGINAL, REBUILT, Input
-from compactor.core.model.layout import commit_id
 from compactor.core.model.policy import TO_STRING
 from compactor.core.model.position import same_order
 from compactor.core.model.schema import Schema, schema_differences
@@ -107,8 +106,7 @@ class _Rebuild:
 
     def edit(self, parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
         """Return the rebuilt State as an Edit of `parent`; None if it must not be committed."""
-        if parent is None:
-            raise self.table.no_version()
+        parent = self.table.existing(parent)
         if self.head is None or self.built is None:
             edit = self._build(parent)
             built = preview(self.table, parent, edit)
@@ -142,12 +140,11 @@ class _Rebuild:
             raise RequirementFailed(f"table {table.name}: version {target.version} was vacuumed while it was being rebuilt")
         _check_origin(table, parent)
         self.inputs, self.locations = _sources(table, target or parent, not self.texts)
-        version = parent.version + 1
-        writer = commit_id(version, table.env.nonce())
+        writer = table.next_commit(parent)
         self.progress(table.name, "read", 0.1)
         try:
             with logs.phase(table, "decoding") as phase:
-                batch = self._read(parent, version)
+                batch = self._read(parent)
                 files, events = len(self.inputs), batch.summary.read
                 phase.did(f"decoded {counted(events, 'event')} from {counted(files, 'file')}", events=events, files=files)
         except NoRowsYet as error:
@@ -228,7 +225,7 @@ class _Rebuild:
         if problem is not None:
             raise RequirementFailed(f"table {table.name}: {problem}; look at `compactor log {table.name}`, then rebuild again")
         inputs, locations = self._since(head, parent)
-        writer = commit_id(parent.version + 1, table.env.nonce())
+        writer = table.next_commit(parent)
         if inputs:
             batch = table.engine().read(
                 table.spec.unguarded, built, inputs, parent.version + 1, locations, lambda: ledger.newest_entries(table, head)

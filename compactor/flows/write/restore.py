@@ -20,7 +20,6 @@ from compactor.core.model.edit import Edit, NewestIs
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.history import brought_back
 from compactor.core.model.inputs import LATER, Input
-from compactor.core.model.layout import commit_id
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
 from compactor.core.results.phrases import counted
@@ -75,9 +74,7 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
         return _edit(table, target, parent, head_version) if parent is not None else None
 
-    made = transact(table, planned, label)
-    if made is None:
-        raise table.no_version()
+    made = table.existing(transact(table, planned, label))
     publish.publish(table, made)
     landing.show_live(table, made)
     archive.archive(table, made)
@@ -136,7 +133,7 @@ def _check_erased(table: Table, head: Snapshot, version: int) -> None:
 
 
 def _edit(table: Table, target: Snapshot, parent: Snapshot, head_version: int) -> Edit:
-    writer = commit_id(parent.version + 1, table.env.nonce())
+    writer = table.next_commit(parent)
     before = ledger.everything(table, parent)
     inputs = changed(ledger.everything(table, target), before)
     state = dataclasses.replace(
@@ -211,9 +208,8 @@ def changed(target: Iterable[Input], head: Iterable[Input]) -> tuple[Input, ...]
 
 
 def _available(table: Table) -> list[Snapshot]:
-    layout = table.layout
     newest = table.newest()
-    return [snapshot for snapshot in table.kept(newest) if not retention.is_pending_deletion(snapshot, layout, newest)] if newest else []
+    return table.restorable(newest) if newest else []
 
 
 def _listed(versions: list[Snapshot]) -> str:
