@@ -148,7 +148,7 @@ class FakeApp:
         self.asked = {"name": name, "path": path, **{key: value for key, value in more.items() if key != "progress"}}
         return ADOPTED if more["dry"] else dataclasses.replace(ADOPTED, outcome="adopted", version=1)
 
-    def table(self, name: str) -> FakeTable:
+    def table(self, name: str, label: str = "") -> FakeTable:
         return FakeTable(self, name)
 
     def verify(self, names: Sequence[str], files_only: bool, deep: bool) -> list[Check]:
@@ -210,10 +210,10 @@ class FakeTable:
     app: FakeApp
     name: str
 
-    def pin(self, version: int, name: str, label: str) -> None:
+    def pin(self, version: int, name: str) -> None:
         self.app.asked = {"name": self.name, "version": version, "pin": name}
 
-    def unpin(self, name: str, label: str) -> None:
+    def unpin(self, name: str) -> None:
         self.app.asked = {"name": self.name, "remove": name}
 
     def pins(self) -> tuple[Pin, ...]:

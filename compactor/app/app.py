@@ -92,7 +92,7 @@ class App(Versions, Runners, Reconcile):
                 with_schema = self.with_schema(spec)
                 specs.append(with_schema.compacting_now if compact else with_schema)
             except CompactorError as error:
-                failed[spec.name] = failed_early(self.runtime.table(spec, files_only=True), error, label)
+                failed[spec.name] = failed_early(self.runtime.table(spec, files_only=True, label=label), error)
                 progress(spec.name, "done", 1.0)
         env, start = self.runtime.environment(), lambda busy, size: self._start_for(busy, False, size <= BRIEF_MAX)
         done = {report.table: report for report in run_tables(env, specs, progress, parallel, label, start)}
@@ -147,13 +147,13 @@ class App(Versions, Runners, Reconcile):
         """Read files from quarantine again: these paths, or all."""
         from compactor.flows.verbs import replay_table
 
-        return replay_table(self.started(name), paths, progress=progress, label=label)
+        return replay_table(self.started(name, label, progress), paths)
 
     def discard(self, name: str, paths: Sequence[str], progress: Progress = silent, label: str = "", records: bool = False) -> TableReport:
         """Give files in quarantine up: delete them, and remember that they had no events. `records`: the invalid records of partly ingested files."""
         from compactor.flows.verbs import discard_table
 
-        return discard_table(self.started(name), paths, progress=progress, label=label, records=records)
+        return discard_table(self.started(name, label, progress), paths, records)
 
     def ingest(self, names: Sequence[str] = (), max_records: int = 500_000, skip_lost: bool = False) -> list[Ingested]:
         """Write the records of the tables' Kafka topics into landing. Default: all tables that have a topic.

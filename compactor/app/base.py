@@ -18,6 +18,7 @@ from compactor.config.settings import Settings, load
 from compactor.config.values import is_s3
 from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import Progress, silent
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.sources.source_profile import FileSample
 from compactor.flows.table import Table
@@ -116,16 +117,16 @@ class AppBase:
         """Return the specs of these tables (default: all). Raises ConfigError for an unknown table."""
         return [self.settings.spec(name) for name in dict.fromkeys(names or self.settings.names)]
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str, label: str = "") -> Table:
         """Return one table, for flows that read files only. Starts no JVM."""
         (spec,) = self.specs([name])
-        return self.runtime.table(spec, files_only=True)
+        return self.runtime.table(spec, files_only=True, label=label)
 
-    def started(self, name: str) -> Table:
+    def started(self, name: str, label: str = "", progress: Progress = silent) -> Table:
         """Return one table with its newest schema, and with a started Spark that can read its archive."""
         spec = self.with_schema(self.specs([name])[0])
         self._start_for([spec], archived=True)
-        return self.runtime.table(spec)
+        return self.runtime.table(spec, label=label, progress=progress)
 
     def check_local(self, name: str, verb: str) -> None:
         """Raise Refused if the table's runner is not this machine. `verb`: the command that runs here only."""

@@ -14,6 +14,7 @@ from compactor.core.model.layout import Layout, commit_id
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.retention import is_pending_deletion, possibly_kept
+from compactor.core.results.reports import Progress, silent
 from compactor.core.schema.adoption import OPERATION
 from compactor.flows.environment import Environment
 from compactor.ports import Catalog, Engine, Storage
@@ -21,12 +22,16 @@ from compactor.ports import Catalog, Engine, Storage
 
 @dataclass(frozen=True)
 class Table:
-    """An environment and a TableSpec. Every flow takes one of these."""
+    """An environment and a TableSpec, for one run. Every flow takes one of these."""
 
     env: Environment
     """Ports, clock and randomness."""
     spec: TableSpec
     """What the operator declares."""
+    label: str = ""
+    """The scheduler's label of the run."""
+    progress: Progress = silent
+    """Is called with the steps of the run."""
 
     @cached_property
     def layout(self) -> Layout:
@@ -56,6 +61,10 @@ class Table:
     def storage(self) -> Storage:
         """The object store."""
         return self.env.storage
+
+    def step(self, name: str, share: float) -> None:
+        """Report that a step of the run begins; `share` of the run is done."""
+        self.progress(self.name, name, share)
 
     def engine(self) -> Engine:
         """Return the engine. Starts Spark at the first call."""

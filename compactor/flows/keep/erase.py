@@ -57,7 +57,7 @@ class Request:
 
 
 @logs.of_table
-def erase(table: Table, request: Request, label: str = "") -> ErasureReport:
+def erase(table: Table, request: Request) -> ErasureReport:
     """Erase keys, or finish an earlier erase. The report says what is left; without anything left it is stored as the certificate.
 
     Raises Refused for what cannot be erased, Conflict as `transact` does.
@@ -78,7 +78,7 @@ def erase(table: Table, request: Request, label: str = "") -> ErasureReport:
         chosen[:] = [raw_files.prepared(table, file, table.layout.rewriting(writer, number), request.delete_files) for number, file in files]
         return _edit(table, parent, erased, chosen, writer)
 
-    transact(table, planned, label)
+    transact(table, planned)
     newest = table.existing(table.newest())
     erased = _erased(table, newest)
     publish.publish(table, newest)
@@ -91,7 +91,7 @@ def erase(table: Table, request: Request, label: str = "") -> ErasureReport:
         raise CheckFailed(f"table {table.name}: the rewritten raw files still have records of erased keys; do not rely on this erase, and report it")
     _remove_texts(table, erased)
     spec = dataclasses.replace(table.spec, keep=0.0, keep_versions=1, grace=0.0 if request.now else table.spec.grace)
-    vacuum(dataclasses.replace(table, spec=spec), False, label)
+    vacuum(dataclasses.replace(table, spec=spec), False)
     return _report(table, request)
 
 

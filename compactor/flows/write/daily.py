@@ -18,7 +18,7 @@ def days_end(table: Table, snapshot: Snapshot) -> bool:
     return days_after(table, snapshot, None, table.env.now()) != snapshot.days
 
 
-def freeze(table: Table, newest: Snapshot, label: str = "") -> Snapshot | None:
+def freeze(table: Table, newest: Snapshot) -> Snapshot | None:
     """Commit a version with the days that ended; None if there is nothing to do. Raises Conflict as `transact` does."""
 
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
@@ -26,4 +26,4 @@ def freeze(table: Table, newest: Snapshot, label: str = "") -> Snapshot | None:
             return None
         return Edit("daily", table.next_commit(parent))
 
-    return transact(table, planned, label) if days_end(table, newest) else None
+    return transact(table, planned) if days_end(table, newest) else None

@@ -26,7 +26,7 @@ from compactor.core.model.spec import ROW_ID
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.checks import Difference
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import Progress, RebuildReport, silent
+from compactor.core.results.reports import RebuildReport
 from compactor.core.sources.quarantine import Limits, newly_invalid
 from compactor.flows import ledger, logs
 from compactor.flows.keep.discard import DISCARDED
@@ -44,15 +44,7 @@ FEWER = 0.5
 """The share of the rows that `--accept-differences` alone lets go, unless `max_gone` is less."""
 
 
-def rebuild(
-    table: Table,
-    target: Snapshot | None = None,
-    accept: bool = False,
-    dry: bool = False,
-    progress: Progress = silent,
-    label: str = "",
-    fewer: bool = False,
-) -> RebuildReport:
+def rebuild(table: Table, target: Snapshot | None, accept: bool, dry: bool, fewer: bool) -> RebuildReport:
     """Build the newest version again, or `target`, and publish it if its rows are those of that version, or if `accept`. Never publish when `dry`.
 
     `fewer`: also if far fewer rows are left. Records that are invalid now count against the limits of the quarantine, and go there.
@@ -60,8 +52,8 @@ def rebuild(
     Raises InputRefused naming the files that are gone or cannot be read, or the first of too many invalid records; RequirementFailed when others
     restore or rebuild meanwhile, Conflict when they go on committing.
     """
-    work = _Rebuild(table, target, accept, dry, progress, fewer=fewer)
-    made = transact(table, work.edit, label, moved=work.files_moved)
+    work = _Rebuild(table, target, accept, dry, fewer=fewer)
+    made = transact(table, work.edit, moved=work.files_moved)
     if made is None:
         return work.report
     publish.publish(table, made)
@@ -72,13 +64,13 @@ def rebuild(
     return dataclasses.replace(work.report, outcome="published", version=made.version, rows=made.rows, invalid=invalid, notes=(note,))
 
 
-def as_text(table: Table, columns: Sequence[str], progress: Progress, label: str) -> Snapshot | None:
+def as_text(table: Table, columns: Sequence[str]) -> Snapshot | None:
     """Build the table again with these stored columns as text, so that their values are the source's own. Return the new version.
 
     Raises InputRefused naming the files that are gone.
     """
-    work = _Rebuild(table, None, True, False, progress, columns)
-    made = transact(table, work.edit, label, moved=work.files_moved)
+    work = _Rebuild(table, None, True, False, columns)
+    made = transact(table, work.edit, moved=work.files_moved)
     if made is not None:
         publish.publish(table, made)
         archive.archive(table, made)
@@ -88,10 +80,8 @@ def as_text(table: Table, columns: Sequence[str], progress: Progress, label: str
 class _Rebuild:
     """The rebuild of one table. It builds once, and catches up with what others commit."""
 
-    def __init__(
-        self, table: Table, target: Snapshot | None, accept: bool, dry: bool, progress: Progress, texts: Sequence[str] = (), fewer: bool = False
-    ) -> None:
-        self.table, self.target, self.accept, self.fewer, self.dry, self.progress = table, target, accept, fewer, dry, progress
+    def __init__(self, table: Table, target: Snapshot | None, accept: bool, dry: bool, texts: Sequence[str] = (), fewer: bool = False) -> None:
+        self.table, self.target, self.accept, self.fewer, self.dry = table, target, accept, fewer, dry
         self.texts = texts
         """Stored columns that become text."""
         self.inputs: Sequence[Input] = ()
@@ -112,7 +102,7 @@ class _Rebuild:
             built = preview(self.table, parent, edit)
             if not self._equal_or_accepted(parent, built):
                 return None
-            self.progress(self.table.name, "publish", 0.85)
+            self.table.step("publish", 0.85)
         else:
             edit = self._caught_up(self.head, self.built, parent)
             built = preview(self.table, parent, edit)
@@ -141,7 +131,7 @@ class _Rebuild:
         _check_origin(table, parent)
         self.inputs, self.locations = _sources(table, target or parent, not self.texts)
         writer = table.next_commit(parent)
-        self.progress(table.name, "read", 0.1)
+        table.step("read", 0.1)
         try:
             with logs.phase(table, "decoding") as phase:
                 batch = self._read(parent)
@@ -157,14 +147,14 @@ class _Rebuild:
             edit = dataclasses.replace(edit, state=dataclasses.replace(edit.state, watermark=whole_hours.brought_back(target, [*before, *then])))
         return dataclasses.replace(edit, inputs=then, restored=target.version if target else None, requires=(requires,))
 
-    def _read(self, parent: Snapshot, version: int) -> Batch:
+    def _read(self, parent: Snapshot) -> Batch:
         """Read the files. Columns that are text because the table follows `to_string` stay text: the file that brought the text may still wait."""
 
         then = self.target or parent
 
         def read(texts: Sequence[str]) -> Batch:
             return self.table.engine().read(
-                self.table.spec.unguarded, _origin(self.table, then, texts), self.inputs, version, self.locations, erased=parent.erased
+                self.table.spec.unguarded, _origin(self.table, then, texts), self.inputs, parent.version + 1, self.locations, erased=parent.erased
             )
 
         batch = read(self.texts)
@@ -182,7 +172,7 @@ class _Rebuild:
         against = self.target or parent
         if self.texts:
             return True
-        self.progress(self.table.name, "check", 0.7)
+        self.table.step("check", 0.7)
         difference = self._difference(against, built)
         undone, size = sum(item.outcome == "undone" for item in built.inputs), sum(item.size for item in self.inputs)
         self.report = RebuildReport(self.table.name, "equal", None, against.version, len(self.inputs), size, built.rows, difference, undone)
@@ -252,7 +242,7 @@ class _Rebuild:
             _check_read(table, summary, inputs, locations)
             self._look_for_invalid(parent, summary, inputs)
             whole = whole or bool(why_new_base(table, before, summary))
-            self.progress(table.name, "resolve", 0.3)
+            table.step("resolve", 0.3)
             written = state.write(table, batch, before, writer, whole, 0, scratch)
             counts, ties = written.counts, written.staged.ties
             if before is not None:
