@@ -171,7 +171,7 @@ class App(Versions, Runners, Reconcile):
         self._start(frozenset([*coordinates("spark-sql-kafka-0-10"), *s3_packages(self.settings)]))
         topics = KafkaTopics(self.runtime.spark(), self.runtime.storage, self.settings.kafka_properties())
         staging = join(self.settings.warehouse_dir, "_ingest")
-        return Ingest(self.runtime.storage, topics, specs, staging, max_records, skip_lost).all_there_is()
+        return Ingest(self.runtime.environment(files_only=True), topics, specs, staging, max_records, skip_lost).all_there_is()
 
     # ---- look at tables ----
 

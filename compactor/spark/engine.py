@@ -172,19 +172,8 @@ class SparkEngine:
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, erased: Erased
     ) -> dict[str, ErasedRecords]:
         """Return path → the records of erased keys in a raw file."""
-        emptied = dataclasses.replace(
-            snapshot,
-            segments=(),
-            delta=None,
-            position=None,
-            source_time=None,
-            truncated_to=None,
-            shards_truncated_to=(),
-            purged_to=None,
-            purged_offsets=(),
-            offsets=(),
-            erased=None,
-        )
+        # events of erased keys are looked for, not left out
+        emptied = dataclasses.replace(snapshot.emptied(), erased=None)
         batch = self.read(erase.decides_all(spec), emptied, inputs, snapshot.version + 1, locations)
         with ExitStack() as scratch:
             scratch.callback(batch.close)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
@@ -356,8 +355,7 @@ def _origin(table: Table, head: Snapshot, texts: Sequence[str] = ()) -> Snapshot
         return None
     fields = (dataclasses.replace(field, type="string", default=types.constant(field.default, ("string",))) for field in head.schema.fields)
     schema = dataclasses.replace(head.schema, fields=tuple(new if new.name in texts else old for old, new in zip(head.schema.fields, fields)))
-    nothing: dict[str, Any] = dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
-    return dataclasses.replace(head, **nothing, schema=schema, segments=(), offsets=(), purged_offsets=(), shards_truncated_to=())
+    return dataclasses.replace(head.emptied(), schema=schema)
 
 
 def _same_rows(table: Table, head: Snapshot) -> bool:
