@@ -46,7 +46,6 @@ class HiveCatalog:
         self._compares = True
 
     def ensure_database(self, name: str, location: str) -> None:
-        """Create the database if it is missing."""
         with self._hive.calls(f"database {name}"):
             if self._hive.has_database(name):
                 return
@@ -57,12 +56,10 @@ class HiveCatalog:
                     raise
 
     def has_database(self, name: str) -> bool:
-        """Whether the database exists."""
         with self._hive.calls(f"database {name}"):
             return self._hive.has_database(name)
 
     def table(self, database: str, name: str) -> TableDef | None:
-        """Return the registered external table, or None."""
         entry = self._hive.entry(database, name)
         if entry is None or entry.get("tableType") != rules.TABLE:
             return None
@@ -80,7 +77,6 @@ class HiveCatalog:
         )
 
     def ensure_table(self, table: TableDef) -> None:
-        """Create the table, or append columns and update comments and properties."""
         rules.check_table(table)
         label = f"{table.database}.{table.name}"
         with self._hive.calls(label):
@@ -116,7 +112,6 @@ class HiveCatalog:
                 self._hive.client.add_partitions([self._hive.new_partition(owner, database, table, each) for each in batch], True, False)
 
     def partitions(self, database: str, table: str) -> list[PartitionDef]:
-        """Return the registered partitions, ordered by their values."""
         with self._hive.calls(f"{database}.{table}"):
             if self._hive.get(database, table) is None:
                 return []
@@ -129,7 +124,6 @@ class HiveCatalog:
         return sorted(registered, key=lambda partition: partition.values)
 
     def drop_partitions(self, database: str, table: str, values: Sequence[tuple[str, ...]]) -> None:
-        """Unregister partitions. The files stay."""
         with self._hive.calls(f"{database}.{table}"):
             for each in values:
                 try:
@@ -139,7 +133,6 @@ class HiveCatalog:
                         raise
 
     def view(self, database: str, name: str) -> ViewDef | None:
-        """Return the registered view, or None."""
         entry = self._hive.entry(database, name)
         if entry is None:
             return None
@@ -206,7 +199,6 @@ class HiveCatalog:
         self._hive.client.alter_table_with_environmentContext(view.database, view.name, handle, self._hive.context(expected))
 
     def native(self, database: str, name: str) -> NativeDef | None:
-        """Return the Iceberg table, or None."""
         entry = self._hive.entry(database, name)
         if entry is None:
             return None

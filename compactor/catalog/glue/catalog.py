@@ -35,7 +35,6 @@ class GlueCatalog:
         self._client = GlueClient(settings or GlueSettings())
 
     def ensure_database(self, name: str, location: str) -> None:
-        """Create the database if it is missing."""
         what = f"database {name}"
 
         def attempt() -> None:
@@ -45,18 +44,15 @@ class GlueCatalog:
         self._client.retry(what, "look for it", attempt)
 
     def has_database(self, name: str) -> bool:
-        """Whether the database exists."""
         what = f"database {name}"
         return self._client.retry(what, "look for it", lambda: self._may(ABSENT, "get_database", what, Name=name.lower()))
 
     def table(self, database: str, name: str) -> TableDef | None:
-        """Return the registered external table, or None."""
         label = f"{database}.{name}"
         existing = self._client.retry(label, "look", lambda: self._get(database, name))
         return None if existing is None or existing.get("TableType") != rules.TABLE else shapes.table(existing)
 
     def ensure_table(self, table: TableDef) -> None:
-        """Create the table, or append columns and update comments and properties."""
         rules.check_table(table)
         label = f"{table.database}.{table.name}"
 
@@ -81,7 +77,6 @@ class GlueCatalog:
             self._client.retry(label, "register partitions", self._registering(label, owner, batch, existing))
 
     def partitions(self, database: str, table: str) -> list[PartitionDef]:
-        """Return the registered partitions, ordered by their values."""
         label, place = f"{database}.{table}", {"DatabaseName": database.lower(), "TableName": table.lower()}
         partitions_read: list[PartitionDef] = []
         token: str | None = None
@@ -100,7 +95,6 @@ class GlueCatalog:
                 return sorted(partitions_read, key=lambda partition: partition.values)
 
     def drop_partitions(self, database: str, table: str, values: Sequence[tuple[str, ...]]) -> None:
-        """Unregister partitions. The files stay."""
         label, place = f"{database}.{table}", {"DatabaseName": database.lower(), "TableName": table.lower()}
         for batch in _batches(values, DELETE_BATCH):
 
@@ -116,7 +110,6 @@ class GlueCatalog:
             self._client.retry(label, "unregister partitions", attempt)
 
     def view(self, database: str, name: str) -> ViewDef | None:
-        """Return the registered view, or None."""
         label = f"{database}.{name}"
         existing = self._client.retry(label, "look", lambda: self._get(database, name))
         if existing is None:
@@ -146,7 +139,6 @@ class GlueCatalog:
         self._client.retry(label, "replace the view", attempt)
 
     def native(self, database: str, name: str) -> NativeDef | None:
-        """Return the Iceberg table, or None."""
         label = f"{database}.{name}"
         existing = self._client.retry(label, "look", lambda: self._get(database, name))
         return None if existing is None else shapes.native(label, existing)

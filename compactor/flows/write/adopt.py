@@ -121,7 +121,7 @@ def _has_versions(table: Table, newest: Snapshot) -> Refused:
 def _check_catalog(table: Table) -> None:
     """Raise CatalogRefused for views and tables of others."""
     shown = table.catalog().view(table.spec.database, table.spec.view)
-    if shown is not None and (shown.properties.get(views.UUID), shown.properties.get(views.ROOT)) != (views.NOBODY, table.spec.root):
+    if shown is not None and not publish.is_declared(table, shown):
         raise CatalogRefused(f"table {table.name}: the view {table.spec.database}.{table.spec.view} exists and is not ours; set `view:` or rename it")
     for name in (views.table_name(table.spec, part, 1) for part in ("base", "delta")):
         there = table.catalog().table(table.spec.tables_in, name)
