@@ -36,7 +36,7 @@ class Table:
     @cached_property
     def layout(self) -> Layout:
         """The paths of the table."""
-        return Layout(self.spec.root, self.spec.landing)
+        return self.spec.layout
 
     @cached_property
     def _columns_of(self) -> dict[int, Snapshot]:

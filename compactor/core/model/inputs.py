@@ -183,3 +183,19 @@ class Watermark:
 
 NOTHING_KNOWN = Watermark()
 """The watermark of a table without changes that have a source time."""
+
+
+@dataclass(frozen=True)
+class InputLimits:
+    """What a landed file may cost. A file or record beyond them is unusable."""
+
+    columns: int = 5000
+    """The largest number of columns, with members of structs."""
+    record_bytes: int = 64 << 20
+    """The largest record of a text file, unpacked."""
+    unpacked_bytes: int = 4 << 30
+    """The largest size of what a file unpacks to that is unpacked on a disk of the driver (zstd)."""
+
+
+LIMITED, UNLIMITED = InputLimits(), InputLimits(1 << 31, (1 << 31) - 4096, 1 << 60)
+"""The limits of `limits: true` and `false`. Hadoop counts the bytes of a line in 31 bits."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compactor.core.model.errors import Refused
-from compactor.core.model.layout import Layout, join
+from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources import increment
 from compactor.core.sources.kafka_files import Bounds, Fetched, Offsets, offsets_of
@@ -105,7 +105,7 @@ class Ingest:
 
     def _taken(self, spec: TableSpec) -> set[Offsets]:
         """What the names of a table's files say: all ranges of its topic that are landed."""
-        layout, storage = Layout(spec.root, spec.landing), self.env.storage
+        layout, storage = spec.layout, self.env.storage
         names = {offsets_of(info.path) for place in (spec.landing, layout.archived(""), layout.quarantined("")) for info in storage.list(place)}
         return {offsets for offsets in names if offsets is not None and offsets.topic == spec.topic}
 
@@ -142,7 +142,7 @@ class Ingest:
         """Move a staged file to where it belongs; one that is there already (another process was faster) is let go."""
         moment = self.env.storage.now() if item.until is None else item.until
         path = join(increment.folder_at(spec.pattern, moment, spec.hours_in), item.offsets.name())
-        layout = Layout(spec.root, spec.landing)
+        layout = spec.layout
         try:
             if self.env.storage.stat(layout.archived(path)) is None and self.env.storage.move(item.file, layout.landed(path)):
                 return
