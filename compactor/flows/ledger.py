@@ -23,7 +23,7 @@ def absorbed(table: Table, snapshot: Snapshot | None, folders: Iterable[str]) ->
     """(path, etag) of the inputs already taken, as far as files in these folders are concerned."""
     if snapshot is None:
         return frozenset()
-    return frozenset((item.path, item.etag) for item in (*snapshot.pending, *of_folders(table, snapshot, folders)))
+    return frozenset(item.id for item in (*snapshot.pending, *of_folders(table, snapshot, folders)))
 
 
 def of_folders(table: Table, snapshot: Snapshot, folders: Iterable[str]) -> list[Input]:
@@ -61,12 +61,12 @@ def newest_entries(table: Table, snapshot: Snapshot | None) -> list[Input]:
 
 def with_outcome(entries: Iterable[Input], outcome: str) -> set[tuple[str, str]]:
     """Return (path, etag) of the inputs that ever had an outcome."""
-    return {(item.path, item.etag) for item in entries if item.outcome == outcome}
+    return {item.id for item in entries if item.outcome == outcome}
 
 
 def latest(entries: Iterable[Input]) -> dict[tuple[str, str], Input]:
     """What the ledger says of each input last, by (path, etag)."""
-    return {(item.path, item.etag): item for item in entries}
+    return {item.id: item for item in entries}
 
 
 ERASED_REASON = "(removed by `compactor erase`)"

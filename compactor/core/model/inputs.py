@@ -81,6 +81,11 @@ class Input:
     """Which content of its path this is: 1 for the first that was listed, 2 once the sink has written the name again, and so on."""
 
     @property
+    def id(self) -> tuple[str, str]:
+        """Return (path, etag), by which maps of inputs find it."""
+        return self.path, self.etag
+
+    @property
     def name(self) -> str:
         """Return what Positions call the file. No two inputs have one name: the second content of a path is `path~2`.
 

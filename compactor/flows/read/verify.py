@@ -62,7 +62,7 @@ def verify(table: Table, deep: bool = False) -> list[Check]:
             checks += [*(check for check in compared if check.name != detail.name), detail]
         else:
             inputs, places = archive.taken(table, entries)
-            there = [item for item in inputs if (item.path, item.etag) in places]
+            there = [item for item in inputs if item.id in places]
             checks += _compared(table, lambda: table.engine().compare(table.spec, snapshot, there, places, table.origin(snapshot)))
         checks += _compared(table, lambda: _live(table, snapshot))
     return checks
@@ -212,7 +212,7 @@ def _damage(table: Table, path: str, file: DataFile, version: int) -> str | None
 
 def _raw_files(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check:
     """Every input of the ledger lies in landing, archive or quarantine with the size it had when it was read, or that `erase` gave it."""
-    repaired = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
+    repaired = {item.id for item in entries if item.outcome in AGAIN}
     latest_entries = ledger.latest(entries)
     problems, size = [], 0
     discarded = ledger.with_outcome(entries, DISCARDED)
@@ -249,9 +249,9 @@ def _counts(table: Table, newest: Snapshot) -> Check:
 def _inputs(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check:
     landing = discover.landing(table, snapshot)
     first = [item for item in entries if item.outcome not in LATER]
-    twice = len(first) - len({(item.path, item.etag) for item in first})
+    twice = len(first) - len({item.id for item in first})
     discarded = ledger.with_outcome(entries, DISCARDED)
-    kept = [item for item in first if (item.path, item.etag) not in discarded]
+    kept = [item for item in first if item.id not in discarded]
     lost = [item.path for item in kept if archive.place(table, item) is None and not archive.overwritten(table, item, entries)]
     problems = [f"{twice} inputs are in the ledger twice"] if twice else []
     problems += [f"{len(lost)} ingested files are neither in landing nor in archive or quarantine, such as {lost[0]}"] if lost else []

@@ -146,7 +146,7 @@ class _Ingestion:
         """Return whether nothing is to be read: an empty copy stands for a file in quarantine, or invalid records are given up."""
         if item.outcome == GIVEN_UP:
             return True
-        location = self.locations.get((item.path, item.etag))
+        location = self.locations.get(item.id)
         info = self.table.storage.stat(location) if location else None
         return info is not None and info.size == 0
 
@@ -188,7 +188,7 @@ class _Ingestion:
         """Return the envelope that the records of a few inputs have instead of the configured one, if they show it."""
         table = self.table
         smallest = sorted((item for item in inputs if item.size), key=lambda item: item.size)[:_SAMPLED]
-        places = {item.path: self.locations.get((item.path, item.etag)) or table.layout.landed(item.path) for item in smallest}
+        places = {item.path: self.locations.get(item.id) or table.layout.landed(item.path) for item in smallest}
         infos = {item.path: FileInfo(places[item.path], item.size, item.etag, 0.0) for item in smallest}
         return other_envelope(table.spec, sample(table.storage, table.env.read_sample, [*infos], infos, []).values()) if infos else None
 
@@ -196,7 +196,7 @@ class _Ingestion:
         """Return the paths that were written while we read them, or that a sink has not finished. What was read of them is worth nothing."""
         summary = batch.summary
         young = {path for path in summary.unfinished if self._young(path)}
-        landed = [item for item in summary.inputs if (item.path, item.etag) not in self.locations]
+        landed = [item for item in summary.inputs if item.id not in self.locations]
         return [item.path for item in landed if item.path in young or not self._unchanged(item)]
 
     def _written(self, batch: Batch, commit: str) -> Edit:
@@ -235,7 +235,7 @@ class _Ingestion:
     def _moves(self, item: Input) -> bool:
         if item.outcome in AGAIN and item.quarantined:
             # a copy that is put into quarantine later, for what still waits, was not read
-            return self.table.layout.kind(self.locations[item.path, item.etag]) == "quarantine"
+            return self.table.layout.kind(self.locations[item.id]) == "quarantine"
         # what was taken again leaves quarantine, wherever landed files stay
         return self.table.spec.archive != "keep" or item.outcome in (*AGAIN, GIVEN_UP)
 

@@ -273,7 +273,7 @@ class _Rebuild:
         latest = ledger.latest([*before, *then])
         entries = []
         for item in changed:
-            entry = latest[item.path, item.etag]
+            entry = latest[item.id]
             outcome = entry.outcome if entry.outcome in LATER and entry.outcome != GIVEN_UP else REBUILT
             entries.append(dataclasses.replace(entry, outcome=outcome, quarantined=item.quarantined))
         self.set_aside.append(dataclasses.replace(summary, inputs=tuple(entries), unusable=invalid, quarantined=sum(more.values())))
@@ -299,7 +299,7 @@ def _sources(table: Table, snapshot: Snapshot, compared: bool) -> tuple[list[Inp
     chosen: dict[str, Input] = {}
     gone, chosen_paths = [], set()
     for item in reversed(inputs):
-        there = archive.content(table, item, again) if (item.path, item.etag) not in discarded else None
+        there = archive.content(table, item, again) if item.id not in discarded else None
         if there is not None:
             # of two inputs in one place one is read
             chosen.setdefault(there, item)
@@ -319,13 +319,13 @@ def _sources(table: Table, snapshot: Snapshot, compared: bool) -> tuple[list[Inp
         )
     kept = [(dataclasses.replace(item, outcome="absorbed", reason=""), there) for there, item in chosen.items()]
     kept.sort(key=lambda each: each[0].path)
-    return [item for item, _ in kept], {(item.path, item.etag): there for item, there in kept}
+    return [item for item, _ in kept], {item.id: there for item, there in kept}
 
 
 def _steady(table: Table, inputs: Iterable[Input], places: dict[tuple[str, str], str]) -> bool:
     """Whether those that were read in landing are still what the ledger names."""
     layout = table.layout
-    landed = [item for item in inputs if places[item.path, item.etag] == layout.landed(item.path)]
+    landed = [item for item in inputs if places[item.id] == layout.landed(item.path)]
     return all(archive.still_landed(table, item) for item in landed)
 
 

@@ -164,17 +164,17 @@ def reabsorb(table: Table) -> Snapshot | None:
             dataclasses.replace(item, outcome="redone", quarantined=0, reason="") for item in latest_entries.values() if item.outcome == "undone"
         ]
         again = archive.again(entries)
-        places = {(item.path, item.etag): archive.content(table, item, again) for item in inputs}
+        places = {item.id: archive.content(table, item, again) for item in inputs}
         # what its sink wrote again before it was archived is lost; what it wrote then holds it
-        lost = [item for item in inputs if not places[item.path, item.etag] and archive.overwritten(table, item, entries)]
+        lost = [item for item in inputs if not places[item.id] and archive.overwritten(table, item, entries)]
         inputs = [item for item in inputs if item not in lost]
-        places = {(item.path, item.etag): places[item.path, item.etag] for item in inputs}
+        places = {item.id: places[item.id] for item in inputs}
         gone = [path for (path, _), location in places.items() if location is None]
         if gone:
             raise InputRefused(
                 f"table {table.name}: {gone[0]} was undone and is neither in landing nor archived (`archive_retention`?): restore it from a backup"
             )
-        _check_repaired(table, [item for item in inputs if "reread" in again.get((item.path, item.etag), ())])
+        _check_repaired(table, [item for item in inputs if "reread" in again.get(item.id, ())])
         return inputs, {name: location for name, location in places.items() if location}
 
     return commit.ingest(table, undone, "reabsorb")
