@@ -18,7 +18,7 @@ from compactor.config.settings import Settings, load
 from compactor.config.values import is_s3
 from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
-from compactor.core.results.reports import Progress, silent
+from compactor.core.results.reports import Progress
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.sources.source_profile import FileSample
 from compactor.flows.table import Table
@@ -122,7 +122,7 @@ class AppBase:
         (spec,) = self.specs([name])
         return self.runtime.table(spec, files_only=True, label=label)
 
-    def started(self, name: str, label: str = "", progress: Progress = silent) -> Table:
+    def started(self, name: str, label: str, progress: Progress) -> Table:
         """Return one table with its newest schema, and with a started Spark that can read its archive."""
         spec = self.with_schema(self.specs([name])[0])
         self._start_for([spec], archived=True)
