@@ -384,5 +384,5 @@ class App(Versions, Runners, Reconcile):
         """
         specs = [spec for spec in self.specs(names) if names or spec.subject or spec.avro_schema]
         specs = [self.with_schema(spec) if next_schema is None or spec.registered_key else spec for spec in specs]
-        registry = self._registry() if any(spec.subject for spec in specs) else None
+        registry = self.registry() if any(spec.subject for spec in specs) else None
         return [schema_report(self.runtime.table(spec, files_only=True), registry, next_schema, notify) for spec in specs]

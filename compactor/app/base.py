@@ -153,22 +153,19 @@ class AppBase:
             settings.region,
             settings.metastore_dir,
             settings.s3_keys,
-            tuple(sorted(app_registry.schemas_by_id(self._registry(), specs).items())) if schemas and self._has_registry else (),
+            tuple(sorted(app_registry.schemas_by_id(self.registry(), specs).items())) if schemas and self._has_registry else (),
         )
 
     def with_schema(self, spec: TableSpec) -> TableSpec:
         """Return the spec with the newest schema of its subject. Raises RegistryRefused if the registry has no such subject."""
-        return spec if spec.subject is None else app_registry.with_newest_schema(self._registry(), spec)
+        return spec if spec.subject is None else app_registry.with_newest_schema(self.registry(), spec)
 
     @property
     def _has_registry(self) -> bool:
         return bool(self.settings.registry.url)
 
-    def open_registry(self) -> Registry:
-        """Return the configured registry."""
-        return self._registry()
-
-    def _registry(self) -> Registry:
+    def registry(self) -> Registry:
+        """Return the configured registry, opened at the first call."""
         with self._lock:
             if self._opened_registry is None:
                 self._opened_registry = app_registry.open_registry(self.settings, self.runtime.storage)
@@ -176,7 +173,7 @@ class AppBase:
 
     def _schemas(self) -> Callable[[int], str] | None:
         """Return a function from schema id to schema text, or None without a registry."""
-        return (lambda number: self._registry().by_id(number)) if self._has_registry else None
+        return (lambda number: self.registry().by_id(number)) if self._has_registry else None
 
     def _start_for(self, specs: Sequence[TableSpec], archived: bool, brief: bool | None = None) -> None:
         """Start Spark with the packages that these tables need. `archived`: their archives are read too.
