@@ -139,7 +139,7 @@ def answer(here: Runtime, arguments: argparse.Namespace) -> tuple[Any, int]:
     if command == QUARANTINE:
         if not arguments.replay:
             raise Refused("quarantine: a cluster only replays; list and discard files where compactor.yaml is")
-        report = replay_table(here.table(specs[0]), label=arguments.label)
+        report = replay_table(here.table(specs[0], label=arguments.label))
         return report.to_json(), report.exit_code
     if command == REBUILD:
         return _rebuilt(here, specs[0], arguments)
@@ -161,7 +161,7 @@ def _ran(here: Runtime, specs: Sequence[TableSpec], arguments: argparse.Namespac
 def _rebuilt(here: Runtime, spec: TableSpec, arguments: argparse.Namespace) -> tuple[Any, int]:
     target = restore.named(here.table(spec, files_only=True), arguments.as_of)
     fewer = arguments.accept_fewer_rows
-    built = rebuild_table(here.table(spec), target, arguments.accept_differences, arguments.dry_run, label=arguments.label, fewer=fewer)
+    built = rebuild_table(here.table(spec, label=arguments.label), target, arguments.accept_differences, arguments.dry_run, fewer)
     log.log(logging.ERROR if built.exit_code else logging.INFO, "compactor: %s: %s", spec.name, "; ".join(built.sentences))
     return built.to_json(), built.exit_code
 
@@ -173,7 +173,7 @@ def _each(here: Runtime, specs: Sequence[TableSpec], arguments: argparse.Namespa
     for spec in specs:
         try:
             if arguments.command == VACUUM:
-                done = vacuum_if_due(here.table(spec), arguments.label) if arguments.run else vacuum(here.table(spec, files_only=True), True)
+                done = vacuum_if_due(here.table(spec, label=arguments.label)) if arguments.run else vacuum(here.table(spec, files_only=True), True)
                 results.append(done.to_json())
                 continue
             checks = verify(here.table(spec, files_only=arguments.files_only), arguments.deep)

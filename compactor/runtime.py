@@ -19,7 +19,7 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
-from compactor.core.results.reports import Tasks
+from compactor.core.results.reports import Progress, Tasks, silent
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.sources.source_profile import ReadSample
 from compactor.flows import logs
@@ -75,9 +75,9 @@ class Runtime:
             tables=self.tables,
         )
 
-    def table(self, spec: TableSpec, files_only: bool = False) -> Table:
-        """Return a table in this environment."""
-        return Table(self.environment(files_only), spec)
+    def table(self, spec: TableSpec, files_only: bool = False, label: str = "", progress: Progress = silent) -> Table:
+        """Return a table in this environment, for a run with this label."""
+        return Table(self.environment(files_only), spec, label, progress)
 
     def spark(self) -> SparkSession:
         """Return the Spark session, started at the first call. Where its JVM has ended, another one is started."""

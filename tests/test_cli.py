@@ -148,7 +148,7 @@ class FakeApp:
         self.asked = {"name": name, "path": path, **{key: value for key, value in more.items() if key != "progress"}}
         return ADOPTED if more["dry"] else dataclasses.replace(ADOPTED, outcome="adopted", version=1)
 
-    def table(self, name: str) -> FakeTable:
+    def table(self, name: str, label: str = "") -> FakeTable:
         return FakeTable(self, name)
 
     def verify(self, names: Sequence[str], files_only: bool, deep: bool) -> list[Check]:
@@ -210,10 +210,10 @@ class FakeTable:
     app: FakeApp
     name: str
 
-    def pin(self, version: int, name: str, label: str) -> None:
+    def pin(self, version: int, name: str) -> None:
         self.app.asked = {"name": self.name, "version": version, "pin": name}
 
-    def unpin(self, name: str, label: str) -> None:
+    def unpin(self, name: str) -> None:
         self.app.asked = {"name": self.name, "remove": name}
 
     def pins(self) -> tuple[Pin, ...]:
@@ -224,7 +224,10 @@ class FakeTable:
         failed = RunRecord(self.name, "later", error="no answer", error_class="Unavailable", error_id="unavailable", started=ended, ended=ended)
         return dataclasses.replace(failed, failures=3, failing_since=first)
 
-    def inputs(self) -> list[Input]:
+    def newest(self) -> None:
+        return None
+
+    def everything(self, newest: None) -> list[Input]:
         return [Input("f/a.json", 10, "e", "f", None, 2, (0, 5, "f/a.json", 0, 0), None, quarantined=1, reason='x, "y"')]
 
     def reasons(self, file: QuarantinedFile) -> dict[str, Any]:
@@ -235,7 +238,7 @@ class FakeTable:
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeApp:
     made = FakeApp()
     monkeypatch.setattr(options, "opened", lambda *_: made)
-    for flow in ("keep.pin.pin", "keep.pin.unpin", "keep.pin.pins", "record.last_run", "read.log.inputs", "read.quarantine.reasons"):
+    for flow in ("keep.pin.pin", "keep.pin.unpin", "keep.pin.pins", "record.last_run", "ledger.everything", "read.quarantine.reasons"):
         # the flow of a table answers as the table
         monkeypatch.setattr(f"compactor.flows.{flow}", getattr(FakeTable, flow.rpartition(".")[2]))
     return made

@@ -27,7 +27,6 @@ from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import steps
 from compactor.flows.environment import Environment
 from compactor.flows.publish import alerts, notices
-from compactor.flows.read import log
 from compactor.flows.table import Table
 from tests.faults import Crash, Faults
 from tests.oracle.lake import Lake, table
@@ -159,7 +158,7 @@ def test_the_history_of_a_schema_comes_from_its_snapshots() -> None:
     for at, values in enumerate(({"a": 1}, {"a": 2}, {"a": 2, "b": 1}, {"a": "x", "b": 1}, {"a": "x"}), 1):
         lake.deliver(f"increment_20260101{at:02}/a.json", [line("c", [at], [at], values)])
         lake.run()
-    found = steps(log.history(Table(lake.env(), lake.spec)))
+    found = steps([*Table(lake.env(), lake.spec).history()])
     assert [[(change.kind, change.column) for change in step.changes] for step in found] == [
         [("removed", "b")],
         [("to_string", "a")],

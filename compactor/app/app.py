@@ -13,6 +13,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from compactor.app.as_of import as_of_views, micros
@@ -91,7 +92,7 @@ class App(Versions, Runners, Reconcile):
                 with_schema = self.with_schema(spec)
                 specs.append(with_schema.compacting_now if compact else with_schema)
             except CompactorError as error:
-                failed[spec.name] = failed_early(self.runtime.table(spec, files_only=True), error, label)
+                failed[spec.name] = failed_early(self.runtime.table(spec, files_only=True, label=label), error)
                 progress(spec.name, "done", 1.0)
         env, start = self.runtime.environment(), lambda busy, size: self._start_for(busy, False, size <= BRIEF_MAX)
         done = {report.table: report for report in run_tables(env, specs, progress, parallel, label, start)}
@@ -146,13 +147,13 @@ class App(Versions, Runners, Reconcile):
         """Read files from quarantine again: these paths, or all."""
         from compactor.flows.verbs import replay_table
 
-        return replay_table(self.started(name), paths, progress=progress, label=label)
+        return replay_table(self.started(name, label, progress), paths)
 
     def discard(self, name: str, paths: Sequence[str], progress: Progress = silent, label: str = "", records: bool = False) -> TableReport:
         """Give files in quarantine up: delete them, and remember that they had no events. `records`: the invalid records of partly ingested files."""
         from compactor.flows.verbs import discard_table
 
-        return discard_table(self.started(name), paths, progress=progress, label=label, records=records)
+        return discard_table(self.started(name, label, progress), paths, records)
 
     def ingest(self, names: Sequence[str] = (), max_records: int = 500_000, skip_lost: bool = False) -> list[Ingested]:
         """Write the records of the tables' Kafka topics into landing. Default: all tables that have a topic.
@@ -170,7 +171,7 @@ class App(Versions, Runners, Reconcile):
         self._start(frozenset([*coordinates("spark-sql-kafka-0-10"), *s3_packages(self.settings)]))
         topics = KafkaTopics(self.runtime.spark(), self.runtime.storage, self.settings.kafka_properties())
         staging = join(self.settings.warehouse_dir, "_ingest")
-        return Ingest(self.runtime.storage, topics, specs, staging, max_records, skip_lost).all_there_is()
+        return Ingest(self.runtime.environment(files_only=True), topics, specs, staging, max_records, skip_lost).all_there_is()
 
     # ---- look at tables ----
 
@@ -203,9 +204,7 @@ class App(Versions, Runners, Reconcile):
 
     def log(self, name: str, limit: int = 0) -> list[Snapshot]:
         """Return a table's `limit` newest Snapshots (0 for all), newest first. Starts no JVM."""
-        from compactor.flows.read.log import history
-
-        return history(self.table(name), limit)
+        return [*islice(self.table(name).history(), limit or None)]
 
     def report(self, names: Sequence[str] = (), at: str | None = None, versions: int = 50) -> str:
         """Return an HTML page about tables. `at`: the page of that moment (ISO 8601, UTC unless it has a zone). `versions`: newest versions a table.
@@ -231,12 +230,12 @@ class App(Versions, Runners, Reconcile):
         self.runtime.storage.write(place, text.encode())
         return place
 
-    def write_plot(self, out: str, names: Sequence[str] = ()) -> str:
+    def write_plot(self, out: str) -> str:
         """Write the plot of bytes on the page of `report` as an SVG file. Return its location."""
         from compactor.report.page import bytes_plot
 
         place = absolute(out, os.getcwd())
-        plot = bytes_plot(self._timelines(names, self.runtime.environment(files_only=True).clock()))
+        plot = bytes_plot(self._timelines((), self.runtime.environment(files_only=True).clock()))
         self.runtime.storage.write(place, plot.encode())
         return place
 
@@ -385,5 +384,5 @@ class App(Versions, Runners, Reconcile):
         """
         specs = [spec for spec in self.specs(names) if names or spec.subject or spec.avro_schema]
         specs = [self.with_schema(spec) if next_schema is None or spec.registered_key else spec for spec in specs]
-        registry = self._registry() if any(spec.subject for spec in specs) else None
+        registry = self.registry() if any(spec.subject for spec in specs) else None
         return [schema_report(self.runtime.table(spec, files_only=True), registry, next_schema, notify) for spec in specs]

@@ -18,6 +18,7 @@ from compactor.config.settings import Settings, load
 from compactor.config.values import is_s3
 from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import Progress
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.sources.source_profile import FileSample
 from compactor.flows.table import Table
@@ -116,16 +117,16 @@ class AppBase:
         """Return the specs of these tables (default: all). Raises ConfigError for an unknown table."""
         return [self.settings.spec(name) for name in dict.fromkeys(names or self.settings.names)]
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str, label: str = "") -> Table:
         """Return one table, for flows that read files only. Starts no JVM."""
         (spec,) = self.specs([name])
-        return self.runtime.table(spec, files_only=True)
+        return self.runtime.table(spec, files_only=True, label=label)
 
-    def started(self, name: str) -> Table:
+    def started(self, name: str, label: str, progress: Progress) -> Table:
         """Return one table with its newest schema, and with a started Spark that can read its archive."""
         spec = self.with_schema(self.specs([name])[0])
         self._start_for([spec], archived=True)
-        return self.runtime.table(spec)
+        return self.runtime.table(spec, label=label, progress=progress)
 
     def check_local(self, name: str, verb: str) -> None:
         """Raise Refused if the table's runner is not this machine. `verb`: the command that runs here only."""
@@ -152,22 +153,19 @@ class AppBase:
             settings.region,
             settings.metastore_dir,
             settings.s3_keys,
-            tuple(sorted(app_registry.schemas_by_id(self._registry(), specs).items())) if schemas and self._has_registry else (),
+            tuple(sorted(app_registry.schemas_by_id(self.registry(), specs).items())) if schemas and self._has_registry else (),
         )
 
     def with_schema(self, spec: TableSpec) -> TableSpec:
         """Return the spec with the newest schema of its subject. Raises RegistryRefused if the registry has no such subject."""
-        return spec if spec.subject is None else app_registry.with_newest_schema(self._registry(), spec)
+        return spec if spec.subject is None else app_registry.with_newest_schema(self.registry(), spec)
 
     @property
     def _has_registry(self) -> bool:
         return bool(self.settings.registry.url)
 
-    def open_registry(self) -> Registry:
-        """Return the configured registry."""
-        return self._registry()
-
-    def _registry(self) -> Registry:
+    def registry(self) -> Registry:
+        """Return the configured registry, opened at the first call."""
         with self._lock:
             if self._opened_registry is None:
                 self._opened_registry = app_registry.open_registry(self.settings, self.runtime.storage)
@@ -175,7 +173,7 @@ class AppBase:
 
     def _schemas(self) -> Callable[[int], str] | None:
         """Return a function from schema id to schema text, or None without a registry."""
-        return (lambda number: self._registry().by_id(number)) if self._has_registry else None
+        return (lambda number: self.registry().by_id(number)) if self._has_registry else None
 
     def _start_for(self, specs: Sequence[TableSpec], archived: bool, brief: bool | None = None) -> None:
         """Start Spark with the packages that these tables need. `archived`: their archives are read too.

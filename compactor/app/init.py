@@ -127,7 +127,7 @@ def look_for_tables(app: AppBase, entries: Sequence[Discovery]) -> list[TablePro
 def _tables_of(app: AppBase, folders: Sequence[Folder]) -> list[TableProposal]:
     """Return the tables that folders of `discover:` become, those that wait among them."""
     storage, landings = app.runtime.storage, [spec.landing for spec in app.specs()]
-    topics = flow.topics_of(app.open_registry())[0] if folders and app.settings.registry.url else {}
+    topics = flow.topics_of(app.registry())[0] if folders and app.settings.registry.url else {}
     room = {folder.discovery.place: folder.discovery.at_most - sum(map(folder.discovery.fits, landings)) for folder in folders}
     tables: list[TableProposal] = []
     for folder in folders:

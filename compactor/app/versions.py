@@ -26,8 +26,8 @@ class Versions(AppBase):
         from compactor.flows.keep.vacuum import vacuum, vacuum_if_due
 
         if dry:
-            return [vacuum(self.runtime.table(spec, files_only=True), True, label) for spec in self.specs(names)]
-        return [vacuum_if_due(self.runtime.table(spec), label) for spec in self.specs(names)]
+            return [vacuum(self.runtime.table(spec, files_only=True), True) for spec in self.specs(names)]
+        return [vacuum_if_due(self.runtime.table(spec, label=label)) for spec in self.specs(names)]
 
     def reencrypt(self, names: Sequence[str] = ()) -> list[ReencryptReport]:
         """Encrypt raw files again that have another key than the table's `archive_kms_key`. Default: all tables that have one. Starts no JVM."""
@@ -51,13 +51,13 @@ class Versions(AppBase):
         if accept_loss:
             if as_of is None or not as_of.isdecimal() or reabsorb:
                 raise Refused("expected the number of a version beside --accept-loss, and no --reabsorb")
-            return [go_on_table(self.runtime.table(spec), int(as_of), label=label)]
+            return [go_on_table(self.runtime.table(spec, label=label), int(as_of))]
         target = restore.named(self.table(name), as_of)
-        done = [restore_table(self.runtime.table(spec), target, label=label)] if target is not None else []
+        done = [restore_table(self.runtime.table(spec, label=label), target)] if target is not None else []
         if target is None and not reabsorb:
             raise Refused("expected a version or a time to restore, got neither")
         if reabsorb:
-            done.append(reabsorb_table(self.started(name), progress=progress, label=label))
+            done.append(reabsorb_table(self.started(name, label, progress)))
         return done
 
     def changes(
@@ -98,7 +98,7 @@ class Versions(AppBase):
         from compactor.flows.write import restore
 
         target = restore.named(self.table(name), as_of)
-        return rebuild_table(self.started(name), target, accept, dry, fewer, progress=progress, label=label)
+        return rebuild_table(self.started(name, label, progress), target, accept, dry, fewer)
 
     def adopt(
         self,
@@ -122,7 +122,7 @@ class Versions(AppBase):
         path = absolute(path, os.getcwd())
         adopt.check(self.runtime.table(spec, files_only=True), path, through)
         self._start_for([spec], archived=False)
-        return adopt_table(self.runtime.table(spec), path, through, dry, progress=progress, label=label)
+        return adopt_table(self.runtime.table(spec, label=label, progress=progress), path, through, dry)
 
     def erase(
         self,
@@ -144,4 +144,4 @@ class Versions(AppBase):
         spec = self.with_schema(self.specs([name])[0])
         request = Request(tuple(key_values(text, spec.row_key, name) for text in keys), now, delete_files, leave_landing)
         self._start_for([spec], archived=True)
-        return erase(self.runtime.table(spec), request, label)
+        return erase(self.runtime.table(spec, label=label), request)

@@ -46,7 +46,6 @@ class HiveCatalog:
         self._compares = True
 
     def ensure_database(self, name: str, location: str) -> None:
-        """Create the database if it is missing."""
         with self._hive.calls(f"database {name}"):
             if self._hive.has_database(name):
                 return
@@ -57,16 +56,12 @@ class HiveCatalog:
                     raise
 
     def has_database(self, name: str) -> bool:
-        """Whether the database exists."""
         with self._hive.calls(f"database {name}"):
             return self._hive.has_database(name)
 
     def table(self, database: str, name: str) -> TableDef | None:
-        """Return the registered external table, or None."""
-        with self._hive.calls(f"{database}.{name}"):
-            handle = self._hive.get(database, name)
-            entry = self._hive.read(handle) if handle is not None else {}
-        if entry.get("tableType") != "EXTERNAL_TABLE":
+        entry = self._hive.entry(database, name)
+        if entry is None or entry.get("tableType") != rules.TABLE:
             return None
         serde = entry["sd"]["serdeInfo"].get("serializationLib")
         kind = next((kind for kind, formats in FORMATS.items() if formats[2] == serde), str(serde))
@@ -82,7 +77,6 @@ class HiveCatalog:
         )
 
     def ensure_table(self, table: TableDef) -> None:
-        """Create the table, or append columns and update comments and properties."""
         rules.check_table(table)
         label = f"{table.database}.{table.name}"
         with self._hive.calls(label):
@@ -90,7 +84,7 @@ class HiveCatalog:
             if existing is None:
                 existing = self._hive.create(self._hive.new_table(table))
             if existing is not None:
-                self._update_table(label, existing, table)
+                self._update_table(existing, table)
 
     def ensure_partitions(self, database: str, table: str, partitions: Sequence[PartitionDef]) -> None:
         """Register the missing partitions in bulk, and update stale ones. Registers nothing if one is refused."""
@@ -98,8 +92,7 @@ class HiveCatalog:
         with self._hive.calls(label):
             owner = self._hive.get(database, table)
             definition = self._hive.read(owner) if owner is not None else {}
-            if definition.get("tableType") != "EXTERNAL_TABLE":
-                raise CatalogRefused(f"{label}: expected an external table, found {_kind(definition)}")
+            rules.check_external(label, definition.get("tableType", ""))
             requested = rules.distinct(label, [key["name"] for key in definition["partitionKeys"]], partitions)
             missing, changed = [], []
             for values, (handle, entry) in self._registered(owner, database, table, list(requested)).items():
@@ -119,7 +112,6 @@ class HiveCatalog:
                 self._hive.client.add_partitions([self._hive.new_partition(owner, database, table, each) for each in batch], True, False)
 
     def partitions(self, database: str, table: str) -> list[PartitionDef]:
-        """Return the registered partitions, ordered by their values."""
         with self._hive.calls(f"{database}.{table}"):
             if self._hive.get(database, table) is None:
                 return []
@@ -132,7 +124,6 @@ class HiveCatalog:
         return sorted(registered, key=lambda partition: partition.values)
 
     def drop_partitions(self, database: str, table: str, values: Sequence[tuple[str, ...]]) -> None:
-        """Unregister partitions. The files stay."""
         with self._hive.calls(f"{database}.{table}"):
             for each in values:
                 try:
@@ -142,13 +133,10 @@ class HiveCatalog:
                         raise
 
     def view(self, database: str, name: str) -> ViewDef | None:
-        """Return the registered view, or None."""
-        with self._hive.calls(f"{database}.{name}"):
-            handle = self._hive.get(database, name)
-            entry = self._hive.read(handle) if handle is not None else None
+        entry = self._hive.entry(database, name)
         if entry is None:
             return None
-        _check_view(f"{database}.{name}", entry)
+        rules.check_view(f"{database}.{name}", entry.get("tableType", ""))
         text = entry.get("viewExpandedText") or entry.get("viewOriginalText", "")
         comment = {"comment": entry["parameters"]["comment"]} if entry["parameters"].get("comment") else {}
         return ViewDef(entry["dbName"], entry["tableName"], text, _columns(entry["sd"]["cols"]), {**rules.shown(entry["parameters"]), **comment})
@@ -186,7 +174,7 @@ class HiveCatalog:
         if existing is None:
             return
         entry = self._hive.read(existing)
-        _check_view(label, entry)
+        rules.check_view(label, entry.get("tableType", ""))
         if rules.outdated(view, entry["parameters"]):
             log.info("%s: already shows a newer version; left unchanged", label)
             return
@@ -211,10 +199,7 @@ class HiveCatalog:
         self._hive.client.alter_table_with_environmentContext(view.database, view.name, handle, self._hive.context(expected))
 
     def native(self, database: str, name: str) -> NativeDef | None:
-        """Return the Iceberg table, or None."""
-        with self._hive.calls(f"{database}.{name}"):
-            handle = self._hive.get(database, name)
-            entry = self._hive.read(handle) if handle is not None else None
+        entry = self._hive.entry(database, name)
         if entry is None:
             return None
         pointer = rules.pointer(f"{database}.{name}", entry["parameters"])
@@ -252,17 +237,12 @@ class HiveCatalog:
                 return False
             return True
 
-    def _update_table(self, label: str, existing: Any, table: TableDef) -> None:
+    def _update_table(self, existing: Any, table: TableDef) -> None:
         entry = self._hive.read(existing)
-        if entry["tableType"] != "EXTERNAL_TABLE":
-            raise CatalogRefused(f"{label}: expected an external table, found {_kind(entry)}. Drop it or choose another name.")
-        rules.check_location(label, entry["sd"]["location"], table.location)
-        rules.check_partition_columns(label, _columns(entry["partitionKeys"]), table.partition_columns)
-        library = entry["sd"]["serdeInfo"].get("serializationLib")
-        if library != FORMATS[table.format][2]:
-            raise CatalogRefused(f"{label}: expected a table of {table.format} files, found {library}")
-        columns, columns_now = rules.table_columns(table), _columns(entry["sd"]["cols"])
-        rules.check_evolution(label, columns_now, columns)
+        storage = entry["sd"]
+        columns, columns_now = rules.table_columns(table), _columns(storage["cols"])
+        library = storage.get("serdeInfo", {}).get("serializationLib")
+        rules.check_update(table, entry["tableType"], storage.get("location", ""), columns_now, _columns(entry["partitionKeys"]), library)
         properties = {**rules.kept(entry["parameters"]), **table_parameters(table)}
         if columns == columns_now and properties == entry["parameters"]:
             return
@@ -285,16 +265,6 @@ class HiveCatalog:
 
 def _messages(error: Py4JJavaError) -> str:
     return " ".join(causes(error).values())
-
-
-def _check_view(label: str, entry: dict[str, Any]) -> None:
-    if entry.get("tableType") != "VIRTUAL_VIEW":
-        raise CatalogRefused(f"{label}: expected a view, found {_kind(entry)}. Set `view:` to another name, or rename the table.")
-
-
-def _kind(entry: dict[str, Any]) -> str:
-    names = {"VIRTUAL_VIEW": "a view", "MANAGED_TABLE": "a managed table", "EXTERNAL_TABLE": "an external table"}
-    return names.get(entry.get("tableType", ""), entry.get("tableType") or "nothing")
 
 
 def _columns(fields: Iterable[dict[str, str]]) -> tuple[Column, ...]:

@@ -90,6 +90,12 @@ class HiveClient:
                 return None
             raise
 
+    def entry(self, database: str, name: str) -> dict[str, Any] | None:
+        """Return a table or view as plain values, or None."""
+        with self.calls(f"{database}.{name}"):
+            handle = self.get(database, name)
+            return self.read(handle) if handle is not None else None
+
     def has_database(self, name: str) -> bool:
         """Return whether there is a database."""
         try:
@@ -124,38 +130,32 @@ class HiveClient:
 
     def new_table(self, table: TableDef) -> Any:
         """Return the thrift object of an external table."""
-        made = self._table()
-        made.setDbName(table.database.lower())
-        made.setTableName(table.name.lower())
-        made.setTableType("EXTERNAL_TABLE")
-        made.setSd(self.descriptor(rules.table_columns(table), rules.uri(table.location), FORMATS[table.format]))
-        made.setPartitionKeys(self.fields(rules.stored(table.partition_columns)))
+        storage = self.descriptor(rules.table_columns(table), rules.uri(table.location), FORMATS[table.format])
         # Without this parameter Hive treats the table as managed, whatever its type, and deletes the files with it.
-        made.setParameters({"EXTERNAL": "TRUE", **table_parameters(table)})
+        made = self._new(table, rules.TABLE, storage, {"EXTERNAL": "TRUE", **table_parameters(table)})
+        made.setPartitionKeys(self.fields(rules.stored(table.partition_columns)))
         return made
 
     def new_view(self, view: ViewDef) -> Any:
         """Return the thrift object of a view."""
-        made = self._table()
-        made.setDbName(view.database.lower())
-        made.setTableName(view.name.lower())
-        made.setTableType("VIRTUAL_VIEW")
-        made.setSd(self.descriptor(rules.stored(view.columns), "", VIEW_FORMAT))
-        made.setPartitionKeys([])
+        made = self._new(view, rules.VIEW, self.descriptor(rules.stored(view.columns), "", VIEW_FORMAT), dict(view.properties))
         made.setViewOriginalText(view.text)
         made.setViewExpandedText(view.text)
-        made.setParameters(dict(view.properties))
         return made
 
     def new_native(self, table: NativeDef) -> Any:
         """Return the thrift object of an Iceberg table."""
+        storage = self.descriptor(rules.stored(table.columns), rules.uri(table.location), NATIVE_FORMAT)
+        return self._new(table, rules.TABLE, storage, rules.native_parameters(table, None))
+
+    def _new(self, definition: TableDef | ViewDef | NativeDef, kind: str, storage: Any, parameters: dict[str, str]) -> Any:
         made = self._table()
-        made.setDbName(table.database.lower())
-        made.setTableName(table.name.lower())
-        made.setTableType("EXTERNAL_TABLE")
-        made.setSd(self.descriptor(rules.stored(table.columns), rules.uri(table.location), NATIVE_FORMAT))
+        made.setDbName(definition.database.lower())
+        made.setTableName(definition.name.lower())
+        made.setTableType(kind)
+        made.setSd(storage)
         made.setPartitionKeys([])
-        made.setParameters(rules.native_parameters(table, None))
+        made.setParameters(parameters)
         return made
 
     def new_partition(self, owner: Any, database: str, table: str, partition: PartitionDef) -> Any:

@@ -1,6 +1,6 @@
 """A catalog that records changes as SQL statements and optionally applies them. `compactor publish --dry-run` shows these statements.
 
-A call that would change nothing is neither recorded nor applied.
+A call that would change nothing is not recorded, and not applied either, but for partitions: their statistics are not compared here.
 """
 
 from __future__ import annotations

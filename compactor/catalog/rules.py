@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from compactor.catalog.formats import FORMATS
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model import types
@@ -15,6 +16,9 @@ COMMENT_BYTES_MAX = 255
 
 FOREIGN_PREFIXES = ("spark.sql.", "view.")
 """Spark's own copies of schema and settings. If they stay while the columns change, Spark shows the OLD columns."""
+
+TABLE, VIEW = "EXTERNAL_TABLE", "VIRTUAL_VIEW"
+"""Kinds of objects, as Hive and Glue name them."""
 
 POINTER = "metadata_location"
 """The parameter of an Iceberg table with its metadata file."""
@@ -75,6 +79,35 @@ def check_table(table: TableDef) -> None:
         # Athena and Hive prune partitions by text only.
         if not same_type(column.type, "string"):
             raise CatalogRefused(f"{label}: partition column {column.name} must be a string, found {column.type}")
+
+
+def check_external(label: str, kind: str, advice: str = "") -> None:
+    """Raise CatalogRefused for an object of another kind (`tableType`) than an external table."""
+    if kind != TABLE:
+        raise CatalogRefused(f"{label}: expected an external table, found {_named(kind)}{advice}")
+
+
+def check_view(label: str, kind: str) -> None:
+    """Raise CatalogRefused for an object of another kind (`tableType`) than a view."""
+    if kind != VIEW:
+        raise CatalogRefused(f"{label}: expected a view, found {_named(kind)}. Set `view:` to another name, or rename the table.")
+
+
+def _named(kind: str) -> str:
+    return {VIEW: "a view", TABLE: "an external table", "MANAGED_TABLE": "a managed table"}.get(kind, kind or "nothing")
+
+
+def check_update(
+    table: TableDef, kind: str, location: str, columns: Sequence[Column], partition_columns: Sequence[Column], library: str | None
+) -> None:
+    """Raise CatalogRefused unless an existing object is an earlier form of the table. `library`: the name of its serde."""
+    label = f"{table.database}.{table.name}"
+    check_external(label, kind, ". Drop it or choose another name.")
+    check_location(label, location, table.location)
+    check_partition_columns(label, partition_columns, table.partition_columns)
+    if library != FORMATS[table.format][2]:
+        raise CatalogRefused(f"{label}: expected a table of {table.format} files, found {library}")
+    check_evolution(label, columns, table_columns(table))
 
 
 def check_evolution(label: str, existing: Sequence[Column], requested: Sequence[Column]) -> None:

@@ -35,7 +35,7 @@ def demo(
     raise typer.Exit(_play(directory, fresh=not keep, verbose=verbose))
 
 
-def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
+def _play(directory: Path, fresh: bool, verbose: bool) -> int:
     """Play the demo. Return the exit code."""
     from compactor.app import App  # here, because help texts need none of it
 

@@ -141,9 +141,10 @@ def log(
     elif files:
         _show_files(call, table, as_of)
     elif inputs:
-        from compactor.flows.read.log import inputs as ledger
+        from compactor.flows import ledger
 
-        _show_inputs(ledger(call.app.table(table)), call)
+        opened = call.app.table(table)
+        _show_inputs(ledger.everything(opened, opened.newest()), call)
     else:
         from compactor.flows.record import last_run
 

@@ -111,11 +111,11 @@ def pin(
         raise typer.BadParameter("give a version to pin, or --remove NAME")
     from compactor.flows.keep import pin as flow
 
-    opened = call.app.table(table)
+    opened = call.app.table(table, call.label)
     if version is not None:
-        flow.pin(opened, version, name, call.label)
+        flow.pin(opened, version, name)
     elif remove is not None:
-        flow.unpin(opened, remove, call.label)
+        flow.unpin(opened, remove)
     pins = flow.pins(opened)
     rows = [(item.name, item.version, grid.moment(item.time)) for item in pins]
     call.answer(

@@ -54,7 +54,7 @@ class Part:
 
 def of_rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str, str]:
     """Return table → SQL for base and Delta."""
-    layout = Layout(spec.root, spec.landing)
+    layout = spec.layout
     base, delta = views.tables(spec, snapshot)
     text = DUCKDB.text
 
@@ -81,7 +81,7 @@ def of_history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str
     history = snapshot.history
     if history is None:
         return {}
-    layout, table = Layout(spec.root, spec.landing), history_views.table(spec, snapshot)
+    layout, table = spec.layout, history_views.table(spec, snapshot)
     # the day is the last directory of closed parts, so that DuckDB opens no file of a day that the query leaves out
     day = f"regexp_extract({DUCKDB.name(_FILE)}, 'history_part=([^/]+)/[^/]*$', 1)"
     parts: dict[tuple[str, str, str], list[str]] = {}
@@ -99,7 +99,7 @@ def of_history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str
 
 def of_days(connection: Any, spec: TableSpec, tables: Iterable[TableDef], days: Iterable[tuple[str, Snapshot]]) -> dict[str, str]:
     """Return table → SQL for the partitions of frozen days. `days`: (day, its version); `tables`: those below the view."""
-    layout = Layout(spec.root, spec.landing)
+    layout = spec.layout
     parts: dict[str, list[Part]] = {}
     for day, version in days:
         directories: list[Segment | Delta] = [*version.segments, *([version.delta] if version.delta else [])]
@@ -113,7 +113,7 @@ def of_days(connection: Any, spec: TableSpec, tables: Iterable[TableDef], days: 
 
 def of_feed(connection: Any, spec: TableSpec, snapshots: Iterable[Snapshot]) -> dict[str, tuple[TableDef, str]]:
     """Return name → (table, SQL) for the tables of the change feed, one a generation. `snapshots`: in the order of versions."""
-    layout = Layout(spec.root, spec.landing)
+    layout = spec.layout
     tables: dict[str, tuple[TableDef, list[str]]] = {}
     for snapshot in snapshots:
         if snapshot.feed is not None and snapshot.feed.mode != feed.OFF:

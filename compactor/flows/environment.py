@@ -1,4 +1,4 @@
-"""Environment: everything a flow needs from outside, handed in by `app/app.py` (or by a test)."""
+"""Environment: everything a flow needs from outside, made by `runtime.py` (or by a test)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,9 @@ def _nonce() -> str:
     return secrets.token_hex(4)
 
 
-def _nobody(target: Target, message: Message) -> None:
-    """Notify nobody."""
-
-
 def no_sample(path: str, data: bytes, rows_max: int) -> FileSample:
     """Read nothing."""
     return FileSample(())
-
-
-def _no_tasks(group: str) -> None:
-    """Count none."""
-
-
-def _no_share(name: str) -> None:
-    """Share nothing."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +36,7 @@ class Environment:
     """Returns the time in epoch seconds."""
     nonce: Callable[[], str] = _nonce
     """Returns 8 random hex digits: the id of an attempt."""
-    notify: Callable[[Target, Message], None] = _nobody
+    notify: Callable[[Target, Message], None] = lambda target, message: None
     """Sends a message to one target. Raises a CompactorError if it cannot."""
     files_only: bool = False
     """Whether neither engine nor catalog may be used."""
@@ -59,9 +47,9 @@ class Environment:
     program: str = ""
     stop: Stop = field(default_factory=Stop)
     """Ends a run early."""
-    tasks: Callable[[str], Tasks | None] = _no_tasks
+    tasks: Callable[[str], Tasks | None] = lambda group: None
     """Counts the engine's tasks for a phase (`logs.GROUP`); returns None if it has none."""
-    share: Callable[[str], None] = _no_share
+    share: Callable[[str], None] = lambda name: None
     """Gives what the calling thread computes a fair share of the engine, under this name."""
 
     read_sample: ReadSample = no_sample

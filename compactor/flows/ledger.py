@@ -23,7 +23,7 @@ def absorbed(table: Table, snapshot: Snapshot | None, folders: Iterable[str]) ->
     """(path, etag) of the inputs already taken, as far as files in these folders are concerned."""
     if snapshot is None:
         return frozenset()
-    return frozenset((item.path, item.etag) for item in (*snapshot.pending, *of_folders(table, snapshot, folders)))
+    return frozenset(item.id for item in (*snapshot.pending, *of_folders(table, snapshot, folders)))
 
 
 def of_folders(table: Table, snapshot: Snapshot, folders: Iterable[str]) -> list[Input]:
@@ -49,19 +49,24 @@ def entries(table: Table, file: LedgerFile) -> list[Input]:
         raise StateRefused(f"{place} cannot be read: {error}. It is written once and never changed: restore it from a backup.") from error
 
 
-def everything(table: Table, snapshot: Snapshot) -> list[Input]:
-    """Every input that ever went into the table, oldest first."""
-    return [item for file in snapshot.ledger for item in entries(table, file)] + list(snapshot.inputs)
+def everything(table: Table, snapshot: Snapshot | None) -> list[Input]:
+    """Return every entry, oldest first: each file that was taken, and what later attempts, restores and replays made of it."""
+    return [*(item for file in snapshot.ledger for item in entries(table, file)), *snapshot.inputs] if snapshot else []
 
 
 def newest_entries(table: Table, snapshot: Snapshot | None) -> list[Input]:
     """Return the newest entry of each input that ever went into the table."""
-    return [*latest(everything(table, snapshot)).values()] if snapshot else []
+    return [*latest(everything(table, snapshot)).values()]
+
+
+def with_outcome(entries: Iterable[Input], outcome: str) -> set[tuple[str, str]]:
+    """Return (path, etag) of the inputs that ever had an outcome."""
+    return {item.id for item in entries if item.outcome == outcome}
 
 
 def latest(entries: Iterable[Input]) -> dict[tuple[str, str], Input]:
     """What the ledger says of each input last, by (path, etag)."""
-    return {(item.path, item.etag): item for item in entries}
+    return {item.id: item for item in entries}
 
 
 ERASED_REASON = "(removed by `compactor erase`)"

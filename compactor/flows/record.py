@@ -6,6 +6,7 @@ nothing, or a record. Idle runs write none. The newest record is also copied to 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import logging
@@ -17,7 +18,6 @@ from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.reconcile.report import ReconcileReport
 from compactor.core.results.record import FAILED, Phase, RunRecord, TableReport
-from compactor.core.results.reports import Progress
 from compactor.flows.environment import Environment
 from compactor.flows.table import Table
 
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Measures one run of one table. `progress` takes the run's steps and passes them on to the caller's callback. `table` is the table."""
+    """Measures one run of one table. `table` is the table whose steps it measures, and passes on to the callback of the caller's."""
 
-    def __init__(self, table: Table, verb: str, label: str, progress: Progress) -> None:
-        self.table, self._verb, self._label, self._progress = table, verb, label, progress
+    def __init__(self, table: Table, verb: str) -> None:
+        self.table, self._verb, self._progress = dataclasses.replace(table, progress=self.progress), verb, table.progress
         self._began = table.env.clock()
         self._phases: list[Phase] = []
         self._open: tuple[str, float] | None = None
@@ -62,7 +62,7 @@ class Recorder:
             verb=self._verb,
             started=times.from_seconds(self._began, "milliseconds"),
             ended=moment,
-            label=self._label,
+            label=table.label,
             program=table.env.program,
             phases=tuple(self._phases),
             source_lag_seconds=_since(report.source_time, ended),

@@ -16,7 +16,6 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction
 from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
-from compactor.core.results.reports import Progress, silent
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit, shown
@@ -67,8 +66,6 @@ class Committed:
     """A table after the first part of its run."""
 
     table: Table
-    label: str
-    """The scheduler's label of the run."""
     before: Snapshot | None
     """The newest version before the run."""
     current: Snapshot | None = None
@@ -83,34 +80,34 @@ class Committed:
     """Duration of the first part."""
 
 
-def run_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
+def run_table(table: Table) -> TableReport:
     """Run one table. Any step may have been done by an earlier, interrupted run; the rest is done now."""
-    return finish_table(commit_table(table, progress, label), progress, Spending())
+    return finish_table(commit_table(table), Spending())
 
 
-def commit_table(table: Table, progress: Progress = silent, label: str = "") -> Committed:
+def commit_table(table: Table) -> Committed:
     """Finish an interrupted run, and ingest, publish and archive what has landed: the first part of a run."""
     began = time.monotonic()
-    progress(table.name, "discover", 0.0)
+    table.step("discover", 0.0)
     before = current = table.newest()
-    step = Committed(table, label, before)
+    step = Committed(table, before)
     if current is not None:
         current, step.resumed = resume(table, current)
 
     def ingest() -> Snapshot | None:
-        return ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), step.made, progress, label)
+        return ingested(table, current, lambda newest: commit.commit(table, newest), step.made)
 
     committed = first = ingest()
     while committed:
         step.made.append(committed)
         current = committed
-        publish_and_archive(table, current, progress)
+        publish_and_archive(table, current)
         full = len(committed.inputs) >= commit.FILES_MAX
         committed = ingest() if full else None
-    if not step.made and current is not None and (frozen := freeze(table, current, label)):
+    if not step.made and current is not None and (frozen := freeze(table, current)):
         step.made.append(frozen)
         current = frozen
-        publish_and_archive(table, current, progress)
+        publish_and_archive(table, current)
     if not first and table.superseded_since(current) and (newest := table.newest()) is not None:
         # another run ingested what we found; if it has died since, its work is finished here
         current, step.resumed = resume(table, newest)
@@ -119,16 +116,16 @@ def commit_table(table: Table, progress: Progress = silent, label: str = "") -> 
     return step
 
 
-def finish_table(step: Committed, progress: Progress, spending: Spending) -> TableReport:
+def finish_table(step: Committed, spending: Spending) -> TableReport:
     """Compact if due, and bring the landing table up to date: the second part of a run. `spending`: that of all tables of the run."""
     table, current, made, worthless, waiting = step.table, step.current, step.made, False, None
     if current is not None and step.compaction_due and not (made and table.env.stop.requested):
-        compacted, waiting = compact(table, current, step.label, progress, spending)
+        compacted, waiting = compact(table, current, spending)
         worthless = compacted is None and waiting is None
         if compacted:
             made.append(compacted)
             current = compacted
-            publish_and_archive(table, current, progress)
+            publish_and_archive(table, current)
     notes: tuple[str, ...] = ()
     if current is not None:
         waiting = waiting or compaction.waits(table.spec, current, table.env.clock())
@@ -156,18 +153,18 @@ def blocked_report(report: TableReport, reason: str) -> TableReport:
     return dataclasses.replace(report, outcome="blocked", error=reason, error_class="CheckFailed", error_id=audit.Blocked.id, exit_code=1)
 
 
-def failed_early(table: Table, error: CompactorError, label: str = "") -> TableReport:
+def failed_early(table: Table, error: CompactorError) -> TableReport:
     """Return the report of a run that failed before it looked at its table, and write its run record."""
-    return Recorder(table, "run", label, silent).recorded(failure(table.name, error))
+    return Recorder(table, "run").recorded(failure(table.name, error))
 
 
-def ingested(table: Table, newest: Snapshot | None, ingest: Ingest, made: list[Snapshot], progress: Progress, label: str) -> Snapshot | None:
+def ingested(table: Table, newest: Snapshot | None, ingest: Ingest, made: list[Snapshot]) -> Snapshot | None:
     """Ingest. If numbers become text, first read the table's raw files again, and add the version that this makes to `made`."""
     for _ in range(ATTEMPTS):
         try:
             return ingest(newest)
         except commit.BecomesText as change:
-            newest = rebuild.as_text(table, change.columns, progress, label)
+            newest = rebuild.as_text(table, change.columns)
             made += [newest] if newest else []
     # each time somebody rebuilt the table from files that hold numbers only
     raise Conflict(f"table {table.name}: its numbers were read again as text {ATTEMPTS} times, and other writers undid it. Run again.")
@@ -183,13 +180,13 @@ def _shown_landing(table: Table, current: Snapshot) -> tuple[list[str], tuple[st
         return [], (f"the table of landed files was not updated: {error}",)
 
 
-def publish_and_archive(table: Table, snapshot: Snapshot, progress: Progress) -> None:
+def publish_and_archive(table: Table, snapshot: Snapshot) -> None:
     """Show a version unless its checks block it, and archive what it ingested."""
-    progress(table.name, "publish", 0.85)
+    table.step("publish", 0.85)
     with contextlib.suppress(audit.Blocked):
         # committed, and reported at the end of the run
         publish(table, snapshot)
-    progress(table.name, "archive", 0.95)
+    table.step("archive", 0.95)
     archive.archive(table, snapshot)
 
 

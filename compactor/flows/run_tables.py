@@ -66,7 +66,7 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
     spending = Spending()
 
     def recorder(spec: TableSpec, calls: Progress) -> Recorder:
-        return Recorder(Table(env, spec), "run", label, calls)
+        return Recorder(Table(env, spec, label, calls), "run")
 
     def run(spec: TableSpec, again: bool = False) -> TableReport | Future[TableReport] | tuple[Committed, Recorder] | None:
         """Return None if the engine has ended, and what `finish` needs if the compaction waits for the commits of all tables."""
@@ -75,7 +75,7 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
 
         def commit() -> Committed | None:
             try:
-                return commit_table(Table(env, spec), record.progress, label)
+                return commit_table(record.table)
             except EngineEnded as error:
                 if again:
                     raise
@@ -95,7 +95,7 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
     def finish(step: Committed, record: Recorder) -> TableReport:
         if step.compaction_due:
             env.share("compactions")
-        report = _reported(step.table.name, lambda: finish_table(step, record.progress, spending), record.progress, env.stop, begun=True)
+        report = _reported(step.table.name, lambda: finish_table(step, spending), record.progress, env.stop, begun=True)
         return record.recorded(dataclasses.replace(report, seconds=round(report.seconds + step.seconds, 3)))
 
     with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
@@ -125,9 +125,9 @@ def _result(future: Future[_T]) -> _T:
     return future.result()
 
 
-def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress = silent) -> dict[str, TableReport]:
+def idle_tables(env: Environment, specs: Sequence[TableSpec]) -> dict[str, TableReport]:
     """Return the reports of the tables that have no work, and of those whose work is known to fail. Asks neither engine nor catalog."""
-    return {name: look for name, look in _look_at(env, specs, progress).items() if isinstance(look, TableReport)}
+    return {name: look for name, look in _look_at(env, specs, silent).items() if isinstance(look, TableReport)}
 
 
 def _look_at(env: Environment, specs: Sequence[TableSpec], progress: Progress) -> dict[str, TableReport | int]:

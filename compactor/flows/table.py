@@ -10,10 +10,11 @@ from functools import cached_property
 
 from compactor.core.model.errors import NoRowsYet, StateRefused
 from compactor.core.model.files import DataFile
-from compactor.core.model.layout import Layout
+from compactor.core.model.layout import Layout, commit_id
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.retention import is_pending_deletion, possibly_kept
+from compactor.core.results.reports import Progress, silent
 from compactor.core.schema.adoption import OPERATION
 from compactor.flows.environment import Environment
 from compactor.ports import Catalog, Engine, Storage
@@ -21,17 +22,21 @@ from compactor.ports import Catalog, Engine, Storage
 
 @dataclass(frozen=True)
 class Table:
-    """An environment and a TableSpec. Every flow takes one of these."""
+    """An environment and a TableSpec, for one run. Every flow takes one of these."""
 
     env: Environment
     """Ports, clock and randomness."""
     spec: TableSpec
     """What the operator declares."""
+    label: str = ""
+    """The scheduler's label of the run."""
+    progress: Progress = silent
+    """Is called with the steps of the run."""
 
     @cached_property
     def layout(self) -> Layout:
         """The paths of the table."""
-        return Layout(self.spec.root, self.spec.landing)
+        return self.spec.layout
 
     @cached_property
     def _columns_of(self) -> dict[int, Snapshot]:
@@ -56,6 +61,10 @@ class Table:
     def storage(self) -> Storage:
         """The object store."""
         return self.env.storage
+
+    def step(self, name: str, share: float) -> None:
+        """Report that a step of the run begins; `share` of the run is done."""
+        self.progress(self.name, name, share)
 
     def engine(self) -> Engine:
         """Return the engine. Starts Spark at the first call."""
@@ -91,6 +100,16 @@ class Table:
     def no_version(self) -> NoRowsYet:
         """Return the error of a command that needs a version of a table without one."""
         return NoRowsYet(f"table {self.name}: nothing is committed yet; `compactor run {self.name}` makes the first version")
+
+    def existing(self, newest: Snapshot | None) -> Snapshot:
+        """Return the newest Snapshot. Raises NoRowsYet for a table without one."""
+        if newest is None:
+            raise self.no_version()
+        return newest
+
+    def next_commit(self, parent: Snapshot | None) -> str:
+        """Return the id of a new attempt at the version after `parent`."""
+        return commit_id(parent.version + 1 if parent else 1, self.env.nonce())
 
     def newest(self) -> Snapshot | None:
         """Return the Snapshot with the greatest version, or None for a table that was never committed.
@@ -159,6 +178,10 @@ class Table:
             snapshot = self.committed(number)
             if not snapshot.expired:
                 yield snapshot
+
+    def restorable(self, newest: Snapshot) -> list[Snapshot]:
+        """Return those of `kept` that vacuum has given up nothing of, newest first."""
+        return [snapshot for snapshot in self.kept(newest) if not is_pending_deletion(snapshot, self.layout, newest)]
 
     def superseded_since(self, snapshot: Snapshot | None) -> bool:
         """Return whether a newer version was committed since `snapshot` was read."""

@@ -33,7 +33,7 @@ Plan = Callable[[Optional[Snapshot], ExitStack], Optional[Edit]]
 """(newest Snapshot, stack that is closed after the put) → the Edit to commit, or None if there is nothing to do."""
 
 
-def transact(table: Table, plan: Plan, label: str = "", moved: Callable[[], bool] = lambda: False, newest: Snapshot | None = None) -> Snapshot | None:
+def transact(table: Table, plan: Plan, moved: Callable[[], bool] = lambda: False, newest: Snapshot | None = None) -> Snapshot | None:
     """Commit what `plan` returns on top of the newest Snapshot. Return the new Snapshot, or None if there is nothing to do.
 
     `newest`: the newest Snapshot, if the caller has just read it. An outdated one costs an attempt.
@@ -53,7 +53,7 @@ def transact(table: Table, plan: Plan, label: str = "", moved: Callable[[], bool
                     return None
                 owner.check(table)
                 _check(table, parent, edit, planned_before=attempt > 0)
-                stamp = _stamp(table, label)
+                stamp = _stamp(table)
                 edit = dataclasses.replace(edit, days=days_after(table, parent, edit, stamp.time))
                 made = apply(parent, edit, stamp, ledger.carried(table, parent, edit.writer, edit.erased is not None))
                 put(table, made)
@@ -92,11 +92,11 @@ def days_after(table: Table, parent: Snapshot | None, edit: Edit | None, time: s
 
 def preview(table: Table, parent: Snapshot | None, edit: Edit) -> Snapshot:
     """Return the Snapshot that `edit` would make. Its data can be read and compared before it is committed."""
-    return apply(parent, edit, _stamp(table, ""))
+    return apply(parent, edit, _stamp(table))
 
 
-def _stamp(table: Table, label: str) -> Stamp:
-    return Stamp(table.name, str(uuid.uuid4()), label, table.env.now())
+def _stamp(table: Table) -> Stamp:
+    return Stamp(table.name, str(uuid.uuid4()), table.label, table.env.now())
 
 
 def put(table: Table, snapshot: Snapshot) -> None:

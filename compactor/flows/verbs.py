@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.record import TableReport
-from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, silent
+from compactor.core.results.reports import AdoptReport, RebuildReport
 from compactor.flows import logs
 from compactor.flows.publish import audit
 from compactor.flows.publish.landing import show_live
@@ -24,7 +24,7 @@ _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
 
 def _recorded(operation: str, one_version: bool = False) -> Callable[[_Verb], _Verb]:
-    """Decorate a verb (table, ..., progress, label) → report, so that each call writes a run record. `progress` and `label` are optional keywords.
+    """Decorate a verb (table, ...) → report, so that each call writes a run record.
 
     `one_version`: the record is about the version that the report names. A call that made none, such as a dry run, leaves no record unless it fails.
     """
@@ -32,11 +32,12 @@ def _recorded(operation: str, one_version: bool = False) -> Callable[[_Verb], _V
     def decorate(verb: _Verb) -> _Verb:
         @logs.of_table
         @functools.wraps(verb)
-        def call(table: Table, *arguments: Any, progress: Progress = silent, label: str = "", **options: Any) -> Any:
-            recorder = Recorder(table, operation, label, progress)
+        def call(table: Table, *arguments: Any, **options: Any) -> Any:
+            recorder = Recorder(table, operation)
+            table = recorder.table
             try:
                 before = table.newest() if one_version else None
-                report = verb(table, *arguments, progress=recorder.progress, label=label, **options)
+                report = verb(table, *arguments, **options)
                 if not one_version:
                     return recorder.recorded(report)
                 recorder.recorded(_of_version(table, before, report))
@@ -58,79 +59,57 @@ def _of_version(table: Table, before: Snapshot | None, report: TableReport | Reb
 
 
 @_recorded("replay")
-def replay_table(table: Table, paths: Sequence[str] = (), *, progress: Progress = silent, label: str = "") -> TableReport:
+def replay_table(table: Table, paths: Sequence[str] = ()) -> TableReport:
     """Ingest what waits in quarantine again, all or these paths. Raises InputRefused when it still cannot be used."""
-    return _ingested_again(table, lambda _: commit.replay(table, paths, label, progress), progress, label)
+    return _ingested_again(table, lambda _: commit.replay(table, paths))
 
 
 @_recorded("discard")
-def discard_table(table: Table, paths: Sequence[str], records: bool = False, *, progress: Progress = silent, label: str = "") -> TableReport:
+def discard_table(table: Table, paths: Sequence[str], records: bool = False) -> TableReport:
     """Give files in quarantine up: ingest each as if it were empty, and delete it there. Raises InputRefused for a file that is partly ingested.
 
     `records`: give up the invalid records of partly ingested files instead.
     """
     if records:
-        return _ingested_again(table, lambda _: commit.give_up_records(table, paths, label, progress), progress, label)
+        return _ingested_again(table, lambda _: commit.give_up_records(table, paths))
     quarantine.give_up(table, quarantine.waiting(table, table.newest()), paths)
-    return _ingested_again(table, lambda _: commit.replay(table, paths, label, progress), progress, label)
+    return _ingested_again(table, lambda _: commit.replay(table, paths))
 
 
 @_recorded("reabsorb")
-def reabsorb_table(table: Table, *, progress: Progress = silent, label: str = "") -> TableReport:
+def reabsorb_table(table: Table) -> TableReport:
     """Ingest what restores have undone again. Raises InputRefused when it is gone or still cannot be used."""
-    return _ingested_again(table, lambda _: restore.reabsorb(table, progress, label), progress, label)
+    return _ingested_again(table, lambda _: restore.reabsorb(table))
 
 
-def _ingested_again(table: Table, ingest: Ingest, progress: Progress, label: str) -> TableReport:
+def _ingested_again(table: Table, ingest: Ingest) -> TableReport:
     current = table.newest()
     if current is not None:
         resume(table, current)
     made: list[Snapshot] = []
-    committed = ingested(table, current, ingest, made, progress, label)
+    committed = ingested(table, current, ingest, made)
     if committed:
         made.append(committed)
-        publish_and_archive(table, committed, progress)
+        publish_and_archive(table, committed)
     blocked = audit.blocked(table, committed) if committed else None
     if committed and blocked is None:
         show_live(table, committed)
-    progress(table.name, "done", 1.0)
+    table.step("done", 1.0)
     report = report_of(table, current, committed or current, made, False, ())
     return report if blocked is None else blocked_report(report, blocked)
 
 
-@_recorded("restore", one_version=True)
-def restore_table(table: Table, target: Snapshot, *, progress: Progress = silent, label: str = "") -> TableReport:
-    """Make the State of an older version the newest."""
-    return restore.restore(table, target, label)
-
-
-@_recorded("restore")
-def go_on_table(table: Table, version: int, *, progress: Progress = silent, label: str = "") -> TableReport:
-    """Go on from the newest version that is there although newer ones are lost."""
-    return restore.without_lost(table, version, label)
-
-
-@_recorded("adopt", one_version=True)
-def adopt_table(table: Table, path: str, through: str, dry: bool, *, progress: Progress = silent, label: str = "") -> AdoptReport:
-    """Make the rows below `path` version 1 of the table."""
-    return adopt.adopt(table, path, through, dry, progress, label)
+restore_table = _recorded("restore", one_version=True)(restore.restore)
+go_on_table = _recorded("restore")(restore.without_lost)
+adopt_table = _recorded("adopt", one_version=True)(adopt.adopt)
 
 
 @_recorded("rebuild", one_version=True)
-def rebuild_table(
-    table: Table,
-    target: Snapshot | None = None,
-    accept: bool = False,
-    dry: bool = False,
-    fewer: bool = False,
-    *,
-    progress: Progress = silent,
-    label: str = "",
-) -> RebuildReport:
+def rebuild_table(table: Table, target: Snapshot | None = None, accept: bool = False, dry: bool = False, fewer: bool = False) -> RebuildReport:
     """Rebuild the table, or an older version of it, from its raw files; what an earlier run left undone is finished first."""
     current = table.newest()
     if current is not None and not dry:
         resume(table, current)
-    report = rebuild.rebuild(table, target, accept, dry, progress, label, fewer)
-    progress(table.name, "done", 1.0)
+    report = rebuild.rebuild(table, target, accept, dry, fewer)
+    table.step("done", 1.0)
     return report

@@ -12,7 +12,7 @@ from compactor.core.results.notice import Message
 
 log = logging.getLogger("compactor.notice")
 
-SECONDS_MAX = 60.0
+_SECONDS_MAX = 60.0
 
 
 def to_log(message: Message) -> None:
@@ -20,17 +20,17 @@ def to_log(message: Message) -> None:
     log.log(logging.WARNING if message.urgent else logging.INFO, "%s", message.text)
 
 
-def to_command(words: Sequence[str], message: Message, seconds_max: float = SECONDS_MAX) -> None:
+def to_command(words: Sequence[str], message: Message) -> None:
     """Run a program, without a shell, with the message as JSON on its standard input.
 
     Raises Refused when it cannot be run, Unavailable when it fails.
     """
     try:
         done = subprocess.run(  # noqa: S603 - the operator's own program, its words as they are
-            list(words), input=json.dumps(message.to_json()).encode(), capture_output=True, timeout=seconds_max, check=False
+            list(words), input=json.dumps(message.to_json()).encode(), capture_output=True, timeout=_SECONDS_MAX, check=False
         )
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"{words[0]} did not end within {seconds_max:g} seconds") from None
+        raise Unavailable(f"{words[0]} did not end within {_SECONDS_MAX:g} seconds") from None
     except OSError as error:
         raise Refused(f"{words[0]} cannot be run: {error.strerror}") from None
     if done.returncode != 0:

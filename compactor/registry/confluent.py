@@ -65,7 +65,6 @@ class ConfluentRegistry:
         return sorted(names)
 
     def versions(self, subject: str) -> list[int]:
-        """Return the version numbers, ascending. An unknown subject has none."""
         answer = self._connection.get(f"{self._path(subject)}/versions", f"the versions of {subject}", accept=(404,))
         if answer.status == 404:
             return []
@@ -75,18 +74,15 @@ class ConfluentRegistry:
         return sorted(numbers)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """Return the newest version, or None for an unknown subject."""
         answer = self._connection.get(f"{self._path(subject)}/versions/latest", f"the newest version of {subject}", accept=(404,))
         if answer.status == 404:
             return None
         return self._registered(subject, self._cached(subject, answer))
 
     def version(self, subject: str, number: int) -> RegisteredSchema:
-        """Return a version. Raises RegistryRefused if it does not exist."""
         return self._registered(subject, self._entry(subject, number))
 
     def by_id(self, schema_id: int) -> str:
-        """Return the self-contained text of the schema with that id. Raises RegistryRefused if it does not exist."""
         entry = self._ids.get(schema_id)
         if entry is None:
             query = {"subject": self._prefix} if self._prefix else {}

@@ -47,20 +47,16 @@ class FileRegistry:
         """Do nothing: there are no connections."""
 
     def subjects(self) -> list[str]:
-        """Return all subjects, sorted."""
         return sorted(self._files)
 
     def versions(self, subject: str) -> list[int]:
-        """Return the version numbers, ascending. An unknown subject has none."""
         return sorted(self._files.get(subject, ()))
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """Return the newest version, or None for an unknown subject."""
         numbers = self.versions(subject)
         return self.version(subject, numbers[-1]) if numbers else None
 
     def version(self, subject: str, number: int) -> RegisteredSchema:
-        """Return a version. Raises RegistryRefused if it does not exist."""
         file = self._files.get(subject, {}).get(number)
         if file is None:
             numbers = ", ".join(map(str, self.versions(subject))) or "none"

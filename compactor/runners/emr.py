@@ -147,7 +147,6 @@ class EmrRunner:
         self._submitted: Submitted | None = None
 
     def submit(self, arguments: Sequence[str]) -> Submitted:
-        """Submit the command line. Submitting the same attempt again returns the same job."""
         settings = self._sending
         token = hashlib.sha256("\0".join([*arguments, self._attempt]).encode()).hexdigest()[:48]
         plan, report = join(settings.plans, f"{token}.json"), join(settings.logs, "reports", token)
@@ -174,7 +173,6 @@ class EmrRunner:
         return not state.active
 
     def links(self, submitted: Submitted) -> dict[str, str]:
-        """Return pages about the job for people: name → address."""
         bucket, _, prefix = submitted.report.removeprefix("s3://").partition("/")
         return {"Log": f"https://s3.console.aws.amazon.com/s3/buckets/{bucket}?prefix={prefix}/", **self._jobs.links(submitted.job)}
 
@@ -192,15 +190,12 @@ class EmrRunner:
             raise Unavailable(f"{submitted.report}: expected a job's report, found something else ({error})") from None
 
     def usage(self, submitted: Submitted) -> JobUsage | None:
-        """Return what the job used, as billed; None if EMR does not report it."""
         return self._jobs.usage(submitted.job)
 
     def stop(self, submitted: Submitted) -> None:
-        """Cancel the job. A job that has ended is left unchanged."""
         self._jobs.cancel(submitted.job)
 
     def run(self, arguments: Sequence[str], on_line: Callable[[str], None]) -> Ended:
-        """Submit the command line and wait for its end. `on_line` gets each line of its log."""
         submitted, shown = self.submit(arguments), 0
         try:
             while not self.ended(submitted):

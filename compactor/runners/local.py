@@ -38,7 +38,6 @@ class LocalRunner:
         self._process: subprocess.Popen[str] | None = None
 
     def run(self, arguments: Sequence[str], on_line: Callable[[str], None]) -> Ended:
-        """Run the command line to its end. `on_line` gets each line of its log."""
         # Spark and Derby leave files in the directory they are started in.
         with tempfile.TemporaryDirectory(prefix="compactor-", ignore_cleanup_errors=True) as directory:
             process = self._start([*self._program, *arguments, *self._last], directory)

@@ -17,7 +17,7 @@ from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.files import LIVE, Delta, FeedPart, FileInfo, Segment
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input, other_events
-from compactor.core.model.layout import Layout, relative
+from compactor.core.model.layout import relative
 from compactor.core.model.policy import Rule
 from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
@@ -131,7 +131,7 @@ class SparkEngine:
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
         """Return the number of Delta rows that are not compacted yet, by Segment id."""
-        delta = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, snapshot.schema).delta()
+        delta = TableReader(self._spark, spec.layout, snapshot, snapshot.schema).delta()
         if delta is None or not snapshot.segments:
             return {}
         delta = delta.coalesce(1) if snapshot.delta is not None and spec.in_one_task(snapshot.delta.size) else delta
@@ -154,7 +154,7 @@ class SparkEngine:
     def without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[Staged, int]:
         """Write a new base with all rows of a version but those of erased keys. Return it, and the number of rows left out."""
         schema, order = snapshot.schema, snapshot.order
-        stored = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, schema)
+        stored = TableReader(self._spark, spec.layout, snapshot, schema)
         rows, delta = stored.rows(snapshot.segments), stored.delta()
         rows, left_out = erase.stored_rows(compact.merged(rows, delta, spec, snapshot), schema, erased, spec)
         parts = compaction.segment_count(snapshot.size, snapshot.size, spec)
@@ -172,19 +172,8 @@ class SparkEngine:
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, erased: Erased
     ) -> dict[str, ErasedRecords]:
         """Return path → the records of erased keys in a raw file."""
-        emptied = dataclasses.replace(
-            snapshot,
-            segments=(),
-            delta=None,
-            position=None,
-            source_time=None,
-            truncated_to=None,
-            shards_truncated_to=(),
-            purged_to=None,
-            purged_offsets=(),
-            offsets=(),
-            erased=None,
-        )
+        # events of erased keys are looked for, not left out
+        emptied = dataclasses.replace(snapshot.emptied(), erased=None)
         batch = self.read(erase.decides_all(spec), emptied, inputs, snapshot.version + 1, locations)
         with ExitStack() as scratch:
             scratch.callback(batch.close)
@@ -231,7 +220,7 @@ class SparkEngine:
             checks += self._history(spec, snapshot)
             if origin is None:
                 return checks
-            rows = TableReader(self._spark, Layout(spec.root, spec.landing), origin, origin.schema).live(spec.soft)
+            rows = TableReader(self._spark, spec.layout, origin, origin.schema).live(spec.soft)
             reducer = Reducer(origin.schema, origin.order, origin.version, spec.keyless)
             return [*checks, compare.compare_with_archive(self._spark, spec, snapshot, reducer, rows)]
         batch = self.read(spec.unguarded, origin, inputs, origin.version + 1 if origin else 1, locations, erased=snapshot.erased)
@@ -250,7 +239,7 @@ class SparkEngine:
     def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
         """Compare the live view with the rows that the view has after a run with the files that wait in landing."""
         if not waiting:
-            rows = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, snapshot.schema).live(spec.soft)
+            rows = TableReader(self._spark, spec.layout, snapshot, snapshot.schema).live(spec.soft)
             reducer = Reducer(snapshot.schema, snapshot.order, snapshot.version, spec.keyless)
             return compare.compare_live(self._spark, spec, snapshot, reducer, rows)
         batch = self.read(spec.unguarded, snapshot, waiting, snapshot.version + 1, locations)
@@ -270,7 +259,7 @@ class SparkEngine:
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """Count the visible rows in which two Snapshots differ. `unreadable` of the result is set if only `before` cannot be read."""
-        layout = Layout(spec.root, spec.landing)
+        layout = spec.layout
         one, other = (TableReader(self._spark, layout, snapshot, snapshot.schema) for snapshot in (before, after))
         try:
             return compare.compare_snapshots(one, other, spec)

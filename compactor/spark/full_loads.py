@@ -28,7 +28,7 @@ from compactor.core.model import types
 from compactor.core.model.errors import CheckFailed, InputRefused
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
-from compactor.core.model.layout import Layout, join
+from compactor.core.model.layout import join
 from compactor.core.model.position import at_or_below, latest
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import BatchSummary
@@ -139,9 +139,7 @@ class FullLoads:
         late = [hour for hour in hours if newest is not None and hour <= newest]
         series = []
         if fresh := [hour for hour in hours if hour not in late]:
-            series.append(
-                _Series(fresh, TableReader(self.spark, Layout(spec.root, spec.landing), parent, schema).live(soft=False) if parent else None)
-            )
+            series.append(_Series(fresh, TableReader(self.spark, spec.layout, parent, schema).live(soft=False) if parent else None))
         absorbed = tuple(self.entries()) if parent else ()
         self._check_delivery(absorbed)
         if parent is None or parent.history is None or self.summary.evolved.retyped:
@@ -169,7 +167,7 @@ class FullLoads:
         """Return each key's last stored event at that hour, and those after it: each holds from `_position` to `__end_position`."""
         spec, bound = self.opened.spec, (self.opened.spec.epoch, hour) if hour else None
         versions = Versions(self.summary.evolved.schema, self.summary.order, self.version, ())
-        parts = Parts(self.spark, Layout(spec.root, spec.landing), versions, parent.schema)
+        parts = Parts(self.spark, spec.layout, versions, parent.schema)
         closed = [part for part in history.closed if part.last is None or not at_or_below(part.last[:2], bound)]
         return parts.last(history, closed=closed)
 

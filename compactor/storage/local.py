@@ -57,11 +57,9 @@ class LocalStorage:
         return walk(local_path(prefix, directory=True))
 
     def folders(self, prefix: str) -> Iterable[str]:
-        """Return the names of the directories directly below `prefix`, sorted."""
         return directories(local_path(prefix, directory=True))
 
     def read(self, path: str) -> bytes:
-        """Return the content. Raises FileNotFoundError."""
         name = local_path(path)
         with os_errors(name):
             if regular_file(name) is None:
@@ -70,7 +68,6 @@ class LocalStorage:
                 return file.read()
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """Return a part of the content. Raises FileNotFoundError."""
         name = local_path(path)
         with os_errors(name), open(name, "rb") as file:
             file.seek(start)
@@ -137,5 +134,4 @@ class LocalStorage:
                 sync_directory(directory)
 
     def now(self) -> float:
-        """Return the current time in epoch seconds."""
         return time.time()

@@ -27,39 +27,30 @@ class RoutedStorage:
             return self._made
 
     def list(self, prefix: str) -> Iterator[FileInfo]:
-        """List in the store of `prefix`."""
         return self.at(prefix).list(prefix)
 
     def folders(self, prefix: str) -> Iterable[str]:
-        """See `Storage.folders`."""
         return self.at(prefix).folders(prefix)
 
     def read(self, path: str) -> bytes:
-        """Read from the store of `path`."""
         return self.at(path).read(path)
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """Read from the store of `path`."""
         return self.at(path).read_range(path, start, length)
 
     def stat(self, path: str) -> FileInfo | None:
-        """Return the FileInfo from the store of `path`."""
         return self.at(path).stat(path)
 
     def checksum(self, file: FileInfo) -> str:
-        """Return the checksum from the store of `file`."""
         return self.at(file.path).checksum(file)
 
     def write(self, path: str, data: bytes) -> None:
-        """Write to the store of `path`."""
         self.at(path).write(path, data)
 
     def replace(self, file: FileInfo, data: bytes) -> bool:
-        """Replace in the store of `file`."""
         return self.at(file.path).replace(file, data)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create in the store of `path`."""
         return self.at(path).put_if_absent(path, data)
 
     def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
@@ -67,11 +58,9 @@ class RoutedStorage:
         return self.at(source.path).move(source, target, keep)
 
     def encrypt(self, path: str) -> bool:
-        """Encrypt in the store of `path`."""
         return self.at(path).encrypt(path)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete each object from its store."""
         locations = list(paths)
         for store in {id(store): store for store in map(self.at, locations)}.values():
             store.delete([path for path in locations if self.at(path) is store])

@@ -160,7 +160,7 @@ def test_the_registry_is_asked_with_the_connections_credentials(company: Company
 
     configured(company, listener, keys)
     with open_app(str(company.config)) as app:
-        assert app._registry().subjects() == ["student-value"]
+        assert app.registry().subjects() == ["student-value"]
     assert [authorization for _, authorization, _ in listener.asked] == [sent]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 from compactor.core.model.layout import commit_id
 from compactor.flows.keep import pin
 from compactor.flows.keep.erase import Request, erase
-from compactor.flows.read import log
 from compactor.flows.read.status import status
 from compactor.flows.read.verify import verify
 from compactor.flows.run import look_at
@@ -69,7 +69,7 @@ COMMANDS: dict[str, Callable[[Table], object]] = {
     "vacuum": lambda made: vacuum_dry(made),
     "status": lambda made: status(made),
     "an idle run": lambda made: look_at(made),
-    "log -n 20": lambda made: log.history(made, 20),
+    "log -n 20": lambda made: [*islice(made.history(), 20)],
     "restorable": lambda made: restore._available(made),
     "erase": lambda made: erase_report(made),
 }

@@ -97,7 +97,7 @@ def test_what_an_operator_does_beside_failing_runs_hides_them_only_if_it_succeed
     assert rebuild_table(lake.table(), dry=True).outcome == "equal"
     assert restore_table(lake.table(), restore.at_version(lake.table(), 2)).outcome == "idle"
     assert failures(lake) == (1, "no")
-    restore_table(lake.table(), restore.at_version(lake.table(), 1), label="by hand")
+    restore_table(dataclasses.replace(lake.table(), label="by hand"), restore.at_version(lake.table(), 1))
     assert failures(lake) == (0, None)
     rebuild_table(lake.table(), accept=True)
     records = [RunRecord.from_bytes(lake.storage.read(info.path)) for info in lake.storage.list(lake.layout.runs())]
@@ -165,7 +165,7 @@ def test_vacuum_knows_the_record_and_starts_nothing_where_nothing_may_go() -> No
     def no_more() -> Any:
         raise AssertionError("a vacuum without work asked the engine or the catalog")
 
-    report = vacuum_if_due(Table(dataclasses.replace(lake.env(), engine=no_more, catalog=no_more), lake.spec), "x")
+    report = vacuum_if_due(Table(dataclasses.replace(lake.env(), engine=no_more, catalog=no_more), lake.spec))
     assert (report.dry, report.version, report.swept, report.expired) == (False, 1, (), ())
     lake.spec = dataclasses.replace(lake.spec, keep=0.0, keep_versions=1, grace=0.0, write_mode="copy-on-write")
     for hour in range(1, 4):
@@ -184,12 +184,13 @@ def test_replay_and_restore_report_how_long_they_took(monkeypatch: pytest.Monkey
     lake.deliver(f"{HOUR}/b.json", [line("c", [2], [2], {"a": 1})])
     run(lake)
     monkeypatch.setattr(logs, "time", SimpleNamespace(monotonic=itertools.count().__next__))
-    assert [lake.restore(1).seconds > 0, lake.reabsorb().seconds > 0, lake.replay().seconds > 0] == [True] * 3
+    restored = restore_table(lake.table(), restore.at_version(lake.table(), 1))
+    assert [restored.seconds > 0, lake.reabsorb().seconds > 0, lake.replay().seconds > 0] == [True] * 3
 
 
 def test_a_failure_of_the_registry_is_recorded_too() -> None:
     """It comes before the run of the table."""
     lake = lake_with_a_file()
-    report = failed_early(lake.table(), RegistryRefused("no such subject"), "hourly")
+    report = failed_early(dataclasses.replace(lake.table(), label="hourly"), RegistryRefused("no such subject"))
     assert (report.outcome, report) == ("failed", last(lake))
     assert failures(lake) == (1, "no such subject")

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import pytest
 
@@ -15,6 +16,7 @@ from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources import increment
 from compactor.core.sources.kafka_files import Bounds, Fetched, Offsets, offsets_of
+from compactor.flows.environment import Environment
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.ports import Storage
 from tests.faults import MODES, Crash, FaultyStorage, every_fault
@@ -58,8 +60,12 @@ def table(name: str = "student", **settings: str) -> TableSpec:
     return TableSpec(name, f"/lake/{name}", database="d", view=name, tables_in="d", key=("id",), topic=f"pg.{name}", **landing)  # type: ignore[arg-type]
 
 
+def _none() -> NoReturn:
+    raise AssertionError("ingest needs no engine and no catalog")
+
+
 def ingest(storage: Storage, topics: FakeTopics, *specs: TableSpec, max_records: int = 4, skip_lost: bool = False) -> list[Ingested]:
-    return Ingest(storage, topics, specs or (table(),), "/lake/_ingest", max_records, skip_lost).all_there_is()
+    return Ingest(Environment(storage, _none, _none), topics, specs or (table(),), "/lake/_ingest", max_records, skip_lost).all_there_is()
 
 
 def landed(storage: Storage) -> dict[str, list[int]]:

@@ -11,7 +11,6 @@ import pytest
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, TryLater
 from compactor.core.model.inputs import IN_QUARANTINE
 from compactor.core.model.policy import Policy
-from compactor.core.results.reports import silent
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from compactor.flows.verbs import rebuild_table
@@ -116,7 +115,7 @@ def test_a_column_that_became_text_stays_text_before_the_text_is_ingested() -> N
     lake = Lake(table(policy=Policy(kinds=(("to_string", "evolve"),))))
     lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
     lake.run()
-    text = rewrite.as_text(Table(lake.env(), lake.spec), ["a"], silent, "")
+    text = rewrite.as_text(Table(lake.env(), lake.spec), ["a"])
     assert text is not None
     assert lake.rebuild().outcome == "published"
     assert lake.rebuild(target=text).outcome == "published"

@@ -143,7 +143,7 @@ def test_what_is_committed_is_shown_and_the_compaction_is_left_to_the_next_run()
     lake.spec = dataclasses.replace(lake.spec, compact_every=0.0)
     env = lake.env()
     press = env.stop.checking(lambda _, step, __: env.stop.request() if step == "publish" else None)
-    report = run_table(Table(env, lake.spec), press)
+    report = run_table(Table(env, lake.spec, progress=press))
     assert (report.outcome, report.operations, report.archived) == ("committed", ("commit 2",), 1)
     assert lake.look().version == 2
     env.stop._ended.set()

@@ -157,7 +157,7 @@ def test_a_commit_that_leaves_landed_files_for_the_next_makes_no_hour_whole(monk
     lake = Lake(table())
     for name, hours in (("a+0+3", 3.5), ("b+0+1", 0.5), ("b+0+2", 0.7)):
         lake.deliver(f"increment_2026020100/{name}.json", [event(int(hours * 10), int(hours * 10), hours)])
-    made = commit.commit(lake.table(), None, "", lambda *_: None)
+    made = commit.commit(lake.table(), None)
     assert made is not None
     assert (whole_to(lake), incomplete(lake)) == (None, LEFT_OUT)
     lake.run()

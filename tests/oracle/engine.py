@@ -26,7 +26,7 @@ from compactor.core.model.errors import CheckFailed, InputRefused, NoRowsYet, Or
 from compactor.core.model.files import LIVE, DataFile, Delta, FeedPart, FileInfo, Segment
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Brought, Input
-from compactor.core.model.layout import Layout, relative
+from compactor.core.model.layout import relative
 from compactor.core.model.position import Position, at_or_below, earliest, event_part, latest, sort_key
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import COUNTS, Erased, Snapshot
@@ -203,7 +203,7 @@ class ListEngine:
 
     def _events(self, spec: TableSpec, item: Input, locations: InputLocations) -> tuple[list[Change], int, list[Unusable]]:
         """The events of a file, how many records it has, and what of it cannot be used."""
-        place = locations.get((item.path, item.etag)) or Layout(spec.root, spec.landing).landed(item.path)
+        place = locations.get((item.path, item.etag)) or spec.layout.landed(item.path)
         try:
             data = self._storage.read(place)
             events, unusable = sorted_out(data, item.name, item.epoch)
@@ -216,7 +216,7 @@ class ListEngine:
 
     def _read_base(self, spec: TableSpec, inputs: Sequence[Input], base: ForeignBase) -> ListBatch:
         """Files with a JSON object of numbers in each line: each row as if one event had made it, before all others."""
-        layout = Layout(spec.root, spec.landing)
+        layout = spec.layout
         rows = [json.loads(line) for item in inputs for line in self._storage.read(layout.landed(item.path)).decode().splitlines()]
         names = dict.fromkeys(name for row in rows for name in row)
         evolved = base.evolved([WriterSchema("base", tuple(WriterField(name, ("bigint",), ("bigint",)) for name in names))], spec)
@@ -265,7 +265,7 @@ class ListEngine:
             segments = self._segments(batch.spec, schema, commit, [(None, None, kept)], batch.version) if kept else ()
             return Staged(None, segments, resolution.counts, purged_to=purged)
         delta = [state for key, state in resolution.states.items() if key in resolution.in_delta or state != resolution.stored.get(key)]
-        layout = Layout(batch.spec.root, batch.spec.landing)
+        layout = batch.spec.layout
         files = self._write(layout.delta(commit), schema, delta, bool(batch.spec.iceberg))
         if not delta:
             return Staged(None, (), resolution.counts)
@@ -428,7 +428,7 @@ class ListEngine:
         rows = self.changed(spec, parent, made)
         if not rows:
             return None
-        layout = Layout(spec.root, spec.landing)
+        layout = spec.layout
         directory = layout.feed(made.writer)
         self._storage.write(f"{directory}/part-00000.json", json.dumps(rows).encode())
         (info,) = self._storage.list(directory)
@@ -440,7 +440,7 @@ class ListEngine:
         """The rows as they were written."""
         assert snapshot.feed is not None
         assert snapshot.feed.part is not None
-        place = Layout(spec.root, spec.landing).inside(snapshot.feed.part.path)
+        place = spec.layout.inside(snapshot.feed.part.path)
         for file in snapshot.feed.part.files:
             yield from map(json.dumps, json.loads(self._storage.read(f"{place}/{file.name}")))
 
@@ -489,7 +489,7 @@ class ListEngine:
         return out
 
     def _files(self, spec: TableSpec, part: Segment | Delta, schema: Schema, stored: Schema) -> list[State]:
-        layout = Layout(spec.root, spec.landing)
+        layout = spec.layout
         rows = []
         for file in part.files:
             data = self._storage.read(f"{layout.inside(part.path)}/{file.name}")
@@ -514,7 +514,7 @@ class ListEngine:
         self, spec: TableSpec, schema: Schema, commit: str, ranges: Sequence[tuple[Key | None, Key | None, list[State]]], through: int
     ) -> tuple[Segment, ...]:
         """Segments of about the target size that tile each range. A range without rows still has one, of no files."""
-        layout, fill, filled = Layout(spec.root, spec.landing), bool(spec.iceberg), compaction.stored_defaults(spec, schema)
+        layout, fill, filled = spec.layout, bool(spec.iceberg), compaction.stored_defaults(spec, schema)
         out = []
         for run, (low, high, states) in enumerate(ranges):
             ranked = sorted(states, key=lambda state: state.key)

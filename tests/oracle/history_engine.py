@@ -11,7 +11,7 @@ from typing import Any
 
 from compactor.core.model.files import DataFile
 from compactor.core.model.history import FOREVER, OPEN, History, HistoryPart
-from compactor.core.model.layout import Layout, relative
+from compactor.core.model.layout import relative
 from compactor.core.model.position import latest
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Erased
@@ -44,7 +44,7 @@ def without(storage: Storage, spec: TableSpec, schema: Schema, known: History, e
 
 
 def _part(storage: Storage, spec: TableSpec, commit: str, name: str, day: str, rows: Sequence[dict[str, Any]]) -> HistoryPart:
-    layout = Layout(spec.root, spec.landing)
+    layout = spec.layout
     directory = f"{layout.history(commit)}/history_part={name}"
     data = json.dumps(rows).encode()
     storage.write(f"{directory}/part-00000.json", data)
@@ -55,7 +55,7 @@ def _part(storage: Storage, spec: TableSpec, commit: str, name: str, day: str, r
 def _kept(storage: Storage, spec: TableSpec, known: History | None) -> list[Change]:
     if known is None:
         return []
-    place = Layout(spec.root, spec.landing).inside(known.open[0].path)
+    place = spec.layout.inside(known.open[0].path)
     rows = json.loads(storage.read(f"{place}/{known.open[0].files[0].name}"))
     return [
         Change(op, tuple(key), values, tuple(position), frozenset(missing), tuple(left) if left is not None else None)

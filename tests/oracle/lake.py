@@ -82,7 +82,7 @@ class Lake:
     @property
     def layout(self) -> Layout:
         """The table's paths."""
-        return Layout(self.spec.root, self.spec.landing)
+        return self.spec.layout
 
     def env(self, faults: Faults | None = None) -> Environment:
         """What a process sees: with `faults`, storage and catalog fail as they say."""

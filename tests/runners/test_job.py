@@ -120,8 +120,8 @@ def test_a_rebuild_tells_what_differs(job_config: Path, monkeypatch: pytest.Monk
     """As its last word, which is what Airflow shows; what differs is published only where the words say so."""
     asked: list[Any] = []
 
-    def rebuilt(table: Any, target: Any, accept: bool, dry: bool, label: str, fewer: bool) -> RebuildReport:
-        asked.append((table.name, target, accept, dry, label, fewer))
+    def rebuilt(table: Any, target: Any, accept: bool, dry: bool, fewer: bool) -> RebuildReport:
+        asked.append((table.name, target, accept, dry, table.label, fewer))
         return RebuildReport("student", outcome, 2, 1, 3, 1000, 9, Difference(changed=2, samples=('{"id":7}',)))
 
     monkeypatch.setattr(job, "rebuild_table", rebuilt)

@@ -21,7 +21,6 @@ from typing import Any
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input
-from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.retention import shortened
@@ -72,7 +71,7 @@ class Audit:
 
     def __init__(self, spec: TableSpec, storage: MemoryStorage, catalog: MemoryCatalog, strict: bool, couples: bool) -> None:
         self.spec, self.storage, self.catalog, self.strict, self.couples = spec, storage, catalog, strict, couples
-        self.layout = Layout(spec.root, spec.landing)
+        self.layout = spec.layout
         self.delivered: dict[Name, bytes] = {}
         self.overwritten: set[Name] = set()
         self.snapshots: dict[int, Snapshot] = {}

@@ -16,7 +16,6 @@ from compactor.core.model.policy import Policy
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.compaction import tiling_problem
-from compactor.core.results.reports import silent
 from compactor.flows import ledger as ledgers
 from compactor.flows.environment import Environment
 from compactor.flows.keep import pin
@@ -66,7 +65,7 @@ def _run(table: Table, _: Any) -> None:
 def _compact(table: Table, _: Any) -> None:
     newest = table.newest()
     spec = table.spec.compacting_now
-    made = compact.compact(Table(table.env, spec), newest, "", silent, compact.Spending())[0] if newest else None
+    made = compact.compact(Table(table.env, spec), newest, compact.Spending())[0] if newest else None
     if made:
         publish.publish(table, made)
         archive.archive(table, made)

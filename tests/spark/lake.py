@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from compactor.catalog.hive import HiveCatalog
 from compactor.core.model.errors import CatalogRefused
-from compactor.core.model.layout import Layout
 from compactor.core.model.position import sort_key
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -110,7 +109,7 @@ class Lake:
         return [*(f"{check.name}: {check.detail}" for check in verify(Table(self.env, spec)) if not check.ok), *self._outside(spec)]
 
     def _outside(self, spec: TableSpec) -> list[str]:
-        layout, snapshot, outside = Layout(spec.root, spec.landing), self.snapshot(spec), []
+        layout, snapshot, outside = spec.layout, self.snapshot(spec), []
         for part in (*snapshot.segments, *([snapshot.delta] if snapshot.delta else [])):
             assert part.position_min is not None
             assert part.position_max is not None
@@ -129,7 +128,7 @@ class Lake:
 
     def landed(self, spec: TableSpec) -> list[str]:
         """Files still in landing."""
-        mark = Path(Layout(spec.root, spec.landing).landing_owner())
+        mark = Path(spec.layout.landing_owner())
         return sorted(path.name for path in Path(spec.landing).rglob("*") if path.is_file() and path != mark)
 
     def with_settings(self, spec: TableSpec, **settings: Any) -> TableSpec:

@@ -93,7 +93,7 @@ def test_a_run_starts_few_jobs(
     snapshot = lake.snapshot(spec)
     assert snapshot.delta is not None
     table = Table(lake.env, spec.compacting_now)
-    jobs.append(jobs_of(lake, lambda: compact.compact(table, snapshot, "", lambda *_: None, compact.Spending())))
+    jobs.append(jobs_of(lake, lambda: compact.compact(table, snapshot, compact.Spending())))
     assert [len(each) for each in jobs] == [first, commit, commit, compaction], jobs
     assert lake.snapshot(spec).delta is None
     assert [row["name"] for row in lake.rows(spec)] == ["n3"] * 9

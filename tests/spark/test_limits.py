@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import InputRefused, SchemaRefused
-from compactor.core.model.spec import InputLimits
+from compactor.core.model.inputs import InputLimits
 from tests.spark.lake import Lake
 from tests.spark.test_csv import packed
 

@@ -117,7 +117,7 @@ def compacted_beside(lake: Lake, spec: TableSpec) -> None:
             return staged
 
     slow = dataclasses.replace(lake.env, engine=lambda: Slow())  # type: ignore[arg-type, return-value]
-    made, _ = compact(Table(slow, spec), read, "t", lambda *_: None, Spending())
+    made, _ = compact(Table(slow, spec), read, Spending())
     assert made is not None
     assert made.version == read.version + 2
 
@@ -288,7 +288,7 @@ def test_halves_of_a_key_change_meet_after_a_compaction_whatever_their_files_are
     lake.run(spec)
     lake.land(spec, 1, [event("d", 20, before={"id": 1, "v": None}, commit=90), event("u", 20, after={"id": 9, "v": "b"}, commit=91)], "part-1.json")
     lake.run(spec)
-    compact(Table(lake.env, spec), lake.snapshot(spec), "t", lambda *_: None, Spending())
+    compact(Table(lake.env, spec), lake.snapshot(spec), Spending())
     lake.land(spec, 1, [event("c", 20, after={"id": 2, "v": GONE}, commit=90)], "part-0.json")
     lake.run(spec)
     assert {2: "old", 9: "b"} == {row["id"]: row["v"] for row in lake.rows(spec)}

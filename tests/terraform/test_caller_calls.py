@@ -17,9 +17,9 @@ from compactor.app.app import App
 from compactor.aws.retry import RetryPolicy
 from compactor.core.model.errors import CompactorError
 from compactor.core.settings.s3 import S3Settings
+from compactor.flows import ledger
 from compactor.flows.publish.alerts import alert
 from compactor.flows.read.arrived import arrived
-from compactor.flows.read.log import inputs
 from compactor.runners.emr import JobState
 from compactor.storage.s3.storage import S3Storage
 from tests.flows.test_every_crash import DELIVERIES
@@ -104,7 +104,7 @@ LOOKS: dict[str, Callable[[App], object]] = {
     "status": lambda app: app.status(["t"]),
     "plan --no-samples": lambda app: app.plan(["t"], samples=False),
     "log": lambda app: app.log("t"),
-    "log --inputs": lambda app: inputs(app.table("t")),
+    "log --inputs": lambda app: ledger.everything(app.table("t"), app.table("t").newest()),
     "quarantine": lambda app: app.quarantined(["t"]),
     "verify --files-only": lambda app: app.verify(["t"], files_only=True),
     "waiting for an hour": lambda app: arrived(app.table("t"), datetime(2024, 3, 5, 1, tzinfo=timezone.utc)),

@@ -13,7 +13,6 @@ from typing import Any
 
 from compactor.aws.retry import ABSENT, CHANGED, PASSING, TAKEN, ExpectedError, Retryable, item_error, kind_of, words
 from compactor.catalog import rules
-from compactor.catalog.formats import FORMATS
 from compactor.catalog.glue import shapes
 from compactor.catalog.glue.client import GlueClient, GlueSettings, refusal
 from compactor.core.catalog.ddl import NativeDef, PartitionDef, TableDef, ViewDef
@@ -36,7 +35,6 @@ class GlueCatalog:
         self._client = GlueClient(settings or GlueSettings())
 
     def ensure_database(self, name: str, location: str) -> None:
-        """Create the database if it is missing."""
         what = f"database {name}"
 
         def attempt() -> None:
@@ -46,18 +44,15 @@ class GlueCatalog:
         self._client.retry(what, "look for it", attempt)
 
     def has_database(self, name: str) -> bool:
-        """Whether the database exists."""
         what = f"database {name}"
         return self._client.retry(what, "look for it", lambda: self._may(ABSENT, "get_database", what, Name=name.lower()))
 
     def table(self, database: str, name: str) -> TableDef | None:
-        """Return the registered external table, or None."""
         label = f"{database}.{name}"
         existing = self._client.retry(label, "look", lambda: self._get(database, name))
-        return None if existing is None or existing.get("TableType") != shapes.TABLE else shapes.table(existing)
+        return None if existing is None or existing.get("TableType") != rules.TABLE else shapes.table(existing)
 
     def ensure_table(self, table: TableDef) -> None:
-        """Create the table, or append columns and update comments and properties."""
         rules.check_table(table)
         label = f"{table.database}.{table.name}"
 
@@ -66,7 +61,7 @@ class GlueCatalog:
             if existing is None:
                 self._create(label, table.database, shapes.table_input(table))
             else:
-                self._update_table(label, existing, table)
+                self._update_table(existing, table)
 
         self._client.retry(label, "create or update it", attempt)
 
@@ -74,15 +69,14 @@ class GlueCatalog:
         """Register the missing partitions in bulk, and update stale ones. Checks all of them before it writes the first."""
         label = f"{database}.{table}"
         owner = self._client.retry(label, "look", lambda: self._get(database, table))
-        if owner is None or owner.get("TableType") != shapes.TABLE:
-            raise CatalogRefused(f"{label}: expected an external table, found {shapes.kind(owner or {})}")
+        owner = owner or {}
+        rules.check_external(label, owner.get("TableType", ""))
         requested = [*rules.distinct(label, [key["Name"] for key in owner.get("PartitionKeys", [])], partitions).values()]
         batches = [(batch, self._registered(label, owner, batch)) for batch in _batches(requested, WRITE_BATCH)]
         for batch, existing in batches:
             self._client.retry(label, "register partitions", self._registering(label, owner, batch, existing))
 
     def partitions(self, database: str, table: str) -> list[PartitionDef]:
-        """Return the registered partitions, ordered by their values."""
         label, place = f"{database}.{table}", {"DatabaseName": database.lower(), "TableName": table.lower()}
         partitions_read: list[PartitionDef] = []
         token: str | None = None
@@ -101,7 +95,6 @@ class GlueCatalog:
                 return sorted(partitions_read, key=lambda partition: partition.values)
 
     def drop_partitions(self, database: str, table: str, values: Sequence[tuple[str, ...]]) -> None:
-        """Unregister partitions. The files stay."""
         label, place = f"{database}.{table}", {"DatabaseName": database.lower(), "TableName": table.lower()}
         for batch in _batches(values, DELETE_BATCH):
 
@@ -117,12 +110,11 @@ class GlueCatalog:
             self._client.retry(label, "unregister partitions", attempt)
 
     def view(self, database: str, name: str) -> ViewDef | None:
-        """Return the registered view, or None."""
         label = f"{database}.{name}"
         existing = self._client.retry(label, "look", lambda: self._get(database, name))
         if existing is None:
             return None
-        _check_view(label, existing)
+        rules.check_view(label, existing.get("TableType", ""))
         return shapes.view(existing)
 
     def replace_view(self, view: ViewDef) -> None:
@@ -134,7 +126,7 @@ class GlueCatalog:
             if existing is None:
                 self._create(label, view.database, shapes.view_input(view))
                 return
-            _check_view(label, existing)
+            rules.check_view(label, existing.get("TableType", ""))
             there = existing.get("Parameters", {})
             if rules.outdated(view, there):
                 log.info("%s: already shows a newer version; left unchanged", label)
@@ -147,7 +139,6 @@ class GlueCatalog:
         self._client.retry(label, "replace the view", attempt)
 
     def native(self, database: str, name: str) -> NativeDef | None:
-        """Return the Iceberg table, or None."""
         label = f"{database}.{name}"
         existing = self._client.retry(label, "look", lambda: self._get(database, name))
         return None if existing is None else shapes.native(label, existing)
@@ -209,24 +200,19 @@ class GlueCatalog:
             return False
         return True
 
-    def _update_table(self, label: str, existing: dict[str, Any], table: TableDef) -> None:
-        if existing.get("TableType") != shapes.TABLE:
-            raise CatalogRefused(f"{label}: expected an external table, found {shapes.kind(existing)}. Drop it or choose another name.")
-        storage = existing["StorageDescriptor"]
-        rules.check_location(label, storage.get("Location", ""), table.location)
-        rules.check_partition_columns(label, shapes.columns(existing.get("PartitionKeys", [])), table.partition_columns)
+    def _update_table(self, existing: dict[str, Any], table: TableDef) -> None:
+        storage = existing.get("StorageDescriptor", {})
+        columns, partition_columns = shapes.columns(storage.get("Columns", [])), shapes.columns(existing.get("PartitionKeys", []))
         library = storage.get("SerdeInfo", {}).get("SerializationLibrary")
-        if library != FORMATS[table.format][2]:
-            raise CatalogRefused(f"{label}: expected a table of {table.format} files, found {library}")
+        rules.check_update(table, existing.get("TableType", ""), storage.get("Location", ""), columns, partition_columns, library)
         made = shapes.table_input(table)
-        rules.check_evolution(label, shapes.columns(storage.get("Columns", [])), rules.table_columns(table))
         requested = shapes.updated(
             existing,
             StorageDescriptor={**storage, "Columns": made["StorageDescriptor"]["Columns"]},
             Parameters={**rules.kept(existing.get("Parameters", {})), **shapes.table_parameters(table)},
         )
         if requested != shapes.updated(existing):
-            self._update(label, existing, requested)
+            self._update(f"{table.database}.{table.name}", existing, requested)
 
     def _registered(self, label: str, owner: dict[str, Any], requested: Sequence[PartitionDef]) -> Registered:
         """Return those partitions that are registered. Raises CatalogRefused for one at another location."""
@@ -289,11 +275,6 @@ def _settle(label: str, operation: str, host: str, answer: dict[str, Any], fine:
             raise refusal(error, f"{label} {values}", operation, host)
     if passing:
         raise Retryable(f"{len(passing)} of the partitions failed, such as {passing[0]}")
-
-
-def _check_view(label: str, existing: dict[str, Any]) -> None:
-    if existing.get("TableType") != shapes.VIEW:
-        raise CatalogRefused(f"{label}: expected a view, found {shapes.kind(existing)}. Set `view:` to another name, or rename the table.")
 
 
 def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

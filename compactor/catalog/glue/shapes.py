@@ -13,19 +13,12 @@ from compactor.catalog.formats import FORMATS, NATIVE_FORMAT, VIEW_FORMAT, serde
 from compactor.catalog.glue import presto
 from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
 
-TABLE, VIEW = "EXTERNAL_TABLE", "VIRTUAL_VIEW"
 _TABLE_FIELDS = (
     *("Name", "Description", "Owner", "LastAccessTime", "LastAnalyzedTime", "Retention", "StorageDescriptor", "PartitionKeys"),
     *("ViewOriginalText", "ViewExpandedText", "TableType", "Parameters", "TargetTable"),
 )
 _PARTITION_FIELDS = ("Values", "LastAccessTime", "StorageDescriptor", "Parameters", "LastAnalyzedTime")
 """Fields that Glue accepts in an update. An update replaces the whole object, so all of them are sent back."""
-
-
-def kind(entry: dict[str, Any]) -> str:
-    """Return the kind of an object for messages."""
-    names = {VIEW: "a view", TABLE: "an external table", "MANAGED_TABLE": "a managed table"}
-    return names.get(entry.get("TableType", ""), entry.get("TableType") or "nothing")
 
 
 def columns(fields: Iterable[dict[str, str]]) -> tuple[Column, ...]:
@@ -37,7 +30,7 @@ def table_input(table: TableDef) -> dict[str, Any]:
     """Return the input that creates an external table."""
     return {
         "Name": table.name.lower(),
-        "TableType": TABLE,
+        "TableType": rules.TABLE,
         # without it Hive's own clients treat the table as managed and delete its files with it
         "Parameters": {"EXTERNAL": "TRUE", **table_parameters(table)},
         "PartitionKeys": _fields(rules.stored(table.partition_columns)),
@@ -55,7 +48,7 @@ def view_input(view: ViewDef) -> dict[str, Any]:
     presto_view = view.dialect == "presto"
     return {
         "Name": view.name.lower(),
-        "TableType": VIEW,
+        "TableType": rules.VIEW,
         # Trino requires both the flag and the comment
         "Parameters": {**view.properties, **({presto.FLAG: "true", "comment": presto.COMMENT} if presto_view else {})},
         "PartitionKeys": [],
@@ -96,7 +89,7 @@ def native_input(table: NativeDef, before: str | None) -> dict[str, Any]:
     """Return the input that creates or moves an Iceberg table. `before`: the metadata file that it pointed to."""
     return {
         "Name": table.name.lower(),
-        "TableType": TABLE,
+        "TableType": rules.TABLE,
         "Parameters": rules.native_parameters(table, before),
         "PartitionKeys": [],
         "StorageDescriptor": _descriptor(rules.stored(table.columns), rules.uri(table.location), NATIVE_FORMAT),

@@ -22,7 +22,6 @@ from compactor.core.catalog.dialect import HIVE, HIVE_NAME, PORTABLE, Dialect
 from compactor.core.model import types
 from compactor.core.model.files import DELETED as TOMBSTONES
 from compactor.core.model.files import ROW_STATE
-from compactor.core.model.layout import Layout
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -88,7 +87,7 @@ def table(spec: TableSpec, version: Snapshot) -> str:
 
 def tables(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form]) -> list[TableDef]:
     """Return the tables that the view reads, one a generation."""
-    layout, shown = Layout(spec.root, spec.landing), _columns(snapshot, forms)
+    layout, shown = spec.layout, _columns(snapshot, forms)
     newest = {each.schema.generation: each for each in _versions(snapshot, forms)}
     absent: dict[int, dict[str, Column]] = {generation: {} for generation in newest}
     for each in _versions(snapshot, forms):

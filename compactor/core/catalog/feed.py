@@ -13,7 +13,6 @@ from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef
 from compactor.core.model import position
 from compactor.core.model.errors import Refused
-from compactor.core.model.layout import Layout
 from compactor.core.model.schema import FEED, Schema
 from compactor.core.model.snapshot import Feed, Snapshot
 from compactor.core.model.spec import TableSpec
@@ -107,7 +106,7 @@ def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
         views.table_name(spec, TABLE, snapshot.schema.generation),
         (*own, *views.columns(snapshot.schema)),
         (Column(VERSION, "string"),),
-        Layout(spec.root, spec.landing).inside("feed"),
+        spec.layout.inside("feed"),
         {views.UUID: snapshot.uuid, **views.registered(snapshot.schema)},
         comment=f"compactor: changes of {spec.database}.{spec.view}, version by version",
     )
@@ -118,7 +117,7 @@ def partition(spec: TableSpec, snapshot: Snapshot) -> PartitionDef | None:
     part = snapshot.feed.part if snapshot.feed else None
     if part is None:
         return None
-    place = Layout(spec.root, spec.landing).inside(part.path)
+    place = spec.layout.inside(part.path)
     return PartitionDef((snapshot.writer,), place, part.rows, part.size, len(part.files))
 
 

@@ -14,7 +14,6 @@ from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
 from compactor.core.catalog.dialect import HIVE, Dialect
 from compactor.core.model import times, types
 from compactor.core.model.history import FOREVER, ROWS, History, values
-from compactor.core.model.layout import Layout
 from compactor.core.model.position import ddl
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -84,7 +83,7 @@ def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
         views.table_name(spec, ROWS, snapshot.schema.generation),
         (*state, *(Column(field.name, field.type, views.column_comment(field)) for field in snapshot.schema.fields)),
         tuple(Column(column, "string") for column in ("history_set", "history_day", "history_part")),
-        Layout(spec.root, spec.landing).inside("history"),
+        spec.layout.inside("history"),
         {views.UUID: snapshot.uuid},
         comment=f"compactor: events of {spec.database}.{name(spec)}; read the view",
     )
@@ -92,7 +91,7 @@ def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
 
 def partitions(spec: TableSpec, history: History) -> list[PartitionDef]:
     """Return the partitions that the view reads, with statistics, by which planners see that the open Delta is small."""
-    layout = Layout(spec.root, spec.landing)
+    layout = spec.layout
     return [PartitionDef(value, layout.inside(part.path), part.rows, part.size, len(part.files)) for value, part in values(history)]
 
 

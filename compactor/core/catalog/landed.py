@@ -10,7 +10,6 @@ from typing import Optional
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef
 from compactor.core.model import names, types
-from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources import increment
@@ -95,7 +94,7 @@ def _readable(name: str, kind: types.Type) -> bool:
 
 def partition(spec: TableSpec, folder: str) -> PartitionDef:
     """Return the partition of a folder. Its value starts with a letter, because some engines take other values for numbers."""
-    location = Layout(spec.root, spec.landing).landed(folder) if folder else spec.landing
+    location = spec.layout.landed(folder) if folder else spec.landing
     return PartitionDef((f"f_{folder.replace('/', '_')}",), location)
 
 

@@ -14,7 +14,6 @@ from compactor.core.model import names, types
 from compactor.core.model.errors import Refused
 from compactor.core.model.files import DELETED as TOMBSTONES
 from compactor.core.model.files import LIVE, ROW_STATE, Delta, Segment
-from compactor.core.model.layout import Layout
 from compactor.core.model.position import state_columns
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Snapshot
@@ -78,7 +77,7 @@ def columns(schema: Schema) -> tuple[Column, ...]:
 
 def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
     """Return the base table and the Delta table."""
-    layout = Layout(spec.root, spec.landing)
+    layout = spec.layout
     # our columns come first, because a metastore appends new columns only at the end, and new ones are the source's
     stored = (*(Column(name, kind) for name, kind in state_columns(snapshot.order)), *columns(snapshot.schema))
     properties = {UUID: snapshot.uuid, **registered(snapshot.schema)}
@@ -115,7 +114,7 @@ def registered(schema: Schema) -> dict[str, str]:
 
 def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef], list[PartitionDef]]:
     """Return the base and Delta partitions that this Snapshot's view reads, with statistics, by which planners see that the Delta is small."""
-    layout = Layout(spec.root, spec.landing)
+    layout = spec.layout
 
     def of(part: Segment | Delta, *values: str) -> list[PartitionDef]:
         return [
@@ -257,7 +256,7 @@ def declared(spec: TableSpec, schema: Schema) -> tuple[TableDef, ViewDef]:
         f"{spec.name}_schema",
         columns,
         (Column("delta_version", "string"),),
-        Layout(spec.root, spec.landing).inside("_compactor/schema"),
+        spec.layout.inside("_compactor/schema"),
         registered(schema),
         comment=f"compactor: columns of {spec.database}.{spec.view} before its first rows",
     )

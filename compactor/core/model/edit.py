@@ -149,11 +149,9 @@ def apply(parent: Snapshot | None, edit: Edit, stamp: Stamp, ledger: tuple[Ledge
     if state is None:
         raise ValueError(f"{edit.operation}: the first version of {stamp.table} needs a State")
     version = parent.version + 1 if parent else 1
-    carried: dict[str, Any] = (
-        {name: getattr(parent, name) for name in ("pending", "pending_deletions", "pins", "oldest", "erased", "days")} if parent else {}
-    )
-    carried["feed"] = parent.feed.idle() if parent and parent.feed else None
     names = ("pending", "pending_deletions", "pins", "oldest", "feed", "erased", "days")
+    carried: dict[str, Any] = {name: getattr(parent, name) for name in names} if parent else {}
+    carried["feed"] = parent.feed.idle() if parent and parent.feed else None
     changed = {name: getattr(edit, name) for name in names if getattr(edit, name) is not None}
     return Snapshot(
         table=stamp.table,

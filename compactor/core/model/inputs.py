@@ -81,6 +81,11 @@ class Input:
     """Which content of its path this is: 1 for the first that was listed, 2 once the sink has written the name again, and so on."""
 
     @property
+    def id(self) -> tuple[str, str]:
+        """Return (path, etag), by which maps of inputs find it."""
+        return self.path, self.etag
+
+    @property
     def name(self) -> str:
         """Return what Positions call the file. No two inputs have one name: the second content of a path is `path~2`.
 
@@ -183,3 +188,19 @@ class Watermark:
 
 NOTHING_KNOWN = Watermark()
 """The watermark of a table without changes that have a source time."""
+
+
+@dataclass(frozen=True)
+class InputLimits:
+    """What a landed file may cost. A file or record beyond them is unusable."""
+
+    columns: int = 5000
+    """The largest number of columns, with members of structs."""
+    record_bytes: int = 64 << 20
+    """The largest record of a text file, unpacked."""
+    unpacked_bytes: int = 4 << 30
+    """The largest size of what a file unpacks to that is unpacked on a disk of the driver (zstd)."""
+
+
+LIMITED, UNLIMITED = InputLimits(), InputLimits(1 << 31, (1 << 31) - 4096, 1 << 60)
+"""The limits of `limits: true` and `false`. Hadoop counts the bytes of a line in 31 bits."""

@@ -1,28 +1,4 @@
-"""Layout: every path below a table's root, and what a path is. No other module joins path strings.
-
-base/<commit id>/segment=<n>/row_state=<s>/*.parquet   a Segment: one key range; rows that are shown (live) and tombstones (deleted) apart
-delta/<commit id>/row_state=<s>/*.parquet   a Delta
-feed/<commit id>/*.parquet                  the changes of a version
-history/<commit id>/history_part=<name>/*.parquet   a part of the history: a day (d2026-11-20), the open Delta (delta), an open key range (open-<n>)
-archive/<folder>/<file>                     raw files whose rows are in the table
-quarantine/<folder>/<file>                  unreadable raw files, and <file>.reason.json for every file with invalid records
-_iceberg/metadata/<name>.avro, v<N>.metadata.json, version-hint.text   the Iceberg table over the base (`iceberg:`)
-_iceberg_current/metadata/..                the one over base and Delta; <name>.puffin has deletion vectors
-_compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
-_compactor/snapshots/latest                 the number of some version that existed; a hint only
-_compactor/ledger/<commit id>.jsonl.gz      inputs of older Snapshots
-_compactor/runs/<time>-<id>.json            run records; the time is the beginning of the run, such as 20261120T140500Z
-_compactor/notices/<digest>.json            schema changes that people were notified of
-_compactor/notices/failed.json              since when a reported failure lasts
-_compactor/shown.json                       what was published; an idle run and readers of files need not ask the catalog
-_compactor/audit.json                       the verdict of `checks:` on the newest audited version
-_compactor/last_run.json                    a copy of the newest run record, for `status`; nothing decides by it
-_compactor/last_comparison.json             a copy of the run record of the last comparison with the source
-_compactor/publishing/<id>                  a publication that has begun
-_compactor/erased/<20 digits>.json, .txt    the certificate of an erase; the number is the version that it was written for
-_compactor/rewriting/<commit id>/<n>/*.parquet   a raw file without records of erased keys, before it takes its place in the archive
-_compactor/owner.json                       the database that shows the table; below landing: the table that moves ingested files out of it
-"""
+"""Layout: every path below a table's root, and what a path is. No other module joins path strings. docs/design/protocol.md#layout shows them."""
 
 from __future__ import annotations
 
@@ -30,38 +6,42 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-_SNAPSHOT = re.compile(r"_compactor/snapshots/(\d{20})\.json")
-_KINDS = (
-    ("segment", re.compile(r"base/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>segment=[0-9-]+/row_state=(?:live|deleted))/(?P<file>[^/]+)")),
-    ("delta", re.compile(r"delta/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>row_state=(?:live|deleted))/(?P<file>[^/]+)")),
-    ("feed", re.compile(r"feed/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>)(?P<file>[^/]+)")),
-    ("history", re.compile(r"history/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>history_part=[a-z0-9-]+)/(?P<file>[^/]+)")),
-    ("iceberg", re.compile(r"_iceberg(?:_current)?/metadata/([^/]+\.(?:avro|puffin)|v\d+\.metadata\.json|version-hint\.text)")),
-    ("snapshot", _SNAPSHOT),
-    ("hint", re.compile(r"_compactor/snapshots/latest")),
-    ("ledger", re.compile(r"_compactor/ledger/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz")),
-    ("run", re.compile(r"_compactor/runs/(?P<time>\d{8}T\d{6}Z)-(?P<id>[0-9a-f]+)\.json")),
-    ("notice", re.compile(r"_compactor/notices/(?P<digest>[0-9a-f]{32}|failed)\.json")),
-    ("shown", re.compile(r"_compactor/shown\.json")),
-    ("audit", re.compile(r"_compactor/audit\.json")),
-    ("last_run", re.compile(r"_compactor/last_run\.json")),
-    ("last_comparison", re.compile(r"_compactor/last_comparison\.json")),
-    ("certificate", re.compile(r"_compactor/erased/\d{20}\.(json|txt)")),
-    ("copy", re.compile(r"_compactor/rewriting/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>\d+)/(?P<file>[^/]+)")),
-    ("owner", re.compile(r"_compactor/owner\.json")),
-    ("publishing", re.compile(r"_compactor/publishing/(?P<id>[^/]+)")),
+_COMMIT = r"([a-z]\d{8}-[0-9a-f]{8})"
+_LEDGER = rf"_compactor/ledger/{_COMMIT}\.jsonl\.gz"
+_PATHS = {
+    "segment": rf"base/{_COMMIT}/segment=[0-9-]+/row_state=(live|deleted)/[^/]+",
+    "delta": rf"delta/{_COMMIT}/row_state=(live|deleted)/[^/]+",
+    "feed": rf"feed/{_COMMIT}/[^/]+",
+    "history": rf"history/{_COMMIT}/history_part=[a-z0-9-]+/[^/]+",
+    "iceberg": r"_iceberg(_current)?/metadata/([^/]+\.(avro|puffin)|v\d+\.metadata\.json|version-hint\.text)",
+    "snapshot": r"_compactor/snapshots/(\d{20})\.json",
+    "hint": r"_compactor/snapshots/latest",
+    "ledger": _LEDGER,
+    "run": r"_compactor/runs/\d{8}T\d{6}Z-[0-9a-f]+\.json",
+    "notice": r"_compactor/notices/([0-9a-f]{32}|failed)\.json",
+    "shown": r"_compactor/shown\.json",
+    "audit": r"_compactor/audit\.json",
+    "last_run": r"_compactor/last_run\.json",
+    "last_comparison": r"_compactor/last_comparison\.json",
+    "certificate": r"_compactor/erased/\d{20}\.(json|txt)",
+    "copy": rf"_compactor/rewriting/{_COMMIT}/\d+/[^/]+",
+    "owner": r"_compactor/owner\.json",
+    "publishing": r"_compactor/publishing/[^/]+",
     # a name may hold a line break
-    ("archive", re.compile(r"archive/(?P<part>.+)", re.DOTALL)),
-    ("quarantine", re.compile(r"quarantine/(?P<part>.+)", re.DOTALL)),
-)
-_UNIT = re.compile(
-    r"(?P<base_unit>base/(?P<base>[a-z]\d{8}-[0-9a-f]{8})/[^/]+)(/.+)?"
-    r"|(?P<delta_unit>delta/(?P<delta>[a-z]\d{8}-[0-9a-f]{8}))/.+"
-    r"|(?P<feed_unit>feed/(?P<feed>[a-z]\d{8}-[0-9a-f]{8}))/.+"
-    r"|(?P<history_unit>history/(?P<history>[a-z]\d{8}-[0-9a-f]{8})/(history_part=|[_.])[^/]+)(/.+)?"
-    r"|(?P<copy_unit>_compactor/rewriting/(?P<copy>[a-z]\d{8}-[0-9a-f]{8}))/.+"
-    r"|(?P<ledger_unit>_compactor/ledger/(?P<ledger>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz)"
-)
+    "archive": r"archive/(?s:.+)",
+    "quarantine": r"quarantine/(?s:.+)",
+}
+_KINDS = {kind: re.compile(path) for kind, path in _PATHS.items()}
+_UNITS = [
+    re.compile(path)
+    for path in (
+        rf"(base/{_COMMIT}/[^/]+)(/.+)?",
+        rf"((?:delta|feed|_compactor/rewriting)/{_COMMIT})/.+",
+        rf"(history/{_COMMIT}/(?:history_part=|[_.])[^/]+)(/.+)?",
+        rf"({_LEDGER})",
+    )
+]
+"""Patterns whose first group is the path of a unit, and whose second one is the id of its commit."""
 
 
 def join(*parts: str) -> str:
@@ -238,10 +218,7 @@ class Layout:
 
     def version_of(self, location: str) -> int | None:
         """Return the version of a Snapshot by its location, or None for any other location."""
-        try:
-            match = _SNAPSHOT.fullmatch(relative(location, self.root))
-        except ValueError:
-            return None
+        match = _KINDS["snapshot"].fullmatch(self._inside(location))
         return int(match[1]) if match else None
 
     def unit(self, location: str) -> tuple[str, str] | None:
@@ -250,19 +227,15 @@ class Layout:
         A unit is deleted as a whole: a Segment, a Delta, a part of the feed or the history, a ledger file, the copies of a rewrite, or what a dead
         engine left beside them.
         """
-        try:
-            match = _UNIT.fullmatch(relative(location, self.root))
-        except ValueError:
-            return None
-        if match is None:
-            return None
-        kinds = ("base", "delta", "feed", "history", "copy", "ledger")
-        return next((match[f"{kind}_unit"], match[kind]) for kind in kinds if match[f"{kind}_unit"])
+        matches = (pattern.fullmatch(self._inside(location)) for pattern in _UNITS)
+        return next(((match[1], match[2]) for match in matches if match), None)
 
     def kind(self, location: str) -> str | None:
-        """Return the kind of a location (`segment`, `snapshot`, ...; see `_KINDS`), or None if it is not ours."""
-        try:
-            inside = relative(location, self.root)
-        except ValueError:
-            return None
-        return next((kind for kind, pattern in _KINDS if pattern.fullmatch(inside)), None)
+        """Return the kind of a location (`segment`, `snapshot`, ...; see `_PATHS`), or None if it is not ours."""
+        inside = self._inside(location)
+        return next((kind for kind, pattern in _KINDS.items() if pattern.fullmatch(inside)), None)
+
+    def _inside(self, location: str) -> str:
+        """Return the path of a location below the root; "" if it lies elsewhere."""
+        prefix = self.root.rstrip("/") + "/"
+        return location[len(prefix) :] if location.startswith(prefix) else ""

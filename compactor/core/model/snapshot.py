@@ -300,6 +300,12 @@ class Snapshot(State, Commit):
         empty: dict[str, Any] = dict.fromkeys(("segments", "inputs", "pending", "ledger", "raw", "pending_deletions", "pins"), ())
         return dataclasses.replace(self, **empty, delta=None, history=None, days=None, erased=None, expired=True)
 
+    def emptied(self) -> Snapshot:
+        """Return a table of the same columns and order without rows, which nothing was ever ingested into."""
+        nothing: dict[str, Any] = dict.fromkeys(("segments", "offsets", "purged_offsets", "shards_truncated_to"), ())
+        nothing |= dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
+        return dataclasses.replace(self, **nothing)
+
     @property
     def _parts(self) -> list[Segment | Delta]:
         return [*self.segments, *([self.delta] if self.delta else [])]

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 from compactor.core.model import policy as policies
 from compactor.core.model.envelopes import BESIDE_VALUES, ENVELOPES, Envelope
+from compactor.core.model.inputs import LIMITED, UNLIMITED, InputLimits
+from compactor.core.model.layout import Layout
 from compactor.core.model.policy import EVOLVE, Checks, Daily, Policy, Protection, Rule
 from compactor.core.settings.forms import (
     ALWAYS,
@@ -79,22 +81,6 @@ class Csv(Section):
 
 
 @dataclass(frozen=True)
-class InputLimits:
-    """What a landed file may cost. A file or record beyond them is unusable."""
-
-    columns: int = 5000
-    """The largest number of columns, with members of structs."""
-    record_bytes: int = 64 << 20
-    """The largest record of a text file, unpacked."""
-    unpacked_bytes: int = 4 << 30
-    """The largest size of what a file unpacks to that is unpacked on a disk of the driver (zstd)."""
-
-
-LIMITED, UNLIMITED = InputLimits(), InputLimits(1 << 31, (1 << 31) - 4096, 1 << 60)
-"""The limits of `limits: true` and `false`. Hadoop counts the bytes of a line in 31 bits."""
-
-
-@dataclass(frozen=True)
 class TableLocation:
     """The name of a table, and where it is. Locations are full paths or URIs."""
 
@@ -112,6 +98,11 @@ class TableLocation:
     """Catalog database of the tables below the view."""
     key: tuple[str, ...]
     """Key columns in the source's spelling; () for a table without key."""
+
+    @property
+    def layout(self) -> Layout:
+        """Return the paths of the table."""
+        return Layout(self.root, self.landing)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def kept(
     `whole`: all Snapshots except stubs. `modified`: when each version was written. `shown`: the version that the catalog shows. `exported`:
     those that an Iceberg table shows instead of the newest. Times are epoch seconds of the store's clock.
     """
-    layout = Layout(spec.root, spec.landing)
+    layout = spec.layout
     pinned = {pin.version: pin.name for pin in newest.pins}
     frozen = {day.version: day.day for day in daily.shown(newest.days)}
     recent = sorted((snapshot.version for snapshot in whole), reverse=True)[: max(spec.keep_versions, 1)]
@@ -135,7 +135,7 @@ def plan_vacuum(
 
     `units`: all units in storage, by path. `changes`: the Snapshots, stubs among them, whose feed parts are kept so far. Others as in `kept`.
     """
-    layout = Layout(spec.root, spec.landing)
+    layout = spec.layout
     reasons = kept(spec, newest, whole, modified, shown, now, exported)
     expired = tuple(snapshot for snapshot in whole if snapshot.version not in reasons)
     live = {path for snapshot in whole if snapshot.version in reasons for path in snapshot.named}

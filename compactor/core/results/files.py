@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 
@@ -27,7 +26,7 @@ def table_files(spec: TableSpec, snapshot: Snapshot) -> list[TableFile]:
     A Delta row replaces the base row with its key, and the keys in files below `row_state=deleted` are deleted. So the base alone is the table only
     if there is no Delta.
     """
-    layout = Layout(spec.root, spec.landing)
+    layout = spec.layout
     listed = [("base", segment.path, file.name, file.size) for segment in snapshot.segments for file in segment.files]
     listed += [("delta", snapshot.delta.path, file.name, file.size) for file in snapshot.delta.files] if snapshot.delta else []
     history = snapshot.history.parts if snapshot.history else ()

@@ -16,7 +16,7 @@
 | union | anything | every branch can be read |
 | anything | union | some branch can read it |
 
-Names are equal if their last parts are, or if the reader has the writer's name as an alias. Logical types are ignored, as in Confluent's server;
+Names are equal if their last parts are, or if the reader has the writer's name as an alias. Logical types are ignored, as in Confluent's server.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.model.errors import ConfigError
+from compactor.core.model.inputs import InputLimits
 from compactor.core.model.policy import Daily, Policy, Protection, Rule
-from compactor.core.model.spec import Csv, InputLimits, TableSpec
+from compactor.core.model.spec import Csv, TableSpec
 from compactor.core.results.notice import Target
 from compactor.core.settings.s3 import S3Settings
 

@@ -70,11 +70,6 @@ def _newest_of_partitions(paths: Iterable[str]) -> set[str]:
     return {path for _, path in newest.values()}
 
 
-def ever(entries: Iterable[Input]) -> set[tuple[str, str]]:
-    """(path, etag) of inputs whose raw files were discarded."""
-    return {(item.path, item.etag) for item in entries if item.outcome == DISCARDED}
-
-
 def _spent(item: Input) -> bool:
     """Whether all that an input can give is in the table."""
     return not item.unabsorbed and not item.in_quarantine

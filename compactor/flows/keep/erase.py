@@ -26,7 +26,7 @@ from compactor.core.model import times
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, Refused, TryLater
 from compactor.core.model.inputs import LATER
-from compactor.core.model.layout import commit_id, relative
+from compactor.core.model.layout import relative
 from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.planning import retention
 from compactor.core.results.phrases import counted
@@ -57,29 +57,29 @@ class Request:
 
 
 @logs.of_table
-def erase(table: Table, request: Request, label: str = "") -> ErasureReport:
+def erase(table: Table, request: Request) -> ErasureReport:
     """Erase keys, or finish an earlier erase. The report says what is left; without anything left it is stored as the certificate.
 
     Raises Refused for what cannot be erased, Conflict as `transact` does.
     """
-    newest = _existing(table, table.newest())
+    newest = table.existing(table.newest())
     _check(table, newest, request)
     resume(table, newest)
     chosen: list[RawFile] = []
 
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
-        parent = _existing(table, parent)
+        parent = table.existing(parent)
         _check(table, parent, request)
         if archive.unfinished(table, parent.pending):
             raise TryLater(f"table {table.name}: files of version {parent.version} are being archived; erase again when the run has ended")
         erased = table.engine().erased_with(table.spec, parent, request.keys) if request.keys else _erased(table, parent)
-        writer = commit_id(parent.version + 1, table.env.nonce())
+        writer = table.next_commit(parent)
         files = enumerate(raw_files.find(table, parent, erased))
         chosen[:] = [raw_files.prepared(table, file, table.layout.rewriting(writer, number), request.delete_files) for number, file in files]
         return _edit(table, parent, erased, chosen, writer)
 
-    transact(table, planned, label)
-    newest = _existing(table, table.newest())
+    transact(table, planned)
+    newest = table.existing(table.newest())
     erased = _erased(table, newest)
     publish.publish(table, newest)
     with logs.phase(table, "erasing") as phase:
@@ -91,14 +91,8 @@ def erase(table: Table, request: Request, label: str = "") -> ErasureReport:
         raise CheckFailed(f"table {table.name}: the rewritten raw files still have records of erased keys; do not rely on this erase, and report it")
     _remove_texts(table, erased)
     spec = dataclasses.replace(table.spec, keep=0.0, keep_versions=1, grace=0.0 if request.now else table.spec.grace)
-    vacuum(dataclasses.replace(table, spec=spec), False, label)
+    vacuum(dataclasses.replace(table, spec=spec), False)
     return _report(table, request)
-
-
-def _existing(table: Table, newest: Snapshot | None) -> Snapshot:
-    if newest is None:
-        raise table.no_version()
-    return newest
 
 
 def _erased(table: Table, snapshot: Snapshot) -> Erased:
@@ -192,7 +186,7 @@ def _remove_texts(table: Table, erased: Erased) -> None:
 
 def _report(table: Table, request: Request) -> ErasureReport:
     """Return what was done and what is left, by looking. Write the certificate if nothing is."""
-    newest = _existing(table, table.newest())
+    newest = table.existing(table.newest())
     erased = _erased(table, newest)
     entries = ledger.newest_entries(table, newest)
     left = _left(table, newest, erased, request)

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import Refused
-from compactor.core.model.layout import commit_id
 from compactor.core.model.snapshot import Pin, Snapshot
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
@@ -26,7 +25,7 @@ def pins(table: Table) -> Pins:
     return newest.pins if newest else ()
 
 
-def pin(table: Table, version: int, name: str = "", label: str = "") -> Pin:
+def pin(table: Table, version: int, name: str = "") -> Pin:
     """Pin a version; a second time changes nothing. Raises Refused for a version that is gone, and for a name that pins another version."""
     made = Pin(name or f"v{version}", version, table.env.now())
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", made.name):
@@ -43,10 +42,10 @@ def pin(table: Table, version: int, name: str = "", label: str = "") -> Pin:
         restore.at_version(table, version)
         return (*newest.pins, made)
 
-    return next(item for item in _change(table, added, label) if item.name == made.name)
+    return next(item for item in _change(table, added) if item.name == made.name)
 
 
-def unpin(table: Table, name: str, label: str = "") -> None:
+def unpin(table: Table, name: str) -> None:
     """Remove a pin by its name. Raises Refused for an unknown name."""
 
     def removed(newest: Snapshot) -> Pins:
@@ -55,22 +54,21 @@ def unpin(table: Table, name: str, label: str = "") -> None:
             raise Refused(f"table {table.name}: expected the name of a pin, found {name!r}; the pins are: {by_name}")
         return tuple(item for item in newest.pins if item.name != name)
 
-    _change(table, removed, label)
+    _change(table, removed)
 
 
-def _change(table: Table, change: Callable[[Snapshot], Pins], label: str) -> Pins:
+def _change(table: Table, change: Callable[[Snapshot], Pins]) -> Pins:
     """Commit the pins that `change` returns, unless they are the same. Return them."""
     after: list[Pins] = []
 
     def planned(newest: Snapshot | None, scratch: ExitStack) -> Edit | None:
-        if newest is None:
-            raise table.no_version()
+        newest = table.existing(newest)
         after.append(change(newest))
         if after[-1] == newest.pins:
             return None
         # vacuum looks again at versions that are not pinned any more
         unpinned = {item.version for item in newest.pins} - {item.version for item in after[-1]}
-        return Edit("pin", commit_id(newest.version + 1, table.env.nonce()), pins=after[-1], oldest=min({newest.oldest, *unpinned}))
+        return Edit("pin", table.next_commit(newest), pins=after[-1], oldest=min({newest.oldest, *unpinned}))
 
-    transact(table, planned, label)
+    transact(table, planned)
     return after[-1]

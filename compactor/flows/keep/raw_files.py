@@ -46,7 +46,7 @@ def find(table: Table, snapshot: Snapshot, erased: Erased) -> list[RawFile]:
     # an empty one stands for a file that was given up in quarantine, of any format
     for group in _one_of_a_name({location: owners[location][0] for location, info in there.items() if info.size}):
         inputs = [dataclasses.replace(item, rows=0, outcome="absorbed", quarantined=0, reason="") for item in group.values()]
-        locations = {(item.path, item.etag): location for location, item in group.items()}
+        locations = {item.id: location for location, item in group.items()}
         with logs.phase(table, "searching") as phase:
             results = table.engine().records_of(table.spec, snapshot, inputs, locations, erased)
             phase.did(f"searched {counted(len(group), 'raw file')}", files=len(group))

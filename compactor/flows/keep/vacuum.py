@@ -25,7 +25,7 @@ from compactor.core.model.edit import Edit
 from compactor.core.model.errors import Conflict, StateRefused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import ROWS
-from compactor.core.model.layout import Layout, commit_id, relative
+from compactor.core.model.layout import Layout, relative
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import daily, retention
 from compactor.core.planning.retention import Unit, VacuumPlan
@@ -62,7 +62,7 @@ class _Inspection:
 
 
 @logs.of_table
-def vacuum(table: Table, dry: bool, label: str = "") -> VacuumReport:
+def vacuum(table: Table, dry: bool) -> VacuumReport:
     """Delete what may go; `dry`: only report. Raises Conflict as `transact` does, StateRefused when anything is unknown.
 
     Where the catalog is not asked (`files_only`, dry runs only) less may go than is reported: what it shows and newer is always kept.
@@ -75,7 +75,7 @@ def vacuum(table: Table, dry: bool, label: str = "") -> VacuumReport:
         looks.append(_look(table, newest))
         return None if dry else _edit(table, looks[-1])
 
-    made = transact(table, planned, label)
+    made = transact(table, planned)
     if not looks:
         return VacuumReport(table.name, None, dry, notes=("nothing committed yet",))
     inspection = looks[-1]
@@ -95,7 +95,7 @@ def vacuum(table: Table, dry: bool, label: str = "") -> VacuumReport:
 
 
 @logs.of_table
-def vacuum_if_due(table: Table, label: str = "") -> VacuumReport:
+def vacuum_if_due(table: Table) -> VacuumReport:
     """Delete what may go. The catalog is not asked if nothing may go by the files alone: what it shows can only keep more.
 
     A partition that is registered and that nothing reads (see `_orphan_partitions`) stays until a vacuum has something to delete.
@@ -107,7 +107,7 @@ def vacuum_if_due(table: Table, label: str = "") -> VacuumReport:
     inspection = _look(by_files, newest)
     sweep = inspection.sweep
     if sweep.newly_pending or sweep.expired or inspection.discards.entries or _files(by_files, inspection):
-        return vacuum(table, False, label)
+        return vacuum(table, False)
     return _report(by_files, inspection, dry=False, version=newest.version)
 
 
@@ -211,7 +211,7 @@ def _edit(table: Table, inspection: _Inspection) -> Edit | None:
     newest = inspection.newest
     return Edit(
         "vacuum",
-        commit_id(newest.version + 1, table.env.nonce()),
+        table.next_commit(newest),
         pending_deletions=inspection.sweep.pending_deletions,
         oldest=inspection.sweep.oldest,
         days=inspection.sweep.days,

@@ -13,6 +13,8 @@ from compactor.ports import Storage
 
 _FILES_MAX = 200
 """Files of a folder that are looked at for one that could be data."""
+_SHOWN = 20
+"""Folders that have a line of their own."""
 
 
 def untaken(storage: Storage, specs: Sequence[TableSpec], places: Sequence[Discovery]) -> list[Folder]:
@@ -59,9 +61,9 @@ def _example(storage: Storage, folder: str) -> str | None:
     return next((path for path in paths if not increment.ignored(path) and increment.file_format(path)), None)
 
 
-def sentences(folders: Sequence[Folder], shown: int = 20) -> Iterator[str]:
+def sentences(folders: Sequence[Folder]) -> Iterator[str]:
     """Yield a line for each of the first folders, and one for the others."""
-    for folder in folders[:shown]:
+    for folder in folders[:_SHOWN]:
         yield f"no table takes the files in {folder.path}, such as {folder.example}"
-    if len(folders) > shown:
-        yield f"no table takes the files in {len(folders) - shown:,} more folders"
+    if len(folders) > _SHOWN:
+        yield f"no table takes the files in {len(folders) - _SHOWN:,} more folders"

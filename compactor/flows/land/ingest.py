@@ -11,17 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from compactor.core.model.errors import Refused
-from compactor.core.model.layout import Layout, join
+from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources import increment
 from compactor.core.sources.kafka_files import Bounds, Fetched, Offsets, offsets_of
 from compactor.flows import ledger
 from compactor.flows.environment import Environment
 from compactor.flows.table import Table
-from compactor.ports import Storage, Topics
+from compactor.ports import Topics
 
 Partition = tuple[str, int]
 """(topic, number)"""
@@ -48,7 +47,7 @@ class Ingested:
 class Ingest:
     """Lands the topics of tables, in rounds."""
 
-    storage: Storage
+    env: Environment
     topics: Topics
     specs: Sequence[TableSpec]
     staging: str
@@ -71,7 +70,7 @@ class Ingest:
     def one_round(self) -> list[Ingested]:
         """At most one file of every partition. Raises Refused for topics that were created anew or have lost the next records."""
         specs = {str(spec.topic): spec for spec in self.specs}
-        self.storage.delete(info.path for info in self.storage.list(self.staging))
+        self.env.storage.delete(info.path for info in self.env.storage.list(self.staging))
         bounds = self.topics.bounds(list(specs))
         ranges = list(self._next_offsets(specs, bounds))
         fetched = self.topics.fetch(ranges, self.staging) if ranges else []
@@ -106,15 +105,15 @@ class Ingest:
 
     def _taken(self, spec: TableSpec) -> set[Offsets]:
         """What the names of a table's files say: all ranges of its topic that are landed."""
-        layout = Layout(spec.root, spec.landing)
-        names = {offsets_of(info.path) for place in (spec.landing, layout.archived(""), layout.quarantined("")) for info in self.storage.list(place)}
+        layout, storage = spec.layout, self.env.storage
+        names = {offsets_of(info.path) for place in (spec.landing, layout.archived(""), layout.quarantined("")) for info in storage.list(place)}
         return {offsets for offsets in names if offsets is not None and offsets.topic == spec.topic}
 
     def _of_topic(self, spec: TableSpec, topic_id: str, taken: Sequence[Offsets]) -> list[Offsets]:
         """Return those ranges that are of the topic as it is now. Raises Refused if the others are not of an earlier epoch."""
         others = [item for item in taken if topic_id and item.topic_id not in ("", topic_id)]
         if others:
-            table = Table(Environment(self.storage, _nobody, _nobody), spec)
+            table = Table(self.env, spec)
             epochs = {offsets_of(item.path): item.epoch for item in ledger.newest_entries(table, table.newest())}
             if any(epochs.get(item, spec.epoch) >= spec.epoch for item in others):
                 raise Refused(
@@ -141,16 +140,12 @@ class Ingest:
 
     def _land(self, spec: TableSpec, item: Fetched) -> None:
         """Move a staged file to where it belongs; one that is there already (another process was faster) is let go."""
-        moment = self.storage.now() if item.until is None else item.until
+        moment = self.env.storage.now() if item.until is None else item.until
         path = join(increment.folder_at(spec.pattern, moment, spec.hours_in), item.offsets.name())
-        layout = Layout(spec.root, spec.landing)
+        layout = spec.layout
         try:
-            if self.storage.stat(layout.archived(path)) is None and self.storage.move(item.file, layout.landed(path)):
+            if self.env.storage.stat(layout.archived(path)) is None and self.env.storage.move(item.file, layout.landed(path)):
                 return
         except FileExistsError:
             pass
-        self.storage.delete([item.file.path])
-
-
-def _nobody() -> NoReturn:
-    raise AssertionError("the ledger needs no engine and no catalog")
+        self.env.storage.delete([item.file.path])

@@ -30,9 +30,7 @@ def land(table: Table, columns: Columns, keys: Sequence[Key], read: Callable[[],
 
     The Position is chosen before the rows are read: everything at or below it came from the source, so the reading shows it.
     """
-    snapshot = table.newest()
-    if snapshot is None:
-        raise table.no_version()
+    snapshot = table.existing(table.newest())
     check(table, snapshot)
     owner.check(table)
     position, now = repair.position_above(snapshot), table.env.clock()

@@ -17,7 +17,7 @@ from compactor.core.model.inputs import AGAIN, GIVEN_UP, LATER, ORIGINAL, Input
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.phrases import counted
 from compactor.core.schema.adoption import ADOPTED
-from compactor.flows import logs, owner
+from compactor.flows import ledger, logs, owner
 from compactor.flows.table import Table
 
 
@@ -87,7 +87,7 @@ def again(entries: Iterable[Input]) -> Ways:
     """
     out: Ways = {}
     for item in entries:
-        name = item.path, item.etag
+        name = item.id
         if item.outcome == "replayed":
             out[name] = ("replayed",)
         elif item.outcome == "reread":
@@ -116,11 +116,6 @@ def overwritten(table: Table, item: Input, entries: Iterable[Input]) -> bool:
     return first[-1:] != [item.etag] or (there is not None and there.etag != item.etag)
 
 
-def unread(entries: Iterable[Input]) -> set[tuple[str, str]]:
-    """Return (path, etag) of the files that had landed before the table was adopted. The adopted rows already contain their changes."""
-    return {(item.path, item.etag) for item in entries if item.outcome == ADOPTED}
-
-
 def taken(table: Table, entries: Iterable[Input]) -> tuple[list[Input], dict[tuple[str, str], str]]:
     """The inputs whose rows are in the table by these entries of the ledger, each once, and where they lie; what is gone has no place.
 
@@ -129,16 +124,16 @@ def taken(table: Table, entries: Iterable[Input]) -> tuple[list[Input], dict[tup
     """
     every = list(entries)
     reread = {name for name, ways in again(every).items() if "reread" in ways}
-    before = unread(every)
-    latest = {name: item for item in every if (name := (item.path, item.etag)) not in before}
+    before = ledger.with_outcome(every, ADOPTED)
+    latest = {item.id: item for item in every if item.id not in before}
     inputs = [item for item in latest.values() if not item.unabsorbed]
-    locations = {name: (place if name in reread else original)(table, item) for item in inputs for name in [(item.path, item.etag)]}
+    locations = {item.id: (place if item.id in reread else original)(table, item) for item in inputs}
     places = {name: there for name, there in locations.items() if there}
-    for item in [item for item in inputs if (item.path, item.etag) in reread and (item.path, item.etag) in places]:
+    for item in [item for item in inputs if item.id in reread and item.id in places]:
         both = repaired(table, item)
-        if both and places[item.path, item.etag] == both[1]:
+        if both and places[item.id] == both[1]:
             # the records that its copy repairs are invalid in it still
-            invalid = max(each.quarantined for each in every if (each.path, each.etag) == (item.path, item.etag))
+            invalid = max(each.quarantined for each in every if each.id == item.id)
             inputs.append(dataclasses.replace(item, etag=item.etag + ORIGINAL, quarantined=invalid))
             places[item.path, item.etag + ORIGINAL] = both[0]
     return inputs, places

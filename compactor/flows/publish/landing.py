@@ -110,7 +110,7 @@ def pending(table: Table, snapshot: Snapshot, files: Sequence[FileInfo]) -> tupl
     names = {(relative(info.path, table.spec.landing), info.etag) for info in files}
     hidden = set()
     for item in ledger.latest(ledger.of_folders(table, snapshot, folders)).values():
-        if item.folder in folders and (item.path, item.etag) in names and live.hides(table.spec, snapshot, folders[item.folder], item):
+        if item.folder in folders and item.id in names and live.hides(table.spec, snapshot, folders[item.folder], item):
             hidden.add(item.folder)
     for info in files:
         path = relative(info.path, table.spec.landing)

@@ -156,7 +156,7 @@ def declare(table: Table, schema: Schema) -> None:
     empty, view = views.declared(table.spec, schema)
     catalog = table.catalog()
     shown = catalog.view(table.spec.database, table.spec.view)
-    if shown is not None and (shown.properties.get(views.UUID), shown.properties.get(views.ROOT)) != (views.NOBODY, table.spec.root):
+    if shown is not None and not is_declared(table, shown):
         raise CatalogRefused(
             f"table {table.name}: the view {table.spec.database}.{table.spec.view} exists, and nothing is stored below {table.spec.root} yet: it is "
             "another table's, or of another incarnation of this one. Drop it if that one is not used any more, or choose another name with `view:`."
@@ -165,6 +165,11 @@ def declare(table: Table, schema: Schema) -> None:
         catalog.ensure_database(database, table.layout.root.rpartition("/")[0])
     catalog.ensure_table(empty)
     catalog.replace_view(view)
+
+
+def is_declared(table: Table, shown: ViewDef) -> bool:
+    """Return whether a view is the one that `declare` has made for this table."""
+    return (shown.properties.get(views.UUID), shown.properties.get(views.ROOT)) == (views.NOBODY, table.spec.root)
 
 
 def check_view(table: Table, snapshot: Snapshot, view: ViewDef, *others: TableDef) -> None:
@@ -224,9 +229,7 @@ def check_owner(table: Table, snapshot: Snapshot, shown: ViewDef) -> None:
         raise CatalogRefused(
             f"table {table.name}: the view {shown.database}.{shown.name} exists and is not ours. Rename it, or choose another name with `view:`."
         )
-    if owner == views.NOBODY and shown.properties.get(views.ROOT) == table.spec.root:
-        return
-    if owner != snapshot.uuid:
+    if owner != snapshot.uuid and not is_declared(table, shown):
         raise CatalogRefused(
             f"table {table.name}: the view {shown.database}.{shown.name} belongs to another life of this table (uuid {owner}, ours is "
             f"{snapshot.uuid}): two environments on one database, or a wiped warehouse. Drop the view if that life is over."

@@ -34,7 +34,7 @@ def explain(table: Table) -> Explained:
             f"table {table.name}: nothing waits in landing, and no kept version took files. Land some, or see `compactor log {table.name}`."
         )
     parent = _parent(table, made)
-    places = {(item.path, item.etag): archive.place(table, item) for item in made.inputs}
+    places = {item.id: archive.place(table, item) for item in made.inputs}
     gone = next((path for (path, _), place in places.items() if place is None), None)
     if gone is not None:
         raise Refused(f"table {table.name}: {gone}, which version {made.version} took, is neither in the archive nor in landing any more")

@@ -154,9 +154,9 @@ def again(table: Table, waiting_files: Sequence[QuarantinedFile], snapshot: Snap
     ids = {(item.path, item.etag): item.location or "" for item in waiting_files}
     inputs = {}
     for item in ledger.everything(table, snapshot):
-        if (item.path, item.etag) in ids:
+        if item.id in ids:
             outcome = "replayed" if _whole(item) else "reread"
-            inputs[item.path, item.etag] = dataclasses.replace(item, outcome=outcome, quarantined=0, reason="")
+            inputs[item.id] = dataclasses.replace(item, outcome=outcome, quarantined=0, reason="")
     return list(inputs.values()), ids
 
 

@@ -21,12 +21,13 @@ from compactor.core.model.files import DataFile
 from compactor.core.model.inputs import AGAIN, LATER, Input
 from compactor.core.model.layout import commit_id, join, relative
 from compactor.core.model.snapshot import COUNTS, Snapshot
-from compactor.core.planning import compaction, retention
+from compactor.core.planning import compaction
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
+from compactor.core.schema.adoption import ADOPTED
 from compactor.core.sources import increment
 from compactor.flows import ledger
-from compactor.flows.keep import discard
+from compactor.flows.keep.discard import DISCARDED
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, publish
@@ -61,7 +62,7 @@ def verify(table: Table, deep: bool = False) -> list[Check]:
             checks += [*(check for check in compared if check.name != detail.name), detail]
         else:
             inputs, places = archive.taken(table, entries)
-            there = [item for item in inputs if (item.path, item.etag) in places]
+            there = [item for item in inputs if item.id in places]
             checks += _compared(table, lambda: table.engine().compare(table.spec, snapshot, there, places, table.origin(snapshot)))
         checks += _compared(table, lambda: _live(table, snapshot))
     return checks
@@ -107,7 +108,6 @@ def _file_problems(table: Table, named: Sequence[tuple[str, DataFile]]) -> list[
 
 def _feed(table: Table, newest: Snapshot, deep: bool) -> list[Check]:
     """The parts are there; the newest one (deep: each whose two versions can be read still) is the difference of its versions."""
-    layout = table.layout
     versions = list(feed.after(table, newest, 0))
     named = [(each.feed.part.path, file) for each in versions if each.feed and each.feed.part for file in each.feed.part.files]
     problems = _file_problems(table, named)
@@ -117,7 +117,7 @@ def _feed(table: Table, newest: Snapshot, deep: bool) -> list[Check]:
         checks.append(_feed_table(table, newest, versions))
     if table.env.files_only or problems:
         return checks
-    whole = {each.version: each for each in table.kept(newest) if not retention.is_pending_deletion(each, layout, newest)}
+    whole = {each.version: each for each in table.restorable(newest)}
     pairs = [(whole.get(each.version - 1), each) for each in versions if each.version in whole and (each.version == 1 or each.version - 1 in whole)]
     if not deep:
         pairs = [pair for pair in pairs if pair[1].feed and pair[1].feed.part][-1:]
@@ -178,7 +178,7 @@ def _live(table: Table, snapshot: Snapshot) -> list[Check]:
 def _kept_versions(table: Table, newest: Snapshot) -> Check:
     """Check that every file of a restorable version exists, has its size, and begins and ends as its format requires."""
     layout = table.layout
-    kept = [each for each in table.kept(newest) if not retention.is_pending_deletion(each, layout, newest)]
+    kept = table.restorable(newest)
     files = {f"{layout.inside(path)}/{file.name}": (file, each.version) for each in kept for path, file in each.data_files}
     problems = [problem for path, (file, version) in files.items() for problem in [_damage(table, path, file, version)] if problem]
     for file in {file.path: file for each in kept for file in each.ledger}.values():
@@ -212,10 +212,10 @@ def _damage(table: Table, path: str, file: DataFile, version: int) -> str | None
 
 def _raw_files(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check:
     """Every input of the ledger lies in landing, archive or quarantine with the size it had when it was read, or that `erase` gave it."""
-    repaired = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
+    repaired = {item.id for item in entries if item.outcome in AGAIN}
     latest_entries = ledger.latest(entries)
     problems, size = [], 0
-    discarded = discard.ever(entries)
+    discarded = ledger.with_outcome(entries, DISCARDED)
     for name, item in latest_entries.items():
         if name in discarded:
             continue
@@ -249,9 +249,9 @@ def _counts(table: Table, newest: Snapshot) -> Check:
 def _inputs(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check:
     landing = discover.landing(table, snapshot)
     first = [item for item in entries if item.outcome not in LATER]
-    twice = len(first) - len({(item.path, item.etag) for item in first})
-    discarded = discard.ever(entries)
-    kept = [item for item in first if (item.path, item.etag) not in discarded]
+    twice = len(first) - len({item.id for item in first})
+    discarded = ledger.with_outcome(entries, DISCARDED)
+    kept = [item for item in first if item.id not in discarded]
     lost = [item.path for item in kept if archive.place(table, item) is None and not archive.overwritten(table, item, entries)]
     problems = [f"{twice} inputs are in the ledger twice"] if twice else []
     problems += [f"{len(lost)} ingested files are neither in landing nor in archive or quarantine, such as {lost[0]}"] if lost else []
@@ -288,7 +288,7 @@ def _not_comparable(table: Table, snapshot: Snapshot, entries: Sequence[Input]) 
     lost = table.origin_lost(snapshot)
     if lost:
         return f"the table was {lost}"
-    discarded = discard.ever(entries) - archive.unread(entries)
+    discarded = ledger.with_outcome(entries, DISCARDED) - ledger.with_outcome(entries, ADOPTED)
     if discarded:
         return f"{len(discarded)} raw files are past `archive_retention`"
     latest_entries = ledger.latest(entries)

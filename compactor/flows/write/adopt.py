@@ -19,15 +19,14 @@ from compactor.core.model.edit import Edit, NewestIs
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input
-from compactor.core.model.layout import commit_id, join, relative
+from compactor.core.model.layout import join, relative
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning.landing import Landing
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import AdoptReport, Progress, silent
+from compactor.core.results.reports import AdoptReport
 from compactor.core.schema.adoption import ADOPTED, FIRST, OPERATION, ForeignBase, check_plain, refused_paths
 from compactor.core.sources import increment
-from compactor.flows import logs
 from compactor.flows.land import discover
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
@@ -39,15 +38,7 @@ SAMPLES = (24, 240)
 """Landed files, the newest, that are read to learn how changes look; more when none of them has a row, at last all."""
 
 
-@logs.of_table
-def adopt(
-    table: Table,
-    path: str,
-    through: str,
-    dry: bool = False,
-    progress: Progress = silent,
-    label: str = "",
-) -> AdoptReport:
+def adopt(table: Table, path: str, through: str, dry: bool = False) -> AdoptReport:
     """Make the rows below `path` version 1 of the table; when `dry`, only check that they can be.
 
     `through`: the last folder of landing that is in the rows.
@@ -60,39 +51,39 @@ def adopt(
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
         if parent is not None:
             raise _has_versions(table, parent)
-        report, edit = _adopted(table, path, through, dry, progress, scratch)
+        report, edit = _adopted(table, path, through, dry, scratch)
         reports.append(report)
         return edit
 
-    made = transact(table, planned, label)
+    made = transact(table, planned)
     if made is None:
         return reports[-1]
-    progress(table.name, "publish", 0.85)
+    table.step("publish", 0.85)
     publish.publish(table, made)
     landing.show_live(table, made)
-    progress(table.name, "archive", 0.95)
+    table.step("archive", 0.95)
     archive.archive(table, made)
-    progress(table.name, "done", 1.0)
+    table.step("done", 1.0)
     return dataclasses.replace(reports[-1], outcome="adopted", version=1)
 
 
-def _adopted(table: Table, path: str, through: str, dry: bool, progress: Progress, scratch: ExitStack) -> tuple[AdoptReport, Edit | None]:
-    progress(table.name, "discover", 0.0)
+def _adopted(table: Table, path: str, through: str, dry: bool, scratch: ExitStack) -> tuple[AdoptReport, Edit | None]:
+    table.step("discover", 0.0)
     base = _files(table, path)
     landed = discover.landing(dataclasses.replace(table, spec=dataclasses.replace(table.spec, settle=0.0, first_folder=None)), None)
     absorbed = _until(table, landed, through)
-    progress(table.name, "read", 0.1)
+    table.step("read", 0.1)
     changes = _changes(table, landed)
     foreign = ForeignBase(changes.evolved.schema, changes.order)
     inputs = [Input(relative(file.path, path), file.size, file.etag, "", None) for file in base]
-    progress(table.name, "check", 0.3)
+    table.step("check", 0.3)
     engine = table.engine()
     batch = engine.read(foreign.spec(table.spec, path), None, inputs, FIRST, {}, base=foreign)
     scratch.callback(batch.close)
     report = _report(table, path, base, len(landed.new) - len(absorbed), absorbed, batch.summary)
     if dry:
         return report, None
-    writer = commit_id(FIRST, table.env.nonce())
+    writer = table.next_commit(None)
     resolution = engine.resolve(batch, whole=True)
     scratch.callback(resolution.close)
     staged = engine.write(resolution, writer, 0)
@@ -130,7 +121,7 @@ def _has_versions(table: Table, newest: Snapshot) -> Refused:
 def _check_catalog(table: Table) -> None:
     """Raise CatalogRefused for views and tables of others."""
     shown = table.catalog().view(table.spec.database, table.spec.view)
-    if shown is not None and (shown.properties.get(views.UUID), shown.properties.get(views.ROOT)) != (views.NOBODY, table.spec.root):
+    if shown is not None and not publish.is_declared(table, shown):
         raise CatalogRefused(f"table {table.name}: the view {table.spec.database}.{table.spec.view} exists and is not ours; set `view:` or rename it")
     for name in (views.table_name(table.spec, part, 1) for part in ("base", "delta")):
         there = table.catalog().table(table.spec.tables_in, name)

@@ -15,13 +15,11 @@ from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, InputRefused, InputUnfinished, OrderRefused, SchemaRefused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import AGAIN, GIVEN_UP, Input
-from compactor.core.model.layout import commit_id
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction, landing
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import Progress
 from compactor.core.sources import full_loads
 from compactor.core.sources.source_profile import other_envelope
 from compactor.flows import ledger, logs, owner
@@ -46,7 +44,7 @@ Choice = Callable[[Optional[Snapshot]], "tuple[Sequence[Input], InputLocations]"
 """The newest Snapshot → inputs to ingest, and the locations of those that do not lie in landing."""
 
 
-def commit(table: Table, newest: Snapshot | None, label: str, progress: Progress) -> Snapshot | None:
+def commit(table: Table, newest: Snapshot | None) -> Snapshot | None:
     """Ingest what has landed, at most FILES_MAX files. Return the new Snapshot, or None if nothing has. Raises Conflict as `transact` does."""
 
     def choose(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
@@ -59,38 +57,38 @@ def commit(table: Table, newest: Snapshot | None, label: str, progress: Progress
         # a full load is ingested whole; all other events may come in any number of commits
         return new if table.spec.source.full_loads else new[:FILES_MAX], _LANDING
 
-    return ingest(table, choose, "commit", label, progress, newest)
+    return ingest(table, choose, "commit", newest)
 
 
-def replay(table: Table, paths: Sequence[str], label: str, progress: Progress) -> Snapshot | None:
+def replay(table: Table, paths: Sequence[str]) -> Snapshot | None:
     """Ingest what waits in quarantine again: all of it, or these paths. Return None if nothing waits. Raises Conflict as `transact` does."""
 
     def choose(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
         waiting = quarantine.chosen(table, quarantine.waiting(table, parent), paths)
         return quarantine.again(table, waiting, parent) if parent else ((), _LANDING)
 
-    return ingest(table, choose, "replay", label, progress)
+    return ingest(table, choose, "replay")
 
 
-def give_up_records(table: Table, paths: Sequence[str], label: str, progress: Progress) -> Snapshot | None:
+def give_up_records(table: Table, paths: Sequence[str]) -> Snapshot | None:
     """Give the invalid records of these files up. Raises InputRefused for a path without records in quarantine, Conflict as `transact` does."""
 
     def choose(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
         return quarantine.records_given_up(table, parent, paths) if parent else ((), _LANDING)
 
-    return ingest(table, choose, "replay", label, progress)
+    return ingest(table, choose, "replay")
 
 
-def ingest(table: Table, choose: Choice, operation: str, label: str, progress: Progress, newest: Snapshot | None = None) -> Snapshot | None:
+def ingest(table: Table, choose: Choice, operation: str, newest: Snapshot | None = None) -> Snapshot | None:
     """Commit the inputs that `choose` returns. Return None if there are none."""
     attempts: list[_Ingestion] = []
 
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
         inputs, locations = choose(parent)
-        attempts.append(_Ingestion(table, parent, locations, operation, progress, scratch))
+        attempts.append(_Ingestion(table, parent, locations, operation, scratch))
         return attempts[-1].edit(inputs)
 
-    return transact(table, planned, label, moved=lambda: bool(attempts) and attempts[-1].inputs_changed(), newest=newest)
+    return transact(table, planned, moved=lambda: bool(attempts) and attempts[-1].inputs_changed(), newest=newest)
 
 
 class BecomesText(SchemaRefused):
@@ -107,10 +105,8 @@ class BecomesText(SchemaRefused):
 class _Ingestion:
     """One attempt to ingest inputs on top of `parent`."""
 
-    def __init__(
-        self, table: Table, parent: Snapshot | None, locations: InputLocations, operation: str, progress: Progress, scratch: ExitStack
-    ) -> None:
-        self.table, self.parent, self.operation, self.progress, self.scratch = table, parent, operation, progress, scratch
+    def __init__(self, table: Table, parent: Snapshot | None, locations: InputLocations, operation: str, scratch: ExitStack) -> None:
+        self.table, self.parent, self.operation, self.scratch = table, parent, operation, scratch
         self.locations = locations
         self.inputs: Sequence[Input] = ()
         self.left_out = False
@@ -124,9 +120,9 @@ class _Ingestion:
         owner.check(self.table)
         if not self.locations:
             owner.check_landing(self.table)
-        self.progress(self.table.name, "read", 0.1)
+        self.table.step("read", 0.1)
         version = self.parent.version + 1 if self.parent else 1
-        commit = commit_id(version, self.table.env.nonce())
+        commit = self.table.next_commit(self.parent)
         if self.parent is not None and all(self._given_up(item) for item in inputs):
             return self._without_events(self.parent, commit)
         try:
@@ -150,7 +146,7 @@ class _Ingestion:
         """Return whether nothing is to be read: an empty copy stands for a file in quarantine, or invalid records are given up."""
         if item.outcome == GIVEN_UP:
             return True
-        location = self.locations.get((item.path, item.etag))
+        location = self.locations.get(item.id)
         info = self.table.storage.stat(location) if location else None
         return info is not None and info.size == 0
 
@@ -192,7 +188,7 @@ class _Ingestion:
         """Return the envelope that the records of a few inputs have instead of the configured one, if they show it."""
         table = self.table
         smallest = sorted((item for item in inputs if item.size), key=lambda item: item.size)[:_SAMPLED]
-        places = {item.path: self.locations.get((item.path, item.etag)) or table.layout.landed(item.path) for item in smallest}
+        places = {item.path: self.locations.get(item.id) or table.layout.landed(item.path) for item in smallest}
         infos = {item.path: FileInfo(places[item.path], item.size, item.etag, 0.0) for item in smallest}
         return other_envelope(table.spec, sample(table.storage, table.env.read_sample, [*infos], infos, []).values()) if infos else None
 
@@ -200,7 +196,7 @@ class _Ingestion:
         """Return the paths that were written while we read them, or that a sink has not finished. What was read of them is worth nothing."""
         summary = batch.summary
         young = {path for path in summary.unfinished if self._young(path)}
-        landed = [item for item in summary.inputs if (item.path, item.etag) not in self.locations]
+        landed = [item for item in summary.inputs if item.id not in self.locations]
         return [item.path for item in landed if item.path in young or not self._unchanged(item)]
 
     def _written(self, batch: Batch, commit: str) -> Edit:
@@ -211,10 +207,10 @@ class _Ingestion:
         # the schemas of two versions show columns that are new or have another type
         table.notes.extend(decision.sentence for decision in evolved.decisions if decision.change.kind == "removed")
         whole = why_new_base(table, parent, batch.summary) is not None
-        self.progress(table.name, "resolve", 0.4)
+        table.step("resolve", 0.4)
         purge = state.purge_through(table, parent) if whole else 0
         written = state.write(table, batch, parent, commit, whole, purge, self.scratch)
-        self.progress(table.name, "check", 0.8)
+        table.step("check", 0.8)
         _check_gone(table, parent, written.staged, whole, batch.summary)
         if written.staged.note:
             table.notes.append(written.staged.note)
@@ -239,7 +235,7 @@ class _Ingestion:
     def _moves(self, item: Input) -> bool:
         if item.outcome in AGAIN and item.quarantined:
             # a copy that is put into quarantine later, for what still waits, was not read
-            return self.table.layout.kind(self.locations[item.path, item.etag]) == "quarantine"
+            return self.table.layout.kind(self.locations[item.id]) == "quarantine"
         # what was taken again leaves quarantine, wherever landed files stay
         return self.table.spec.archive != "keep" or item.outcome in (*AGAIN, GIVEN_UP)
 

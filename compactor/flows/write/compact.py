@@ -15,13 +15,11 @@ from contextlib import ExitStack
 from compactor.core.model.edit import ContinuesState, Edit, HasSegments
 from compactor.core.model.errors import Conflict
 from compactor.core.model.files import Segment
-from compactor.core.model.layout import commit_id
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.results.batch import Staged
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import Progress
 from compactor.flows import logs
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
@@ -62,12 +60,12 @@ def worth(table: Table, snapshot: Snapshot, shares: dict[str, int]) -> tuple[Seg
     return compaction.targets(snapshot, shares, snapshot.brought, compaction.one_version(table.spec), bool(table.spec.iceberg))
 
 
-def compact(table: Table, newest: Snapshot, label: str, progress: Progress, spending: Spending) -> tuple[Snapshot | None, str | None]:
+def compact(table: Table, newest: Snapshot, spending: Spending) -> tuple[Snapshot | None, str | None]:
     """Compact the newest version, with what `spending` leaves of the run's budget.
 
     Return the new Snapshot, or None if nothing is worth it or the result was thrown away; and why what is worth it waits.
     """
-    progress(table.name, "compact", 0.5)
+    table.step("compact", 0.5)
     work: list[_Compaction] = []
 
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
@@ -78,7 +76,7 @@ def compact(table: Table, newest: Snapshot, label: str, progress: Progress, spen
         return work[0].edit(parent)
 
     try:
-        made = transact(table, planned, label, newest=newest)
+        made = transact(table, planned, newest=newest)
     except Conflict as error:
         # it was optional: the next run that finds it due does it again
         log.info("%s: compaction thrown away: %s", table.name, error)
@@ -91,7 +89,7 @@ class _Compaction:
 
     def __init__(self, table: Table, read: Snapshot, spending: Spending) -> None:
         self.table, self.read = table, read
-        self.commit = commit_id(read.version + 1, table.env.nonce())
+        self.commit = table.next_commit(read)
         shares = table.engine().shares(table.spec, read)
         self.targets, self.waiting = spending.take(table.spec, worth(table, read, shares))
         # their rows are those of `read` already

@@ -8,7 +8,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from compactor.core.model.edit import Edit
-from compactor.core.model.layout import commit_id
 from compactor.core.model.snapshot import Snapshot
 from compactor.flows.table import Table
 from compactor.flows.transact import days_after, transact
@@ -19,12 +18,12 @@ def days_end(table: Table, snapshot: Snapshot) -> bool:
     return days_after(table, snapshot, None, table.env.now()) != snapshot.days
 
 
-def freeze(table: Table, newest: Snapshot, label: str = "") -> Snapshot | None:
+def freeze(table: Table, newest: Snapshot) -> Snapshot | None:
     """Commit a version with the days that ended; None if there is nothing to do. Raises Conflict as `transact` does."""
 
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
         if parent is None or not days_end(table, parent):
             return None
-        return Edit("daily", commit_id(parent.version + 1, table.env.nonce()))
+        return Edit("daily", table.next_commit(parent))
 
-    return transact(table, planned, label) if days_end(table, newest) else None
+    return transact(table, planned) if days_end(table, newest) else None

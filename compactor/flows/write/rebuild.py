@@ -11,14 +11,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
 from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, unmet
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
 from compactor.core.model.inputs import GIVEN_UP, LATER, ORIGINAL, REBUILT, Input
-from compactor.core.model.layout import commit_id
 from compactor.core.model.policy import TO_STRING
 from compactor.core.model.position import same_order
 from compactor.core.model.schema import Schema, schema_differences
@@ -27,10 +25,10 @@ from compactor.core.model.spec import ROW_ID
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.checks import Difference
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import Progress, RebuildReport, silent
+from compactor.core.results.reports import RebuildReport
 from compactor.core.sources.quarantine import Limits, newly_invalid
 from compactor.flows import ledger, logs
-from compactor.flows.keep import discard
+from compactor.flows.keep.discard import DISCARDED
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
@@ -45,15 +43,7 @@ FEWER = 0.5
 """The share of the rows that `--accept-differences` alone lets go, unless `max_gone` is less."""
 
 
-def rebuild(
-    table: Table,
-    target: Snapshot | None = None,
-    accept: bool = False,
-    dry: bool = False,
-    progress: Progress = silent,
-    label: str = "",
-    fewer: bool = False,
-) -> RebuildReport:
+def rebuild(table: Table, target: Snapshot | None, accept: bool, dry: bool, fewer: bool) -> RebuildReport:
     """Build the newest version again, or `target`, and publish it if its rows are those of that version, or if `accept`. Never publish when `dry`.
 
     `fewer`: also if far fewer rows are left. Records that are invalid now count against the limits of the quarantine, and go there.
@@ -61,8 +51,8 @@ def rebuild(
     Raises InputRefused naming the files that are gone or cannot be read, or the first of too many invalid records; RequirementFailed when others
     restore or rebuild meanwhile, Conflict when they go on committing.
     """
-    work = _Rebuild(table, target, accept, dry, progress, fewer=fewer)
-    made = transact(table, work.edit, label, moved=work.files_moved)
+    work = _Rebuild(table, target, accept, dry, fewer=fewer)
+    made = transact(table, work.edit, moved=work.files_moved)
     if made is None:
         return work.report
     publish.publish(table, made)
@@ -73,13 +63,13 @@ def rebuild(
     return dataclasses.replace(work.report, outcome="published", version=made.version, rows=made.rows, invalid=invalid, notes=(note,))
 
 
-def as_text(table: Table, columns: Sequence[str], progress: Progress, label: str) -> Snapshot | None:
+def as_text(table: Table, columns: Sequence[str]) -> Snapshot | None:
     """Build the table again with these stored columns as text, so that their values are the source's own. Return the new version.
 
     Raises InputRefused naming the files that are gone.
     """
-    work = _Rebuild(table, None, True, False, progress, columns)
-    made = transact(table, work.edit, label, moved=work.files_moved)
+    work = _Rebuild(table, None, True, False, columns)
+    made = transact(table, work.edit, moved=work.files_moved)
     if made is not None:
         publish.publish(table, made)
         archive.archive(table, made)
@@ -89,10 +79,8 @@ def as_text(table: Table, columns: Sequence[str], progress: Progress, label: str
 class _Rebuild:
     """The rebuild of one table. It builds once, and catches up with what others commit."""
 
-    def __init__(
-        self, table: Table, target: Snapshot | None, accept: bool, dry: bool, progress: Progress, texts: Sequence[str] = (), fewer: bool = False
-    ) -> None:
-        self.table, self.target, self.accept, self.fewer, self.dry, self.progress = table, target, accept, fewer, dry, progress
+    def __init__(self, table: Table, target: Snapshot | None, accept: bool, dry: bool, texts: Sequence[str] = (), fewer: bool = False) -> None:
+        self.table, self.target, self.accept, self.fewer, self.dry = table, target, accept, fewer, dry
         self.texts = texts
         """Stored columns that become text."""
         self.inputs: Sequence[Input] = ()
@@ -107,14 +95,13 @@ class _Rebuild:
 
     def edit(self, parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
         """Return the rebuilt State as an Edit of `parent`; None if it must not be committed."""
-        if parent is None:
-            raise self.table.no_version()
+        parent = self.table.existing(parent)
         if self.head is None or self.built is None:
             edit = self._build(parent)
             built = preview(self.table, parent, edit)
             if not self._equal_or_accepted(parent, built):
                 return None
-            self.progress(self.table.name, "publish", 0.85)
+            self.table.step("publish", 0.85)
         else:
             edit = self._caught_up(self.head, self.built, parent)
             built = preview(self.table, parent, edit)
@@ -142,12 +129,11 @@ class _Rebuild:
             raise RequirementFailed(f"table {table.name}: version {target.version} was vacuumed while it was being rebuilt")
         _check_origin(table, parent)
         self.inputs, self.locations = _sources(table, target or parent, not self.texts)
-        version = parent.version + 1
-        writer = commit_id(version, table.env.nonce())
-        self.progress(table.name, "read", 0.1)
+        writer = table.next_commit(parent)
+        table.step("read", 0.1)
         try:
             with logs.phase(table, "decoding") as phase:
-                batch = self._read(parent, version)
+                batch = self._read(parent)
                 files, events = len(self.inputs), batch.summary.read
                 phase.did(f"decoded {counted(events, 'event')} from {counted(files, 'file')}", events=events, files=files)
         except NoRowsYet as error:
@@ -160,14 +146,14 @@ class _Rebuild:
             edit = dataclasses.replace(edit, state=dataclasses.replace(edit.state, watermark=whole_hours.brought_back(target, [*before, *then])))
         return dataclasses.replace(edit, inputs=then, restored=target.version if target else None, requires=(requires,))
 
-    def _read(self, parent: Snapshot, version: int) -> Batch:
+    def _read(self, parent: Snapshot) -> Batch:
         """Read the files. Columns that are text because the table follows `to_string` stay text: the file that brought the text may still wait."""
 
         then = self.target or parent
 
         def read(texts: Sequence[str]) -> Batch:
             return self.table.engine().read(
-                self.table.spec.unguarded, _origin(self.table, then, texts), self.inputs, version, self.locations, erased=parent.erased
+                self.table.spec.unguarded, _origin(self.table, then, texts), self.inputs, parent.version + 1, self.locations, erased=parent.erased
             )
 
         batch = read(self.texts)
@@ -185,7 +171,7 @@ class _Rebuild:
         against = self.target or parent
         if self.texts:
             return True
-        self.progress(self.table.name, "check", 0.7)
+        self.table.step("check", 0.7)
         difference = self._difference(against, built)
         undone, size = sum(item.outcome == "undone" for item in built.inputs), sum(item.size for item in self.inputs)
         self.report = RebuildReport(self.table.name, "equal", None, against.version, len(self.inputs), size, built.rows, difference, undone)
@@ -228,7 +214,7 @@ class _Rebuild:
         if problem is not None:
             raise RequirementFailed(f"table {table.name}: {problem}; look at `compactor log {table.name}`, then rebuild again")
         inputs, locations = self._since(head, parent)
-        writer = commit_id(parent.version + 1, table.env.nonce())
+        writer = table.next_commit(parent)
         if inputs:
             batch = table.engine().read(
                 table.spec.unguarded, built, inputs, parent.version + 1, locations, lambda: ledger.newest_entries(table, head)
@@ -255,7 +241,7 @@ class _Rebuild:
             _check_read(table, summary, inputs, locations)
             self._look_for_invalid(parent, summary, inputs)
             whole = whole or bool(why_new_base(table, before, summary))
-            self.progress(table.name, "resolve", 0.3)
+            table.step("resolve", 0.3)
             written = state.write(table, batch, before, writer, whole, 0, scratch)
             counts, ties = written.counts, written.staged.ties
             if before is not None:
@@ -287,7 +273,7 @@ class _Rebuild:
         latest = ledger.latest([*before, *then])
         entries = []
         for item in changed:
-            entry = latest[item.path, item.etag]
+            entry = latest[item.id]
             outcome = entry.outcome if entry.outcome in LATER and entry.outcome != GIVEN_UP else REBUILT
             entries.append(dataclasses.replace(entry, outcome=outcome, quarantined=item.quarantined))
         self.set_aside.append(dataclasses.replace(summary, inputs=tuple(entries), unusable=invalid, quarantined=sum(more.values())))
@@ -309,11 +295,11 @@ def _sources(table: Table, snapshot: Snapshot, compared: bool) -> tuple[list[Inp
     entries = ledger.everything(table, snapshot)
     inputs, _ = archive.taken(table, entries)
     again = archive.again(entries)
-    discarded = discard.ever(entries)
+    discarded = ledger.with_outcome(entries, DISCARDED)
     chosen: dict[str, Input] = {}
     gone, chosen_paths = [], set()
     for item in reversed(inputs):
-        there = archive.content(table, item, again) if (item.path, item.etag) not in discarded else None
+        there = archive.content(table, item, again) if item.id not in discarded else None
         if there is not None:
             # of two inputs in one place one is read
             chosen.setdefault(there, item)
@@ -333,13 +319,13 @@ def _sources(table: Table, snapshot: Snapshot, compared: bool) -> tuple[list[Inp
         )
     kept = [(dataclasses.replace(item, outcome="absorbed", reason=""), there) for there, item in chosen.items()]
     kept.sort(key=lambda each: each[0].path)
-    return [item for item, _ in kept], {(item.path, item.etag): there for item, there in kept}
+    return [item for item, _ in kept], {item.id: there for item, there in kept}
 
 
 def _steady(table: Table, inputs: Iterable[Input], places: dict[tuple[str, str], str]) -> bool:
     """Whether those that were read in landing are still what the ledger names."""
     layout = table.layout
-    landed = [item for item in inputs if places[item.path, item.etag] == layout.landed(item.path)]
+    landed = [item for item in inputs if places[item.id] == layout.landed(item.path)]
     return all(archive.still_landed(table, item) for item in landed)
 
 
@@ -369,8 +355,7 @@ def _origin(table: Table, head: Snapshot, texts: Sequence[str] = ()) -> Snapshot
         return None
     fields = (dataclasses.replace(field, type="string", default=types.constant(field.default, ("string",))) for field in head.schema.fields)
     schema = dataclasses.replace(head.schema, fields=tuple(new if new.name in texts else old for old, new in zip(head.schema.fields, fields)))
-    nothing: dict[str, Any] = dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
-    return dataclasses.replace(head, **nothing, schema=schema, segments=(), offsets=(), purged_offsets=(), shards_truncated_to=())
+    return dataclasses.replace(head.emptied(), schema=schema)
 
 
 def _same_rows(table: Table, head: Snapshot) -> bool:

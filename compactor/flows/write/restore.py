@@ -20,13 +20,11 @@ from compactor.core.model.edit import Edit, NewestIs
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.history import brought_back
 from compactor.core.model.inputs import LATER, Input
-from compactor.core.model.layout import commit_id
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
 from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
-from compactor.core.results.reports import Progress, silent
-from compactor.flows import ledger, logs
+from compactor.flows import ledger
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
@@ -60,8 +58,7 @@ def as_of(table: Table, moment: str) -> Snapshot:
     raise Refused(f"table {table.name}: nothing was committed by {moment}; {_listed(_available(table))}")
 
 
-@logs.of_table
-def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
+def restore(table: Table, target: Snapshot) -> TableReport:
     """Make the State of `target` the newest. Raises RequirementFailed when another writer commits meanwhile: the request may be wrong by then."""
     head = table.newest()
     if head is not None and head.version == target.version:
@@ -75,9 +72,7 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
         return _edit(table, target, parent, head_version) if parent is not None else None
 
-    made = transact(table, planned, label)
-    if made is None:
-        raise table.no_version()
+    made = table.existing(transact(table, planned))
     publish.publish(table, made)
     landing.show_live(table, made)
     archive.archive(table, made)
@@ -91,8 +86,7 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     return TableReport(table.name, "committed", made.version, (f"restore {made.version}",), len(made.inputs), rows=made.rows, notes=tuple(notes))
 
 
-@logs.of_table
-def without_lost(table: Table, version: int, label: str = "") -> TableReport:
+def without_lost(table: Table, version: int) -> TableReport:
     """Go on from the newest version that is there although newer ones were committed and are gone.
 
     It is committed again under their numbers and under the next one, which no reader has seen: so views move on, and readers of the feed are refused.
@@ -117,7 +111,7 @@ def without_lost(table: Table, version: int, label: str = "") -> TableReport:
             # readers of the feed may have followed it through the lost versions
             return dataclasses.replace(edit, feed=begun_anew(target.feed, target.version + 1)) if edit else None
 
-        made = transact(table, planned, label, newest=made) or made
+        made = transact(table, planned, newest=made) or made
     publish.publish(table, made)
     landing.show_live(table, made)
     archive.archive(table, made)
@@ -136,7 +130,7 @@ def _check_erased(table: Table, head: Snapshot, version: int) -> None:
 
 
 def _edit(table: Table, target: Snapshot, parent: Snapshot, head_version: int) -> Edit:
-    writer = commit_id(parent.version + 1, table.env.nonce())
+    writer = table.next_commit(parent)
     before = ledger.everything(table, parent)
     inputs = changed(ledger.everything(table, target), before)
     state = dataclasses.replace(
@@ -158,7 +152,7 @@ def _edit(table: Table, target: Snapshot, parent: Snapshot, head_version: int) -
     return feed.with_changes(table, parent, edit)
 
 
-def reabsorb(table: Table, progress: Progress = silent, label: str = "") -> Snapshot | None:
+def reabsorb(table: Table) -> Snapshot | None:
     """Take again what restores have undone; None when nothing is. Raises Conflict as `commit` does, InputRefused when a file is gone."""
 
     def undone(parent: Snapshot | None) -> tuple[list[Input], dict[tuple[str, str], str]]:
@@ -170,20 +164,20 @@ def reabsorb(table: Table, progress: Progress = silent, label: str = "") -> Snap
             dataclasses.replace(item, outcome="redone", quarantined=0, reason="") for item in latest_entries.values() if item.outcome == "undone"
         ]
         again = archive.again(entries)
-        places = {(item.path, item.etag): archive.content(table, item, again) for item in inputs}
+        places = {item.id: archive.content(table, item, again) for item in inputs}
         # what its sink wrote again before it was archived is lost; what it wrote then holds it
-        lost = [item for item in inputs if not places[item.path, item.etag] and archive.overwritten(table, item, entries)]
+        lost = [item for item in inputs if not places[item.id] and archive.overwritten(table, item, entries)]
         inputs = [item for item in inputs if item not in lost]
-        places = {(item.path, item.etag): places[item.path, item.etag] for item in inputs}
+        places = {item.id: places[item.id] for item in inputs}
         gone = [path for (path, _), location in places.items() if location is None]
         if gone:
             raise InputRefused(
                 f"table {table.name}: {gone[0]} was undone and is neither in landing nor archived (`archive_retention`?): restore it from a backup"
             )
-        _check_repaired(table, [item for item in inputs if "reread" in again.get((item.path, item.etag), ())])
+        _check_repaired(table, [item for item in inputs if "reread" in again.get(item.id, ())])
         return inputs, {name: location for name, location in places.items() if location}
 
-    return commit.ingest(table, undone, "reabsorb", label, progress)
+    return commit.ingest(table, undone, "reabsorb")
 
 
 def _check_repaired(table: Table, inputs: Iterable[Input]) -> None:
@@ -211,9 +205,8 @@ def changed(target: Iterable[Input], head: Iterable[Input]) -> tuple[Input, ...]
 
 
 def _available(table: Table) -> list[Snapshot]:
-    layout = table.layout
     newest = table.newest()
-    return [snapshot for snapshot in table.kept(newest) if not retention.is_pending_deletion(snapshot, layout, newest)] if newest else []
+    return table.restorable(newest) if newest else []
 
 
 def _listed(versions: list[Snapshot]) -> str:

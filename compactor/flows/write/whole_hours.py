@@ -24,7 +24,7 @@ def after_commit(table: Table, parent: Snapshot | None, summary: BatchSummary, l
     if parent is not None and parent.epoch != table.spec.epoch:
         # partitions of a topic that was created anew are other ones
         before = dataclasses.replace(before, partitions=())
-    taken = {(item.path, item.etag) for item in summary.inputs}
+    taken = {item.id for item in summary.inputs}
     lacking = _lacks_rows(summary.inputs) or (before.incomplete != "" and parent is not None and _others_lack_rows(table, parent, taken))
     incomplete = LEFT_OUT if left_out else IN_QUARANTINE if lacking else ""
     return advanced(before, summary.streams, int(table.env.clock() * 1_000_000), table.spec.streams, incomplete)
@@ -33,7 +33,7 @@ def after_commit(table: Table, parent: Snapshot | None, summary: BatchSummary, l
 def after_giving_up(table: Table, parent: Snapshot, inputs: Collection[Input]) -> Watermark:
     """Return the watermark after inputs in quarantine were given up on top of `parent`. They lack no rows then."""
     before = parent.watermark
-    if before.incomplete != IN_QUARANTINE or _others_lack_rows(table, parent, {(item.path, item.etag) for item in inputs}):
+    if before.incomplete != IN_QUARANTINE or _others_lack_rows(table, parent, {item.id for item in inputs}):
         return before
     return dataclasses.replace(before, incomplete="")
 
@@ -51,7 +51,7 @@ def brought_back(target: Snapshot, entries: Iterable[Input]) -> Watermark:
 
 def _others_lack_rows(table: Table, parent: Snapshot, taken: Collection[tuple[str, str]]) -> bool:
     """Return whether rows of inputs other than `taken` are not in the table. It reads the ledger."""
-    return _lacks_rows(item for item in ledger.newest_entries(table, parent) if (item.path, item.etag) not in taken)
+    return _lacks_rows(item for item in ledger.newest_entries(table, parent) if item.id not in taken)
 
 
 def _lacks_rows(inputs: Iterable[Input]) -> bool:

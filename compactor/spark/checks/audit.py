@@ -8,7 +8,6 @@ from pyspark.sql import SparkSession
 
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import quoted
-from compactor.core.model.layout import Layout
 from compactor.core.model.policy import Rule
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -28,7 +27,7 @@ def audit(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, measured: Se
     schema = snapshot.schema
     deleted = [f"_gone IS NOT NULL AS {quoted(views.DELETED)}"] if spec.soft else []
     shown = [f"{quoted(field.name)} AS {quoted(schema.view_name(field))}" for field in schema.payload]
-    rows = TableReader(session, Layout(spec.root, spec.landing), snapshot, schema).live(spec.soft).selectExpr(*shown, *deleted)
+    rows = TableReader(session, spec.layout, snapshot, schema).live(spec.soft).selectExpr(*shown, *deleted)
     rows.createOrReplaceTempView(quoted(spec.view))
     return Measured(rows.count(), tuple(_offending(session, spec, rule) for rule in measured))
 

@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor.core.catalog import history_views, views
 from compactor.core.model.history import FOREVER, OPEN, History, rules
 from compactor.core.model.inputs import Input
-from compactor.core.model.layout import Layout
 from compactor.core.model.position import members
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
@@ -94,7 +93,7 @@ def _incomplete(spec: TableSpec, history: History, snapshot: Snapshot, inputs: S
 
 def _stored(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, history: History) -> DataFrame:
     """Return the stored events, read from the files."""
-    parts = Parts(spark, Layout(spec.root, spec.landing), Versions(snapshot.schema, snapshot.order, snapshot.version, ()), snapshot.schema)
+    parts = Parts(spark, spec.layout, Versions(snapshot.schema, snapshot.order, snapshot.version, ()), snapshot.schema)
     return parts.last(history, closed=history.closed)
 
 

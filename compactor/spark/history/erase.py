@@ -7,7 +7,6 @@ import dataclasses
 from pyspark.sql import SparkSession
 
 from compactor.core.model.history import History
-from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.ports import Storage
@@ -28,7 +27,7 @@ def without(spark: SparkSession, storage: Storage, spec: TableSpec, snapshot: Sn
     """
     stored = snapshot.history
     assert stored is not None
-    layout = Layout(spec.root, spec.landing)
+    layout = spec.layout
     versions = Versions(snapshot.schema, snapshot.order, snapshot.version, ())
     parts = Parts(spark, layout, versions, snapshot.schema)
     columns = [quoted(name) for name, _ in versions.stored]

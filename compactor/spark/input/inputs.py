@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.errors import InconsistentRead, InputRefused, InputUnfinished, SchemaRefused
 from compactor.core.model.inputs import AGAIN, Input, work
-from compactor.core.model.layout import Layout, join
+from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import InputLocations
 from compactor.core.schema.writer import WriterField, WriterSchema
@@ -42,7 +42,7 @@ class Inputs:
     def __init__(
         self, spark: SparkSession, storage: Storage, spec: TableSpec, inputs: Sequence[Input], locations: InputLocations, scratch: ExitStack
     ) -> None:
-        layout = Layout(spec.root, spec.landing)
+        layout = spec.layout
         self._spark, self.spec, self.inputs, self._scratch = spark, spec, inputs, scratch
         self.places = {item: locations.get((item.path, item.etag)) or layout.landed(item.path) for item in inputs}
         roots = files.Origins((spec.landing, layout.archived(""), layout.quarantined("")))

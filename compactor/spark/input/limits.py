@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import types
-from compactor.core.model.spec import InputLimits
+from compactor.core.model.inputs import InputLimits
 from compactor.spark.input.files import Problem, RawFrame, Unreadable
 from compactor.spark.jvm import hadoop
 from compactor.spark.jvm.private import jvm

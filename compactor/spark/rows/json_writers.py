@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from compactor.core.model import types
-from compactor.core.model.spec import InputLimits
+from compactor.core.model.inputs import InputLimits
 from compactor.core.schema import column_types, nested_types, writer
 from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE, WRITER

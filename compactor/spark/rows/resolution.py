@@ -109,7 +109,7 @@ class Resolution:
     @property
     def layout(self) -> Layout:
         """Return the paths of the table."""
-        return Layout(self.spec.root, self.spec.landing)
+        return self.spec.layout
 
     def counts(self, done: Pass | None = None) -> tuple[dict[str, int], int]:
         """Return the number of events by outcome (the keys are `snapshot.COUNTS`), and the number of ties.
@@ -165,7 +165,7 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
     schema, stored_rows = summary.evolved.schema, parent is not None
     reducer = Reducer(schema, summary.order, batch.version, spec.keyless, made.barrier, made.partial, stored_rows, made.tombstones)
     reducer = dataclasses.replace(reducer, shard=shards.stored(spec, schema), barriers=made.barriers)
-    stored = TableReader(batch.session, Layout(spec.root, spec.landing), parent, reducer.schema) if parent else None
+    stored = TableReader(batch.session, spec.layout, parent, reducer.schema) if parent else None
     own: list[DataFrame] = []
     linked = None
     behind = position.behind(parent.purged_to, parent.purged_offsets, summary.order, spec.keyless) if parent and made.behind else "false"

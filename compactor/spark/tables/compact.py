@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.files import Segment
-from compactor.core.model.layout import Layout
 from compactor.core.model.position import Position, Span, spanned
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
@@ -56,7 +55,7 @@ def compacted(spark: SparkSession, by_file: SparkSession, spec: TableSpec, snaps
     at = [number for number, segment in enumerate(snapshot.segments) if segment.id in ids]
     ranges = segments.ranges_of(snapshot, at, spec)
     in_place = compaction.keeps_files(spec, snapshot, targets) and [count for _, _, count in ranges] == [1] * len(targets)
-    stored = TableReader(by_file if in_place else spark, Layout(spec.root, spec.landing), snapshot, snapshot.schema)
+    stored = TableReader(by_file if in_place else spark, spec.layout, snapshot, snapshot.schema)
     base, delta = stored.rows(targets), stored.delta()
     if delta is not None:
         delta = delta.where(f"{segment_index(snapshot.segments, snapshot.schema)} IN ({', '.join(map(str, at))})")

@@ -6,7 +6,6 @@ from pyspark.sql import SparkSession
 
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
-from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.evolution import Evolved
@@ -26,7 +25,7 @@ def check(spark: SparkSession, spec: TableSpec, parent: Snapshot, evolved: Evolv
             tests[name] = test
     if not tests:
         return
-    reader = TableReader(spark, Layout(spec.root, spec.landing), parent, parent.schema)
+    reader = TableReader(spark, spec.layout, parent, parent.schema)
     delta = reader.delta()
     rows = union([reader.rows(parent.segments), *([delta] if delta is not None else [])])
     samples = [named(f"max(CASE WHEN {test} THEN to_json(struct({quoted(name)} AS v)) END)", name) for name, test in tests.items()]

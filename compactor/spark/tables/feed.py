@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from compactor.core.catalog.feed import AFTER, BEFORE, DELETE, INSERT
 from compactor.core.model.errors import CheckFailed
 from compactor.core.model.files import DataFile, FeedPart
-from compactor.core.model.layout import Layout, join, relative
+from compactor.core.model.layout import join, relative
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import ROW_ID, TableSpec
@@ -56,7 +56,7 @@ def write(
     `one_task`: one task computes it, so that rows are not exchanged.
     """
     rows = net_changes(spark, spec, parent, made, one_task)
-    directory = Layout(spec.root, spec.landing).feed(made.writer)
+    directory = spec.layout.feed(made.writer)
     counted = measured.observe(rows.select(*[quoted(name) for name, _ in columns(made)]), "feed", {"rows": "count(1)", **_IMAGES})
     done = measured.write_parquet(counted.sortWithinPartitions(*_order(made.schema)), directory)
     return _written(spark, storage, spec, made, directory, done)
@@ -77,7 +77,7 @@ def read(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> DataFrame:
     assert snapshot.feed is not None
     assert snapshot.feed.part is not None
     part = snapshot.feed.part
-    return table_writer.parquet(spark, columns(snapshot), {Layout(spec.root, spec.landing).inside(part.path): part.size})
+    return table_writer.parquet(spark, columns(snapshot), {spec.layout.inside(part.path): part.size})
 
 
 def json_lines(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _order(schema: Schema) -> list[Column]:
 
 def net_changes(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot, one_task: bool) -> DataFrame:
     """Return the changes from `parent` to `made`: one insert, one delete or a pair of images for each key that differs."""
-    new = TableReader(spark, Layout(spec.root, spec.landing), made, made.schema)
+    new = TableReader(spark, spec.layout, made, made.schema)
     if parent is None:
         return _images(None, _rows(new), spec, made, "false")
     old = _before(spark, spec, parent, made)
@@ -118,7 +118,7 @@ def net_changes(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, m
 
 def _before(spark: SparkSession, spec: TableSpec, parent: Snapshot, made: Snapshot) -> TableReader:
     """Read the parent in the columns of its successor. Its own columns have the defaults that its readers saw."""
-    return TableReader(spark, Layout(spec.root, spec.landing), parent, made.schema.with_defaults_of(parent.schema))
+    return TableReader(spark, spec.layout, parent, made.schema.with_defaults_of(parent.schema))
 
 
 def _fresh(new: TableReader, parent: Snapshot) -> DataFrame:
@@ -273,7 +273,7 @@ def _read_back(spark: SparkSession, made: Snapshot, directory: str, size: int) -
 
 def difference(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> DataFrame:
     """Return the same as `net_changes`, computed by comparing all rows of both Snapshots."""
-    new = TableReader(spark, Layout(spec.root, spec.landing), made, made.schema)
+    new = TableReader(spark, spec.layout, made, made.schema)
     old = _before(spark, spec, parent, made) if parent else None
     return _images(_rows(old) if old else None, _rows(new), spec, made, "true")
 

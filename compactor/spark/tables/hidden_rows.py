@@ -5,7 +5,6 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from compactor.core.model.files import LIVE
-from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.spark.sql import named, quoted
@@ -18,7 +17,7 @@ def hidden(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> dict[str
     One pass over the key columns of the Segments that own keys of the Delta. It is computed anew for each version: a compaction can take rows out of
     a Delta without writing their Segment again, so that the rows of an earlier vector are not always hidden later.
     """
-    delta, layout = snapshot.delta, Layout(spec.root, spec.landing)
+    delta, layout = snapshot.delta, spec.layout
     segments = [segment for segment in snapshot.segments if delta and segment.id not in delta.untouched]
     folders = {layout.inside(folder.path): folder.size for segment in segments for folder in segment.folders if folder.state == LIVE}
     if delta is None or not folders:

@@ -15,7 +15,7 @@ from typing import Optional
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.files import Segment
-from compactor.core.model.layout import Layout, join
+from compactor.core.model.layout import join
 from compactor.core.model.position import Span
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
@@ -139,7 +139,7 @@ def write(
 
     Raises CheckFailed if other rows are in the files than were written.
     """
-    directory = Layout(spec.root, spec.landing).base(commit)
+    directory = spec.layout.base(commit)
     names = [f"{SEGMENT}={name}" for name in placed.names(rows.sparkSession)]
     several = len(names) > 1
     made, done = table_writer.write(storage, rows, form, directory if several else join(directory, names[0]), spec.name, by_segment=several)

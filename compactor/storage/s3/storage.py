@@ -58,11 +58,9 @@ class S3Storage:
         return sorted(item["Prefix"][start:-1] for page in pages for item in page.get("CommonPrefixes", []))
 
     def read(self, path: str) -> bytes:
-        """Return the whole content. Raises FileNotFoundError."""
         return self._read(path)
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """Return a part of the content. Raises FileNotFoundError."""
         return self._read(path, f"bytes={start}-{start + length - 1}") if length > 0 else b""
 
     def _read(self, path: str, part: str | None = None) -> bytes:
@@ -78,7 +76,6 @@ class S3Storage:
             raise FileNotFoundError(errno.ENOENT, "no such object", path) from None
 
     def stat(self, path: str) -> FileInfo | None:
-        """Return size, etag and time of the object, or None."""
         where = place(path)
         head = self._client.retry(where, "look", lambda: self._client.head(where))
         return None if head is None else FileInfo(path, head.size, head.etag, head.modified)
@@ -108,7 +105,6 @@ class S3Storage:
         return result
 
     def write(self, path: str, data: bytes) -> None:
-        """Create or replace the object."""
         where = place(path)
         self._client.retry(where, "write", lambda: self._put(where, data))
 
