@@ -64,3 +64,13 @@ def test_what_deleted_rows_still_have_is_the_key() -> None:
     proposed = key_inference.propose(sample, ("id", "tenant", "no"), "t")
     assert proposed is not None
     assert (proposed.columns, proposed.likely) == (("tenant", "no"), True)
+
+
+def test_a_null_in_whole_images_of_deleted_rows_shows_no_key() -> None:
+    """MySQL sends all columns of a deleted row. Only what is null there and never null in a row has been left out."""
+    sample = RowSample(old=("id", "v"))
+    for at in MANY:
+        sample.add({"id": at, "v": at % 7, "w": None if at % 2 else 1})
+    proposed = key_inference.propose(sample, ("id", "v", "w"), "t")
+    assert proposed is not None
+    assert proposed.columns == ("id",)

@@ -93,6 +93,7 @@ def test_records_of_one_table(case: str) -> None:
 NOTHING = {
     "a tombstone": kafka({"id": 1}, None),
     "a heartbeat": {"ts_ms": 1},
+    "a schema change": {"source": {"connector": "mariadb"}, "databaseName": "shop", "ddl": "create table t (id int)", "tableChanges": []},
     "a transaction marker": {"status": "BEGIN", "id": "1:2", "event_count": None, "data_collections": None},
     "a logical message": {"op": "m", "source": {}, "message": {}},
     "a truncate": {"op": "t", "source": {}, "before": None, "after": None},
@@ -147,6 +148,7 @@ def test_an_avro_schema_tells_envelope_and_columns() -> None:
     assert (flat.envelope, flat.columns) == ("flat", ("id", "n"))
     for other in (
         record("io.debezium.connector.common.Heartbeat", "ts_ms"),
+        record("io.debezium.connector.mariadb.SchemaChangeValue", "databaseName", "ddl"),
         record("x.Transaction", "status", "id", "event_count"),
         record("p.message.Envelope", "op", "source", "message"),
     ):

@@ -193,3 +193,28 @@ def test_a_dms_change_with_a_number_that_is_sent_again_is_one(lake: Lake) -> Non
     lake.land_parquet(table, 2, rows[1:], columns)
     assert 2 == lake.run(table).counts["duplicate"]
     assert [{"a": 1}] * 3 == lake.rows(table)
+
+
+PLACES = {
+    "mysql": lambda at: {"file": "binlog.000007", "pos": 100 + at // 2, "row": at % 2},
+    "sqlserver": lambda at: {"commit_lsn": "00000027:00000ac0:0002", "change_lsn": f"00000027:00000ac0:{at:04d}", "event_serial_no": 1},
+}
+
+
+@pytest.mark.parametrize("connector", PLACES)
+def test_changes_that_a_connector_sends_again_are_known_by_their_place_in_the_log(lake: Lake, connector: str) -> None:
+    """After a crash it begins again where it last stored its place. The rows of a snapshot share one place, and are as many as they are."""
+
+    def event(at: int, op: str, before: Any, after: Any) -> dict[str, Any]:
+        source = {"connector": connector, "schema": "dbo", "table": "t", **PLACES[connector](0 if op == "r" else at)}
+        return {"op": op, "before": before, "after": after, "source": source, "ts_ms": 1_700_000_000_000 + lake.now}
+
+    def changes() -> list[dict[str, Any]]:
+        return [event(2, "c", None, {"a": 1}), event(3, "c", None, {"a": 1}), event(4, "u", {"a": 1}, {"a": 2}), event(5, "d", {"a": 5}, None)]
+
+    table = spec(lake, "t")
+    lake.land(table, 1, [event(0, "r", None, {"a": 5}), event(0, "r", None, {"a": 5}), *changes()])
+    lake.run(table)
+    lake.land(table, 2, [*changes()[1:], event(6, "c", None, {"a": 7})], file="again.json")
+    assert 3 == lake.run(table).counts["duplicate"]
+    assert [{"a": at} for at in (1, 2, 5, 7)] == left(lake, table)

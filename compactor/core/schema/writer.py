@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import struct
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -246,7 +247,8 @@ def _constant(default: Any, stored: types.Type, semantic: str, scale: int, packe
         return None
     expected = _PLAIN.get(stored[0])
     fits = expected is not None and isinstance(default, expected) and isinstance(default, bool) == (stored[0] == "boolean")  # type: ignore[arg-type]
-    return default if fits else None
+    # what rows with the value have, in the double that stores both
+    return struct.unpack("f", struct.pack("f", default))[0] if fits and stored == ("float",) else default if fits else None
 
 
 MEMBERS_MAX = 10_000

@@ -86,6 +86,10 @@ class RowSample:
         """The number of inserted rows."""
         return sum(map(len, self.files))
 
+    def is_never_null(self, column: str) -> bool:
+        """Return whether each inserted row has a value."""
+        return all(row.get(column) is not None for rows in self.files for row in rows)
+
     def is_unique(self, columns: Sequence[str]) -> bool:
         """Return whether the columns are never null and identify a row in each file. At least one file needs ROWS_MIN rows."""
         keys = [[tuple(row.get(name) for name in columns) for row in rows] for rows in self.files]
@@ -110,7 +114,9 @@ def propose(sample: RowSample, columns: Sequence[str], table: str) -> ProposedKe
     named = [name for name in alone if is_named_like_a_key(name, table)]
     files = sum(bool(rows) for rows in sample.files)
     evidence = f"{sample.rows:,} sampled rows" + (f" ({files} files, each by itself)" if files != 1 else "")
-    if sample.old and len(sample.old) < len(columns) and sample.is_unique(sample.old):
+    # a source that sends whole rows has values in all columns that are never null
+    sends_keys = any(name not in sample.old and sample.is_never_null(name) for name in columns)
+    if sample.old and sends_keys and sample.is_unique(sample.old):
         return ProposedKey(sample.old, f"the columns that deleted rows still have, unique in {evidence}", sample.rows >= ROWS_SURE)
     if named or lasting:
         chosen = (named or lasting)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,8 +15,8 @@ LEAF = ""
 PRIMARY_KEY = "wal2json's primary key"
 """Where a key comes from that the source itself names."""
 
-INTERNAL = ("io.debezium.connector.common.Heartbeat", "io.debezium.connector.common.TransactionMetadata", "io.debezium.connector.schema.Change")
-"""Schema names of Debezium's own records begin so. These records hold no rows."""
+INTERNAL = re.compile(r"io[.]debezium[.]connector[.](common[.](Heartbeat|TransactionMetadata)|schema[.]Change|\w+[.]SchemaChange)")
+"""Schema names of Debezium's own records. These records hold no rows."""
 
 _INSERTS = ("c", "i", "r", "read", "snapshot", "insert", "create")
 
@@ -173,10 +174,11 @@ _ENVELOPES: tuple[tuple[str, Callable[[Mapping[str, Any]], bool], Callable[[Mapp
     ("wal2json", lambda v: isinstance(v.get("change"), list), _wal2json_1),
     ("wal2json", lambda v: v.get("action") in ("I", "U", "D", "T") and ("columns" in v or "identity" in v), _wal2json_2),
     ("change-event", lambda v: "changeType" in v and ("columnNames" in v or "oldKeyNames" in v), _change_event),
-    # wal2json's transactions, Debezium's messages, heartbeats and transactions
+    # wal2json's transactions, Debezium's messages, heartbeats, transactions and schema changes
     ("", lambda v: v.get("action") in ("B", "C", "M", "T") and v.keys() <= _WAL2JSON_MARKER, _none),
     ("", lambda v: v.get("op") in ("m", "t", LEAF) and "source" in v, _none),
     ("", lambda v: v.keys() <= {"ts_ms", "ts_us", "ts_ns"} or v.keys() >= {"status", "id", "event_count"}, _none),
+    ("", lambda v: v.keys() >= {"databaseName", "ddl"}, _none),
     ("flat", lambda v: True, flat),
 )
 """Each envelope as (name, predicate, its rows). The first entry whose predicate holds applies; "" names records without rows."""

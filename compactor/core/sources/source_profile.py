@@ -216,7 +216,7 @@ def of_documents(documents: Iterable[Any], profiles: Profiles | None = None, typ
             # Avro's bytes, or text that is no JSON
             opaque = SourceProfile(topic=record.topic, container="kafka", has_offsets=record.has_offset, opaque=True)
             profiles.setdefault(f"?{record.topic}", opaque)
-        elif isinstance(value, dict) and not name.startswith(records.INTERNAL):
+        elif isinstance(value, dict) and not records.INTERNAL.match(name):
             _add_value(value, record, name, profiles, bare and not typed)
     return profiles
 

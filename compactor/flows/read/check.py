@@ -151,7 +151,7 @@ def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mappin
         unknown = next((profile.foreign for profile in profiles if profile.foreign), None)
         looks = f"the records look like {unknown}'s, which are not read" if unknown else ""
         yield "envelope", f"the records look like `envelope: {other}`, expected {spec.envelope}" if other else looks, spec.envelope
-        if not other:
+        if not other and not unknown:
             yield from _columns(spec, profiles, committed)
 
 
@@ -201,8 +201,9 @@ def _repeated(spec: TableSpec, profile: SourceProfile, committed: bool) -> str:
     names = {name.lower(): name for name in (*spec.csv.columns, *profile.columns)}
     key, order = ([names.get(name.lower(), name) for name in columns] for columns in (spec.key, spec.order_by))
     evidence = key_inference.repeated(profile.sample, [*names.values()], key, spec.name, order) if key else None
-    # two shards may have equal keys
-    if evidence is None or spec.shard or (committed and 2 * evidence.values > evidence.rows):
+    own = profile.key is not None and {*map(str.lower, profile.key)} == {*map(str.lower, spec.key)}
+    # two shards may have equal keys, and two snapshots in one file have
+    if evidence is None or own or spec.shard or (committed and 2 * evidence.values > evidence.rows):
         return ""
     without_operation = spec.source.order_columns and not {spec.op, *_OPERATIONS} & {*profile.columns}
     if without_operation:

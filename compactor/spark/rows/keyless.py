@@ -60,7 +60,7 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
             record = TEXT if TEXT in rows.columns else "to_json(struct(_op, _before, _after))"
             place += f", CASE WHEN contains({content}, '{SINK}') {'OR _offset IS NULL ' if container != 'value' else ''}THEN xxhash64({record}) END"
         place = f"concat_ws(':', {place})"
-    identity = f"CASE WHEN {has_number} THEN {event} ELSE {place} END"
+    identity = f"CASE WHEN {has_number} THEN {event} {_of_log(dict(rows.dtypes)[SOURCE])}ELSE {place} END"
     if "change_seq:" in dict(rows.dtypes)[SOURCE]:
         # AWS DMS gives a change that it sends again the same number
         numbered = "_source.phase = 1 AND _source.change_seq IS NOT NULL"
@@ -79,6 +79,21 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
         f"CASE WHEN _k = '{REMOVAL}' AND _op = 'u' THEN 1 ELSE 0 END AS _origin",
     )
     return Frame(out, frame.images, frame.writers, members=frame.members)
+
+
+def _of_log(source: str) -> str:
+    """SQL for a CASE: the identity of a change by its place in MySQL's or SQL Server's log. Rows of a snapshot have none. `source`: SOURCE's type.
+
+    A server that takes over, and MySQL's compressed transactions, use a place again: for another change, which its content distinguishes.
+    """
+    content = "xxhash64(to_json(struct(_op, _before, _after)))"
+    places = {"change_lsn": ("commit_lsn", "change_lsn", "event_serial_no"), "pos": ("file", "pos", "row")}
+    out = ""
+    for name, members in places.items():
+        if all(f"{each}:" in source for each in members):
+            place = ", ".join(f"_source.{each}" for each in members)
+            out += f"WHEN _op <> 'r' AND _source.{name} IS NOT NULL THEN concat_ws(':', 'l', _position.epoch, {place}, {content}) "
+    return out
 
 
 def content_digest(schema: Schema, left_out: Collection[str] = ()) -> str:
