@@ -41,7 +41,7 @@ def fixed(position: Position, order: Order) -> str:
 def behind(purged_to: Position | None, purged_offsets: Partitions, order: Order, keyless: bool = False) -> str | None:
     """SQL on Changes: whether a purged tombstone may be newer than the event. None if nothing was purged. See `State.purged_to`.
 
-    Without key an event is its own key: one that is sent again in another file is the one that was purged.
+    Without key an event is its own key, in whatever file it is sent again.
     """
     if purged_to is None:
         return None
