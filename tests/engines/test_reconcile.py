@@ -13,6 +13,8 @@ import pytest
 from compactor.app import App
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.position import Order, Position
+from compactor.core.reconcile.canonical import Pair
+from compactor.core.reconcile.dialects import POSTGRES
 from compactor.core.reconcile.repair import signal_data
 from compactor.core.reconcile.report import DIFFERENT, EQUAL
 from compactor.flows.read.reconcile import Options
@@ -189,6 +191,18 @@ def test_rows_damaged_by_hand_are_repaired_while_the_source_is_written_to(url: s
         load = loaded(url, app, tmp_path / "landing")
         load.land()
         repaired_under_load(load, url)
+
+
+MOMENTS = (0, 1, -1, 86_399_999_999, -86_400_000_001, 9_007_199_254_740_993, 253_402_300_799_999_999, -62_135_596_799_999_999)
+
+
+@pytest.mark.parametrize("kind", ["timestamp without time zone", "timestamp with time zone"])
+def test_no_microsecond_is_lost_beyond_what_a_double_has(url: str, kind: str) -> None:
+    """A key is looked up by the value of its text, and the text of that value is the same."""
+    pair = Pair("x", "timestamp", "x", kind, "moment", True)
+    with PostgresSource(url, "every") as opened:
+        made = {moment: opened.query(f"select {POSTGRES.text(pair)} from (select {POSTGRES.value(pair, str(moment))} as x) t") for moment in MOMENTS}
+    assert made == {moment: [(str(moment),)] for moment in MOMENTS}
 
 
 def at(table: Table) -> tuple[Order, Position | None]:

@@ -89,6 +89,9 @@ class Dialect:
 
 
 # What no type of the lake holds (infinity, a number that is none) is null, as it is there. The session's time zone is UTC.
+_PG_DAY = "86400000000"
+# days apart from the rest: a factor of an interval is a double
+_PG_MOMENT = f"((date '1970-01-01' + ({{t}}::bigint / {_PG_DAY})::int)::%s + ({{t}}::bigint %% {_PG_DAY}) * interval '1 microsecond')"
 _PG_DOUBLE = "(('x' || encode(float8send({v}::%sdouble precision + 0), 'hex'))::bit(64)::bigint::text)"
 POSTGRES = Dialect(
     mark='"',
@@ -99,7 +102,9 @@ POSTGRES = Dialect(
         "single": _PG_DOUBLE % "real::",
         "boolean": "({v}::int <> 0)::text",
         "date": "(case when isfinite({v}) then ({v} - date '1970-01-01')::text end)",
-        "moment": "(case when isfinite({v}) then round(extract(epoch from {v}) * 1000000)::bigint::text end)",
+        # each part by itself: in PostgreSQL 13 the seconds with their fraction are a double
+        "moment": "(case when isfinite({v}) then (extract(epoch from date_trunc('second', {v}))::bigint * 1000000 "
+        "+ extract(microseconds from {v})::bigint % 1000000)::text end)",
         "bytes": "encode({v}, 'hex')",
         "padded": "rtrim({v}::text, ' ')",
         # as PostgreSQL prints an address: the cast to text adds /32 to a host
@@ -109,8 +114,8 @@ POSTGRES = Dialect(
     values={
         "integer": "{t}::bigint",
         "date": "(date '1970-01-01' + {t}::int)",
-        ("moment", "with time zone"): "(timestamptz '1970-01-01 00:00:00' + {t}::bigint * interval '1 microsecond')",
-        "moment": "(timestamp '1970-01-01 00:00:00' + {t}::bigint * interval '1 microsecond')",
+        ("moment", "with time zone"): _PG_MOMENT % "timestamptz",
+        "moment": _PG_MOMENT % "timestamp",
         "bytes": "decode({t}, 'hex')",
         "": "{t}::{type}",
     },
