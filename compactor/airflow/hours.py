@@ -16,8 +16,13 @@ HOUR_PATTERN = r"^\d{4}-\d{2}-\d{2}T\d{2}(:\d{2}.*)?$"
 """Pattern of an hour in forms. `read_hour` is stricter."""
 
 
-def hour_of(partition_key: str | None, logical_date: datetime | None, run_after: datetime | None) -> datetime:
-    """Return the hour of a run: its partition key, otherwise the last full hour before its logical date or its scheduled start.
+_BY_TIMETABLE = ("scheduled", "backfill")
+"""Types of runs that a timetable makes. Its logical date may be the begin of an interval, an hour before the run."""
+
+
+def hour_of(partition_key: str | None, logical_date: datetime | None, run_after: datetime | None, run_type: str | None = None) -> datetime:
+    """Return the hour of a run: its partition key, otherwise the last full hour before its scheduled start, or before its logical date if somebody
+    started it.
 
     The data interval is not used: it depends on the timetable, the version of Airflow, and how the run was started.
 
@@ -26,7 +31,7 @@ def hour_of(partition_key: str | None, logical_date: datetime | None, run_after:
     """
     if partition_key:
         return read_hour(partition_key)
-    moment = logical_date or run_after
+    moment = (run_after if run_type in _BY_TIMETABLE else None) or logical_date or run_after
     if moment is None:
         raise ValueError("expected a run with a partition key, a logical date or a scheduled start; found none of them")
     return floor(moment) - HOUR
@@ -34,7 +39,7 @@ def hour_of(partition_key: str | None, logical_date: datetime | None, run_after:
 
 def hour_of_run(run: Any) -> datetime:
     """Return the hour that a DAG run stands for."""
-    return hour_of(getattr(run, "partition_key", None), run.logical_date, run.run_after)
+    return hour_of(getattr(run, "partition_key", None), run.logical_date, run.run_after, getattr(run, "run_type", None))
 
 
 def read_hour(text: str) -> datetime:

@@ -8,7 +8,7 @@ from compactor.airflow import alerts
 from compactor.airflow.command import CommandOperator
 from compactor.airflow.hours import expected_hours
 from compactor.airflow.outcome import judge, sentence
-from compactor.airflow.triggers import arrived
+from compactor.airflow.triggers import arrived, waiting
 from compactor.core.results.checks import SILENT, UNTAKEN
 from compactor.core.results.reports import Ended
 from compactor.core.settings.command_line import ACCEPT_DIFFERENCES, DELETE, QUARANTINE, REBUILD, REPLAY, RUN, VACUUM
@@ -58,8 +58,11 @@ class PlanOperator(CommandOperator):
         """
         (plan,) = result
         new = sorted({item["hour"] for item in plan["landing"]["new"] if item["hour"]})
+        hours = expected_hours(context["params"])
+        # a folder of a day, or of an hour that the clock repeats, has several of them
+        still = waiting(self.config, self.table, hours, new) if new else []
         # each hour is checked on its own, because the archive of a table is too large to list
-        expected = [hour for hour in expected_hours(context["params"]) if not any(name.startswith(hour) for name in new)]
+        expected = [hour for hour in hours if hour not in still]
         ingested = arrived(self.config, self.table, expected)
         missing = [hour for hour in expected if hour not in ingested]
         self.log.info("%s: %d hours with new files, %d hours ingested before, %d hours missing", self.table, len(new), len(ingested), len(missing))

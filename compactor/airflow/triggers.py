@@ -34,6 +34,14 @@ def arrived(config: str, table: str, hours: list[str]) -> list[str]:
     return [hour for hour in hours if landed.arrived(stored, read_hour(hour))]
 
 
+def waiting(config: str, table: str, hours: list[str], new: list[str]) -> list[str]:
+    """Return those of `hours` whose files wait in landing. `new`: the hours of the folders with such files, as `compactor plan` has them."""
+    from compactor.flows.read import arrived as landed
+
+    stored = opened(config).table(table)
+    return [hour for hour in hours if landed.waits(stored, read_hour(hour), new)]
+
+
 def missing(config: str, tables: Iterable[str], hour: str) -> list[str]:
     """Return the tables for which no file of an hour has landed. A table that is not configured any more is not missing."""
     from compactor.flows.read import arrived as landed

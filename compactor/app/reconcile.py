@@ -107,7 +107,7 @@ class Reconcile(AppBase):
             return current_rows(opened.source, keys, opened.lake.reached(), opened.pause)
 
         table = opened.lake.table
-        path = repairs.land(table, opened.lake.columns, keys, read)
+        path = repairs.land(table, opened.lake.columns, keys, opened.lake.rows(keys), read)
         while True:
             (report,) = self.run([table.name])
             if repairs.ingested(table, path):

@@ -120,7 +120,11 @@ def _copy(table: Table, path: str) -> RunRecord | None:
 
 
 def _since(moment: str | None, now: float) -> float | None:
-    return None if moment is None else round(max(0.0, now - times.to_seconds(moment)), 3)
+    try:
+        return None if moment is None else round(max(0.0, now - times.to_seconds(moment)), 3)
+    except ValueError:
+        # no run fails because of its record
+        return None
 
 
 # ---- idle runs -------------------------------------------------------------------------------------------------------

@@ -122,9 +122,14 @@ def nice_duration(seconds: float) -> float:
 _STEPS = (300, 900, 1800, 3600, 10800, 21600, 43200, *(days * _DAY for days in (1, 2, 7, 14, 30, 90, 365)))
 
 
+_YEAR_1, _YEAR_9999 = (datetime(year, 1, 1, tzinfo=timezone.utc).timestamp() for year in (1, 9999))
+
+
 def _ticks(first: float, last: float) -> list[tuple[float, str]]:
     """Return round times between two, at most six, with their texts."""
-    step = next((each for each in _STEPS if (last - first) / each <= 6), _STEPS[-1])
-    moments = [datetime.fromtimestamp(at, timezone.utc) for at in range(math.ceil(first / step) * step, math.floor(last) + 1, step)]
+    step = next((each for each in _STEPS if (last - first) / each <= 6), math.ceil((last - first) / 6 / _STEPS[-1]) * _STEPS[-1])
+    # a folder of the year 1 makes an axis that begins before it
+    rounds = range(math.ceil(max(first, _YEAR_1) / step) * step, math.floor(min(last, _YEAR_9999)) + 1, step)
+    moments = [datetime.fromtimestamp(at, timezone.utc) for at in rounds]
     days = [step >= _DAY or moment.hour == moment.minute == 0 for moment in moments]
     return [(moment.timestamp(), moment.strftime("%b %-d" if day else "%H:%M")) for moment, day in zip(moments, days)]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from compactor.airflow.hours import floor, hour_of, hours_between, read_hour, written
+from compactor.airflow.hours import floor, hour_of, hour_of_run, hours_between, read_hour, written
 from compactor.airflow.outcome import REFUSED, judge, sentence
 from compactor.core.model import errors
 from compactor.core.model.errors import CompactorError, Refused, TryLater
@@ -36,6 +37,23 @@ def at(text: str) -> datetime:
 def test_the_hour_of_a_run(key: str | None, logical: str | None, start: str | None, hour: str) -> None:
     """The key's, else the last full one."""
     assert written(hour_of(key, logical and at(logical), start and at(start))) == hour
+
+
+@pytest.mark.parametrize(
+    ("kind", "logical", "start", "hour"),
+    [
+        ("scheduled", "2024-03-05T03:10", "2024-03-05T04:10", "2024-03-05T03"),
+        ("scheduled", "2024-03-05T04:10", "2024-03-05T04:10", "2024-03-05T03"),
+        ("backfill", "2024-03-05T03:10", "2024-03-05T04:10", "2024-03-05T03"),
+        ("manual", "2024-03-05T04:10", "2024-03-09T00:00", "2024-03-05T03"),
+        ("asset_triggered", None, "2024-03-05T04:10", "2024-03-05T03"),
+    ],
+)
+def test_a_timetable_may_call_a_run_by_the_begin_of_its_interval(kind: str, logical: str | None, start: str, hour: str) -> None:
+    """As cron does with `create_cron_data_intervals`. Who starts a run by hand gives its logical date."""
+    moments = (None if text is None else at(f"{text}+00:00") for text in (logical, start))
+    run = SimpleNamespace(**dict(zip(("logical_date", "run_after"), moments)), run_type=kind)
+    assert written(hour_of_run(run)) == hour
 
 
 def test_a_run_that_tells_no_time_has_no_hour() -> None:

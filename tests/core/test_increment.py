@@ -10,14 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compactor.core.model import times
 from compactor.core.sources.increment import (
     Landed,
     file_format,
+    folder_at,
     hour_place,
     ignored,
     is_dated_changes,
     is_full_load,
     landed,
+    names_no_date,
     pattern_problem,
     split_pattern,
 )
@@ -285,3 +288,27 @@ def test_connects_s3_sink_as_the_page_sets_it_up_writes_folders_that_fit() -> No
     assert landed(pattern, relative) == Landed("year=2026/month=11/day=25/hour=14", "2026-11-25T14:00")
     assert (file_format(relative), ignored(relative)) == ("json", False)
     assert hour_place(pattern, datetime(2026, 11, 25, 14, tzinfo=timezone.utc)) == ("year=2026/month=11/day=25/hour=14", "2026-11-25T14:00")
+
+
+@pytest.mark.parametrize(
+    ("folder", "zone", "hour"),
+    [
+        ("0999010100", "UTC", "0999-01-01T00:00"),
+        ("0001010100", "UTC", "0001-01-01T00:00"),
+        ("0001010100", "Asia/Tokyo", None),
+        ("9999123123", "America/New_York", None),
+        ("0000010100", "UTC", None),
+    ],
+)
+def test_the_hour_of_any_folder_is_a_time_or_none(folder: str, zone: str, hour: str | None) -> None:
+    """A year below 1000 has four digits; a folder whose hour has no year in UTC names no date."""
+    path = f"increment_{folder}/a.json"
+    place = landed(HOURLY, path, zone)
+    assert (place and place.hour, names_no_date(HOURLY, path, zone)) == (hour, hour is None)
+    if hour is not None:
+        assert folder_at(HOURLY, times.to_seconds(hour), zone) == f"increment_{folder}"
+
+
+def test_whatever_begins_with_a_dot_is_ignored() -> None:
+    """Also with a `=` in its name, as a partition has one."""
+    assert [ignored(f"hour/{name}") for name in (".a=b.json", ".day=5/a.json", "_day=5/a.json", "_SUCCESS")] == [True, True, False, True]

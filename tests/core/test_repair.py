@@ -15,7 +15,9 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning.landing import discover
 from compactor.core.reconcile import repair
 from compactor.core.reconcile.canonical import Columns, Pair
-from compactor.core.reconcile.side import Row
+from compactor.core.reconcile.dialects import MYSQL, POSTGRES, SPARK, Dialect, mysql_form, postgres_form
+from compactor.core.reconcile.parts import Part
+from compactor.core.reconcile.side import Row, Side
 from compactor.core.sources import increment
 from tests.oracle.lake import table
 
@@ -91,13 +93,72 @@ def test_a_file_has_a_line_for_each_key() -> None:
     key = Pair("id", "int", "ID", "integer", "integer", True)
     columns = Columns((key, pair("text")), (("tags", "text[] has no canonical form"),))
     rows = {("1",): (Row("", "", ("1", "a\u2028b")),), ("3",): (Row("", "", ("3", None)),)}
-    lines = [*repair.lines(columns, [("1",), ("2",), ("3",)], rows, {"lsn": "7"}, 5)]
+    lines = [*repair.lines(columns, [("1",), ("2",), ("3",)], rows, {}, {"lsn": "7"}, 5, "wal2json")]
     described = {"types": ["int", "string"], "forms": ["integer", "text"]}
     assert [json.loads(line) for line in lines] == [
-        {"op": "u", "position": {"lsn": "7"}, "time": 5, "names": ["ID", "X"], **described, "values": ["1", "a\u2028b"]},
-        {"op": "d", "position": {"lsn": "7"}, "time": 5, "names": ["ID"], "types": ["int"], "forms": ["integer"], "values": ["2"]},
-        {"op": "u", "position": {"lsn": "7"}, "time": 5, "names": ["ID", "X"], **described, "values": ["3", None]},
+        {"op": "u", "position": {"lsn": "7"}, "time": 5, "names": ["ID", "X"], **described, "values": ["1", "a\u2028b"], "own": [None, None]},
+        {"op": "d", "position": {"lsn": "7"}, "time": 5, "names": ["ID"], "types": ["int"], "forms": ["integer"], "values": ["2"], "own": [None]},
+        {"op": "u", "position": {"lsn": "7"}, "time": 5, "names": ["ID", "X"], **described, "values": ["3", None], "own": [None, None]},
     ]
+
+
+CODE = dataclasses.replace(pair("padded"), source_type="character(5)", key=True)
+TEXTS = (CODE, pair("number"), pair("time"), pair("moment"), pair("number", "decimal(9,2)"))
+"""The canonical form drops the blanks of the key and zeros of the others."""
+SENT = Row("a", "", ("ab", "1.5", "12:00:00.5", "0", "7.5"), ("ab   ", "1.50", None, None, None))
+SPELLED = Row("b", "", ("ab", "1.5", "12:00:00.25", "0", "7.25"), ("ab ", "1.500", "12:00:00.250000", "1970-01-01 00:00:00+00", None))
+OTHER = Row("b", "", ("ab", "2", None, None, "7.25"), ("ab", "2", None, None, None))
+
+OWN = {
+    "a row that the lake lacks is as its stream sends it": ([SENT], [], "wal2json", [("u", ["ab   ", "1.50", None, None, None])]),
+    "Debezium has six digits of a second": ([SENT], [], "debezium", [("u", ["ab   ", "1.50", "12:00:00.500000", None, None])]),
+    "equal values stay as they are": ([SENT], [SPELLED], "wal2json", [("u", ["ab ", "1.500", None, "1970-01-01 00:00:00+00", None])]),
+    "a key in two texts": ([SENT], [SPELLED, OTHER], "wal2json", [("u", ["ab ", "1.500", None, "1970-01-01 00:00:00+00", None]), ("d", [None])]),
+    "a key in two texts, one of them the source's": (
+        [SENT], [OTHER, dataclasses.replace(OTHER, own=("ab   ", *OTHER.own[1:]))], "wal2json", [("u", ["ab   ", "1.50", None, None, None]), ("d", [None])]
+    ),
+    "a delete has the key that is stored": ([], [SPELLED], "wal2json", [("d", ["ab "])]),
+    "nothing anywhere": ([], [], "wal2json", [("d", [None])]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OWN)
+def test_a_repair_stores_the_texts_of_the_stream_or_of_the_lake_and_no_canonical_ones(case: str) -> None:
+    """The canonical key would be another row, a delete of it nothing, and the other values would change their text."""
+    there, here, envelope, expected = OWN[case]
+    rows, lake = ({("ab",): tuple(each)} if each else {} for each in (there, here))
+    made = [json.loads(line) for line in repair.lines(Columns(TEXTS, ()), [("ab",)], rows, lake, {}, 5, envelope)]
+    assert [(line["op"], line["own"]) for line in made] == expected
+    assert all(line["values"] == (["ab", "1.5", "12:00:00.5", "0", "7.5"] if line["op"] == "u" else ["ab"]) for line in made)
+
+
+OWN_TEXTS = {
+    POSTGRES: {"character(5)": 'textin(bpcharout("x"))', "numeric": '"x"::text', "uuid": None, "text": None},
+    MYSQL: {"char(5)": None, "decimal(9,2)": "cast(`x` + 0 as char)", "decimal(9,0)": None, "time(6)": "cast(`x` as char)", "time": None},
+}
+
+
+@pytest.mark.parametrize(("sql", "forms"), [(POSTGRES, postgres_form), (MYSQL, mysql_form)], ids=["PostgreSQL", "MySQL"])
+def test_a_source_has_its_own_texts_where_the_canonical_form_drops_characters(sql: Dialect, forms: Any) -> None:
+    """And where the lake keeps text: a decimal has no other text."""
+    columns = {kind: Pair("x", "string", "x", kind, forms(kind), False) for kind in OWN_TEXTS[sql]}
+    assert {kind: sql.own_text(each) for kind, each in columns.items()} == OWN_TEXTS[sql]
+    assert {sql.own_text(dataclasses.replace(each, type="decimal(9,2)")) for each in columns.values()} == {None}
+    assert SPARK.own_text(columns[next(iter(columns))]) == "`x`"
+
+
+def test_own_texts_are_read_with_a_row_and_not_with_digests() -> None:
+    """Beside the canonical ones, whose digest is compared."""
+    statements: list[str] = []
+
+    def query(text: str) -> list[tuple[str | None, ...]]:
+        statements.append(text)
+        return [("d", "m", "ab", "1.5", "t", "0", "7", "ab   ", "1.50")]
+
+    side = Side(POSTGRES, "t", Columns(TEXTS, ()), query)
+    assert side.rows([("ab",)]) == {("ab",): (Row("d", "m", ("ab", "1.5", "t", "0", "7"), ("ab   ", "1.50", None, None, None)),)}
+    side.digests([Part()])
+    assert [" AS o0" in text for text in statements] == [True, False]
 
 
 def test_a_repair_is_an_input_of_its_own_table_and_no_other_hidden_file_is() -> None:

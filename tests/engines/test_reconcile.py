@@ -12,9 +12,13 @@ import pytest
 
 from compactor.app import App
 from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.model.position import Order, Position
+from compactor.core.reconcile.canonical import Pair
+from compactor.core.reconcile.dialects import POSTGRES
 from compactor.core.reconcile.repair import signal_data
 from compactor.core.reconcile.report import DIFFERENT, EQUAL
 from compactor.flows.read.reconcile import Options
+from compactor.flows.table import Table
 from compactor.reconcile.postgres import PostgresSource
 from tests.parts import decoding
 from tests.parts.metastore import postgres_server
@@ -187,6 +191,55 @@ def test_rows_damaged_by_hand_are_repaired_while_the_source_is_written_to(url: s
         load = loaded(url, app, tmp_path / "landing")
         load.land()
         repaired_under_load(load, url)
+
+
+MOMENTS = (0, 1, -1, 86_399_999_999, -86_400_000_001, 9_007_199_254_740_993, 253_402_300_799_999_999, -62_135_596_799_999_999)
+
+
+@pytest.mark.parametrize("kind", ["timestamp without time zone", "timestamp with time zone"])
+def test_no_microsecond_is_lost_beyond_what_a_double_has(url: str, kind: str) -> None:
+    """A key is looked up by the value of its text, and the text of that value is the same."""
+    pair = Pair("x", "timestamp", "x", kind, "moment", True)
+    with PostgresSource(url, "every") as opened:
+        made = {moment: opened.query(f"select {POSTGRES.text(pair)} from (select {POSTGRES.value(pair, str(moment))} as x) t") for moment in MOMENTS}
+    assert made == {moment: [(str(moment),)] for moment in MOMENTS}
+
+
+def at(table: Table) -> tuple[Order, Position | None]:
+    """The order and position of the newest version."""
+    snapshot = table.newest()
+    assert snapshot is not None
+    return snapshot.order, snapshot.position
+
+
+def test_repaired_rows_keep_the_texts_that_the_stream_sends(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blanks of a char(n) key and zeros of an unscaled number: a repaired row is the same row, and a delete deletes it."""
+    landing = tmp_path / "landing/increment_2026112000"
+    landing.mkdir(parents=True)
+    config = tmp_path / "compactor.yaml"
+    table = f"key: [code], envelope: wal2json, increments: {tmp_path}/landing/increment_%Y%m%d%H, source_table: public.codes"
+    config.write_text(f"warehouse: {tmp_path / 'warehouse'}\ncatalog: {{database: proof}}\ntables:\n  codes: {{{table}}}\n")
+    with App.open(config) as app, psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("create table codes (code char(5) primary key, plain numeric, fixed char(4), v text)")
+        connection.execute("insert into codes select c, 1.50, 'x', 'old' from unnest(array['ab', 'cd', 'ef']) c")
+        changes = [each for each in decoding.documents(connection) if each["table"] == "codes"]
+        (landing / "part-0.json").write_text(decoding.lines(changes), encoding="utf-8")
+        (done,) = app.run(["codes"])
+        assert done.error is None, done.error
+        # changes that the stream loses
+        connection.execute("update codes set v = 'new' where code = 'ab'")
+        connection.execute("delete from codes where code = 'cd'")
+        connection.execute("insert into codes values ('gh', 2.50, 'y', 'new')")
+        opened = app.runtime.table(app.specs(["codes"])[0])
+        # nobody writes, so that the lake would never come further
+        monkeypatch.setattr(PostgresSource, "end", lambda source: source.log.reached(*at(opened)))
+        report = app.repair("codes", url, Options(wait=0), run=True)
+        assert (report.rows, report.deletes, report.left) == (2, 1, 0), report
+        rows = app.runtime.spark().sql("SELECT code, plain, fixed, v FROM proof.codes ORDER BY code").collect()
+        expected = [("ab   ", "1.50", "x   ", "new"), ("ef   ", "1.50", "x   ", "old"), ("gh   ", "2.50", "y   ", "new")]
+        assert [tuple(row) for row in rows] == expected
+        assert report.after is not None
+        assert report.after.outcome == EQUAL
 
 
 def test_a_connection_only_reads_but_for_a_signal(url: str) -> None:

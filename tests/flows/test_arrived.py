@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import datetime, timezone
 
 import pytest
 
 from compactor.flows.environment import Environment
-from compactor.flows.read.arrived import arrived
+from compactor.flows.read.arrived import arrived, waits
 from compactor.flows.table import Table
 from compactor.ports import Engine
 from tests.oracle.lake import table
@@ -50,6 +51,28 @@ def test_where_a_file_of_the_hour_may_lie(path: str | None, there: bool) -> None
 def test_folders_of_other_lengths(pattern: str, path: str | None, there: bool) -> None:
     """Quarters of an hour count for their hour, a day for each of its hours; a flat folder has no hours to wait for."""
     assert found(path, pattern) is there
+
+
+@pytest.mark.parametrize(
+    ("pattern", "zone", "waiting", "hour", "expected"),
+    [
+        ("increment_%Y%m%d%H", "UTC", "2026-11-20T14:00", 14, True),
+        ("increment_%Y%m%d%H", "UTC", "2026-11-20T14:00", 15, False),
+        ("%Y/%m/%d", "UTC", "2026-11-20T00:00", 14, True),
+        ("%Y/%m/%d", "UTC", "2026-11-19T00:00", 14, False),
+        ("%Y/%m/%d/%H%M", "UTC", "2026-11-20T14:45", 14, True),
+        # both hours between two and three o'clock of the day on which the clock goes back
+        ("%Y%m%d%H", "Europe/Berlin", "2026-10-25T00:00", 0, True),
+        ("%Y%m%d%H", "Europe/Berlin", "2026-10-25T00:00", 1, True),
+        ("%Y%m%d%H", "Europe/Berlin", "2026-10-25T00:00", 2, False),
+        ("", "UTC", "2026-11-20T14:00", 14, False),
+    ],
+)
+def test_an_hour_waits_with_its_folder(pattern: str, zone: str, waiting: str, hour: int, expected: bool) -> None:
+    """Which may have more hours than the one that it names."""
+    spec = dataclasses.replace(table(), pattern=pattern, hours_in=zone)
+    day = datetime.fromisoformat("2026-10-25T00:00+00:00" if zone != "UTC" else "2026-11-20T00:00+00:00")
+    assert waits(Table(Environment(MemoryStorage(), _none, MemoryCatalog), spec), day.replace(hour=hour), [waiting]) is expected
 
 
 def _none() -> Engine:

@@ -53,6 +53,8 @@ DIALECTS = {
     "nothing is quoted": (Csv(quote=""), 'id,seq,v\n1,1,"a\n2,1,"b"\n3,1,c"\n4,1,d\n', ['"a', '"b"', 'c"', "d"]),
     "backslashes are text": (Csv(), 'id,seq,v\n1,1,"a\\"\n2,1,b\\\n3,1,"\\""x"\n4,1,d\n', ["a\\", "b\\", '\\"x', "d"]),
     "byte order mark": (Csv(), "\ufeffid,seq,v\n1,1,a\n2,1,b\n3,1,ä\n4,1,€\n", ["a", "b", "ä", "€"]),
+    "byte order mark without header": (Csv(columns=("id", "seq", "v")), "\ufeff1,1,a\n2,1,b\n3,1,ä\n4,1,€\n", ["a", "b", "ä", "€"]),
+    "byte order mark before a quote": (Csv(columns=("id", "seq", "v")), '\ufeff"1",1,a\n"2",1,b\n3,1,"ä"\n4,1,€\n', ["a", "b", "ä", "€"]),
     "names in the configuration": (Csv(columns=("id", "seq", "v")), "1,1,a\n2,1,b\n3,1,c\n4,1,d\n", ["a", "b", "c", "d"]),
 }
 
@@ -70,6 +72,31 @@ def test_dialects(lake: Lake) -> None:
         )
         rows = raws[0].rows.selectExpr("_value.id", "_value.v", "_unreadable").orderBy("id").collect()
         assert [(at + 1, value, None) for at, value in enumerate(expected)] == [tuple(row) for row in rows], name
+
+
+@pytest.mark.parametrize(
+    ("text", "quote", "expected"),
+    [
+        ('\ufeff"a ""b"""\r\nc\r\n', '"', ['a "b"', "c"]),
+        ('\ufeff""\n\ufeffc\n', '"', ["", "c"]),
+        ('\ufeff"a"\nb\n', "", ['"a"', "b"]),
+        ("\ufeffä\n", '"', ["ä"]),
+    ],
+)
+def test_a_byte_order_mark_is_no_part_of_the_first_value(lake: Lake, text: str, quote: str, expected: list[str]) -> None:
+    """Of a file without header, whether it is quoted or not, with one column or several."""
+    spec = lake.spec(csv=Csv(columns=("v",), quote=quote))
+    path = put(spec, 1, text)
+    (raw,) = csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [str(path)], ConsistentReads({}))
+    assert [row.v for row in raw.rows.selectExpr("_value.v").collect()] == expected
+
+
+def test_a_byte_order_mark_before_a_quoted_delimiter_is_refused(lake: Lake) -> None:
+    """Spark would divide the value."""
+    spec = lake.spec(csv=Csv(columns=("id", "seq", "v")))
+    path = put(spec, 1, '\ufeff"1,2",1,a\n')
+    with pytest.raises(InputRefused, match=r"part-0\.csv: a byte order mark stands before a quoted value with a delimiter"):
+        csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [str(path)], ConsistentReads({}))
 
 
 WRONG = [

@@ -478,3 +478,28 @@ def test_a_change_without_a_row_is_invalid(lake: Lake) -> None:
     report = lake.run(spec)
     assert (1, 2) == (report.counts["applied"], report.counts["quarantined"])
     assert {"creates, updates or reads a row, and has none in `after`"} == {unusable[1] for unusable in lake.unusable(spec)}
+
+
+ODD = ("56877000000000000", str(2**63 - 1), "-1", "99999999999999999999", "soon")
+"""Microseconds that stand where milliseconds do, numbers that no unit makes a time of, and no number."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("envelope", ["debezium", "flat"])
+def test_an_absurd_source_time_is_none(lake: Lake, envelope: str) -> None:
+    """A row with one is taken, and so are the others of its file. Records of other tables with one stop nothing either."""
+    spec = debezium(lake, source_table="public.t") if envelope == "debezium" else lake.spec(order_by=("__lsn",))
+    times = [1_700_000_000_001, *map(int, ODD[:4]), ODD[4]]
+
+    def record(at: int, time: Any, table: str) -> dict[str, Any]:
+        if envelope == "flat":
+            return {"id": at, "v": "x", "__lsn": at, "__ts_ms": time}
+        made = event("c", at, after={"id": at, "v": "x"})
+        return {**made, "source": {**made["source"], "ts_ms": time, "table": table}}
+
+    others = [record(50, times[1], "other")] if envelope == "debezium" else []
+    lake.land(spec, 1, [*(record(at, time, "t") for at, time in enumerate(times, 1)), *others])
+    report = lake.run(spec)
+    assert values(lake, spec) == dict.fromkeys(range(1, 7), "x")
+    assert report.source_time == "2023-11-14T22:13:20.001000Z"
+    assert report.counts["applied"] == 6

@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote as url_unquote
 
 import pytest
 
@@ -20,6 +21,7 @@ from compactor.flows.read.status import status
 from compactor.flows.table import Table
 from compactor.spark import consistency
 from compactor.spark.consistency import ConsistentReads
+from compactor.spark.input.files import Origins
 from compactor.storage.local import LocalStorage
 from tests.oracle.sizes import FULL
 from tests.parts import any_text
@@ -199,3 +201,32 @@ def test_a_time_in_the_future_does_not_wait(lake: Lake) -> None:
     assert "idle" == lake.run(spec).outcome
     os.utime(path, (late, late))
     assert "committed" == lake.run(spec).outcome
+
+
+ORIGINS = [
+    # (landing, warehouse, URI, name)
+    ("/data/student", "/lake/data", "file:///lake/data/student/archive/h/a%20b.json", "h/a b.json"),
+    ("/data/student", "/lake/data", "file:///data/student/h/a+b.json", "h/a+b.json"),
+    ("s3://lake/orders", "s3://datalake", "s3a://datalake/orders/archive/h/a.json", "h/a.json"),
+    ("s3://lake/orders", "s3://datalake", "s3://lake/orders/h/a.json", "h/a.json"),
+    ("s3://lake/orders", "s3://lake", "s3://lake/orders/archive/lake/orders/a.json", "archive/lake/orders/a.json"),
+    ("/data/student", "/lake/data", "file:/data/student/h/a.json", "h/a.json"),
+    ("/data/student", "/lake/data", "file:/lake/data/student/archive/h/a.json", "h/a.json"),
+    ("/data/student", "/lake/data", "file:/own/a.json", "of its own"),
+    ("/data/student", "/lake/data", "file:/other/own/a.json", None),
+]
+
+
+@pytest.mark.parametrize("encoded", [True, False])
+def test_a_file_is_called_by_the_root_that_it_lies_below(lake: Lake, encoded: bool) -> None:
+    """Not by one whose path only occurs in its own: Spark and Python must call it by the same name."""
+    for landing, warehouse, uri, expected in ORIGINS:
+        if "%" in uri and not encoded:
+            continue
+        root = warehouse + landing[landing.rindex("/") :]
+        origins = Origins((landing, f"{root}/archive", f"{root}/quarantine"), (("/own/a.json", "of its own"),), encoded)
+        (row,) = lake.spark.sql(f"SELECT {origins.sql()} AS name FROM (SELECT named_struct('file_path', '{uri}') AS _metadata)").collect()
+        assert row.name == expected, uri
+        location = url_unquote(uri.removeprefix("file:").replace("///", "/").replace("s3a:", "s3:"))
+        if expected is not None and "own" not in expected:
+            assert origins.path(location) == expected

@@ -92,8 +92,8 @@ def test_a_repair_wins_against_what_is_stored_and_loses_against_what_comes(setti
         before = ingested(app)
         assert before == [(key, "1.00", "2026-01-01 00:00:00", "00FF", "kept") for key in (1, 2, 3)]
         opened = app.runtime.table(app.specs(["t"])[0])
-        rows = {("1",): (Row("", "", ("1", "7.5", "-1", "0a")),), ("4",): (Row("", "", ("4", None, "0", None)),)}
-        path = repair.land(opened, Columns(PAIRS, ()), [("1",), ("3",), ("4",)], lambda: rows)
+        rows = {("1",): (Row("", "", ("1", "7.5", "-1", "0a"), (None,) * 4),), ("4",): (Row("", "", ("4", None, "0", None)),)}
+        path = repair.land(opened, Columns(PAIRS, ()), [("1",), ("3",), ("4",)], {}, lambda: rows)
         assert path.startswith("increment_2026112001/_repair-t-")
         assert not repair.ingested(opened, path)
         repaired = [
@@ -122,7 +122,7 @@ def test_a_repair_of_a_table_changes_no_other_table_of_its_landing_folder(tmp_pa
         land(tmp_path, 1, wal2json("I", 10, id=1, **row), wal2json("I", 11, "other", id=1, **row))
         app.run()
         opened = app.runtime.table(app.specs(["t"])[0])
-        repair.land(opened, Columns(PAIRS, ()), [("1",)], lambda: {("1",): (Row("", "", ("1", "7.5", "-1", "0a")),)})
+        repair.land(opened, Columns(PAIRS, ()), [("1",)], {}, lambda: {("1",): (Row("", "", ("1", "7.5", "-1", "0a")),)})
         assert [report.outcome for report in app.run()] == ["committed", "idle"]
         prices = [app.runtime.spark().table(f"proof.{name}").first()["price"] for name in ("t", "other")]  # type: ignore[index]
         assert [str(price) for price in prices] == ["7.50", "1.00"]

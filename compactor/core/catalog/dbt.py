@@ -97,7 +97,7 @@ def _freshness(spec: TableSpec, snapshot: Snapshot) -> dict[str, Any]:
     limit = next((rule.limit for rule in spec.rules if rule.kind == FRESH), 0.0)
     period, seconds = ("hour", 3600) if limit % 3600 == 0 else ("minute", 60)
     after = {"count": max(1, int(limit // seconds)) if limit else FRESH_HOURS, "period": period}
-    loaded = times.parse(moment).strftime("%Y-%m-%d %H:%M:%S")
+    loaded = times.parse(moment).replace(tzinfo=None).isoformat(" ", "seconds")
     return {"config": {"freshness": {"error_after" if limit else "warn_after": after}, "loaded_at_query": f"select cast('{loaded}' as timestamp)"}}
 
 

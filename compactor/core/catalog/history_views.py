@@ -148,7 +148,7 @@ def as_of_text(spec: TableSpec, columns: Sequence[str], moment: int, dialect: Di
     q, at = dialect.name, dialect.whole(moment)
     # under `delete: soft` the main view has deleted rows too; the history has only rows that existed
     chosen = ", ".join(f"false AS {q(column)}" if spec.soft and column == views.DELETED else q(column) for column in columns)
-    day = times.moment(moment).strftime("d%Y-%m-%d")
+    day = f"d{times.moment(moment).date().isoformat()}"
     at_moment = f"{q('__end_day')} >= '{day}' AND {q('__start_us')} <= {at} AND {q('__end_us')} > {at}"
     return f"SELECT {chosen} FROM {dialect.table(spec.database, name(spec))} WHERE {at_moment}"
 

@@ -6,6 +6,9 @@ from datetime import datetime, timedelta, timezone
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
+END = 253_402_300_800_000_000
+"""The microseconds since 1970 at which the year 10000 begins, which no text of this module can name."""
+
 
 def parse(text: str) -> datetime:
     """Return the time that an ISO 8601 text names, with its zone. Raises ValueError for any other text.

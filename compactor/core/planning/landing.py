@@ -71,7 +71,7 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
             ignored += 1
             continue
         place = increment.landed(spec.pattern, item.path, spec.hours_in, spec.source.load_files)
-        if place is None and increment.names_no_date(spec.pattern, item.path):
+        if place is None and increment.names_no_date(spec.pattern, item.path, spec.hours_in):
             unusable.append(f"{item.path} lies in a folder that names no date")
         elif place is None:
             misplaced.append(item.path)

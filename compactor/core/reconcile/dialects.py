@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compactor.core.catalog.ddl import text_literal
 from compactor.core.reconcile.canonical import Pair, base
@@ -27,7 +27,7 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dialect:
     """How one system writes what a comparison needs."""
 
@@ -42,6 +42,8 @@ class Dialect:
     """The 32 hexadecimal digits of the MD5 of a text's UTF-8 bytes."""
     number: str
     """The number that 15 hexadecimal digits stand for, so that a sum of many does not overflow."""
+    own: Expressions = field(default_factory=dict)
+    """The text of a value as it is stored, or as its change stream has it, where equal values may have another text than the canonical one."""
     lake: bool = False
     literal: Callable[[str], str] = literal
 
@@ -56,6 +58,13 @@ class Dialect:
     def text(self, pair: Pair) -> str:
         """Return an expression for the canonical text of a column's value."""
         return self._expression(self.texts, pair).format(v=self.name(pair))
+
+    def own_text(self, pair: Pair) -> str | None:
+        """Return an expression for a value's own text, or None where the lake keeps no text or the canonical one is the only one."""
+        if base(pair.type) != "string" or pair.form == "text":
+            return None
+        expression = self.own.get((pair.form, self.variant(pair))) or self.own.get(pair.form) or self.own.get("")
+        return expression and expression.format(v=self.name(pair))
 
     def operand(self, pair: Pair) -> str:
         """Return what is compared with `value` to look a key up: the column, or its text where its value cannot be made of the text."""
@@ -80,6 +89,9 @@ class Dialect:
 
 
 # What no type of the lake holds (infinity, a number that is none) is null, as it is there. The session's time zone is UTC.
+_PG_DAY = "86400000000"
+# days apart from the rest: a factor of an interval is a double
+_PG_MOMENT = f"((date '1970-01-01' + ({{t}}::bigint / {_PG_DAY})::int)::%s + ({{t}}::bigint %% {_PG_DAY}) * interval '1 microsecond')"
 _PG_DOUBLE = "(('x' || encode(float8send({v}::%sdouble precision + 0), 'hex'))::bit(64)::bigint::text)"
 POSTGRES = Dialect(
     mark='"',
@@ -90,7 +102,9 @@ POSTGRES = Dialect(
         "single": _PG_DOUBLE % "real::",
         "boolean": "({v}::int <> 0)::text",
         "date": "(case when isfinite({v}) then ({v} - date '1970-01-01')::text end)",
-        "moment": "(case when isfinite({v}) then round(extract(epoch from {v}) * 1000000)::bigint::text end)",
+        # each part by itself: in PostgreSQL 13 the seconds with their fraction are a double
+        "moment": "(case when isfinite({v}) then (extract(epoch from date_trunc('second', {v}))::bigint * 1000000 "
+        "+ extract(microseconds from {v})::bigint % 1000000)::text end)",
         "bytes": "encode({v}, 'hex')",
         "padded": "rtrim({v}::text, ' ')",
         # as PostgreSQL prints an address: the cast to text adds /32 to a host
@@ -100,8 +114,8 @@ POSTGRES = Dialect(
     values={
         "integer": "{t}::bigint",
         "date": "(date '1970-01-01' + {t}::int)",
-        ("moment", "with time zone"): "(timestamptz '1970-01-01 00:00:00' + {t}::bigint * interval '1 microsecond')",
-        "moment": "(timestamp '1970-01-01 00:00:00' + {t}::bigint * interval '1 microsecond')",
+        ("moment", "with time zone"): _PG_MOMENT % "timestamptz",
+        "moment": _PG_MOMENT % "timestamp",
         "bytes": "decode({t}, 'hex')",
         "": "{t}::{type}",
     },
@@ -110,6 +124,8 @@ POSTGRES = Dialect(
     digest="md5(convert_to({}, 'UTF8'))",
     # PostgreSQL sums bigints as numeric
     number="('x' || {})::bit(60)::bigint",
+    # the cast of a char(n) to text takes its blanks off
+    own={"number": "{v}::text", "padded": "textin(bpcharout({v}))"},
 )
 
 # The session has the SQL modes PIPES_AS_CONCAT and NO_BACKSLASH_ESCAPES, and the time zone UTC. A date with a zero month or day is null, as it is
@@ -143,6 +159,7 @@ MYSQL = Dialect(
     variant=lambda pair: "fraction" if _FRACTION.search(pair.source_type) else "",
     digest="md5({})",
     number="cast(conv({}, 16, 10) as unsigned)",
+    own={("number", "fraction"): "cast({v} + 0 as char)", ("time", "fraction"): "cast({v} as char)"},
 )
 
 _SPARK_TRIMMED = "regexp_replace(regexp_replace({v}, '([.][0-9]*?)0+$', '$1'), '[.]$', '')"
@@ -175,6 +192,7 @@ SPARK = Dialect(
     variant=lambda pair: base(pair.type),
     digest="md5({})",
     number="cast(conv({}, 16, 10) AS decimal(20, 0))",
+    own={"": "{v}"},
     lake=True,
     literal=text_literal,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,8 @@ class Row:
     """What changes whenever the row is written, where the side has such a thing (PostgreSQL: `xmin`; the lake: the version that stored it)."""
     values: tuple[str | None, ...] = ()
     """The canonical texts of the compared columns; () where only digests were read."""
+    own: tuple[str | None, ...] = ()
+    """The texts that this side has instead of the canonical ones (`Dialect.own_text`), one for each of `values`."""
 
 
 Rows = dict[Key, tuple[Row, ...]]
@@ -40,6 +42,7 @@ class Side:
     def __init__(self, sql: Dialect, relation: str, columns: Columns, query: Query, mark: str = "''", where: str = "") -> None:
         self._sql, self._relation, self._columns, self._query, self._mark = sql, relation, columns, query, mark
         self._counted = f"({where}) AND " if where else ""
+        self._own = {at: text for at, pair in enumerate(columns.pairs) if (text := sql.own_text(pair))}
 
     def bounds(self) -> tuple[int, int] | None:
         """Return the least and the greatest value of the first key column if both sides have whole numbers there, else None; None without rows."""
@@ -63,11 +66,11 @@ class Side:
 
     def digests(self, parts: Sequence[Part]) -> Rows:
         """Return the rows of some parts, without values."""
-        return self._rows(self._texts(parts), len(self._columns.key), values=False)
+        return self._rows(self._texts(parts), len(self._columns.key))
 
     def rows(self, keys: Sequence[Key]) -> Rows:
         """Return the rows with these keys."""
-        return self._rows(self._select(self.condition(keys)), len(self._columns.pairs), values=True)
+        return self._rows(self._select(self.condition(keys), self._own), len(self._columns.pairs), self._own)
 
     def condition(self, keys: Sequence[Key]) -> str:
         """Return the SQL condition for the rows with these keys."""
@@ -75,19 +78,23 @@ class Side:
         right = ", ".join(_tuple(map(self._sql.value, self._columns.key, key)) for key in keys)
         return f"{left} IN ({right})"
 
-    def _rows(self, texts: str, width: int, values: bool) -> Rows:
-        names = ", ".join(f"c{at}" for at in range(width))
+    def _rows(self, texts: str, width: int, own: Mapping[int, str] | None = None) -> Rows:
+        """Return the rows of a statement, with their values if `own` is not None."""
+        names = ", ".join([*(f"c{at}" for at in range(width)), *(f"o{at}" for at in own or ())])
         rows: dict[Key, list[Row]] = defaultdict(list)
         for digest, mark, *read in self._query(f"SELECT {self._digest(self._columns.pairs)}, m, {names} FROM ({texts}) r"):
-            rows[tuple(read[: len(self._columns.key)])].append(Row(digest, str(mark), tuple(read) if values else ()))
+            texts_of = dict(zip(own or (), read[width:]))
+            values = (tuple(read[:width]), tuple(map(texts_of.get, range(width)))) if own is not None else ()
+            rows[tuple(read[: len(self._columns.key)])].append(Row(digest, str(mark), *values))
         return {key: tuple(sorted(each, key=lambda row: (row.digest, row.mark))) for key, each in rows.items()}
 
     def _texts(self, parts: Sequence[Part]) -> str:
         first = self._sql.name(self._columns.key[0])
         return self._select(" OR ".join(f"({self._condition(first, part)})" for part in parts))
 
-    def _select(self, condition: str) -> str:
-        texts = ", ".join(f"{self._sql.text(pair)} AS c{at}" for at, pair in enumerate(self._columns.pairs))
+    def _select(self, condition: str, own: Mapping[int, str] | None = None) -> str:
+        canonical = (f"{self._sql.text(pair)} AS c{at}" for at, pair in enumerate(self._columns.pairs))
+        texts = ", ".join([*canonical, *(f"{text} AS o{at}" for at, text in (own or {}).items())])
         first = self._sql.name(self._columns.key[0])
         return f"SELECT {texts}, {first} AS k, {self._mark} AS m FROM {self._relation} WHERE {self._counted}({condition})"
 

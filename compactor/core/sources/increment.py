@@ -145,16 +145,17 @@ def landed(pattern: str, relative: str, zone: str = "UTC", load_files: bool = Fa
         return Landed(match["folder"], None, shard)
     try:
         moment = datetime(int(parts["Y"]), int(parts.get("m") or 1), int(parts.get("d") or 1), int(parts.get("H") or 0), int(parts.get("M") or 0))
-    except ValueError:
+        if zone != "UTC":
+            moment = moment.replace(tzinfo=ZoneInfo(zone)).astimezone(timezone.utc)
+    except (ValueError, OverflowError):
         return None
-    if zone != "UTC":
-        moment = moment.replace(tzinfo=ZoneInfo(zone)).astimezone(timezone.utc)
-    return Landed(match["folder"], moment.strftime("%Y-%m-%dT%H:%M"), shard)
+    # `strftime` writes years below 1000 with fewer digits
+    return Landed(match["folder"], moment.replace(tzinfo=None).isoformat(timespec="minutes"), shard)
 
 
-def names_no_date(pattern: str, relative: str) -> bool:
+def names_no_date(pattern: str, relative: str, zone: str = "UTC") -> bool:
     """Return whether the folder of a file has the form of the pattern and names a day that does not exist, such as `2026-02-31`."""
-    return folder_regex(pattern).match(relative) is not None and landed(pattern, relative) is None
+    return folder_regex(pattern).match(relative) is not None and landed(pattern, relative, zone) is None
 
 
 def resembles(pattern: str, relative: str) -> bool:
@@ -230,12 +231,12 @@ def ignored(relative: str, patterns: Sequence[str] = BESIDE_VALUES) -> bool:
 
 
 def hidden(relative: str) -> bool:
-    """Return whether engines pass over a file, because its name or that of a folder begins with `_` or a dot and is no partition.
+    """Return whether engines pass over a file, because its name or that of a folder begins with a dot, or with `_` and is no partition.
 
-    >>> [hidden(path) for path in ("hour/_SUCCESS", "hour/_temporary/0/part-0.json", "_day=5/part-0.json", "hour/part-0.json.tmp")]
-    [True, True, False, False]
+    >>> [hidden(path) for path in ("hour/_SUCCESS", "_temporary/0/part-0.json", "hour/.a=b.json", "_day=5/part-0.json", "hour/part-0.json.tmp")]
+    [True, True, True, False, False]
     """
-    return any(part.startswith((".", "_")) and "=" not in part for part in relative.split("/"))
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in relative.split("/"))
 
 
 def file_format(relative: str) -> str | None:

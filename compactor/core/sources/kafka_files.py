@@ -86,4 +86,4 @@ class Fetched:
     records: int
     """Records in it. It may be 0, after aborted transactions."""
     until: float | None
-    """The time of the newest record, in epoch seconds; None without records."""
+    """The time of the newest record, in epoch seconds; None if no record has one."""

@@ -25,8 +25,8 @@ def check(table: Table, snapshot: Snapshot) -> None:
         raise Refused(f"table {table.name} cannot be repaired from landed rows: {reason}. Use --signal, or `compactor rebuild {table.name}`.")
 
 
-def land(table: Table, columns: Columns, keys: Sequence[Key], read: Callable[[], Rows]) -> str:
-    """Write the file that makes these keys what `read` returns of the source, and return its path below landing.
+def land(table: Table, columns: Columns, keys: Sequence[Key], lake: Rows, read: Callable[[], Rows]) -> str:
+    """Write the file that makes these keys what `read` returns of the source, and return its path below landing. `lake`: the rows that it has.
 
     The Position is chosen before the rows are read: everything at or below it came from the source, so the reading shows it.
     """
@@ -34,7 +34,8 @@ def land(table: Table, columns: Columns, keys: Sequence[Key], read: Callable[[],
     check(table, snapshot)
     owner.check(table)
     position, now = repair.position_above(snapshot), table.env.clock()
-    text = "".join(f"{line}\n" for line in repair.lines(columns, keys, read(), position, int(now * 1_000_000)))
+    made = repair.lines(columns, keys, read(), lake, position, int(now * 1_000_000), table.spec.envelope)
+    text = "".join(f"{line}\n" for line in made)
     # no hour becomes the newest one by a repair
     hour = times.to_micros(snapshot.hour) / 1_000_000 if snapshot.hour else now
     folder = increment.folder_at(table.spec.pattern, hour, table.spec.hours_in)

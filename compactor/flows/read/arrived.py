@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from compactor.core.model.layout import join, relative
@@ -27,6 +28,12 @@ def arrived(table: Table, hour: datetime) -> bool:
             if landed is not None and (landed.hour or "").startswith(prefix) and not increment.ignored(path, table.spec.ignore):
                 return True
     return False
+
+
+def waits(table: Table, hour: datetime, waiting: Iterable[str]) -> bool:
+    """Whether the folder for files of this hour (UTC) is among those whose files wait. `waiting`: the hours that these folders name, in UTC."""
+    place = increment.hour_place(table.spec.pattern, hour, table.spec.hours_in)
+    return place is not None and any(name.startswith(place[1]) for name in waiting)
 
 
 def whole(table: Table, hour: datetime) -> str | None:

@@ -73,6 +73,10 @@ class Lake:
         side = Side(SPARK, relation, self.columns, self.query, f"`{views.ROW_VERSION}`")
         return Pinned(snapshot.version, snapshot.rows, self.log.reached(snapshot.order, snapshot.position), side)
 
+    def rows(self, keys: Sequence[Key]) -> Rows:
+        """Return the rows with these keys in the version that readers see now."""
+        return _rows(self.pin().side, keys)
+
 
 def shown(table: Table) -> Snapshot:
     """Return the version that the table's view shows. Raises Refused without one."""

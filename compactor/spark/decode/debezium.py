@@ -126,7 +126,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
             f"{wrapped('_old_key')[1]} AS _old_key",
             f"{_source(spec, lambda name: f'_m.source.{quoted(name)}', '_m.transaction.total_order')} AS _source",
             f"CASE WHEN NOT ({_ignored_read(op, '_m.op')}) THEN "
-            "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_cast(_m.source.ts_ms AS BIGINT) * 1000L) END AS _time",
+            "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_multiply(try_cast(_m.source.ts_ms AS BIGINT), 1000L)) END AS _time",
         )
     )
     return Frame(decoded, None, order_names=with_source_fields(spec.order_by), cells=True)

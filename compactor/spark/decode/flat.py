@@ -97,7 +97,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     time = (
         f"try_cast({frame.value(fields['ts_us'])} AS BIGINT)"
         if "ts_us" in fields
-        else f"try_cast({frame.value(fields['ts_ms'])} AS BIGINT) * 1000L"
+        else f"try_multiply(try_cast({frame.value(fields['ts_ms'])} AS BIGINT), 1000L)"
         if "ts_ms" in fields
         else "CAST(NULL AS BIGINT)"
     )

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from compactor.core.model import types
+from compactor.core.model import times, types
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.position import CONNECTOR, DEFAULTS, OFFSETS
 from compactor.core.schema.writer import WriterSchema
@@ -150,6 +150,11 @@ def micros(text: str) -> str:
     )
     iso = f"unix_micros(try_cast({text} AS TIMESTAMP))"
     return f"coalesce(get(transform(array({number}), _n -> try_cast({scaled} AS BIGINT)), 0), CASE WHEN {text} RLIKE '^[0-9]{{4}}-' THEN {iso} END)"
+
+
+def in_range(micros: str) -> str:
+    """SQL: a source's time in microseconds, null where it is none: before 1970, or after the year 9999 (another unit, or a broken clock)."""
+    return f"CASE WHEN {micros} >= 0L AND {micros} < {times.END}L THEN {micros} END"
 
 
 def default_order(connector: str | None, has_offset: bool, table: str) -> tuple[str, ...]:

@@ -22,7 +22,8 @@ from compactor.spark.input.inputs import Inputs
 from compactor.spark.sql import literal
 
 _RECORD = (
-    "_file STRING, _row BIGINT, _op STRING, _order MAP<STRING, STRING>, _time BIGINT, _named ARRAY<STRING>, _values ARRAY<STRING>, _writer STRING"
+    "_file STRING, _row BIGINT, _op STRING, _order MAP<STRING, STRING>, _time BIGINT, _named ARRAY<STRING>, _values ARRAY<STRING>, "
+    "_own ARRAY<STRING>, _writer STRING"
 )
 
 
@@ -40,7 +41,9 @@ def frames(spark: SparkSession, opened: Inputs, storage: Storage, others: Sequen
                 writer = signature(f"repair {names} {kinds} {record['forms']}")
                 fields = tuple(WriterField(name, ("string",), types.parse(kind), TEXT) for name, kind in zip(names, kinds))
                 writers[writer] = WriterSchema(writer, fields, whole=False), record["forms"]
-                records.append((item.name, at, record["op"], record["position"], record["time"], names, record["values"], writer))
+                # without `own` in files of before, which have canonical texts only
+                texts = record["values"], record.get("own") or [None] * len(names)
+                records.append((item.name, at, record["op"], record["position"], record["time"], names, *texts, writer))
         except (ValueError, KeyError, TypeError) as error:
             opened.unreadable[place] = Problem(f"is no file of `compactor reconcile --repair`: {error}")
     if not records:
@@ -75,7 +78,7 @@ def _frame(rows: DataFrame, writer: WriterSchema, forms: Sequence[str], spec: Ta
     names = [field.name for field in writer.fields]
     # members by number: names may differ in case only
     members = {name: f"c{at}" for at, name in enumerate(names)}
-    texts = [text(form, f"_values[{at}]") for at, form in enumerate(forms)]
+    texts = [f"coalesce(_own[{at}], {text(form, f'_values[{at}]')})" for at, form in enumerate(forms)]
     image = f"named_struct({', '.join(f'{literal(members[name])}, {value}' for name, value in zip(names, texts))})"
     made = rows.selectExpr(
         *("_file", "0L AS _block", "_row", "0L AS _offset", "CAST(NULL AS INT) AS _partition"),

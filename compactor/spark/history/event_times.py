@@ -52,7 +52,7 @@ def ordered_by_time(batch: Resolution) -> list[str]:
     if by == "timestamp":
         return ["_position.o1"]
     if by == "date":
-        return [f"_position.o1 * {_DAY_US}L"]
+        return [f"try_multiply(_position.o1, {_DAY_US}L)"]
     if by == kind == "string":
         return ["CASE WHEN _position.o1 RLIKE '^[0-9]{4}-' THEN unix_micros(try_cast(_position.o1 AS TIMESTAMP)) END"]
     return []

@@ -11,6 +11,7 @@ that a record with other bytes is noticed.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import dataclasses
 import io
@@ -72,6 +73,9 @@ class _Layout:
     header: bool
     """Whether the first line holds the names."""
 
+    marked: bool
+    """Whether a byte order mark stands before the first value of a row."""
+
 
 def settings(spec: TableSpec) -> Csv:
     """Return the table's CSV settings, completed by the defaults of its envelope. The column names may come from `schema:`."""
@@ -100,7 +104,7 @@ def read(spark: SparkSession, spec: TableSpec, origins: Origins, paths: Sequence
 
 
 def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layout:
-    first = _first_record(spark, path, used)
+    first, marked = _first_record(spark, path, used)
     _check_delimiter(spec, path, used, first)
     if used.header:
         names = tuple(first)
@@ -117,7 +121,7 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
                 f"table {spec.name}: {path}: the header names {_quoted(spec, twice[0])} twice, or has an empty name; expected different names. "
                 "Repair the file."
             )
-        return _Layout(names, True)
+        return _Layout(names, True, False)
     columns = used.columns
     if len(columns) > 1 and [name.lower() for name in columns] == [value.lower() for value in first[-len(columns) :]]:
         raise InputRefused(
@@ -126,7 +130,7 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
     operation = spec.source.operation_column
     if spec.source.unnamed_operation and operation and operation not in columns and _has_operation(spec, path, first, len(columns)):
         columns = (operation, *columns)
-    return _Layout(columns, False)
+    return _Layout(columns, False, marked)
 
 
 def _check_delimiter(spec: TableSpec, path: str, used: Csv, first: Sequence[str]) -> None:
@@ -158,8 +162,8 @@ def _has_operation(spec: TableSpec, path: str, first: Sequence[str], columns: in
     return more != 0
 
 
-def _first_record(spark: SparkSession, path: str, used: Csv) -> list[str]:
-    """Return the values of the first record. Values longer than the head are cut."""
+def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str], bool]:
+    """Return the values of the first record, and whether a byte order mark is before them. Values longer than the head are cut."""
     for size in _HEAD_BYTES:
         try:
             head = files.head(spark, path, size, unpack=True)
@@ -179,10 +183,17 @@ def _first_record(spark: SparkSession, path: str, used: Csv) -> list[str]:
             raise InputRefused(f"{path}: the first line is not CSV ({error}). Correct `csv:`, or repair the file.") from None
         if len(head) < size or lines.tell() < len(text):
             break
+    marked = head.startswith(codecs.BOM_UTF8)
+    ends = ("\n",) if used.header else ("\n", used.delimiter)
+    if marked and used.quote and text.startswith(used.quote) and any(end in first[0] for end in ends):
+        raise InputRefused(
+            f"{path}: a byte order mark stands before a quoted value with a delimiter or a line break, which Spark divides there. Have the source "
+            "write UTF-8 without a byte order mark."
+        )
     if used.header and any("\udc80" <= char <= "\udcff" for name in first for char in name):
         shown = ", ".join(first).encode("ascii", "backslashreplace").decode()
         raise InputRefused(f"{path}: the header is not UTF-8: {shown[:100]}. Have the source write UTF-8, or convert the file.")
-    return first
+    return first, marked
 
 
 def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, paths: list[str], reads: ConsistentReads) -> RawFrame:
@@ -219,9 +230,10 @@ def _named(rows: DataFrame, used: Csv, layout: _Layout, origins: Origins) -> Raw
     # an empty line that ends with CRLF; those that end with LF are no records either
     rows = rows.where("NOT (_c0 <=> '\\r')" if last == 0 else f"NOT (_c0 <=> '\\r' AND {_CORRUPT} <=> '')")
     places = [f"_c{at}" for at in range(last + 1)]
-    texts = [f"{_text(name)} AS {name}" for name in places[:last]]
+    read = [_unmarked("_c0", used) if layout.marked else "_c0", *places[1:]]
+    texts = [f"{_text(value)} AS {name}" for name, value in zip(places[:last], read)]
     # the rest of the line's end; alone it stands for an unquoted empty value
-    ended = f"CASE WHEN _c{last} <> '\\r' THEN regexp_replace(_c{last}, '\\\\r$', '') END"
+    ended = f"CASE WHEN {read[last]} <> '\\r' THEN regexp_replace({read[last]}, '\\\\r$', '') END"
     texts.append(f"{_text(ended)} AS _c{last}")
     rows = rows.selectExpr(*files.origin(origins), *texts, f"{_text(_CORRUPT)} AS {_CORRUPT}")
     values = []
@@ -238,6 +250,20 @@ def _named(rows: DataFrame, used: Csv, layout: _Layout, origins: Origins) -> Raw
     value = f"named_struct({', '.join(values)}) AS _value"
     columns = (FILE, BLOCK, ROW, value, f"{unreadable_line} AS {UNREADABLE}", f"{quoted(_CORRUPT)} AS {_LINE}")
     return RawFrame(rows.selectExpr(*columns), schema)
+
+
+def _unmarked(value: str, used: Csv) -> str:
+    """SQL: the bytes of a value without the byte order mark before them. Spark takes what begins with one for unquoted."""
+    mark = codecs.BOM_UTF8.decode(_BYTES)
+    rest = f"substr({value}, {len(mark) + 1})"
+    bare = f"nullif({rest}, '')"
+    if used.quote:
+        quote = re.escape(used.quote)
+        inside = (
+            f"replace(regexp_replace({rest}, {literal(f'^{quote}|{quote}({chr(92)}r?)$')}, '$1'), {literal(used.quote * 2)}, {literal(used.quote)})"
+        )
+        bare = f"CASE WHEN {rest} RLIKE {literal(f'^{quote}([^{quote}]|{quote * 2})*{quote}{chr(92)}r?$')} THEN {inside} ELSE {bare} END"
+    return f"CASE WHEN startswith({value}, {literal(mark)}) THEN {bare} ELSE {value} END"
 
 
 def _unclear(used: Csv, values: Sequence[str]) -> str:

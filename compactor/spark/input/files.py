@@ -85,10 +85,9 @@ class Origins:
         """SQL: the name of the file that a row was read from. Spark reports its URI percent-encoded."""
         # url_decode would turn a plus sign into a blank, and sinks put plus signs into names
         decoded = "url_decode(replace(_metadata.file_path, '+', '%2B'))" if self.encoded else "_metadata.file_path"
-        cases = [f"WHEN endswith({decoded}, {literal(_bare(location))}) THEN {literal(name)}" for location, name in self.named]
-        for root in self.roots:
-            folder, length = literal(_bare(root) + "/"), len(_bare(root)) + 1
-            begin = f"instr({decoded}, {folder}) + {length}"
+        cases = [f"WHEN endswith({decoded}, {literal(uri)}) THEN {literal(name)}" for location, name in self.named for uri in _uris(location)]
+        for uri in (f"{uri}/" for root in self.roots for uri in _uris(root)):
+            folder, begin = literal(uri), f"instr({decoded}, {literal(uri)}) + {len(uri)}"
             # to count characters in the path of every row takes longer than to decode the row
             name = f"substr({decoded}, {begin})" if self.encoded else f"CAST(substr(CAST({decoded} AS BINARY), {begin}) AS STRING)"
             cases.append(f"WHEN contains({decoded}, {folder}) THEN {name}")
@@ -103,8 +102,16 @@ def is_plain(location: str) -> bool:
     return _PLAIN.fullmatch(location) is not None
 
 
-def _bare(location: str) -> str:
-    return location.split("://", 1)[-1].rstrip("/")
+def _uris(location: str) -> tuple[str, ...]:
+    """Return the URIs of a location without the scheme's name, which a driver may write in another way: `s3a://`, and `file:/` or `file:///`.
+
+    With the colon they are the whole path: that of another folder may end alike.
+
+    >>> _uris("s3://lake/orders"), _uris("/data/student/")
+    (('://lake/orders',), (':/data/student', ':///data/student'))
+    """
+    bare = location.split("://", 1)[-1].rstrip("/")
+    return (f":{bare}", f"://{bare}") if bare.startswith("/") else (f"://{bare}",)
 
 
 def from_spark(kind: T.DataType) -> types.Type:

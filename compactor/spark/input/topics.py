@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from compactor.core.model import times
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.layout import join
 from compactor.core.sources.kafka_files import Bounds, Fetched, Offsets
@@ -25,6 +26,10 @@ from compactor.spark.sql import named
 _PLACE = re.compile(r"_topic=(?P<topic>[^/]+)/_partition=(?P<partition>\d+)/[^/]+\.parquet")
 _COLUMNS = ("topic AS _topic", "partition AS _partition", "key", "value", "topic", "partition", "offset", "timestamp", "headers")
 _TIMEOUT_MS = "20000"
+_MILLIS = "unix_millis(timestamp)"
+_UNTIL = f"max(CASE WHEN {_MILLIS} >= 0 AND {_MILLIS} < {times.END // 1000 - 86_400_000} THEN {_MILLIS} END)"
+"""The newest time of records in milliseconds. A record may have none (-1), or one in another unit that no folder can name."""
+_READ_COMMITTED = "read_committed"
 _NO_ID = "A" * 22
 """Kafka's text of the id zero: the broker gives none."""
 
@@ -35,7 +40,8 @@ class KafkaTopics:
     def __init__(self, spark: SparkSession, storage: Storage, properties: Mapping[str, str]) -> None:
         self._spark, self._storage = spark, storage
         self._servers = properties["bootstrap.servers"]
-        self._properties = {"request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, **properties}
+        defaults = {"request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, "isolation.level": _READ_COMMITTED}
+        self._properties = {**defaults, **properties}
 
     def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], Bounds]:
         """Return (topic, partition) → what Kafka has of it."""
@@ -80,7 +86,7 @@ class KafkaTopics:
             match = _PLACE.fullmatch(info.path[len(join(staging)) + 1 :])
             if match:
                 row = by_place[match["topic"], int(match["partition"])]
-                out.append(Fetched(places[row.topic, row.partition], info, row.records, row.until.timestamp()))
+                out.append(Fetched(places[row.topic, row.partition], info, row.records, None if row.until is None else row.until / 1000))
         if len(out) != len(by_place):
             raise Refused(
                 f"kafka: {staging} holds {len(out)} files, expected {len(by_place)}, one per partition. Check that no other `compactor ingest` works "
@@ -97,13 +103,13 @@ class KafkaTopics:
             "startingOffsets": {topic: {str(item.partition): item.first for item in items} for topic, items in by_topic.items()},
             "endingOffsets": {topic: {str(item.partition): item.last + 1 for item in items} for topic, items in by_topic.items()},
         }
-        client = {f"kafka.{name}": value for name, value in {"isolation.level": "read_committed", **self._properties}.items()}
+        client = {f"kafka.{name}": value for name, value in self._properties.items()}
         options = {**{name: json.dumps(value) for name, value in assigned.items()}, **client, "includeHeaders": "true"}
         return self._spark.read.format("kafka").options(**options).load()
 
     def _written(self, staging: str) -> list[Any]:
         rows = self._spark.read.parquet(staging).groupBy("topic", "partition")
-        return rows.agg(named("count(*)", "records"), named("max(timestamp)", "until")).collect()
+        return rows.agg(named("count(*)", "records"), named(_UNTIL, "until")).collect()
 
     def _any(self, staging: str) -> bool:
         return any(info.path.endswith(".parquet") for info in self._storage.list(staging))
@@ -113,7 +119,10 @@ class KafkaTopics:
         questions = java.java.util.HashMap()
         for place in places:
             questions.put(place, which)
-        answer = admin.listOffsets(questions).all().get()
+        # a reader of committed records stops at the first transaction that is open, whatever stands behind it
+        level = java.org.apache.kafka.common.IsolationLevel.valueOf(self._properties["isolation.level"].upper())
+        options = java.org.apache.kafka.clients.admin.ListOffsetsOptions(level)
+        answer = admin.listOffsets(questions, options).all().get()
         return {(place.topic(), place.partition()): answer.get(place).offset() for place in places}
 
     def _translated(self, error: Exception) -> Exception:
