@@ -235,3 +235,16 @@ def test_a_registry_that_is_away_delays_the_run(lake: Lake) -> None:
     with pytest.raises(Unavailable):
         lake.run(spec)
     assert ["part-0.json"] == lake.landed(spec)
+
+
+@pytest.mark.slow
+def test_records_without_offset_in_several_schemas_are_rows_of_their_own(lake: Lake) -> None:
+    """In a table without key, where the line of the file identifies a row: each schema's records are numbered by themselves."""
+    spec = lake.spec(container="kafka", key=(), order_by=("id",))
+    rows = [wire(1, {"id": 1, "name": "a"}), wire(2, {"id": 2, "name": "b", "town": "Bonn"}), '{"id": 3, "name": "c"}']
+    records = [json.loads(line(0, value)) for value in rows]
+    for hour in (1, 2):
+        lake.land(spec, hour, [{name: value for name, value in record.items() if name != "offset"} for record in records], file="a.json")
+        lake.run(spec)
+    assert [(1, "a"), (2, "b"), (3, "c")] == [(row["id"], row["name"]) for row in lake.rows(spec)]
+    assert [] == lake.problems(spec)
