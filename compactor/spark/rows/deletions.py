@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
-from pyspark.sql.types import BooleanType
+from pyspark.sql.types import BooleanType, NullType
 
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
@@ -42,7 +42,7 @@ def marked(frame: Frame, spec: TableSpec, stored: Sequence[WriterField]) -> Fram
     absent: set[str] = set()
     while len(absent) < _COLUMNS_MAX:
         try:
-            rows = _rows(frame, spec, [*columns.values(), *(f"CAST(NULL AS STRING) AS {quoted(name)}" for name in sorted(absent))])
+            rows = _rows(frame, spec, [*columns.values(), *(f"NULL AS {quoted(name)}" for name in sorted(absent))])
             return dataclasses.replace(frame, rows=rows, undecided_deletes=frozenset(absent))
         except ParseException as error:
             raise _refused(spec, str(error)) from None
@@ -107,7 +107,7 @@ def _rows(frame: Frame, spec: TableSpec, columns: Sequence[str]) -> DataFrame:
     # the row's own columns may be called like ours, so ours wait in a struct
     apart = frame.rows.selectExpr(f"struct(*) AS {_WHOLE}", *columns)
     (result,) = apart.selectExpr(f"({spec.delete_when}) AS {DELETES}").schema
-    if not isinstance(result.dataType, BooleanType):
+    if not isinstance(result.dataType, (BooleanType, NullType)):
         raise _refused(spec, f"expected true or false, found a {result.dataType.simpleString()}")
     return apart.selectExpr(f"{_WHOLE}.*", f"coalesce(({spec.delete_when}), false) AS {DELETES}")
 
