@@ -13,6 +13,7 @@ from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.policy import Protection
 from compactor.flows.table import Table
 from compactor.flows.verbs import rebuild_table
+from tests.spark.added_defaults import DECIMAL, ID, record
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -221,3 +222,16 @@ def test_decimals_as_numbers_in_json_with_a_schema(lake: Lake) -> None:
     lake.run(spec)
     found = [tuple(None if row[name] is None else str(row[name]) for name in decimals) for row in lake.rows(spec)]
     assert found == [("1234", "11.50", "123456789012345678901234567890.00"), ("-5", "-0.25", "1.00"), (None, None, None)]
+
+
+@pytest.mark.slow
+def test_a_value_that_its_schema_explains_does_not_stop_a_table(lake: Lake) -> None:
+    """The text of a decimal is base64. The value that is named is the next one."""
+    spec, row = lake.spec(), {"id": 1, "seq": 1}
+    decimal = {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "0", "connect.decimal.precision": "10"}}
+    lake.land(spec, 1, [record([*ID, {"field": "n", "type": "int64"}], {**row, "n": 5})])
+    lake.run(spec)
+    lake.land(spec, 2, [record([*ID, {"field": "n", **decimal}], {**row, "n": "BQ=="})], "a.json")
+    lake.land(spec, 2, [record([*ID, {"field": "n", "type": "string"}], {**row, "n": "n/a"})], "b.json")
+    with pytest.raises(SchemaRefused, match=r"The first such value, of n, is 'n/a': increment_2024030502/b.json, record 1[.]$"):
+        lake.run(spec)
