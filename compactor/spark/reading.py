@@ -251,6 +251,7 @@ class Reader:
                 try:
                     # a file whose records name several schemas is one frame for each schema: take all frames or none
                     decoded = [(part, decode(part, spec)) for part in kafka.unpack(raw, spec.container, self.schemas, opened.materialize)]
+                    decoded = [(part, keyless.with_digest(frame)) for part, frame in decoded] if spec.keyless else decoded
                 except InputRefused as error:
                     opened.refuse(raw.paths, files.Problem(str(error)))
                     continue

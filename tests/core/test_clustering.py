@@ -20,6 +20,8 @@ SCHEMA = Schema(
         Field("tags", "tags", "array<string>"),
         Field("image", "image", "binary"),
         Field("was", "region_old", "string", visible=False),
+        Field("dear", "price_in_euro", "int", formerly=("zone",)),
+        Field("zone", "zone", "int"),
     ),
     ("id",),
 )
@@ -39,6 +41,8 @@ def spec(*columns: str, parquet: str = "hive") -> TableSpec:
         # a renamed column keeps its place under the earlier name
         (("cost",), FileOrder(("price", "id"), ROW_GROUP_BYTES)),
         (("REGION", "Price"), FileOrder(("region", "price", "id"), ROW_GROUP_BYTES)),
+        # a column of its own now
+        (("zone",), FileOrder(("zone", "id"), ROW_GROUP_BYTES)),
         # hidden by `drop: hide`; its rows still have values
         (("region_old",), FileOrder(("was", "id"), ROW_GROUP_BYTES)),
         (("Id", "Region", "Region"), FileOrder(("id", "region"), ROW_GROUP_BYTES)),

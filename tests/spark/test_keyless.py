@@ -165,8 +165,13 @@ def test_max_gone_counts_deleted_rows(lake: Lake) -> None:
     lake.land(table, 3, [change(50 + at, {"a": 100 + at}, None) for at in range(4)])
     lake.run(table)
     lake.land(table, 4, [change(70 + at, {"a": 6 + at}, None) for at in range(4)])
+    truncate = {**change(90, None, {"a": 1}), "op": "t", "after": None}
     with pytest.raises(CheckFailed, match="4 of 12 rows would be deleted"):
         lake.run(lake.with_settings(table, max_gone=0.2))
+    lake.run(table)
+    lake.land(table, 5, [truncate])
+    with pytest.raises(CheckFailed, match="rows would be deleted"):
+        lake.run(table)
 
 
 def test_columns_called_like_ours_are_columns(lake: Lake) -> None:
@@ -210,12 +215,28 @@ def test_changes_that_a_connector_sends_again_are_known_by_their_place_in_the_lo
         return {"op": op, "before": before, "after": after, "source": source, "ts_ms": 1_700_000_000_000 + lake.now}
 
     def changes() -> list[dict[str, Any]]:
-        return [event(2, "c", None, {"a": 1}), event(3, "c", None, {"a": 1}), event(4, "u", {"a": 1}, {"a": 2}), event(5, "d", {"a": 5}, None)]
+        return [
+            event(2, "c", None, {"a": 1, "l": []}),
+            event(3, "c", None, {"a": 1}),
+            event(4, "u", {"a": 1}, {"a": 2}),
+            event(5, "d", {"a": 5}, None),
+        ]
 
     table = spec(lake, "t")
     # a fraction makes the column one of doubles, in this batch
     lake.land(table, 1, [event(0, "r", None, {"a": 5}), event(0, "r", None, {"a": 5}), *changes(), event(1, "c", None, {"a": 0.5, "b": "x"})])
     lake.run(table)
-    lake.land(table, 2, [*changes()[1:], event(6, "c", None, {"a": 7})], file="again.json")
+    lake.land(table, 2, [*changes()[1:], event(6, "c", None, {"a": 7, "l": [1]})], file="again.json")
     assert 3 == lake.run(table).counts["duplicate"]
     assert [(0.5, "x"), (1, None), (2, None), (5, None), (7, None)] == [(row["a"], row["b"]) for row in left(lake, table)]
+
+
+def test_rows_that_share_a_place_are_as_many_as_they_are(lake: Lake) -> None:
+    """TiCDC writes constants for MySQL's place, and old connectors a snapshot's rows as inserts, all of one place."""
+    place = {"schema": "dbo", "table": "t", "file": "binlog.000007", "pos": 0, "row": 0}
+    sources = {"ticdc": {**place, "connector": "TiCDC", "file": "", "commit_ts": 1}, "mysql": {**place, "connector": "mysql", "snapshot": "true"}}
+    for name, source in sources.items():
+        table = lake.spec(name, key=(), envelope="debezium", order_by=("source.pos",))
+        lake.land(table, 1, [{"op": "c", "before": None, "after": {"a": 1}, "source": source}] * 2)
+        lake.run(table)
+        assert [{"a": 1}, {"a": 1}] == left(lake, table)

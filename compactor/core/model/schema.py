@@ -169,8 +169,8 @@ class Schema:
 def called(name: str, fields: Iterable[Field]) -> Field | None:
     """Return the column that a setting calls `name`, as the source spells it or once did, else in another case; a visible one if there is one."""
     shown = sorted(fields, key=lambda field: not field.visible)
-    exact = (field for field in shown if field.source == name or name in field.formerly)
-    return next(exact, None) or next((field for field in shown if field.source.lower() == name.lower()), None)
+    rules = (lambda field: field.source == name, lambda field: name in field.formerly, lambda field: field.source.lower() == name.lower())
+    return next((field for rule in rules for field in shown if rule(field)), None)
 
 
 def type_changes(before: Schema, after: Schema) -> tuple[str, ...]:

@@ -300,7 +300,8 @@ def _key(fields: Collection[Field], key: Sequence[str], table: str, before: Sche
 
 
 def _key_column(fields: Collection[Field], name: str, table: str, before: Schema | None) -> str:
-    column = called(name, fields)
+    # the key stays what it is, whatever column has its name now
+    column = called(name, [field for field in fields if before and field.name in before.key]) or called(name, fields)
     if column is None:
         names_ = ", ".join(field.source for field in fields) or "none"
         raise SchemaRefused(f"table {table}: the data has no key column {name!r}; it has the columns {names_}. Correct `key:`.")

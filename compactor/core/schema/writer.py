@@ -247,8 +247,13 @@ def _constant(default: Any, stored: types.Type, semantic: str, scale: int, packe
         return None
     expected = _PLAIN.get(stored[0])
     fits = expected is not None and isinstance(default, expected) and isinstance(default, bool) == (stored[0] == "boolean")  # type: ignore[arg-type]
-    # what rows with the value have, in the double that stores both
-    return struct.unpack("f", struct.pack("f", default))[0] if fits and stored == ("float",) else default if fits else None
+    if not fits or stored != ("float",):
+        return default if fits else None
+    try:
+        # what rows with the value have, in the double that stores both
+        return float(struct.unpack("f", struct.pack("f", default))[0])
+    except (OverflowError, struct.error):
+        return None
 
 
 MEMBERS_MAX = 10_000

@@ -282,7 +282,7 @@ def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bo
         gone = before - sum(segment.rows - segment.tombstones for segment in staged.segments)
     else:
         gone = (new.tombstones if new else 0) - (old.tombstones if old else 0)
-    if spec.keyless:
+    if spec.keyless and summary.truncate is None and not summary.shard_truncates:
         # a removal and the row that it takes are two tombstones, and updates have some too
         gone = min(gone if whole else gone // 2, summary.deletes)
     if gone > spec.max_gone_in_run * max(before, 1):

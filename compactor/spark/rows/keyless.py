@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
-from compactor.core.model import types
 from compactor.core.model.position import OFFSETS, latest, sort_key
 from compactor.core.model.schema import Field, Schema
 from compactor.core.sources.kafka_files import SINK
@@ -61,7 +60,7 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
             record = TEXT if TEXT in rows.columns else "to_json(struct(_op, _before, _after))"
             place += f", CASE WHEN contains({content}, '{SINK}') {'OR _offset IS NULL ' if container != 'value' else ''}THEN xxhash64({record}) END"
         place = f"concat_ws(':', {place})"
-    identity = f"CASE WHEN {has_number} THEN {event} {_of_log(frame)}ELSE {place} END"
+    identity = f"CASE WHEN {has_number} THEN {event} {_of_log(rows) if has_order else ''}ELSE {place} END"
     if "change_seq:" in dict(rows.dtypes)[SOURCE]:
         # AWS DMS gives a change that it sends again the same number
         numbered = "_source.phase = 1 AND _source.change_seq IS NOT NULL"
@@ -82,29 +81,33 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
     return Frame(out, frame.images, frame.writers, members=frame.members)
 
 
-def _of_log(frame: Frame) -> str:
-    """SQL for a CASE: the identity of a change by its place in MySQL's or SQL Server's log. Rows of a snapshot have none.
+def with_digest(frame: Frame) -> Frame:
+    """Return a decoded frame with `_content`, a digest of its images before anything depends on what other records of the batch show.
 
-    A server that takes over, and MySQL's compressed transactions, use a place again: for another change, which its content distinguishes.
+    Only records with MySQL's or SQL Server's places need it: a server that takes over, and MySQL's compressed transactions, use a place again, for
+    another change.
     """
-    source, out = dict(frame.rows.dtypes)[SOURCE], ""
-    for name, members in {"change_lsn": ("commit_lsn", "change_lsn", "event_serial_no"), "pos": ("file", "pos", "row")}.items():
-        if all(f"{each}:" in source for each in members):
-            place = ", ".join(f"_source.{each}" for each in members)
-            out += f"WHEN _op <> 'r' AND _source.{name} IS NOT NULL THEN concat_ws(':', 'l', _position.epoch, {place}, {_content(frame)}) "
+    if frame.omits or frame.order_names.columns_first or "change_lsn:" not in dict(frame.rows.dtypes)[SOURCE]:
+        return frame
+    images = (image if frame.images is None else f"to_json(struct({image} AS v))" for image in (BEFORE, AFTER))
+    return replace(frame, rows=frame.rows.selectExpr("*", f"xxhash64(_op, {', '.join(images)}) AS _content"))
+
+
+def _of_log(rows: DataFrame) -> str:
+    """SQL for a CASE: the identity of a change by its place in MySQL's or SQL Server's log. Rows of a snapshot have none."""
+    if "_content" not in rows.columns:
+        return ""
+    change = "_op <> 'r' AND coalesce(lower(_source.snapshot), '') IN ('', 'false')"
+    places = {
+        "'mysql', 'mariadb'": ("nullif(_source.file, '')", "_source.pos", "_source.row"),
+        "'sqlserver'": ("_source.commit_lsn", "_source.change_lsn", "_source.event_serial_no"),
+    }
+    out = ""
+    for connectors, members in places.items():
+        whole = " AND ".join(f"{member} IS NOT NULL" for member in members)
+        place = f"concat_ws(':', 'l', _position.epoch, {', '.join(members)}, _source.total_order, _content)"
+        out += f"WHEN _source.connector IN ({connectors}) AND {change} AND {whole} THEN {place} "
     return out
-
-
-def _content(frame: Frame) -> str:
-    """SQL: a digest of both images that does not depend on the types and columns that the other records of a batch show."""
-    parts = []
-    for name, kind in sorted((frame.images or ("struct", ()))[1]):
-        for image in (BEFORE, AFTER):
-            value = frame.value(name, image)
-            text = f"CAST({value} AS STRING)" if types.is_scalar(kind) else f"to_json(struct({value} AS v))"
-            # of a column that is null in one batch and has values in the next, null is nothing
-            parts.append(f"CASE WHEN {value} IS NOT NULL THEN concat({literal(f'{image}.{name}=')}, regexp_replace({text}, '[.]0$', '')) END")
-    return f"xxhash64(_op, concat_ws(',', {', '.join(parts)}))"
 
 
 def content_digest(schema: Schema, left_out: Collection[str] = ()) -> str:
