@@ -87,7 +87,8 @@ def test_any_name_and_any_text_all_the_way(tmp_path: Path) -> None:
     """On a local disk; `tests/engines/test_s3_warehouse.py` has the same on S3."""
     chance = random.Random(seed := random.randrange(1 << 30))
     print("seed", seed)
-    names = [*(f"{name}.json" for name in ODD), *random_names(chance, 400 if FULL else 10, ".json"), *random_names(chance, 5, ".json.gz")]
+    # a random name may be one of the odd ones
+    names = {*(f"{name}.json" for name in ODD), *random_names(chance, 400 if FULL else 10, ".json"), *random_names(chance, 5, ".json.gz")}
     any_text.travel(LocalStorage(), str(tmp_path / "w"), tmp_path, chance, sorted(names))
 
 
