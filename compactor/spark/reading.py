@@ -290,7 +290,7 @@ class Reader:
             frame = dataclasses.replace(frame, writers=tuple(column_types.as_declared(writer, schema) for writer in frame.writers))
         frame = json_writers.with_decimals(frame)
         frame = ENVELOPES[spec.envelope].settle(deletions.marked(frame, spec, _stored_fields(parent)), spec, opened.inputs)
-        return dataclasses.replace(frame.timed(), writers=tuple(protection.protected(writer, spec.columns) for writer in frame.writers))
+        return dataclasses.replace(frame, writers=tuple(protection.protected(writer, spec.columns) for writer in frame.writers))
 
     def _identity(self, spec: TableSpec, item: Input, location: str) -> str:
         """Return what identifies the rows of a file: its name if only one stream writes it, in its epoch, else a hash of the content."""

@@ -22,23 +22,8 @@ HISTORY = (
 
 RESERVED = (
     *("_version", "_at", "_gone", "_own", "_moved", "_row_id", "base_version", "delta_version", "segment", "row_state", *FEED),
-    *(
-        "_op",
-        "_position",
-        "_missing",
-        "_from",
-        "_to",
-        "_link",
-        "_source",
-        "_file",
-        "_time",
-        "_metadata",
-        "_origin",
-        "_behind",
-        "_mistyped",
-        "_content",
-    ),
-    *("_partition", "_applied", "_duplicate", "_late", "_superseded", "_ties", "_unchanged", *HISTORY),
+    *("_op", "_position", "_missing", "_from", "_to", "_link", "_source", "_file", "_time", "_metadata", "_origin", "_behind", "_mistyped"),
+    *("_partition", "_content", "_applied", "_duplicate", "_late", "_superseded", "_ties", "_unchanged", *HISTORY),
     *("__shown", "__time_us", "__begun_us", "__missing", "__link", "history_set", "history_day", "history_part"),
     *("daily_day", "daily_part"),
 )

@@ -322,13 +322,11 @@ def _shown(fields: Collection[Field], hidden_but: Sequence[str] | None) -> list[
     With `hidden_but` (the key) it also hides every other column that the source has removed.
     """
     newest: dict[str, Field] = {}
-    for field in fields:
-        if field.name == ROW_ID:
-            continue
+    for field in (field for field in fields if field.name != ROW_ID):
         rival = newest.get(field.source)
         if rival is None or not at_or_below(field.last, rival.last):
             newest[field.source] = field
     last = latest([field.last for field in fields])
     gone = [field.name for field in fields if hidden_but is not None and field.name not in hidden_but and _away(field, last)]
-    hidden = {ROW_ID, *gone, *(field.name for field in fields if "" in field.undecided)}
+    hidden = {*gone, *(field.name for field in fields if "" in field.undecided)}
     return [dataclasses.replace(field, visible=newest.get(field.source) is field and field.name not in hidden) for field in fields]

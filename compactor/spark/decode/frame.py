@@ -19,9 +19,9 @@ from compactor.core.model import names, types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import shared_stream
-from compactor.spark.columns import AFTER, BEFORE, INVALID, TIME
+from compactor.spark.columns import AFTER, BEFORE, INVALID
 from compactor.spark.decode import conversions, pg_text
-from compactor.spark.decode.order import WRAPPED, OrderNames, in_range, of_snapshot
+from compactor.spark.decode.order import WRAPPED, OrderNames, of_snapshot
 from compactor.spark.sql import as_column, from_json, literal, member, once, quoted, struct
 
 
@@ -65,10 +65,6 @@ class Frame:
     def value(self, name: str, image: str = AFTER) -> str:
         """SQL for the value of a source column in a row image."""
         return member(image, self.members.get(name, name))
-
-    def timed(self) -> Frame:
-        """Return the frame with null for times that are none."""
-        return dataclasses.replace(self, rows=self.rows.withColumn(TIME, as_column(in_range(TIME))))
 
     def parsed(self, writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> Frame:
         """Return the frame with JSON images parsed into a struct of all columns of these writers. Columns whose types clash are read as text.

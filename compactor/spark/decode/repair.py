@@ -41,9 +41,7 @@ def frames(spark: SparkSession, opened: Inputs, storage: Storage, others: Sequen
                 writer = signature(f"repair {names} {kinds} {record['forms']}")
                 fields = tuple(WriterField(name, ("string",), types.parse(kind), TEXT) for name, kind in zip(names, kinds))
                 writers[writer] = WriterSchema(writer, fields, whole=False), record["forms"]
-                # without `own` in files of before, which have canonical texts only
-                texts = record["values"], record.get("own") or [None] * len(names)
-                records.append((item.name, at, record["op"], record["position"], record["time"], names, *texts, writer))
+                records.append((item.name, at, *(record[part] for part in ("op", "position", "time", "names", "values", "own")), writer))
         except (ValueError, KeyError, TypeError) as error:
             opened.unreadable[place] = Problem(f"is no file of `compactor reconcile --repair`: {error}")
     if not records:

@@ -41,7 +41,7 @@ from compactor.spark.columns import (
 from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import Frame, ddl
 from compactor.spark.decode.named import can_be_absent
-from compactor.spark.decode.order import FIRST_COMMIT, NULL_WHILE, expression
+from compactor.spark.decode.order import FIRST_COMMIT, NULL_WHILE, expression, in_range
 from compactor.spark.input import wire
 from compactor.spark.keys import key_text, key_types, row_key
 from compactor.spark.rows import position
@@ -62,7 +62,7 @@ EVENTS_MAX = 1 << 30
 def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: str, valid: bool = False, snapshot_lsn: int | None = None) -> Frame:
     """Return the frame with POSITION. `epoch` is SQL; `valid`: no record is INVALID, as an earlier pass has found out; see `epochs.snapshot_lsn`.
 
-    A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP.
+    A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP. A TIME that is none becomes null.
     """
     assert frame.images is not None
     parts = [_order_part(frame, frame.images, spec, name, types.parse(kind)) for name, kind in order]
@@ -75,7 +75,7 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     reason = literal(f"a column of the order ({names}) is null or not of the order's type; set `order_by:` to columns that every change has")
     tested = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} END"
     why = "CAST(NULL AS STRING)" if valid else tested
-    keep = [name for name in frame.rows.columns if name not in (INVALID, OP)]
+    keep = [f"{in_range(TIME)} AS {TIME}" if name == TIME else name for name in frame.rows.columns if name not in (INVALID, OP)]
     # a record that holds several events: the record's place orders the file, the event's number orders the record
     place = f"_row * {EVENTS_MAX}L + coalesce(_event, 0)" if EVENT in frame.rows.columns else ROW
     rows = frame.rows.selectExpr(*keep, f"{position.built(epoch, typed, order, place)} AS _position", f"{why} AS _invalid", OP)

@@ -60,7 +60,7 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
             record = TEXT if TEXT in rows.columns else "to_json(struct(_op, _before, _after))"
             place += f", CASE WHEN contains({content}, '{SINK}') {'OR _offset IS NULL ' if container != 'value' else ''}THEN xxhash64({record}) END"
         place = f"concat_ws(':', {place})"
-    identity = f"CASE WHEN {has_number} THEN {event} {_of_log(rows) if has_order else ''}ELSE {place} END"
+    identity = f"CASE WHEN {has_number} THEN {event} {_of_log(rows)}ELSE {place} END"
     if "change_seq:" in dict(rows.dtypes)[SOURCE]:
         # AWS DMS gives a change that it sends again the same number
         numbered = "_source.phase = 1 AND _source.change_seq IS NOT NULL"
