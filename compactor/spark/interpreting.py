@@ -14,12 +14,15 @@ from pyspark.sql import SparkSession
 
 from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.sources.increment import SUFFIXES
 
 ROWS_MAX = 10_000
 """The number of rows, of the batch and the Delta together, up to which interpreting is cheaper."""
 
-_ROW_BYTES = 40
-"""Bytes of a landed row, at least: no row is read to decide."""
+_ROW_BYTES, _JSON_ROW_BYTES = 40, 200
+"""Bytes of a landed row, and of one in JSON that is not packed: about the least, because no row is read to decide."""
+
+_JSON = tuple(suffix for suffix, kind in SUFFIXES.items() if kind == "json")
 
 _INTERPRETING = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
@@ -40,7 +43,8 @@ class Sessions:
     def of(self, inputs: Sequence[Input], parent: Snapshot | None) -> SparkSession:
         """Return the session for a batch of these inputs on top of a version."""
         delta = parent.delta.rows if parent and parent.delta else 0
-        return self.interpreting if sum(item.size for item in inputs) // _ROW_BYTES + delta <= ROWS_MAX else self.compiling
+        rows = sum(item.size // (_JSON_ROW_BYTES if item.path.lower().endswith(_JSON) else _ROW_BYTES) for item in inputs)
+        return self.interpreting if rows + delta <= ROWS_MAX else self.compiling
 
     @property
     def interpreting(self) -> SparkSession:

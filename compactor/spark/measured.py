@@ -59,13 +59,13 @@ class Pass:
 
 
 def materialize(rows: DataFrame) -> DataFrame:
-    """Return the rows computed once. The caller releases them when they are no longer needed.
+    """Return the rows, which the first job that needs them computes for all later ones. The caller releases them when they are no longer needed.
 
-    Their plan does not say how they were computed. Spark would look through a cached plan again at every step, which costs more than computing small
-    data, and in a commit with history gigabytes of the driver's memory. On one machine this is a local checkpoint. On a cluster the executors keep
-    the rows as soon as something needs them, and Spark computes those of a lost executor again.
+    Their plan does not say how they are computed. Spark would look through a cached plan again at every step, which costs more than computing small
+    data, and in a commit with history gigabytes of the driver's memory. On one machine this is a local checkpoint. On a cluster Spark computes the
+    rows of a lost executor again.
     """
-    return rows.localCheckpoint() if _one_machine(rows) else private.keep_with_lineage(rows)
+    return rows.localCheckpoint(eager=False) if _one_machine(rows) else private.keep_with_lineage(rows)
 
 
 def release(rows: DataFrame) -> None:

@@ -53,6 +53,9 @@ ENVELOPES = {
 }
 """The decoder of each envelope in `core/model/envelopes.py`."""
 
+PARSED_ONCE_MAX = 1 << 30
+"""Bytes of files up to which the parts of JSON records are kept, so that no later pass parses them again. They need three times the bytes."""
+
 KEPT_MAX = 4 << 20
 """Bytes of Parquet files up to which the changes of a first load are kept. Kept rows need twenty times the bytes, and are not read by column."""
 
@@ -147,10 +150,10 @@ class Reader:
         erased = erased or (parent.erased if parent else None)
         with ExitStack() as scratch:
             opened = Inputs(self.spark, self.storage, spec, inputs, locations, scratch)
-            batch = None
-            while batch is None:
+            while True:
                 try:
                     batch = self._read_base(opened, base) if base else self._read(opened, parent, version, entries, erased)
+                    return dataclasses.replace(batch, scratch=scratch.pop_all())
                 except LoadSetAside:
                     continue
                 except CompactorError:
@@ -161,7 +164,6 @@ class Reader:
                     reason = opened.reason(error)
                     if not opened.find_unreadable() and opened.reads.confirmed({spec.name: reason}):
                         raise Refused(f"table {spec.name}: Spark failed: {reason}") from (error if spec.quotes_records else None)
-            return dataclasses.replace(batch, scratch=scratch.pop_all())
 
     def _read(self, opened: Inputs, parent: Snapshot | None, version: int, entries: Entries, erased: Erased | None) -> SparkBatch:
         spec = opened.spec
@@ -274,6 +276,8 @@ class Reader:
     ) -> Frame:
         """Return the frame with its writers, and with images that are structs. `schema`: the declared columns; `typed`: those of `types:` alone."""
         spec = opened.spec
+        if frame.images is None and opened.size <= PARSED_ONCE_MAX:
+            frame = dataclasses.replace(frame, rows=opened.materialize(frame.rows))
         if frame.omits:
             stored = _stored_fields(parent)
             writers = signatures.writers_of(frame, stored, schema, spec)

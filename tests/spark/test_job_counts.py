@@ -106,10 +106,10 @@ def test_spark_does_not_copy_the_parsing_of_a_record_into_each_step(lake: Lake, 
     for action in ("collect", "localCheckpoint"):
         run = getattr(DataFrame, action)
 
-        def counting(rows: DataFrame, *given: Any, run: Callable[..., Any] = run) -> Any:
+        def counting(rows: DataFrame, *given: Any, run: Callable[..., Any] = run, **named: Any) -> Any:
             plan: Any = rows._jdf
             parsers.append(plan.queryExecution().optimizedPlan().toJSON().count("expressions.JsonToStructs"))
-            return run(rows, *given)
+            return run(rows, *given, **named)
 
         monkeypatch.setattr(DataFrame, action, counting)
     spec = lake.spec(envelope="debezium", order_by=()) if envelope == "debezium" else lake.spec()
