@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from compactor.aws.retry import ABSENT, CHANGED, PASSING, TAKEN, ExpectedError, Retryable, item_error, kind_of, words
+from compactor.aws.retry import ABSENT, PASSING, TAKEN, ExpectedError, Retryable, item_error, kind_of, words
 from compactor.catalog import rules
 from compactor.catalog.glue import shapes
 from compactor.catalog.glue.client import GlueClient, GlueSettings, refusal
@@ -179,18 +179,9 @@ class GlueCatalog:
             raise Retryable("another process created it at the same moment")
 
     def _update(self, label: str, existing: dict[str, Any], requested: dict[str, Any]) -> None:
-        try:
-            self._client.request(
-                "update_table",
-                label,
-                (CHANGED, ABSENT),
-                DatabaseName=existing["DatabaseName"],
-                TableInput=requested,
-                VersionId=existing["VersionId"],
-                SkipArchive=True,
-            )
-        except ExpectedError as answer:
-            raise Retryable("another process changed it at the same moment") from answer
+        version = {"VersionId": existing["VersionId"], "SkipArchive": True}
+        if not self._may(ABSENT, "update_table", label, DatabaseName=existing["DatabaseName"], TableInput=requested, **version):
+            raise Retryable("another process dropped it at the same moment")
 
     def _may(self, expected: str, operation: str, label: str, **parameters: Any) -> bool:
         """Send a request. Return False for the expected kind of error."""
