@@ -40,6 +40,8 @@ _PASSING = {
     # Glue; InternalServiceException is the code of a single item of a batch. A table changed meanwhile: each attempt reads it again.
     *("OperationTimeoutException", "InternalServiceException", "ResourceNotReadyException", "FederationSourceRetryableException"),
     "ConcurrentModificationException",
+    # EMR Serverless: the application is in another state at the moment
+    "ConflictException",
 }
 _LOST = (
     boto.HTTPClientError,

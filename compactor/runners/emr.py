@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.aws.retry import access_problem, api_name, code_of, words
-from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.model.errors import CompactorError, Refused, Unavailable
 from compactor.core.model.layout import join
 from compactor.core.results.record import JobUsage
 from compactor.core.results.reports import Ended
@@ -190,7 +190,12 @@ class EmrRunner:
             raise Unavailable(f"{submitted.report}: expected a job's report, found something else ({error})") from None
 
     def usage(self, submitted: Submitted) -> JobUsage | None:
-        return self._jobs.usage(submitted.job)
+        try:
+            return self._jobs.usage(submitted.job)
+        except CompactorError as error:
+            # the report of a job that has ended is worth more than its bill
+            log.warning("%s: could not read what it used: %s", submitted.job, error)
+            return None
 
     def stop(self, submitted: Submitted) -> None:
         self._jobs.cancel(submitted.job)
