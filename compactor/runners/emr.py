@@ -21,8 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from compactor.aws.retry import access_problem, api_name, code_of, words
-from compactor.core.model.errors import CompactorError, Refused, Unavailable
+from compactor.core.model.errors import CompactorError, Unavailable
 from compactor.core.model.layout import join
 from compactor.core.results.record import JobUsage
 from compactor.core.results.reports import Ended
@@ -36,6 +35,15 @@ GRACE_SECONDS = 600.0
 """How long EMR may take to end a job whose time is over."""
 
 _NAME_CHARS_MAX = 180
+
+FINAL = (
+    ({"AccessDeniedException", "AccessDenied", "403"}, "not allowed to {action}: grant what docs/aws.md lists for a caller"),
+    (
+        {"ResourceNotFoundException", "InvalidRequestException", "ValidationException"},
+        "{host} does not know it, or cannot accept it in its state: correct `emr:` in compactor.yaml",
+    ),
+)
+"""What to do about final errors of EMR: error codes and text."""
 
 
 @dataclass(frozen=True)
@@ -227,17 +235,3 @@ class EmrRunner:
         for line in lines[since:]:
             on_line(line)
         return max(since, len(lines))
-
-
-def refusal(error: Exception, what: str, operation: str, host: str) -> Refused:
-    """Return the exception for a final error of EMR, with what to do about it."""
-    action = api_name(operation)
-    problem = access_problem(error, host)
-    if problem:
-        return Refused(f"{what}: {problem}")
-    message = f"{host} refused {action}"
-    if code_of(error) in ("AccessDeniedException", "AccessDenied", "403"):
-        message = f"not allowed to {action}: grant what docs/aws.md lists for a caller"
-    elif code_of(error) in ("ResourceNotFoundException", "InvalidRequestException", "ValidationException"):
-        message = f"{host} does not know it, or cannot accept it in its state: correct `emr:` in compactor.yaml"
-    return Refused(f"{what}: {message} ({words(error)})")

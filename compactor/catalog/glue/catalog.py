@@ -14,7 +14,7 @@ from typing import Any
 from compactor.aws.retry import ABSENT, PASSING, TAKEN, ExpectedError, Retryable, item_error, kind_of, words
 from compactor.catalog import rules
 from compactor.catalog.glue import shapes
-from compactor.catalog.glue.client import GlueClient, GlueSettings, refusal
+from compactor.catalog.glue.client import GlueClient, GlueSettings
 from compactor.core.catalog.ddl import NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused
 
@@ -105,7 +105,7 @@ class GlueCatalog:
                     )
                 except ExpectedError:
                     return
-                _settle(label, "batch_delete_partition", self._client.host, answer, fine=(ABSENT,))
+                _settle(self._client, label, "batch_delete_partition", answer, fine=(ABSENT,))
 
             self._client.retry(label, "unregister partitions", attempt)
 
@@ -243,16 +243,16 @@ class GlueCatalog:
                     for each in stale
                 ]
                 answer = self._client.request("batch_update_partition", label, **place, Entries=entries)
-                _settle(label, "batch_update_partition", self._client.host, answer, again=(ABSENT,))
+                _settle(self._client, label, "batch_update_partition", answer, again=(ABSENT,))
             if missing:
                 answer = self._client.request("batch_create_partition", label, **place, PartitionInputList=missing)
                 # A partition may have been registered meanwhile; the next attempt checks its location.
-                _settle(label, "batch_create_partition", self._client.host, answer, again=(TAKEN,))
+                _settle(self._client, label, "batch_create_partition", answer, again=(TAKEN,))
 
         return attempt
 
 
-def _settle(label: str, operation: str, host: str, answer: dict[str, Any], fine: tuple[str, ...] = (), again: tuple[str, ...] = ()) -> None:
+def _settle(client: GlueClient, label: str, operation: str, answer: dict[str, Any], fine: tuple[str, ...] = (), again: tuple[str, ...] = ()) -> None:
     """Check the error of each item. Kinds in `fine` are ignored. Raises Retryable for kinds in `again`, CatalogRefused for final errors."""
     passing: list[str] = []
     for item in answer.get("Errors", []):
@@ -263,7 +263,7 @@ def _settle(label: str, operation: str, host: str, answer: dict[str, Any], fine:
         if kind in (PASSING, *again):
             passing.append(f"{values} ({words(error)})")
         elif kind not in fine:
-            raise refusal(error, f"{label} {values}", operation, host)
+            raise client.refusal(error, f"{label} {values}", operation)
     if passing:
         raise Retryable(f"{len(passing)} of the partitions failed, such as {passing[0]}")
 
