@@ -200,7 +200,7 @@ class GlueCatalog:
         requested = shapes.updated(
             existing,
             StorageDescriptor={**storage, "Columns": made["StorageDescriptor"]["Columns"]},
-            Parameters={**rules.kept(existing.get("Parameters", {})), **shapes.table_parameters(table)},
+            Parameters={**rules.kept(existing.get("Parameters", {})), **rules.table_parameters(table)},
         )
         if requested != shapes.updated(existing):
             self._update(f"{table.database}.{table.name}", existing, requested)
