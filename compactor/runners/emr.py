@@ -1,4 +1,4 @@
-"""Runner on EMR. It writes the job configuration to S3, submits a job, polls it until it ends, and reads the job's report.
+"""Runner on EMR. It writes the job configuration to S3, submits a job, looks whether it has ended, and reads the job's report.
 The two kinds of EMR, Serverless and a cluster, implement `Jobs`.
 
     <plans>/<token>.json                  the job configuration
@@ -30,7 +30,6 @@ from compactor.ports import Storage, Submitted
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 15.0
 GRACE_SECONDS = 600.0
 """How long EMR may take to end a job whose time is over."""
 
@@ -142,16 +141,14 @@ class Sending:
 
 
 class EmrRunner:
-    """Run one command line on EMR.
+    """Send one command line to EMR.
 
     `job_config` returns the job configuration at the time of sending. `attempt` names the attempt; "": a new one.
     """
 
-    def __init__(
-        self, jobs: Jobs, sending: Sending, storage: Storage, job_config: Callable[[], bytes], attempt: str = "", poll_seconds: float = POLL_SECONDS
-    ) -> None:
+    def __init__(self, jobs: Jobs, sending: Sending, storage: Storage, job_config: Callable[[], bytes], attempt: str = "") -> None:
         self._jobs, self._sending, self._storage, self._job_config = jobs, sending, storage, job_config
-        self._attempt, self._poll_seconds = attempt or uuid.uuid4().hex, poll_seconds
+        self._attempt = attempt or uuid.uuid4().hex
         self._submitted: Submitted | None = None
 
     def submit(self, arguments: Sequence[str]) -> Submitted:
@@ -184,9 +181,10 @@ class EmrRunner:
         bucket, _, prefix = submitted.report.removeprefix("s3://").partition("/")
         return {"Log": f"https://s3.console.aws.amazon.com/s3/buckets/{bucket}?prefix={prefix}/", **self._jobs.links(submitted.job)}
 
-    def result(self, submitted: Submitted, on_line: Callable[[str], None], since: int = 0) -> Ended:
-        """Return the outcome, after passing the log from line `since` to `on_line`. Raises Unavailable if there is no report."""
-        self._pass_log(submitted, on_line, since)
+    def result(self, submitted: Submitted, on_line: Callable[[str], None]) -> Ended:
+        """Return the outcome, after passing the lines of the log to `on_line`. Raises Unavailable if there is no report."""
+        for line in self._log(submitted):
+            on_line(line)
         try:
             report: dict[str, Any] = json.loads(self._storage.read(join(submitted.report, "report.json")))
             return Ended(int(report["code"]), str(report["output"]), str(report["errors"]))
@@ -208,30 +206,13 @@ class EmrRunner:
     def stop(self, submitted: Submitted) -> None:
         self._jobs.cancel(submitted.job)
 
-    def run(self, arguments: Sequence[str], on_line: Callable[[str], None]) -> Ended:
-        submitted, shown = self.submit(arguments), 0
-        try:
-            while not self.ended(submitted):
-                shown = self._pass_log(submitted, on_line, shown)
-                time.sleep(self._poll_seconds)
-        except BaseException:
-            self.cancel()
-            raise
-        self._submitted = None
-        return self.result(submitted, on_line, shown)
-
     def cancel(self) -> None:
         """Cancel the job that this runner submitted, unless it has ended."""
-        submitted, self._submitted = self._submitted, None
-        if submitted is not None:
-            self.stop(submitted)
+        if self._submitted is not None:
+            self.stop(self._submitted)
 
-    def _pass_log(self, submitted: Submitted, on_line: Callable[[str], None], since: int) -> int:
-        """Pass the log from line `since` to `on_line`. Return the number of lines passed so far."""
+    def _log(self, submitted: Submitted) -> list[str]:
         try:
-            lines = self._storage.read(join(submitted.report, "log.txt")).decode("utf-8", "replace").split("\n")[:-1]
+            return self._storage.read(join(submitted.report, "log.txt")).decode("utf-8", "replace").split("\n")[:-1]
         except FileNotFoundError:
-            return since
-        for line in lines[since:]:
-            on_line(line)
-        return max(since, len(lines))
+            return []

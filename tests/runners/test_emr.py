@@ -65,7 +65,7 @@ def storage() -> MemoryStorage:
 
 
 def runner(jobs: Jobs, storage: MemoryStorage, attempt: str = "dag/run/task/-1/1", job_config: bytes = b"{}") -> EmrRunner:
-    return EmrRunner(jobs, SENDING, storage, lambda: job_config, attempt, poll_seconds=0.01)
+    return EmrRunner(jobs, SENDING, storage, lambda: job_config, attempt)
 
 
 def report(storage: MemoryStorage, submitted: Submitted, code: int = 0, output: str = "[]", errors: str = "", lines: str = "") -> None:
@@ -121,7 +121,7 @@ def test_the_same_try_is_one_job(storage: MemoryStorage, words: list[str], attem
 
 
 def test_how_it_ended_is_what_its_report_says(storage: MemoryStorage) -> None:
-    """Its state only tells that it has: code, output and last words are the command line's; the log is told from where it was left."""
+    """Its state only tells that it has: code, output and last words are the command line's; the log is told."""
     jobs = List()
     sender = runner(jobs, storage)
     submitted = sender.submit(WORDS)
@@ -130,9 +130,9 @@ def test_how_it_ended_is_what_its_report_says(storage: MemoryStorage) -> None:
     jobs.states[submitted.job] = "FAILED"
     assert sender.ended(submitted)
     told: list[str] = []
-    ended = runner(jobs, storage).result(submitted, told.append, since=1)
+    ended = runner(jobs, storage).result(submitted, told.append)
     assert (ended.code, ended.output, ended.errors) == (75, '[{"table": "student"}]', "compactor: busy")
-    assert told == ["two", "three"]
+    assert told == ["one", "two", "three"]
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "ended without a report: FAILED; EMR's logs"), (b"{", "expected a job's report")])
@@ -147,37 +147,14 @@ def test_without_a_report_nobody_knows_how_it_ended(storage: MemoryStorage, cont
         runner(jobs, storage).result(submitted, lambda line: None)
 
 
-def test_run_waits_and_tells_lines_as_they_come(storage: MemoryStorage) -> None:
-    """Each line once."""
+def test_cancel_ends_the_job_that_was_submitted(storage: MemoryStorage) -> None:
+    """When a worker is ended before its task is deferred; without a job there is nothing to do."""
     jobs = List()
-    told: list[str] = []
-
-    def tell(line: str) -> None:
-        told.append(line)
-        if line == "first":
-            report(storage, here[0], 0, "[1]", "", "first\nsecond\n")
-            jobs.states[here[0].job] = "SUCCESS"
-
     sender = runner(jobs, storage)
-    here = [sender.submit(WORDS)]
-    storage.write(f"{here[0].report}/log.txt", b"first\n")
-    ended = sender.run(WORDS, tell)
-    assert (ended.code, ended.output, told) == (0, "[1]", ["first", "second"])
     sender.cancel()
     assert jobs.cancelled == []
-
-
-def test_an_exception_while_waiting_cancels_the_job(storage: MemoryStorage) -> None:
-    """Airflow's time-out, or a worker that is ended."""
-    jobs = List()
-
-    def tell(line: str) -> None:
-        raise KeyboardInterrupt
-
-    sender = runner(jobs, storage)
-    storage.write(f"{sender.submit(WORDS).report}/log.txt", b"first\n")
-    with pytest.raises(KeyboardInterrupt):
-        sender.run(WORDS, tell)
+    sender.submit(WORDS)
+    sender.cancel()
     assert jobs.cancelled == ["job-0"]
 
 
