@@ -12,6 +12,7 @@ locals {
     code_objects = ["s3:GetObject"]                                                               # main.py, the job zip, plans
     key          = ["kms:Decrypt", "kms:GenerateDataKey"]                                         # SSE-KMS; parts of uploads need both
     databases    = ["glue:GetDatabase", "glue:GetDatabases"]                                      # Hive client: exists?
+    default      = ["glue:CreateDatabase"]                                                        # Spark, in an account without the database `default`
     functions    = ["glue:GetUserDefinedFunctions"]                                               # Hive client, when a session starts
     tables_read  = ["glue:GetTable", "glue:GetTables"]                                            # Spark, and the version before a publish
     tables_write = ["glue:CreateTable", "glue:UpdateTable"]                                       # tables, views; never DeleteTable
@@ -116,11 +117,12 @@ locals {
       Version = "2012-10-17"
       Statement = [
         {
-          # Every Spark session reads `default` and `global_temp`.
+          # Every Spark session reads `default` and `global_temp`, and makes `default` where it is missing.
           Effect   = "Allow"
           Action   = local.job_actions.databases
           Resource = concat(["${local.glue}:catalog", "${local.glue}:database/default", "${local.glue}:database/global_temp"], local.names)
         },
+        { Effect = "Allow", Action = local.job_actions.default, Resource = ["${local.glue}:catalog", "${local.glue}:database/default"] },
         {
           Effect = "Allow"
           Action = local.job_actions.functions

@@ -496,7 +496,8 @@ variable "vpc_endpoints" {
 
 variable "lake_formation" {
   description = <<-EOT
-    Lake Formation grants, for accounts where it manages the databases; null: none. Jobs get what they need on both databases and their tables.
+    Lake Formation grants, for accounts where it manages the databases; null: none. Jobs get what they need on both databases and their tables, and
+    DESCRIBE on the database `default`, which must exist.
     `readers`: principals, by any key: `{ analysts = aws_iam_role.analysts.arn }`. They get SELECT on the views of `tables` (names as in
     compactor.yaml) and on the base and Delta below these, and on nothing else. Add a table after its first run: a grant on an object that does
     not exist fails. `views`: what stands behind a table's name in the names of its views, such as `_iceberg`; without Athena `[""]`.

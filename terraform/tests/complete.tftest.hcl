@@ -265,6 +265,11 @@ run "lake_formation_grants_what_jobs_and_readers_need" {
   }
 
   assert {
+    condition     = { for job, grant in aws_lakeformation_permissions.default : job => [one(grant.database).name, grant.permissions] } == { for job in ["job", "cluster"] : job => ["default", toset(["DESCRIBE"])] }
+    error_message = "Every session of Spark looks at the database default."
+  }
+
+  assert {
     condition     = alltrue([for grant in aws_lakeformation_permissions.tables : !contains(grant.permissions, "DROP")]) && alltrue([for grant in aws_lakeformation_permissions.reader_tables : grant.permissions == toset(["DESCRIBE", "SELECT"])])
     error_message = "Jobs drop nothing; readers read."
   }

@@ -153,6 +153,15 @@ run "the_job_sees_its_warehouse_and_its_database" {
   }
 }
 
+run "spark_may_make_the_database_default_and_no_other" {
+  assert {
+    condition = [for statement in jsondecode(output.job_policies.catalog).Statement : statement.Resource if contains(statement.Action, "glue:CreateDatabase")] == [
+      ["arn:aws:glue:eu-west-1:123456789012:catalog", "arn:aws:glue:eu-west-1:123456789012:database/default"]
+    ]
+    error_message = "In a new account it is missing, and the first session makes it."
+  }
+}
+
 run "a_failed_job_is_told" {
   assert {
     condition = jsondecode(aws_cloudwatch_event_rule.failed_job["job"].event_pattern) == {
