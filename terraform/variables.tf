@@ -290,7 +290,8 @@ variable "cluster" {
   description = <<-EOT
     A long-running EMR cluster for `runner: emr-steps`; null: none. It needs a private subnet with access to S3 and Glue, and the tag
     `for-use-with-amazon-emr-managed-policies = true` on subnet and security groups. `glue_metastore`: Hive and Spark on it use Glue unless a job
-    says otherwise; false for a metastore service of your own (`catalog: {uri: thrift://...}`).
+    says otherwise; false for a metastore service of your own (`catalog: {uri: thrift://...}`). `idle_timeout_minutes`: the cluster ends itself after
+    that time without a step; null: never. Runs without work start no step, and another cluster has another id, which `emr: {cluster: ..}` must name.
   EOT
   type = object({
     subnet_id                 = string
@@ -303,7 +304,7 @@ variable "cluster" {
     core_instance_count       = optional(number, 2)
     core_volume_gib           = optional(number, 128)
     step_concurrency          = optional(number, 4)
-    idle_timeout_minutes      = optional(number, 60)
+    idle_timeout_minutes      = optional(number)
     termination_protection    = optional(bool, false)
     glue_metastore            = optional(bool, true)
   })
@@ -320,7 +321,7 @@ variable "cluster" {
   }
 
   validation {
-    condition     = var.cluster == null ? true : var.cluster.idle_timeout_minutes >= 1 && var.cluster.idle_timeout_minutes <= 10080
+    condition     = try(var.cluster.idle_timeout_minutes, null) == null ? true : var.cluster.idle_timeout_minutes >= 1 && var.cluster.idle_timeout_minutes <= 10080
     error_message = "cluster.idle_timeout_minutes: expected 1 to 10080 (seven days, the limit of EMR)."
   }
 }

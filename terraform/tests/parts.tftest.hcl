@@ -109,8 +109,24 @@ run "a_cluster_with_a_metastore_service" {
   }
 
   assert {
+    condition     = length(aws_emr_cluster.this[0].auto_termination_policy) == 0
+    error_message = "It stays while nothing runs: another cluster would have another id."
+  }
+
+  assert {
     condition     = jsondecode(aws_emr_cluster.this[0].configurations_json) == [] && length(aws_emrserverless_application.this[0].runtime_configuration) == 0
     error_message = "No job reaches Glue unless it asks for it."
+  }
+}
+
+run "a_cluster_that_ends_itself" {
+  variables {
+    cluster = { subnet_id = "subnet-a", primary_security_group_id = "sg-1", core_security_group_id = "sg-2", service_security_group_id = "sg-3", idle_timeout_minutes = 90 }
+  }
+
+  assert {
+    condition     = one(aws_emr_cluster.this[0].auto_termination_policy).idle_timeout == 5400
+    error_message = "Minutes are made seconds."
   }
 }
 
