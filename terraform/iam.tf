@@ -43,6 +43,8 @@ locals {
     lake_list    = ["s3:ListBucket"]                                                  # status, plan, waiting for an hour
     lake_state   = ["s3:GetObject"]                                                   # status, log, plan: Snapshots and ledger
     notices      = ["s3:PutObject"]                                                   # marks of sent schema notices
+    discovered   = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"]                # tables of `discover:`; the probe for conditional puts
+    samples      = ["s3:GetObject"]                                                   # landed files of such tables
     alerts       = ["sns:Publish"]                                                    # `notify:` targets: new schemas, failed and late tables
     key          = ["kms:Decrypt", "kms:GenerateDataKey"]                             # SSE-KMS
     metrics      = ["cloudwatch:PutMetricData"]                                       # the alarms' metrics
@@ -207,8 +209,14 @@ locals {
           Condition = { StringLikeIfExists = { "s3:prefix" = ["jobs/reports", "jobs/reports/*"] } }
         },
         { Effect = "Allow", Action = local.caller_actions.alerts, Resource = local.topic_arn },
-        { Effect = "Allow", Action = local.caller_actions.key, Resource = concat([local.kms_key_arn], compact([var.lake.kms_key_arn])) },
+        { Effect = "Allow", Action = local.caller_actions.key, Resource = concat([local.kms_key_arn], compact([var.lake.kms_key_arn]), var.callers.discover ? local.landing_keys : []) },
       ],
+      [for place in ["${local.lake_arn}/${var.lake.warehouse}/_compactor/tables.d/*"] : { Effect = "Allow", Action = local.caller_actions.discovered, Resource = place } if var.callers.discover],
+      [for bucket, prefixes in local.landing_prefixes : {
+        Effect   = "Allow"
+        Action   = local.caller_actions.samples
+        Resource = [for prefix in prefixes : "arn:${local.partition}:s3:::${bucket}/${prefix}/*"]
+      } if var.callers.discover],
       [for statement in local.metric_statements : merge(statement, { Action = local.caller_actions.metrics })],
     )
   })

@@ -380,11 +380,12 @@ variable "callers" {
   description = <<-EOT
     Identities that may start jobs. `trusted`: create the caller role, which these roles and users may assume. `roles`: existing roles of this
     account that get its permissions directly, by any key: `{ workers = aws_iam_role.workers.name }`. The module's MWAA environment always gets
-    them.
+    them. `discover`: they may also add tables of `discover:` below `landing`, whose files they read, with `discovered: <warehouse>/_compactor/tables.d`.
   EOT
   type = object({
-    trusted = optional(object({ arns = list(string) }))
-    roles   = optional(map(string), {})
+    trusted  = optional(object({ arns = list(string) }))
+    roles    = optional(map(string), {})
+    discover = optional(bool, false)
   })
   default  = {}
   nullable = false

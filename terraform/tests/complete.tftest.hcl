@@ -157,6 +157,33 @@ run "callers_start_watch_and_cancel" {
     ])) == toset(["arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/_compactor/*", "arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/quarantine/*.reason.json", "arn:aws:s3:::compactor-logs-123456789012-eu-west-1/jobs/reports/*"])
     error_message = "Callers read Snapshots and the jobs' reports, not data."
   }
+
+  assert {
+    condition     = !strcontains(output.caller_policy, "/tables.d/") && !strcontains(output.caller_policy, var.landing[0].kms_key_arn)
+    error_message = "Without `discover` they add no tables."
+  }
+}
+
+run "callers_add_tables_where_they_may" {
+  variables {
+    callers = { roles = { workers = "airflow-workers" }, discover = true }
+  }
+
+  assert {
+    condition = {
+      for statement in jsondecode(output.caller_policy).Statement : jsonencode(statement.Action) => statement.Resource...
+      if strcontains(jsonencode(statement.Resource), "/tables.d/") || strcontains(jsonencode(statement.Resource), "/topics/")
+      } == {
+      jsonencode(["s3:GetObject", "s3:PutObject", "s3:DeleteObject"]) = ["arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/_compactor/tables.d/*"]
+      jsonencode(["s3:GetObject"])                                    = [["arn:aws:s3:::kafka-landing/topics/*", "arn:aws:s3:::kafka-landing/dms/*"]]
+    }
+    error_message = "They read samples of what landed and write the configurations of new tables."
+  }
+
+  assert {
+    condition     = strcontains(output.caller_policy, var.landing[0].kms_key_arn)
+    error_message = "Samples may have a key of their own."
+  }
 }
 
 run "alarms_speak_when_nobody_measures" {
