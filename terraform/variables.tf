@@ -481,7 +481,7 @@ variable "vpc_endpoints" {
     route_table_ids    = list(string)
     subnet_ids         = optional(list(string), [])
     security_group_ids = optional(list(string), [])
-    services           = optional(set(string), ["glue", "kms", "logs", "monitoring", "sns", "sts"])
+    services           = optional(set(string), ["glue", "kms", "logs", "monitoring", "secretsmanager", "sns", "sts"])
   })
   default = null
 

@@ -280,7 +280,7 @@ run "airflow_installs_what_compactor_package_wrote" {
 
 run "private_subnets_reach_aws_without_nat" {
   assert {
-    condition     = aws_vpc_endpoint.s3[0].vpc_endpoint_type == "Gateway" && toset(keys(aws_vpc_endpoint.this)) == toset(["glue", "kms", "logs", "monitoring", "sns", "sts"])
+    condition     = aws_vpc_endpoint.s3[0].vpc_endpoint_type == "Gateway" && toset(keys(aws_vpc_endpoint.this)) == toset(["glue", "kms", "logs", "monitoring", "secretsmanager", "sns", "sts"])
     error_message = "S3 has a gateway endpoint, the others have interfaces."
   }
 }
