@@ -74,11 +74,11 @@ locals {
 
   hash_secrets = var.hash_secret[*]
 
-  metric_statements = var.alarms == null ? [] : [{
+  metric_statements = [for namespace in local.namespace[*] : {
     Effect    = "Allow"
     Action    = local.job_actions.metrics
     Resource  = "*"
-    Condition = { StringEquals = { "cloudwatch:namespace" = var.alarms.namespace } }
+    Condition = { StringEquals = { "cloudwatch:namespace" = namespace } }
   }]
 
   # Permissions of a job: for the EMR Serverless role, the cluster's instances, or a role of the user (output `job_policies`).

@@ -121,6 +121,6 @@ locals {
       { for name, arn in local.archive_key_arns : "archive_kms_key" => arn if name == "default" },
       { for secret in local.hash_secrets : "hash_secret" => secret.arn },
     ) },
-    var.alarms == null ? {} : { metrics = { deployment = var.name, namespace = var.alarms.namespace } },
+    { for namespace in local.namespace[*] : "metrics" => { deployment = var.name, namespace = namespace } },
   )
 }

@@ -76,6 +76,26 @@ run "a_topic_that_exists" {
   }
 }
 
+run "a_dashboard_without_alarms" {
+  variables {
+    dashboard = true
+  }
+
+  assert {
+    condition     = yamldecode(output.compactor_yaml).metrics == { deployment = "compactor", namespace = "Compactor" }
+    error_message = "Runs send what it shows."
+  }
+
+  assert {
+    condition = alltrue([
+      for policy in [output.job_policies.reporting, output.caller_policy] : anytrue([
+        for statement in jsondecode(policy).Statement : try(statement.Condition.StringEquals["cloudwatch:namespace"], "") == "Compactor"
+      ])
+    ])
+    error_message = "And may."
+  }
+}
+
 run "a_partition_of_its_own" {
   override_data {
     target = data.aws_partition.current
