@@ -59,7 +59,7 @@ output "iceberg_reader_policy" {
         Resource  = local.lake_arn
         Condition = { StringLike = { "s3:prefix" = [for part in ["_iceberg", "_iceberg_current"] : "${var.lake.warehouse}/*/${part}/*"] } }
       },
-      { Effect = "Allow", Action = ["kms:Decrypt"], Resource = local.kms_key_arn },
+      { Effect = "Allow", Action = ["kms:Decrypt"], Resource = coalesce(var.lake.kms_key_arn, local.kms_key_arn) },
     ]
   })
 }

@@ -36,6 +36,11 @@ run "an_existing_lake_and_database_are_left_alone" {
     condition     = output.warehouse == "s3://our-lake/raw/cdc" && strcontains(output.job_policies.storage, "arn:aws:s3:::our-lake/raw/cdc/*") && strcontains(output.job_policies.storage, "arn:aws:kms:eu-west-1:123456789012:key/7")
     error_message = "Jobs get their rights on it, and on its key."
   }
+
+  assert {
+    condition     = [for statement in jsondecode(output.iceberg_reader_policy).Statement : statement.Resource if statement.Action == ["kms:Decrypt"]] == ["arn:aws:kms:eu-west-1:123456789012:key/7"]
+    error_message = "Readers of Iceberg tables may use its key."
+  }
 }
 
 run "rights_without_compute" {
