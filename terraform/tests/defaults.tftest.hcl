@@ -105,6 +105,20 @@ run "nothing_the_tool_has_not_condemned_ever_expires" {
   }
 }
 
+run "configurations_of_jobs_expire_as_logs_do" {
+  assert {
+    condition = {
+      for role, each in aws_s3_bucket_lifecycle_configuration.this :
+      role => { for rule in each.rule : one(rule.filter).prefix => one(rule.expiration).days if rule.id != "leftovers" }
+      } == {
+      lake = {}
+      code = { "jobs/0.1.0/plans/" = 90 }
+      logs = { "access/" = 90, "jobs/" = 90 }
+    }
+    error_message = "No job reads a plan that is older than its log."
+  }
+}
+
 run "a_snapshot_is_written_once" {
   assert {
     condition = length([
