@@ -8,6 +8,7 @@ locals {
     lake_objects = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"] # get, head, copy; put, parts; delete
     landing      = ["s3:GetObject", "s3:DeleteObject"]                                            # read, copy from, delete what was archived
     landing_mark = ["s3:PutObject"]                                                               # whose landing it is, created once
+    landed_files = ["s3:PutObject"]                                                               # `ingest`, `reconcile --repair`
     code_list    = ["s3:ListBucket"]                                                              # Hadoop lists before it downloads
     code_objects = ["s3:GetObject"]                                                               # main.py, the job zip, plans
     key          = ["kms:Decrypt", "kms:GenerateDataKey"]                                         # SSE-KMS; parts of uploads need both
@@ -112,6 +113,11 @@ locals {
           Action   = local.job_actions.landing_mark
           Resource = flatten([for prefix in prefixes : [for place in [prefix, "${prefix}/*"] : "arn:${local.partition}:s3:::${bucket}/${place}/_compactor/*"]])
         }],
+        [for place in var.landing : {
+          Effect   = "Allow"
+          Action   = local.job_actions.landed_files
+          Resource = ["arn:${local.partition}:s3:::${coalesce(place.bucket, local.lake_bucket)}/${place.prefix}/*"]
+        } if place.write],
       )
     })
 

@@ -56,12 +56,14 @@ variable "lake" {
 variable "landing" {
   description = <<-EOT
     Prefixes that sinks write to outside the warehouse: `bucket` (default: the lake), `prefix`, and `kms_key_arn` if that bucket has its own
-    key. Jobs read there, delete files after archiving them, and mark each table's folder as theirs (`_compactor/owner.json`).
+    key. Jobs read there, delete files after archiving them, and mark each table's folder as theirs (`_compactor/owner.json`). `write`: they may
+    also land files there, for `compactor ingest` and `compactor reconcile --repair`.
   EOT
   type = list(object({
     bucket      = optional(string)
     prefix      = string
     kms_key_arn = optional(string)
+    write       = optional(bool, false)
   }))
   default  = []
   nullable = false

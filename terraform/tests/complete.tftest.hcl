@@ -94,6 +94,21 @@ run "landing_is_read_and_emptied_and_never_written" {
   }
 }
 
+run "jobs_land_files_where_they_may" {
+  variables {
+    landing = [{ bucket = "kafka-landing", prefix = "topics", write = true }, { prefix = "incoming" }]
+  }
+
+  assert {
+    condition = [for statement in jsondecode(output.job_policies.storage).Statement : statement.Resource if statement.Action == ["s3:PutObject"]] == [
+      ["arn:aws:s3:::compactor-lake-123456789012-eu-west-1/incoming/_compactor/*", "arn:aws:s3:::compactor-lake-123456789012-eu-west-1/incoming/*/_compactor/*"],
+      ["arn:aws:s3:::kafka-landing/topics/_compactor/*", "arn:aws:s3:::kafka-landing/topics/*/_compactor/*"],
+      ["arn:aws:s3:::kafka-landing/topics/*"],
+    ]
+    error_message = "`ingest` and `reconcile --repair` write landed files."
+  }
+}
+
 run "archives_move_and_go_and_nothing_else_does" {
   assert {
     condition = {
