@@ -35,7 +35,7 @@ GRACE_SECONDS = 600.0
 
 _NAME_CHARS_MAX = 180
 
-FINAL = (
+FINAL_ERRORS = (
     ({"AccessDeniedException", "AccessDenied", "403"}, "not allowed to {action}: grant what docs/aws.md lists for a caller"),
     (
         {"ResourceNotFoundException", "InvalidRequestException", "ValidationException"},

@@ -8,7 +8,7 @@ from typing import Any
 from compactor.aws.client import AwsClient, ClientConfig
 from compactor.core.model.errors import Refused
 from compactor.core.results.record import JobUsage
-from compactor.runners.emr import FINAL, JobState, Order
+from compactor.runners.emr import FINAL_ERRORS, JobState, Order
 
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
 
@@ -20,7 +20,7 @@ class ServerlessJobs:
 
     def __init__(self, application: str, role: str, config: ClientConfig | None = None) -> None:
         self._application, self._role = application, role
-        self._client = AwsClient("emr-serverless", config or ClientConfig(), FINAL)
+        self._client = AwsClient("emr-serverless", config or ClientConfig(), FINAL_ERRORS)
 
     def submit(self, order: Order) -> str:
         """Start a job run and return its id."""
