@@ -318,7 +318,7 @@ class Engine(Protocol):
 
 
 class Runner(Protocol):
-    """Runs a command line of compactor (such as `run student --output json`), here or on a cluster, and waits for its end.
+    """Runs a command line of compactor (such as `run student --output json`) on this machine, and waits for its end.
 
     The same arguments mean the same everywhere. The commit protocol makes it harmless to start the same command line twice.
     """
@@ -347,8 +347,8 @@ class Submitted:
     """How long it may run after that wait."""
 
 
-class RemoteRunner(Runner, Protocol):
-    """A Runner whose command line continues without this process. Any process can come back to it later."""
+class RemoteRunner(Protocol):
+    """Sends a command line of compactor to a cluster, where it continues without this process. Any process can come back to it later."""
 
     def submit(self, arguments: Sequence[str]) -> Submitted:
         """Send a command line. Sending the same arguments again in the same attempt returns the same job."""
@@ -356,8 +356,8 @@ class RemoteRunner(Runner, Protocol):
     def ended(self, submitted: Submitted) -> bool:
         """Return whether the job has ended. Raises Unavailable, and cancels the job, if its time is over."""
 
-    def result(self, submitted: Submitted, log: Callable[[str], None], since: int = 0) -> Ended:
-        """Return how the job ended. `log` is called with the lines of its log from line `since` on. Raises Unavailable if the result is unknown."""
+    def result(self, submitted: Submitted, log: Callable[[str], None]) -> Ended:
+        """Return how the job ended. `log` is called with the lines of its log. Raises Unavailable if the result is unknown."""
 
     def links(self, submitted: Submitted) -> dict[str, str]:
         """Return pages about the job for people: name → address."""
@@ -367,3 +367,6 @@ class RemoteRunner(Runner, Protocol):
 
     def stop(self, submitted: Submitted) -> None:
         """Cancel the job. Harmless if it has ended."""
+
+    def cancel(self) -> None:
+        """Cancel the job that this object submitted, if any."""

@@ -10,6 +10,9 @@ locals {
   # S3 does not deliver access logs into a bucket whose default encryption is a KMS key.
   keys = { for role, name in local.buckets : role => role == "logs" ? null : local.kms_key_arn }
 
+  # Prefixes whose objects expire as logs do.
+  expiring = { lake = [], code = ["jobs/${var.package_version}/plans/"], logs = ["jobs/", "access/"] }
+
   noncurrent_days = { lake = var.lake.noncurrent_days, code = 90, logs = 7 }
 
   tls_only = {
@@ -183,7 +186,7 @@ resource "aws_s3_bucket_lifecycle_configuration" "this" {
   }
 
   dynamic "rule" {
-    for_each = each.key == "logs" ? ["jobs/", "access/"] : []
+    for_each = local.expiring[each.key]
 
     content {
       id     = "logs-${trimsuffix(rule.value, "/")}"

@@ -151,8 +151,12 @@ resource "aws_emr_cluster" "this" {
     } if var.cluster.glue_metastore
   ])
 
-  auto_termination_policy {
-    idle_timeout = var.cluster.idle_timeout_minutes * 60
+  dynamic "auto_termination_policy" {
+    for_each = var.cluster.idle_timeout_minutes[*]
+
+    content {
+      idle_timeout = auto_termination_policy.value * 60
+    }
   }
 
   ec2_attributes {

@@ -8,10 +8,12 @@ locals {
     lake_objects = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"] # get, head, copy; put, parts; delete
     landing      = ["s3:GetObject", "s3:DeleteObject"]                                            # read, copy from, delete what was archived
     landing_mark = ["s3:PutObject"]                                                               # whose landing it is, created once
+    landed_files = ["s3:PutObject"]                                                               # `ingest`, `reconcile --repair`
     code_list    = ["s3:ListBucket"]                                                              # Hadoop lists before it downloads
     code_objects = ["s3:GetObject"]                                                               # main.py, the job zip, plans
     key          = ["kms:Decrypt", "kms:GenerateDataKey"]                                         # SSE-KMS; parts of uploads need both
     databases    = ["glue:GetDatabase", "glue:GetDatabases"]                                      # Hive client: exists?
+    default      = ["glue:CreateDatabase"]                                                        # Spark, in an account without the database `default`
     functions    = ["glue:GetUserDefinedFunctions"]                                               # Hive client, when a session starts
     tables_read  = ["glue:GetTable", "glue:GetTables"]                                            # Spark, and the version before a publish
     tables_write = ["glue:CreateTable", "glue:UpdateTable"]                                       # tables, views; never DeleteTable
@@ -42,6 +44,8 @@ locals {
     lake_list    = ["s3:ListBucket"]                                                  # status, plan, waiting for an hour
     lake_state   = ["s3:GetObject"]                                                   # status, log, plan: Snapshots and ledger
     notices      = ["s3:PutObject"]                                                   # marks of sent schema notices
+    discovered   = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"]                # tables of `discover:`; the probe for conditional puts
+    samples      = ["s3:GetObject"]                                                   # landed files of such tables
     alerts       = ["sns:Publish"]                                                    # `notify:` targets: new schemas, failed and late tables
     key          = ["kms:Decrypt", "kms:GenerateDataKey"]                             # SSE-KMS
     metrics      = ["cloudwatch:PutMetricData"]                                       # the alarms' metrics
@@ -71,11 +75,11 @@ locals {
 
   hash_secrets = var.hash_secret[*]
 
-  metric_statements = var.alarms == null ? [] : [{
+  metric_statements = [for namespace in local.namespace[*] : {
     Effect    = "Allow"
     Action    = local.job_actions.metrics
     Resource  = "*"
-    Condition = { StringEquals = { "cloudwatch:namespace" = var.alarms.namespace } }
+    Condition = { StringEquals = { "cloudwatch:namespace" = namespace } }
   }]
 
   # Permissions of a job: for the EMR Serverless role, the cluster's instances, or a role of the user (output `job_policies`).
@@ -109,6 +113,11 @@ locals {
           Action   = local.job_actions.landing_mark
           Resource = flatten([for prefix in prefixes : [for place in [prefix, "${prefix}/*"] : "arn:${local.partition}:s3:::${bucket}/${place}/_compactor/*"]])
         }],
+        [for place in var.landing : {
+          Effect   = "Allow"
+          Action   = local.job_actions.landed_files
+          Resource = ["arn:${local.partition}:s3:::${coalesce(place.bucket, local.lake_bucket)}/${place.prefix}/*"]
+        } if place.write],
       )
     })
 
@@ -116,11 +125,12 @@ locals {
       Version = "2012-10-17"
       Statement = [
         {
-          # Every Spark session reads `default` and `global_temp`.
+          # Every Spark session reads `default` and `global_temp`, and makes `default` where it is missing.
           Effect   = "Allow"
           Action   = local.job_actions.databases
           Resource = concat(["${local.glue}:catalog", "${local.glue}:database/default", "${local.glue}:database/global_temp"], local.names)
         },
+        { Effect = "Allow", Action = local.job_actions.default, Resource = ["${local.glue}:catalog", "${local.glue}:database/default"] },
         {
           Effect = "Allow"
           Action = local.job_actions.functions
@@ -205,8 +215,14 @@ locals {
           Condition = { StringLikeIfExists = { "s3:prefix" = ["jobs/reports", "jobs/reports/*"] } }
         },
         { Effect = "Allow", Action = local.caller_actions.alerts, Resource = local.topic_arn },
-        { Effect = "Allow", Action = local.caller_actions.key, Resource = concat([local.kms_key_arn], compact([var.lake.kms_key_arn])) },
+        { Effect = "Allow", Action = local.caller_actions.key, Resource = concat([local.kms_key_arn], compact([var.lake.kms_key_arn]), var.callers.discover ? local.landing_keys : []) },
       ],
+      [for place in ["${local.lake_arn}/${var.lake.warehouse}/_compactor/tables.d/*"] : { Effect = "Allow", Action = local.caller_actions.discovered, Resource = place } if var.callers.discover],
+      [for bucket, prefixes in local.landing_prefixes : {
+        Effect   = "Allow"
+        Action   = local.caller_actions.samples
+        Resource = [for prefix in prefixes : "arn:${local.partition}:s3:::${bucket}/${prefix}/*"]
+      } if var.callers.discover],
       [for statement in local.metric_statements : merge(statement, { Action = local.caller_actions.metrics })],
     )
   })

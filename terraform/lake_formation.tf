@@ -65,6 +65,18 @@ resource "aws_lakeformation_permissions" "database" {
   depends_on = [aws_glue_catalog_database.this]
 }
 
+# Every session of Spark looks at it.
+resource "aws_lakeformation_permissions" "default" {
+  for_each = var.lake_formation == null ? {} : local.job_roles
+
+  principal   = each.value
+  permissions = ["DESCRIBE"]
+
+  database {
+    name = "default"
+  }
+}
+
 # Never DROP: the job's IAM policy does not allow it either.
 resource "aws_lakeformation_permissions" "tables" {
   for_each = local.job_grants

@@ -3,6 +3,9 @@
 locals {
   topic_arn = var.notifications.topic == null ? one(aws_sns_topic.this[*].arn) : var.notifications.topic.arn
 
+  # The namespace of metrics; null where nothing shows them.
+  namespace = var.alarms != null ? var.alarms.namespace : var.dashboard ? "Compactor" : null
+
   # Each metric has the dimension Deployment; Freshness is also sent by Table.
   deployment = { Deployment = var.name }
 
@@ -189,7 +192,7 @@ resource "aws_cloudwatch_dashboard" "this" {
   dashboard_name = var.name
 
   dashboard_body = templatefile("${path.module}/dashboard.json.tftpl", {
-    namespace  = var.alarms == null ? "Compactor" : var.alarms.namespace
+    namespace  = local.namespace
     deployment = var.name
     region     = local.region
   })

@@ -59,7 +59,7 @@ output "iceberg_reader_policy" {
         Resource  = local.lake_arn
         Condition = { StringLike = { "s3:prefix" = [for part in ["_iceberg", "_iceberg_current"] : "${var.lake.warehouse}/*/${part}/*"] } }
       },
-      { Effect = "Allow", Action = ["kms:Decrypt"], Resource = local.kms_key_arn },
+      { Effect = "Allow", Action = ["kms:Decrypt"], Resource = coalesce(var.lake.kms_key_arn, local.kms_key_arn) },
     ]
   })
 }
@@ -121,6 +121,6 @@ locals {
       { for name, arn in local.archive_key_arns : "archive_kms_key" => arn if name == "default" },
       { for secret in local.hash_secrets : "hash_secret" => secret.arn },
     ) },
-    var.alarms == null ? {} : { metrics = { deployment = var.name, namespace = var.alarms.namespace } },
+    { for namespace in local.namespace[*] : "metrics" => { deployment = var.name, namespace = namespace } },
   )
 }

@@ -56,12 +56,14 @@ variable "lake" {
 variable "landing" {
   description = <<-EOT
     Prefixes that sinks write to outside the warehouse: `bucket` (default: the lake), `prefix`, and `kms_key_arn` if that bucket has its own
-    key. Jobs read there, delete files after archiving them, and mark each table's folder as theirs (`_compactor/owner.json`).
+    key. Jobs read there, delete files after archiving them, and mark each table's folder as theirs (`_compactor/owner.json`). `write`: they may
+    also land files there, for `compactor ingest` and `compactor reconcile --repair`.
   EOT
   type = list(object({
     bucket      = optional(string)
     prefix      = string
     kms_key_arn = optional(string)
+    write       = optional(bool, false)
   }))
   default  = []
   nullable = false
@@ -290,7 +292,8 @@ variable "cluster" {
   description = <<-EOT
     A long-running EMR cluster for `runner: emr-steps`; null: none. It needs a private subnet with access to S3 and Glue, and the tag
     `for-use-with-amazon-emr-managed-policies = true` on subnet and security groups. `glue_metastore`: Hive and Spark on it use Glue unless a job
-    says otherwise; false for a metastore service of your own (`catalog: {uri: thrift://...}`).
+    says otherwise; false for a metastore service of your own (`catalog: {uri: thrift://...}`). `idle_timeout_minutes`: the cluster ends itself after
+    that time without a step; null: never. Runs without work start no step, and another cluster has another id, which `emr: {cluster: ..}` must name.
   EOT
   type = object({
     subnet_id                 = string
@@ -303,7 +306,7 @@ variable "cluster" {
     core_instance_count       = optional(number, 2)
     core_volume_gib           = optional(number, 128)
     step_concurrency          = optional(number, 4)
-    idle_timeout_minutes      = optional(number, 60)
+    idle_timeout_minutes      = optional(number)
     termination_protection    = optional(bool, false)
     glue_metastore            = optional(bool, true)
   })
@@ -320,7 +323,7 @@ variable "cluster" {
   }
 
   validation {
-    condition     = var.cluster == null ? true : var.cluster.idle_timeout_minutes >= 1 && var.cluster.idle_timeout_minutes <= 10080
+    condition     = try(var.cluster.idle_timeout_minutes, null) == null ? true : var.cluster.idle_timeout_minutes >= 1 && var.cluster.idle_timeout_minutes <= 10080
     error_message = "cluster.idle_timeout_minutes: expected 1 to 10080 (seven days, the limit of EMR)."
   }
 }
@@ -379,11 +382,12 @@ variable "callers" {
   description = <<-EOT
     Identities that may start jobs. `trusted`: create the caller role, which these roles and users may assume. `roles`: existing roles of this
     account that get its permissions directly, by any key: `{ workers = aws_iam_role.workers.name }`. The module's MWAA environment always gets
-    them.
+    them. `discover`: they may also add tables of `discover:` below `landing`, whose files they read, with `discovered: <warehouse>/_compactor/tables.d`.
   EOT
   type = object({
-    trusted = optional(object({ arns = list(string) }))
-    roles   = optional(map(string), {})
+    trusted  = optional(object({ arns = list(string) }))
+    roles    = optional(map(string), {})
+    discover = optional(bool, false)
   })
   default  = {}
   nullable = false
@@ -479,7 +483,7 @@ variable "vpc_endpoints" {
     route_table_ids    = list(string)
     subnet_ids         = optional(list(string), [])
     security_group_ids = optional(list(string), [])
-    services           = optional(set(string), ["glue", "kms", "logs", "monitoring", "sns", "sts"])
+    services           = optional(set(string), ["glue", "kms", "logs", "monitoring", "secretsmanager", "sns", "sts"])
   })
   default = null
 
@@ -496,7 +500,8 @@ variable "vpc_endpoints" {
 
 variable "lake_formation" {
   description = <<-EOT
-    Lake Formation grants, for accounts where it manages the databases; null: none. Jobs get what they need on both databases and their tables.
+    Lake Formation grants, for accounts where it manages the databases; null: none. Jobs get what they need on both databases and their tables, and
+    DESCRIBE on the database `default`, which must exist.
     `readers`: principals, by any key: `{ analysts = aws_iam_role.analysts.arn }`. They get SELECT on the views of `tables` (names as in
     compactor.yaml) and on the base and Delta below these, and on nothing else. Add a table after its first run: a grant on an object that does
     not exist fails. `views`: what stands behind a table's name in the names of its views, such as `_iceberg`; without Athena `[""]`.

@@ -16,8 +16,10 @@ from typing import Any
 import apprise
 import boto3
 import pytest
+from botocore.stub import Stubber
 
 from compactor.app import notify as app_notify
+from compactor.aws import client as aws_client
 from compactor.core.model.errors import CompactorError, ConfigError, Refused, SchemaRefused, Unavailable
 from compactor.core.model.policy import Policy
 from compactor.core.results import notice
@@ -331,6 +333,8 @@ def test_sns_gets_json(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "testing")
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SNS", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
+    # moto's answers within a process have no Content-Length
+    monkeypatch.setattr(aws_client, "_whole", lambda **_: None)
     with mock_aws():
         arn = boto3.client("sns", region_name="eu-central-1").create_topic(Name="schemas")["TopicArn"]
         app_notify.notify(("sns", arn), NOTICE)
@@ -344,6 +348,21 @@ def test_sns_gets_json(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (json.loads(message), subject) == (ALERT.to_json(), "compactor: student has failed")
         with pytest.raises(Refused, match="NotFound"):
             app_notify.notify(("sns", arn + "x"), NOTICE)
+        ordered = boto3.client("sns", region_name="eu-central-1").create_topic(Name="alerts.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
+        app_notify.notify(("sns", ordered), ALERT)
+        ((_, message, _, _, group),) = sns_backends["123456789012"]["eu-central-1"].topics[ordered].sent_notifications
+        assert (json.loads(message), group) == (ALERT.to_json(), "student")
+
+
+def test_sns_that_is_busy_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As every other service of AWS."""
+    client = boto3.client("sns", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
+    monkeypatch.setattr(aws_client, "make_session", lambda: SimpleNamespace(client=lambda *_, **__: client))
+    with Stubber(client) as stub:
+        stub.add_client_error("publish", "Throttling", "Rate exceeded", 400)
+        stub.add_response("publish", {"MessageId": "1"})
+        app_notify.notify(("sns", "arn:aws:sns:eu-central-1:123456789012:alerts"), ALERT)
+        stub.assert_no_pending_responses()
 
 
 ALERT = Alert("student", "run_failed", "2026-11-20T14:12:07Z", "the metastore is away", {"dag": "compact_hourly", "log": "https://airflow.example/1"})

@@ -78,7 +78,7 @@ class CommandOperator(BaseOperator):
         self.links: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
         self.group, self.seconds = "", 0.0
-        self._runner: Runner | None = None
+        self._runner: Runner | RemoteRunner | None = None
 
     def tables(self, context: Any) -> list[str]:
         """Return the tables of the command."""
@@ -97,7 +97,8 @@ class CommandOperator(BaseOperator):
             with open_app(self.config) as app:
                 on_emr = self.spark and app.settings.tables[names[0]].runner != "local"
                 remote = app.remote_runner(names, attempt_of(context), self.group, self.seconds) if on_emr else None
-                self._runner = remote or app.runner()
+                local = app.runner()
+                self._runner = remote or local
                 self.log.info("compactor %s", " ".join(arguments(names)))
                 # without names the job runs all tables of its configuration, which are these
                 named = names if sum(map(len, names)) < ARGUMENT_CHARS_MAX else []
@@ -106,7 +107,7 @@ class CommandOperator(BaseOperator):
                 self.log.info("submitted job %s; its report will be below %s", submitted.job, submitted.report)
                 self._wait(remote, submitted, names, first=True)
             connection.export()
-            ended = self._runner.run(arguments(names), lambda line: self.log.info("%s", line))
+            ended = local.run(arguments(names), lambda line: self.log.info("%s", line))
         return self._finish(ended, context)
 
     def _wait(self, remote: RemoteRunner, submitted: Submitted, names: list[str], first: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from compactor.aws.retry import EXPIRED, PASSING, ExpectedError, Retryable, RetryPolicy, kind_of
+from compactor.aws.retry import EXPIRED, PASSING, ExpectedError, Retryable, RetryPolicy, access_problem, api_name, code_of, kind_of, words
 from compactor.core.model.errors import Refused
 
 T = TypeVar("T")
@@ -126,11 +126,15 @@ class Connection:
 class AwsClient:
     """Requests to one AWS service. Thread-safe; connects on first use.
 
-    `refusal(error, what, operation, host)` returns the exception for an error that no retry can change.
+    `final`: what to do about errors that no retry can change, as (codes, text with {host} and {action}). `otherwise`: the text for other codes.
     """
 
-    def __init__(self, service: str, config: ClientConfig, refusal: Callable[[Exception, str, str, str], Refused]) -> None:
-        self._service, self._config, self._refusal = service, config, refusal
+    refused: type[Refused] = Refused
+
+    def __init__(
+        self, service: str, config: ClientConfig, final: Sequence[tuple[set[str], str]] = (), otherwise: str = "{host} refused {action}"
+    ) -> None:
+        self._service, self._config, self._final, self._otherwise = service, config, final, otherwise
         self._retry_policy = RetryPolicy(config.operation_seconds, config.wait_seconds_min, config.wait_seconds_max)
         self._connection = Connection(self._connect)
 
@@ -140,7 +144,13 @@ class AwsClient:
 
     def request(self, operation: str, what: str, expect: Iterable[str] = (), **parameters: Any) -> dict[str, Any]:
         """See `Connection.request`. `what` names the table or job in error messages."""
-        return self._connection.request(operation, parameters, expect, lambda error: self._refusal(error, what, operation, self.host))
+        return self._connection.request(operation, parameters, expect, lambda error: self.refusal(error, what, operation))
+
+    def refusal(self, error: Exception, what: str, operation: str) -> Refused:
+        """Return the exception for an error that no retry can change, with what to do about it."""
+        text = next((text for codes, text in self._final if code_of(error) in codes), self._otherwise)
+        problem = access_problem(error, self.host) or f"{text.format(host=self.host, action=api_name(operation))} ({words(error)})"
+        return self.refused(f"{what}: {problem}")
 
     @property
     def host(self) -> str:
@@ -152,17 +162,14 @@ class AwsClient:
     @property
     def region(self) -> str:
         """Return the region that requests go to. Raises Refused if none is known."""
-        try:
-            return str(self._connection.client.meta.region_name)
-        except (BotoCoreError, ValueError) as error:
-            raise self._refusal(error, self._service, "connect", self._service) from error
+        return str(self._connection.client.meta.region_name)
 
     def _connect(self) -> Any:
         region = self._config.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         try:
             client = connect(self._service, self._config, region)
         except (BotoCoreError, ValueError) as error:
-            raise self._refusal(error, self._service, "connect", self._service) from error
+            raise self.refusal(error, self._service, "connect") from error
         client.meta.events.register("before-parse", _whole)
         return client
 

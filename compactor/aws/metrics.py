@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from compactor.aws.client import AwsClient, ClientConfig
-from compactor.aws.retry import access_problem, words
-from compactor.core.model.errors import Refused
 from compactor.core.results.measures import Measure, TableMeasures, for_cloudwatch
 
 _BATCH = 1000
@@ -16,7 +14,8 @@ _BATCH = 1000
 
 def send(tables: Sequence[TableMeasures], namespace: str, deployment: str, config: ClientConfig) -> None:
     """Send the values of tables under `namespace`, with the dimensions Deployment and Table. Raises Refused and Unavailable."""
-    client, data = AwsClient("cloudwatch", config, _refusal), [_datum(*each, deployment) for each in for_cloudwatch(tables)]
+    client = AwsClient("cloudwatch", config, otherwise="{host} refused {action}: grant cloudwatch:PutMetricData for the namespace")
+    data = [_datum(*each, deployment) for each in for_cloudwatch(tables)]
     for start in range(0, len(data), _BATCH):
 
         def attempt(batch: list[dict[str, Any]] = data[start : start + _BATCH]) -> None:
@@ -28,8 +27,3 @@ def send(tables: Sequence[TableMeasures], namespace: str, deployment: str, confi
 def _datum(measure: Measure, table: str | None, value: float, deployment: str) -> dict[str, Any]:
     dimensions = [{"Name": "Deployment", "Value": deployment}, *([{"Name": "Table", "Value": table}] if table else [])]
     return {"MetricName": measure.name, "Dimensions": dimensions, "Value": value, "Unit": measure.unit}
-
-
-def _refusal(error: Exception, what: str, operation: str, host: str) -> Refused:
-    problem = access_problem(error, host) or f"{host} refused PutMetricData: grant cloudwatch:PutMetricData for the namespace"
-    return Refused(f"{what}: {problem} ({words(error)})")

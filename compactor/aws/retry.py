@@ -23,12 +23,11 @@ from compactor.core.model.errors import Unavailable
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-ABSENT, TAKEN, CHANGED, UNSUPPORTED, EXPIRED, PASSING, FINAL = "absent", "taken", "changed", "unsupported", "expired", "passing", "final"
+ABSENT, TAKEN, UNSUPPORTED, EXPIRED, PASSING, FINAL = "absent", "taken", "unsupported", "expired", "passing", "final"
 
 _KINDS = {
     ABSENT: {"NoSuchKey", "NoSuchVersion", "404", "NotFound", "EntityNotFoundException"},
     TAKEN: {"PreconditionFailed", "412", "AlreadyExistsException", "ConditionalCheckFailedException"},
-    CHANGED: {"ConcurrentModificationException"},
     UNSUPPORTED: {"NotImplemented", "501"},
     EXPIRED: {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"},
 }
@@ -38,8 +37,11 @@ _PASSING = {
     *("PriorRequestNotComplete", "OperationAborted", "ConditionalRequestConflict", "409", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"),
     # Another process aborted this multipart copy, or a part was sent twice and has another etag under its KMS key. Each attempt starts a new one.
     *("NoSuchUpload", "InvalidPart"),
-    # Glue; InternalServiceException is the code of a single item of a batch
+    # Glue; InternalServiceException is the code of a single item of a batch. A table changed meanwhile: each attempt reads it again.
     *("OperationTimeoutException", "InternalServiceException", "ResourceNotReadyException", "FederationSourceRetryableException"),
+    "ConcurrentModificationException",
+    # EMR Serverless: the application is in another state at the moment
+    "ConflictException",
 }
 _LOST = (
     boto.HTTPClientError,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 
 from compactor.aws.client import AwsClient, ClientConfig
-from compactor.aws.retry import access_problem, words
 from compactor.core.model.errors import Refused
 
 
@@ -13,13 +12,9 @@ from compactor.core.model.errors import Refused
 def secret_text(arn: str, table: str) -> str:
     """Return the text of a secret in AWS Secrets Manager, asked for once in a process. Raises Refused and Unavailable."""
     what = f"table {table}: secret {arn}"
-    client = AwsClient("secretsmanager", ClientConfig(arn.split(":")[3], operation_seconds=60.0), _refusal)
+    final = "{host} refused {action}: grant secretsmanager:GetSecretValue on it, and kms:Decrypt on its key"
+    client = AwsClient("secretsmanager", ClientConfig(arn.split(":")[3], operation_seconds=60.0), otherwise=final)
     answer = client.retry(what, "read it from AWS Secrets Manager", lambda: client.request("get_secret_value", what, SecretId=arn))
     if "SecretString" not in answer:
         raise Refused(f"{what}: expected a text, found bytes")
     return str(answer["SecretString"])
-
-
-def _refusal(error: Exception, what: str, operation: str, host: str) -> Refused:
-    problem = access_problem(error, host) or f"{host} refused GetSecretValue: grant secretsmanager:GetSecretValue on it, and kms:Decrypt on its key"
-    return Refused(f"{what}: {problem} ({words(error)})")

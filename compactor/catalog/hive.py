@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from compactor.catalog import rules
-from compactor.catalog.formats import FORMATS, NATIVE_FORMAT, VIEW_FORMAT
-from compactor.catalog.hive_client import HiveClient, batches, causes, listed, table_parameters
+from compactor.catalog.formats import NATIVE_FORMAT, VIEW_FORMAT
+from compactor.catalog.hive_client import HiveClient, batches, causes, listed
 from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.catalog.views import VERSION
 from compactor.core.model.errors import CatalogRefused, Unavailable
@@ -63,8 +63,6 @@ class HiveCatalog:
         entry = self._hive.entry(database, name)
         if entry is None or entry.get("tableType") != rules.TABLE:
             return None
-        serde = entry["sd"]["serdeInfo"].get("serializationLib")
-        kind = next((kind for kind, formats in FORMATS.items() if formats[2] == serde), str(serde))
         return TableDef(
             entry["dbName"],
             entry["tableName"],
@@ -72,7 +70,7 @@ class HiveCatalog:
             _columns(entry["partitionKeys"]),
             rules.place(entry["sd"]["location"]),
             rules.shown(entry["parameters"]),
-            kind,
+            rules.format_of(entry["sd"]["serdeInfo"].get("serializationLib")),
             entry["parameters"].get("comment", ""),
         )
 
@@ -100,9 +98,8 @@ class HiveCatalog:
                     missing.append(requested[values])
                     continue
                 rules.check_location(f"{label} {list(values)}", entry["sd"]["location"], requested[values].location)
-                stale = rules.statistics(requested[values]).items() - entry["parameters"].items()
-                # Hive 2.3 reads a column that the partition does not list as null, silently.
-                if stale or _columns(entry["sd"]["cols"]) != _columns(definition["sd"]["cols"]):
+                listed_columns, expected = (_columns(each["sd"]["cols"]) for each in (entry, definition))
+                if rules.outdated_partition(requested[values], entry["parameters"], listed_columns, expected):
                     parameters = {**entry["parameters"], **rules.statistics(requested[values])}
                     changed.append((handle, parameters))
             for batch in batches(changed):
@@ -117,7 +114,7 @@ class HiveCatalog:
                 return []
             names = listed(self._hive.client.listPartitionNames(database, table, -1))
             registered = [
-                _partition(entry)
+                rules.partition(entry["values"], entry["sd"].get("location", ""), entry["parameters"])
                 for batch in batches(names)
                 for entry in self._hive.read_all(self._hive.client.getPartitionsByNames(database, table, batch))
             ]
@@ -243,7 +240,7 @@ class HiveCatalog:
         columns, columns_now = rules.table_columns(table), _columns(storage["cols"])
         library = storage.get("serdeInfo", {}).get("serializationLib")
         rules.check_update(table, entry["tableType"], storage.get("location", ""), columns_now, _columns(entry["partitionKeys"]), library)
-        properties = {**rules.kept(entry["parameters"]), **table_parameters(table)}
+        properties = {**rules.kept(entry["parameters"]), **rules.table_parameters(table)}
         if columns == columns_now and properties == entry["parameters"]:
             return
         existing.getSd().setCols(self._hive.fields(columns))
@@ -273,12 +270,3 @@ def _columns(fields: Iterable[dict[str, str]]) -> tuple[Column, ...]:
 
 def _shape(columns: Iterable[Column]) -> list[tuple[str, str]]:
     return [(column.name, column.type) for column in columns]
-
-
-def _partition(entry: dict[str, Any]) -> PartitionDef:
-    def number(name: str) -> int | None:
-        text = entry["parameters"].get(name, "")
-        return int(text) if text.isdigit() else None
-
-    location = rules.place(entry["sd"].get("location", ""))
-    return PartitionDef(tuple(entry["values"]), location, number("numRows"), number("totalSize"), number("numFiles"))

@@ -132,7 +132,7 @@ class HiveClient:
         """Return the thrift object of an external table."""
         storage = self.descriptor(rules.table_columns(table), rules.uri(table.location), FORMATS[table.format])
         # Without this parameter Hive treats the table as managed, whatever its type, and deletes the files with it.
-        made = self._new(table, rules.TABLE, storage, {"EXTERNAL": "TRUE", **table_parameters(table)})
+        made = self._new(table, rules.TABLE, storage, {"EXTERNAL": "TRUE", **rules.table_parameters(table)})
         made.setPartitionKeys(self.fields(rules.stored(table.partition_columns)))
         return made
 
@@ -199,11 +199,6 @@ class HiveClient:
     def fields(self, columns: Iterable[Column]) -> list[Any]:
         """Return columns as thrift field schemas."""
         return [self._field(column.name, column.type, column.comment) for column in columns]
-
-
-def table_parameters(table: TableDef) -> dict[str, str]:
-    """Return the parameters that this project sets on a table."""
-    return {**table.properties, **({"comment": table.comment} if table.comment else {})}
 
 
 def batches(items: Sequence[Any]) -> Iterator[list[Any]]:

@@ -157,6 +157,28 @@ def statistics(partition: PartitionDef) -> dict[str, str]:
     return {name: str(value) for name, value in figures.items() if value is not None}
 
 
+def partition(values: Sequence[str], location: str, parameters: Mapping[str, str]) -> PartitionDef:
+    """Return a partition of the catalog. A statistic that is no number counts as unknown."""
+    figures = (parameters.get(name, "") for name in ("numRows", "totalSize", "numFiles"))
+    return PartitionDef(tuple(values), place(location), *(int(text) if text.isdigit() else None for text in figures))
+
+
+def outdated_partition(requested: PartitionDef, parameters: Mapping[str, str], listed: Sequence[Column], expected: Sequence[Column]) -> bool:
+    """Whether a registered partition's statistics differ from those requested, or its columns from the table's."""
+    # Hive 2.3 reads a column that the partition does not list as null, silently.
+    return not statistics(requested).items() <= parameters.items() or listed != expected
+
+
+def format_of(library: str | None) -> str:
+    """Return the format of a table with this serde, or the serde's name for one that is not ours."""
+    return next((name for name, formats in FORMATS.items() if formats[2] == library), str(library))
+
+
+def table_parameters(table: TableDef) -> dict[str, str]:
+    """Return the parameters that this project sets on a table."""
+    return {**table.properties, **({"comment": table.comment} if table.comment else {})}
+
+
 def native_parameters(table: NativeDef, before: str | None) -> dict[str, str]:
     """Return the parameters of an Iceberg table. `before`: the metadata file that it pointed to."""
     previous = {"previous_metadata_location": uri(before)} if before else {}

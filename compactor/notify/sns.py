@@ -3,12 +3,10 @@ AWS_ENDPOINT_URL."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from compactor.aws import client as aws_client
-from compactor.core.model.errors import Refused, Unavailable
+from compactor.aws.client import AwsClient, ClientConfig
 from compactor.core.results.notice import Message
 
 SUBJECT_CHARS_MAX = 100
@@ -22,13 +20,9 @@ def to_sns(arn: str, message: Message) -> None:
     if len(body.encode()) > MESSAGE_BYTES_MAX:
         short = {name: [] if isinstance(value, list) else value for name, value in message.to_json().items()}
         body = json.dumps({**short, "text": message.text[:10_000]})
-    try:
-        client = aws_client.make_session().client("sns", region_name=arn.split(":")[3])
-        client.publish(TopicArn=arn, Subject=f"compactor: {message.subject}"[:SUBJECT_CHARS_MAX], Message=body)
-    except ClientError as error:
-        detail = error.response.get("Error", {})
-        why = f"notify: {arn}: {detail.get('Code', 'an error')}: {detail.get('Message', '')}"
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        raise (Unavailable if status >= 500 or status == 429 else Refused)(why) from None
-    except BotoCoreError as error:
-        raise Unavailable(f"notify: {arn}: {error}") from None
+    # A FIFO topic delivers the messages of a table in order, and a message that is sent twice once.
+    ordered = {"MessageGroupId": message.to_json()["table"], "MessageDeduplicationId": hashlib.sha256(body.encode()).hexdigest()}
+    sent = {"TopicArn": arn, "Subject": f"compactor: {message.subject}"[:SUBJECT_CHARS_MAX], "Message": body}
+    sent |= ordered if arn.endswith(".fifo") else {}
+    client = AwsClient("sns", ClientConfig(arn.split(":")[3], operation_seconds=60.0))
+    client.retry(f"notify: {arn}", "publish to it", lambda: client.request("publish", f"notify: {arn}", **sent))

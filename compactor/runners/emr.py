@@ -1,4 +1,4 @@
-"""Runner on EMR. It writes the job configuration to S3, submits a job, polls it until it ends, and reads the job's report.
+"""Runner on EMR. It writes the job configuration to S3, submits a job, looks whether it has ended, and reads the job's report.
 The two kinds of EMR, Serverless and a cluster, implement `Jobs`.
 
     <plans>/<token>.json                  the job configuration
@@ -21,8 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from compactor.aws.retry import access_problem, api_name, code_of, words
-from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.model.errors import CompactorError, Unavailable
 from compactor.core.model.layout import join
 from compactor.core.results.record import JobUsage
 from compactor.core.results.reports import Ended
@@ -31,11 +30,19 @@ from compactor.ports import Storage, Submitted
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 15.0
 GRACE_SECONDS = 600.0
 """How long EMR may take to end a job whose time is over."""
 
 _NAME_CHARS_MAX = 180
+
+FINAL_ERRORS = (
+    ({"AccessDeniedException", "AccessDenied", "403"}, "not allowed to {action}: grant what docs/aws.md lists for a caller"),
+    (
+        {"ResourceNotFoundException", "InvalidRequestException", "ValidationException"},
+        "{host} does not know it, or cannot accept it in its state: correct `emr:` in compactor.yaml",
+    ),
+)
+"""What to do about final errors of EMR: error codes and text."""
 
 
 @dataclass(frozen=True)
@@ -134,16 +141,14 @@ class Sending:
 
 
 class EmrRunner:
-    """Run one command line on EMR.
+    """Send one command line to EMR.
 
     `job_config` returns the job configuration at the time of sending. `attempt` names the attempt; "": a new one.
     """
 
-    def __init__(
-        self, jobs: Jobs, sending: Sending, storage: Storage, job_config: Callable[[], bytes], attempt: str = "", poll_seconds: float = POLL_SECONDS
-    ) -> None:
+    def __init__(self, jobs: Jobs, sending: Sending, storage: Storage, job_config: Callable[[], bytes], attempt: str = "") -> None:
         self._jobs, self._sending, self._storage, self._job_config = jobs, sending, storage, job_config
-        self._attempt, self._poll_seconds = attempt or uuid.uuid4().hex, poll_seconds
+        self._attempt = attempt or uuid.uuid4().hex
         self._submitted: Submitted | None = None
 
     def submit(self, arguments: Sequence[str]) -> Submitted:
@@ -176,9 +181,10 @@ class EmrRunner:
         bucket, _, prefix = submitted.report.removeprefix("s3://").partition("/")
         return {"Log": f"https://s3.console.aws.amazon.com/s3/buckets/{bucket}?prefix={prefix}/", **self._jobs.links(submitted.job)}
 
-    def result(self, submitted: Submitted, on_line: Callable[[str], None], since: int = 0) -> Ended:
-        """Return the outcome, after passing the log from line `since` to `on_line`. Raises Unavailable if there is no report."""
-        self._pass_log(submitted, on_line, since)
+    def result(self, submitted: Submitted, on_line: Callable[[str], None]) -> Ended:
+        """Return the outcome, after passing the lines of the log to `on_line`. Raises Unavailable if there is no report."""
+        for line in self._log(submitted):
+            on_line(line)
         try:
             report: dict[str, Any] = json.loads(self._storage.read(join(submitted.report, "report.json")))
             return Ended(int(report["code"]), str(report["output"]), str(report["errors"]))
@@ -190,49 +196,23 @@ class EmrRunner:
             raise Unavailable(f"{submitted.report}: expected a job's report, found something else ({error})") from None
 
     def usage(self, submitted: Submitted) -> JobUsage | None:
-        return self._jobs.usage(submitted.job)
+        try:
+            return self._jobs.usage(submitted.job)
+        except CompactorError as error:
+            # the report of a job that has ended is worth more than its bill
+            log.warning("%s: could not read what it used: %s", submitted.job, error)
+            return None
 
     def stop(self, submitted: Submitted) -> None:
         self._jobs.cancel(submitted.job)
 
-    def run(self, arguments: Sequence[str], on_line: Callable[[str], None]) -> Ended:
-        submitted, shown = self.submit(arguments), 0
-        try:
-            while not self.ended(submitted):
-                shown = self._pass_log(submitted, on_line, shown)
-                time.sleep(self._poll_seconds)
-        except BaseException:
-            self.cancel()
-            raise
-        self._submitted = None
-        return self.result(submitted, on_line, shown)
-
     def cancel(self) -> None:
         """Cancel the job that this runner submitted, unless it has ended."""
-        submitted, self._submitted = self._submitted, None
-        if submitted is not None:
-            self.stop(submitted)
+        if self._submitted is not None:
+            self.stop(self._submitted)
 
-    def _pass_log(self, submitted: Submitted, on_line: Callable[[str], None], since: int) -> int:
-        """Pass the log from line `since` to `on_line`. Return the number of lines passed so far."""
+    def _log(self, submitted: Submitted) -> list[str]:
         try:
-            lines = self._storage.read(join(submitted.report, "log.txt")).decode("utf-8", "replace").split("\n")[:-1]
+            return self._storage.read(join(submitted.report, "log.txt")).decode("utf-8", "replace").split("\n")[:-1]
         except FileNotFoundError:
-            return since
-        for line in lines[since:]:
-            on_line(line)
-        return max(since, len(lines))
-
-
-def refusal(error: Exception, what: str, operation: str, host: str) -> Refused:
-    """Return the exception for a final error of EMR, with what to do about it."""
-    action = api_name(operation)
-    problem = access_problem(error, host)
-    if problem:
-        return Refused(f"{what}: {problem}")
-    message = f"{host} refused {action}"
-    if code_of(error) in ("AccessDeniedException", "AccessDenied", "403"):
-        message = f"not allowed to {action}: grant what docs/aws.md lists for a caller"
-    elif code_of(error) in ("ResourceNotFoundException", "InvalidRequestException", "ValidationException"):
-        message = f"{host} does not know it, or cannot accept it in its state: correct `emr:` in compactor.yaml"
-    return Refused(f"{what}: {message} ({words(error)})")
+            return []

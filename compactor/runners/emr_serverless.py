@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
 from compactor.aws.client import AwsClient, ClientConfig
+from compactor.core.model.errors import Refused
 from compactor.core.results.record import JobUsage
-from compactor.runners.emr import JobState, Order, refusal
+from compactor.runners.emr import FINAL_ERRORS, JobState, Order
 
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
 
@@ -18,7 +20,7 @@ class ServerlessJobs:
 
     def __init__(self, application: str, role: str, config: ClientConfig | None = None) -> None:
         self._application, self._role = application, role
-        self._client = AwsClient("emr-serverless", config or ClientConfig(), refusal)
+        self._client = AwsClient("emr-serverless", config or ClientConfig(), FINAL_ERRORS)
 
     def submit(self, order: Order) -> str:
         """Start a job run and return its id."""
@@ -44,14 +46,9 @@ class ServerlessJobs:
 
     def state(self, job: str) -> JobState:
         """Return the state of a job run."""
-
-        def attempt() -> JobState:
-            run = self._client.request("get_job_run", job, applicationId=self._application, jobRunId=job)["jobRun"]
-            details, started = run.get("stateDetails"), run.get("startedAt")
-            text = run["state"] + (f" ({details})" if details else "")
-            return JobState(run["state"] not in ENDED, text, started.timestamp() if started else None)
-
-        return self._client.retry(job, "look at it on EMR Serverless", attempt)
+        run = self._run(job)
+        details, started = run.get("stateDetails"), run.get("startedAt")
+        return JobState(run["state"] not in ENDED, run["state"] + (f" ({details})" if details else ""), started.timestamp() if started else None)
 
     def links(self, job: str) -> dict[str, str]:
         """Return the page of Spark's UI, which EMR opens for an hour once the job runs."""
@@ -64,16 +61,22 @@ class ServerlessJobs:
 
     def usage(self, job: str) -> JobUsage | None:
         """Return what a job run used. The billed figures come a moment after its end; until then the used ones are returned."""
-
-        def attempt() -> JobUsage | None:
-            run = self._client.request("get_job_run", job, applicationId=self._application, jobRunId=job)["jobRun"]
-            used = run.get("billedResourceUtilization") or run.get("totalResourceUtilization")
-            return JobUsage(job, float(used.get("vCPUHour", 0)), float(used.get("memoryGBHour", 0))) if used else None
-
-        return self._client.retry(job, "look at its usage on EMR Serverless", attempt)
+        run = self._run(job)
+        used = run.get("billedResourceUtilization") or run.get("totalResourceUtilization")
+        return JobUsage(job, float(used.get("vCPUHour", 0)), float(used.get("memoryGBHour", 0))) if used else None
 
     def cancel(self, job: str) -> None:
         """Cancel a job run. One that has ended is left unchanged."""
-        if self.state(job).active:
-            where = {"applicationId": self._application, "jobRunId": job}
+        where = {"applicationId": self._application, "jobRunId": job}
+        try:
             self._client.retry(job, "cancel it on EMR Serverless", lambda: self._client.request("cancel_job_run", job, **where))
+        except Refused:
+            # EMR does not cancel a job that has ended, maybe a moment ago
+            if self._run(job)["state"] not in (*ENDED, "CANCELLING"):
+                raise
+
+    def _run(self, job: str) -> dict[str, Any]:
+        where = {"applicationId": self._application, "jobRunId": job}
+        answer = self._client.retry(job, "look at it on EMR Serverless", lambda: self._client.request("get_job_run", job, **where))
+        run: dict[str, Any] = answer["jobRun"]
+        return run

@@ -6,7 +6,7 @@ from typing import Any
 
 from compactor.aws.client import AwsClient, ClientConfig
 from compactor.core.results.record import JobUsage
-from compactor.runners.emr import JobState, Order, refusal
+from compactor.runners.emr import FINAL_ERRORS, JobState, Order
 
 ACTIVE = ("PENDING", "RUNNING", "CANCEL_PENDING")
 _HERE = ("--conf", "spark.submit.deployMode=client")
@@ -20,7 +20,7 @@ class ClusterSteps:
 
     def __init__(self, cluster: str, config: ClientConfig | None = None) -> None:
         self._cluster = cluster
-        self._client = AwsClient("emr", config or ClientConfig(), refusal)
+        self._client = AwsClient("emr", config or ClientConfig(), FINAL_ERRORS)
 
     def submit(self, order: Order) -> str:
         """Add a step and return its id. Two concurrent calls may both add it; the commit protocol makes that harmless."""

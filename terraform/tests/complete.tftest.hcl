@@ -94,6 +94,21 @@ run "landing_is_read_and_emptied_and_never_written" {
   }
 }
 
+run "jobs_land_files_where_they_may" {
+  variables {
+    landing = [{ bucket = "kafka-landing", prefix = "topics", write = true }, { prefix = "incoming" }]
+  }
+
+  assert {
+    condition = [for statement in jsondecode(output.job_policies.storage).Statement : statement.Resource if statement.Action == ["s3:PutObject"]] == [
+      ["arn:aws:s3:::compactor-lake-123456789012-eu-west-1/incoming/_compactor/*", "arn:aws:s3:::compactor-lake-123456789012-eu-west-1/incoming/*/_compactor/*"],
+      ["arn:aws:s3:::kafka-landing/topics/_compactor/*", "arn:aws:s3:::kafka-landing/topics/*/_compactor/*"],
+      ["arn:aws:s3:::kafka-landing/topics/*"],
+    ]
+    error_message = "`ingest` and `reconcile --repair` write landed files."
+  }
+}
+
 run "archives_move_and_go_and_nothing_else_does" {
   assert {
     condition = {
@@ -156,6 +171,33 @@ run "callers_start_watch_and_cancel" {
       for statement in jsondecode(output.caller_policy).Statement : statement.Resource if contains(flatten([statement.Action]), "s3:GetObject")
     ])) == toset(["arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/_compactor/*", "arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/quarantine/*.reason.json", "arn:aws:s3:::compactor-logs-123456789012-eu-west-1/jobs/reports/*"])
     error_message = "Callers read Snapshots and the jobs' reports, not data."
+  }
+
+  assert {
+    condition     = !strcontains(output.caller_policy, "/tables.d/") && !strcontains(output.caller_policy, var.landing[0].kms_key_arn)
+    error_message = "Without `discover` they add no tables."
+  }
+}
+
+run "callers_add_tables_where_they_may" {
+  variables {
+    callers = { roles = { workers = "airflow-workers" }, discover = true }
+  }
+
+  assert {
+    condition = {
+      for statement in jsondecode(output.caller_policy).Statement : jsonencode(statement.Action) => statement.Resource...
+      if strcontains(jsonencode(statement.Resource), "/tables.d/") || strcontains(jsonencode(statement.Resource), "/topics/")
+      } == {
+      jsonencode(["s3:GetObject", "s3:PutObject", "s3:DeleteObject"]) = ["arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/_compactor/tables.d/*"]
+      jsonencode(["s3:GetObject"])                                    = [["arn:aws:s3:::kafka-landing/topics/*", "arn:aws:s3:::kafka-landing/dms/*"]]
+    }
+    error_message = "They read samples of what landed and write the configurations of new tables."
+  }
+
+  assert {
+    condition     = strcontains(output.caller_policy, var.landing[0].kms_key_arn)
+    error_message = "Samples may have a key of their own."
   }
 }
 
@@ -253,7 +295,7 @@ run "airflow_installs_what_compactor_package_wrote" {
 
 run "private_subnets_reach_aws_without_nat" {
   assert {
-    condition     = aws_vpc_endpoint.s3[0].vpc_endpoint_type == "Gateway" && toset(keys(aws_vpc_endpoint.this)) == toset(["glue", "kms", "logs", "monitoring", "sns", "sts"])
+    condition     = aws_vpc_endpoint.s3[0].vpc_endpoint_type == "Gateway" && toset(keys(aws_vpc_endpoint.this)) == toset(["glue", "kms", "logs", "monitoring", "secretsmanager", "sns", "sts"])
     error_message = "S3 has a gateway endpoint, the others have interfaces."
   }
 }
@@ -262,6 +304,11 @@ run "lake_formation_grants_what_jobs_and_readers_need" {
   assert {
     condition     = toset(keys(aws_lakeformation_permissions.tables)) == toset(["job-views", "job-tables", "cluster-views", "cluster-tables"])
     error_message = "Jobs of both kinds work on both databases."
+  }
+
+  assert {
+    condition     = { for job, grant in aws_lakeformation_permissions.default : job => [one(grant.database).name, grant.permissions] } == { for job in ["job", "cluster"] : job => ["default", toset(["DESCRIBE"])] }
+    error_message = "Every session of Spark looks at the database default."
   }
 
   assert {

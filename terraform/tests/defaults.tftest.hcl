@@ -105,6 +105,20 @@ run "nothing_the_tool_has_not_condemned_ever_expires" {
   }
 }
 
+run "configurations_of_jobs_expire_as_logs_do" {
+  assert {
+    condition = {
+      for role, each in aws_s3_bucket_lifecycle_configuration.this :
+      role => { for rule in each.rule : one(rule.filter).prefix => one(rule.expiration).days if rule.id != "leftovers" }
+      } == {
+      lake = {}
+      code = { "jobs/0.1.0/plans/" = 90 }
+      logs = { "access/" = 90, "jobs/" = 90 }
+    }
+    error_message = "No job reads a plan that is older than its log."
+  }
+}
+
 run "a_snapshot_is_written_once" {
   assert {
     condition = length([
@@ -150,6 +164,15 @@ run "the_job_sees_its_warehouse_and_its_database" {
   assert {
     condition     = alltrue([for policy in aws_iam_role_policy.job : length(policy.policy) < 10240])
     error_message = "IAM takes 10,240 characters of inline policies."
+  }
+}
+
+run "spark_may_make_the_database_default_and_no_other" {
+  assert {
+    condition = [for statement in jsondecode(output.job_policies.catalog).Statement : statement.Resource if contains(statement.Action, "glue:CreateDatabase")] == [
+      ["arn:aws:glue:eu-west-1:123456789012:catalog", "arn:aws:glue:eu-west-1:123456789012:database/default"]
+    ]
+    error_message = "In a new account it is missing, and the first session makes it."
   }
 }
 

@@ -36,6 +36,11 @@ run "an_existing_lake_and_database_are_left_alone" {
     condition     = output.warehouse == "s3://our-lake/raw/cdc" && strcontains(output.job_policies.storage, "arn:aws:s3:::our-lake/raw/cdc/*") && strcontains(output.job_policies.storage, "arn:aws:kms:eu-west-1:123456789012:key/7")
     error_message = "Jobs get their rights on it, and on its key."
   }
+
+  assert {
+    condition     = [for statement in jsondecode(output.iceberg_reader_policy).Statement : statement.Resource if statement.Action == ["kms:Decrypt"]] == ["arn:aws:kms:eu-west-1:123456789012:key/7"]
+    error_message = "Readers of Iceberg tables may use its key."
+  }
 }
 
 run "rights_without_compute" {
@@ -76,6 +81,26 @@ run "a_topic_that_exists" {
   }
 }
 
+run "a_dashboard_without_alarms" {
+  variables {
+    dashboard = true
+  }
+
+  assert {
+    condition     = yamldecode(output.compactor_yaml).metrics == { deployment = "compactor", namespace = "Compactor" }
+    error_message = "Runs send what it shows."
+  }
+
+  assert {
+    condition = alltrue([
+      for policy in [output.job_policies.reporting, output.caller_policy] : anytrue([
+        for statement in jsondecode(policy).Statement : try(statement.Condition.StringEquals["cloudwatch:namespace"], "") == "Compactor"
+      ])
+    ])
+    error_message = "And may."
+  }
+}
+
 run "a_partition_of_its_own" {
   override_data {
     target = data.aws_partition.current
@@ -109,8 +134,24 @@ run "a_cluster_with_a_metastore_service" {
   }
 
   assert {
+    condition     = length(aws_emr_cluster.this[0].auto_termination_policy) == 0
+    error_message = "It stays while nothing runs: another cluster would have another id."
+  }
+
+  assert {
     condition     = jsondecode(aws_emr_cluster.this[0].configurations_json) == [] && length(aws_emrserverless_application.this[0].runtime_configuration) == 0
     error_message = "No job reaches Glue unless it asks for it."
+  }
+}
+
+run "a_cluster_that_ends_itself" {
+  variables {
+    cluster = { subnet_id = "subnet-a", primary_security_group_id = "sg-1", core_security_group_id = "sg-2", service_security_group_id = "sg-3", idle_timeout_minutes = 90 }
+  }
+
+  assert {
+    condition     = one(aws_emr_cluster.this[0].auto_termination_policy).idle_timeout == 5400
+    error_message = "Minutes are made seconds."
   }
 }
 

@@ -191,7 +191,7 @@ def test_a_run_that_sleeps_through_another_ones_publish_shows_the_newest(server:
 
 BREAKING = (
     *("500", "503", "429", "reset_before", "reset_after", "cut", "cut_head", "cut_length"),
-    *("slow", "late", "twice", "again", "400 ThrottlingException"),
+    *("slow", "late", "twice", "again", "400 ThrottlingException", "400 ConcurrentModificationException"),
 )
 
 
@@ -246,7 +246,7 @@ def test_a_publish_broken_at_any_request_ends_right(
         assert str(found).replace(name, database) == str(expected), f"{kind} at request {at}: {proxy.requests[at - 1]}"
 
 
-@pytest.mark.parametrize("kind", ["503", "reset_after", "400 ThrottlingException"])
+@pytest.mark.parametrize("kind", ["503", "reset_after", "400 ThrottlingException", "400 ConcurrentModificationException"])
 def test_a_catalog_that_stays_away_is_unavailable(server: Server, proxy: Proxy, database: str, tmp_path: Path, kind: str) -> None:
     """After the operation's time, with table, what was tried, the last reason; the next publish ends right."""
     proxy.plan(Fault(kind, times=ALWAYS))
@@ -371,9 +371,10 @@ def test_one_refused_partition_of_a_batch_names_itself(proxy: Proxy, database: s
     codes = ["InvalidInputException"]
     with pytest.raises(CatalogRefused, match=rf"{database}\.t_base \['v1', 's1'\]: Glue rejects the definition"):
         there.ensure_partitions(database, "t_base", parts(tmp_path, 1))
-    codes = ["InternalServiceException"]
-    there.ensure_partitions(database, "t_base", parts(tmp_path, 1, 2))
-    assert there.partitions(database, "t_base") == parts(tmp_path, 1, 2)
+    for number, code in enumerate(("InternalServiceException", "ConcurrentModificationException"), 2):
+        codes = [code]
+        there.ensure_partitions(database, "t_base", parts(tmp_path, 1, number))
+    assert there.partitions(database, "t_base") == parts(tmp_path, 1, 2, 3)
 
 
 # What it writes

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import re
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -64,7 +65,7 @@ def storage() -> MemoryStorage:
 
 
 def runner(jobs: Jobs, storage: MemoryStorage, attempt: str = "dag/run/task/-1/1", job_config: bytes = b"{}") -> EmrRunner:
-    return EmrRunner(jobs, SENDING, storage, lambda: job_config, attempt, poll_seconds=0.01)
+    return EmrRunner(jobs, SENDING, storage, lambda: job_config, attempt)
 
 
 def report(storage: MemoryStorage, submitted: Submitted, code: int = 0, output: str = "[]", errors: str = "", lines: str = "") -> None:
@@ -120,7 +121,7 @@ def test_the_same_try_is_one_job(storage: MemoryStorage, words: list[str], attem
 
 
 def test_how_it_ended_is_what_its_report_says(storage: MemoryStorage) -> None:
-    """Its state only tells that it has: code, output and last words are the command line's; the log is told from where it was left."""
+    """Its state only tells that it has: code, output and last words are the command line's; the log is told."""
     jobs = List()
     sender = runner(jobs, storage)
     submitted = sender.submit(WORDS)
@@ -129,9 +130,9 @@ def test_how_it_ended_is_what_its_report_says(storage: MemoryStorage) -> None:
     jobs.states[submitted.job] = "FAILED"
     assert sender.ended(submitted)
     told: list[str] = []
-    ended = runner(jobs, storage).result(submitted, told.append, since=1)
+    ended = runner(jobs, storage).result(submitted, told.append)
     assert (ended.code, ended.output, ended.errors) == (75, '[{"table": "student"}]', "compactor: busy")
-    assert told == ["two", "three"]
+    assert told == ["one", "two", "three"]
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "ended without a report: FAILED; EMR's logs"), (b"{", "expected a job's report")])
@@ -146,37 +147,14 @@ def test_without_a_report_nobody_knows_how_it_ended(storage: MemoryStorage, cont
         runner(jobs, storage).result(submitted, lambda line: None)
 
 
-def test_run_waits_and_tells_lines_as_they_come(storage: MemoryStorage) -> None:
-    """Each line once."""
+def test_cancel_ends_the_job_that_was_submitted(storage: MemoryStorage) -> None:
+    """When a worker is ended before its task is deferred; without a job there is nothing to do."""
     jobs = List()
-    told: list[str] = []
-
-    def tell(line: str) -> None:
-        told.append(line)
-        if line == "first":
-            report(storage, here[0], 0, "[1]", "", "first\nsecond\n")
-            jobs.states[here[0].job] = "SUCCESS"
-
     sender = runner(jobs, storage)
-    here = [sender.submit(WORDS)]
-    storage.write(f"{here[0].report}/log.txt", b"first\n")
-    ended = sender.run(WORDS, tell)
-    assert (ended.code, ended.output, told) == (0, "[1]", ["first", "second"])
     sender.cancel()
     assert jobs.cancelled == []
-
-
-def test_an_exception_while_waiting_cancels_the_job(storage: MemoryStorage) -> None:
-    """Airflow's time-out, or a worker that is ended."""
-    jobs = List()
-
-    def tell(line: str) -> None:
-        raise KeyboardInterrupt
-
-    sender = runner(jobs, storage)
-    storage.write(f"{sender.submit(WORDS).report}/log.txt", b"first\n")
-    with pytest.raises(KeyboardInterrupt):
-        sender.run(WORDS, tell)
+    sender.submit(WORDS)
+    sender.cancel()
     assert jobs.cancelled == ["job-0"]
 
 
@@ -246,6 +224,14 @@ def test_a_job_run_of_an_application(aws: None) -> None:
     jobs.cancel(job)
 
 
+def job_run(state: str) -> dict[str, Any]:
+    """A job run as EMR Serverless answers."""
+    return {
+        "applicationId": "00app", "jobRunId": "j", "arn": "a" * 60, "createdBy": "arn:aws:iam::123456789012:user/me", "createdAt": 0, "updatedAt": 0,
+        "executionRole": ROLE, "state": state, "stateDetails": "why", "releaseLabel": "emr-7.13.0", "jobDriver": {"sparkSubmit": {"entryPoint": "x"}},
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -258,13 +244,21 @@ def test_a_job_run_of_an_application(aws: None) -> None:
 def test_what_a_job_used(aws: None, answer: dict[str, Any], expected: tuple[float, float] | None) -> None:
     """As billed, else as used. A step of a cluster has no bill of its own."""
     jobs = ServerlessJobs("00app", ROLE, REACH)
-    run = {
-        "applicationId": "00app", "jobRunId": "j", "arn": "a" * 60, "createdBy": "arn:aws:iam::123456789012:user/me", "createdAt": 0, "updatedAt": 0,
-        "executionRole": ROLE, "state": "SUCCESS", "stateDetails": "done", "releaseLabel": "emr-7.13.0", "jobDriver": {"sparkSubmit": {"entryPoint": "x"}},
-    }  # fmt: skip
-    stubbed(jobs).add_response("get_job_run", {"jobRun": {**run, **answer}}, {"applicationId": "00app", "jobRunId": "j"})
+    stubbed(jobs).add_response("get_job_run", {"jobRun": {**job_run("SUCCESS"), **answer}}, {"applicationId": "00app", "jobRunId": "j"})
     assert jobs.usage("j") == (JobUsage("j", *expected) if expected else None)
     assert ClusterSteps("j-1", REACH).usage("s-1") is None
+
+
+def test_a_usage_that_emr_does_not_tell_does_not_lose_the_report(storage: MemoryStorage, caplog: pytest.LogCaptureFixture) -> None:
+    """The job has done its work; only its bill is missing."""
+
+    class Billless(List):
+        def usage(self, job: str) -> JobUsage | None:
+            raise Unavailable("EMR is away")
+
+    sender = runner(Billless(), storage)
+    assert sender.usage(sender.submit(WORDS)) is None
+    assert "job-0: could not read what it used: EMR is away" in caplog.text
 
 
 def test_a_step_of_a_cluster_is_added_once(aws: None) -> None:
@@ -306,18 +300,7 @@ def test_every_state_and_only_what_goes_on_is_cancelled(aws: None, kind: Any, st
     """With EMR's reason."""
     if kind is ServerlessJobs:
         jobs: Any = ServerlessJobs("00app", ROLE, REACH)
-        run = {
-            "applicationId": "00app",
-            "jobRunId": "j",
-            "arn": "a" * 60,
-            "createdBy": "arn:aws:iam::123456789012:user/me",
-            "createdAt": 0,
-            "updatedAt": 0,
-            "executionRole": ROLE,
-        }
-        answer: dict[str, Any] = {
-            "jobRun": {**run, "state": state, "stateDetails": "why", "releaseLabel": "emr-7.13.0", "jobDriver": {"sparkSubmit": {"entryPoint": "x"}}}
-        }
+        answer: dict[str, Any] = {"jobRun": job_run(state)}
         look = ("get_job_run", answer, {"applicationId": "00app", "jobRunId": "j"})
         cancel = ("cancel_job_run", {"applicationId": "00app", "jobRunId": "j"}, {"applicationId": "00app", "jobRunId": "j"})
         if goes_on:
@@ -329,9 +312,11 @@ def test_every_state_and_only_what_goes_on_is_cancelled(aws: None, kind: Any, st
         answer = {"Step": {"Status": {**status, **({"Timeline": {"StartDateTime": BEGAN}} if goes_on else {})}}}
         look = ("describe_step", answer, {"ClusterId": "j-1", "StepId": "j"})
         cancel = ("cancel_steps", {}, {"ClusterId": "j-1", "StepIds": ["j"], "StepCancellationOption": "TERMINATE_PROCESS"})
-    stub = stubbed(jobs, look, look, *([cancel] if goes_on else []))
+    on_cluster = kind is ClusterSteps
+    stub = stubbed(jobs, look, *([look] if on_cluster else []), *([cancel] if goes_on else []))
     assert jobs.state("j") == JobState(goes_on, f"{state} (why)", 7.0 if goes_on else None)
-    jobs.cancel("j")
+    if goes_on or on_cluster:
+        jobs.cancel("j")
     stub.assert_no_pending_responses()
 
 
@@ -341,6 +326,7 @@ def test_every_state_and_only_what_goes_on_is_cancelled(aws: None, kind: Any, st
         ("AccessDeniedException", 403, Refused, "not allowed to StartJobRun: grant what docs/aws.md lists for a caller"),
         ("ResourceNotFoundException", 404, Refused, "does not know it, or cannot accept it in its state: correct `emr:`"),
         ("ServiceQuotaExceededException", 402, Refused, "refused StartJobRun"),
+        ("ConflictException", 409, Unavailable, "could not submit it to EMR Serverless in 1 s"),
         ("InternalServerException", 500, Unavailable, "could not submit it to EMR Serverless in 1 s"),
         ("ThrottlingException", 429, Unavailable, "could not submit it to EMR Serverless in 1 s"),
     ],
@@ -353,6 +339,20 @@ def test_what_emr_refuses_is_told_and_what_passes_is_tried_again(aws: None, code
         stub.add_client_error("start_job_run", code, "no", status)
     with pytest.raises(kind, match=re.escape(said)):
         jobs.submit(ORDER)
+
+
+@pytest.mark.parametrize(
+    ("state", "refused"), [("SUCCESS", False), ("FAILED", False), ("CANCELLED", False), ("CANCELLING", False), ("RUNNING", True)]
+)
+def test_a_job_that_ends_before_it_is_cancelled_is_no_error(aws: None, state: str, refused: bool) -> None:
+    """EMR refuses to cancel it; so the job is looked at again."""
+    jobs = ServerlessJobs("00app", ROLE, REACH)
+    stub = stubbed(jobs)
+    given = {"applicationId": "00app", "jobRunId": "j"}
+    stub.add_client_error("cancel_job_run", "ValidationException", "it has ended", 400)
+    stub.add_response("get_job_run", {"jobRun": job_run(state)}, given)
+    with pytest.raises(Refused, match="it has ended") if refused else nullcontext():
+        jobs.cancel("j")
 
 
 def test_the_page_of_sparks_ui_is_a_link_where_emr_has_one(aws: None) -> None:

@@ -73,6 +73,8 @@ def calls(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Calls:
             "s3": {"path_style": True},
             "emr": emr,
             "defaults": {"notify": {"sns": topic}},
+            "discovered": f"{WAREHOUSE}/_compactor/tables.d",
+            "discover": [{"from": f"{LANDING}/pg.{{schema}}.{{table}}", "name": "{table}", "envelope": "wal2json"}],
             "tables": {
                 "t": {"key": ["id"], "runner": "emr-serverless", "increments": f"{LANDING}/t/increment_%Y%m%d%H"},
                 "u": {"key": ["id"], "runner": "emr-steps"},
@@ -83,8 +85,13 @@ def calls(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Calls:
         app = App.open(file)
         with unheard(found):
             played(server)
+            appeared = (
+                b'{"action":"I","schema":"s","table":"v","columns":[{"name":"id","type":"bigint","value":1}],"pk":[{"name":"id","type":"bigint"}]}\n'
+            )
+            S3Storage("s3://sink", app.settings.s3_settings).write(f"{LANDING}/pg.s.v/increment_2024030501/a.json", appeared)
         for look in LOOKS.values():
             look(app)
+        assert "v" in app.settings.tables, "it was added"
         alert(app.table("t"), "run_failed", "no", {})
         for table in ("t", "u"):
             sent(app, table, found)
@@ -100,6 +107,9 @@ def played(server: Server) -> None:
     DELIVERIES[0](lake)
 
 
+ADDED = rf"{WAREHOUSE}/_compactor/tables\.d/.+"
+"""Tables of `discover:`."""
+
 LOOKS: dict[str, Callable[[App], object]] = {
     "status": lambda app: app.status(["t"]),
     "plan --no-samples": lambda app: app.plan(["t"], samples=False),
@@ -107,6 +117,7 @@ LOOKS: dict[str, Callable[[App], object]] = {
     "log --inputs": lambda app: ledger.everything(app.table("t"), app.table("t").newest()),
     "quarantine": lambda app: app.quarantined(["t"]),
     "verify --files-only": lambda app: app.verify(["t"], files_only=True),
+    "adding tables": lambda app: app.add_tables(),
     "waiting for an hour": lambda app: arrived(app.table("t"), datetime(2024, 3, 5, 1, tzinfo=timezone.utc)),
 }
 """What tasks do without Spark."""
@@ -155,14 +166,18 @@ def test_no_right_lacks_its_call(calls: Calls) -> None:
 @pytest.mark.parametrize(
     ("operation", "where"),
     [
-        (("GetObject", "HeadObject"), rf"{WAREHOUSE}/[^/]+/(_compactor/.+|quarantine/.+\.reason\.json)|s3://logs/jobs/reports/.+"),
-        (("PutObject",), r"s3://code/jobs/1/plans/[0-9a-f]+\.json"),
+        (
+            ("GetObject", "HeadObject"),
+            rf"{WAREHOUSE}/[^/]+/(_compactor/.+|quarantine/.+\.reason\.json)|s3://logs/jobs/reports/.+|{ADDED}|{LANDING}/pg\.s\.v/.+",
+        ),
+        (("PutObject",), rf"s3://code/jobs/1/plans/[0-9a-f]+\.json|{ADDED}"),
+        (("DeleteObject",), rf"{WAREHOUSE}/_compactor/tables\.d/\.compactor-probe-\w+"),
     ],
-    ids=["reads state and reports, no data", "writes plans"],
+    ids=["reads state, reports and samples", "writes plans and tables", "deletes a probe"],
 )
 def test_objects_outside_the_policy_are_never_touched(calls: Calls, operation: tuple[str, ...], where: str) -> None:
-    """Whoever starts jobs needs no row of any table."""
+    """Whoever starts jobs needs no row of any table; with `discover` samples of what landed."""
     touched = calls.touched(*operation)
     assert touched
     assert [path for path in sorted(touched) if not re.fullmatch(where, path)] == []
-    assert calls.touched("DeleteObject", "DeleteObjects", "CopyObject", "CreateMultipartUpload") == set()
+    assert calls.touched("DeleteObjects", "CopyObject", "CreateMultipartUpload") == set()

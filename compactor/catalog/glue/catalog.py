@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from compactor.aws.retry import ABSENT, CHANGED, PASSING, TAKEN, ExpectedError, Retryable, item_error, kind_of, words
+from compactor.aws.retry import ABSENT, PASSING, TAKEN, ExpectedError, Retryable, item_error, kind_of, words
 from compactor.catalog import rules
 from compactor.catalog.glue import shapes
-from compactor.catalog.glue.client import GlueClient, GlueSettings, refusal
+from compactor.catalog.glue.client import GlueClient, GlueSettings
 from compactor.core.catalog.ddl import NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused
 
@@ -105,7 +105,7 @@ class GlueCatalog:
                     )
                 except ExpectedError:
                     return
-                _settle(label, "batch_delete_partition", self._client.host, answer, fine=(ABSENT,))
+                _settle(self._client, label, "batch_delete_partition", answer, fine=(ABSENT,))
 
             self._client.retry(label, "unregister partitions", attempt)
 
@@ -179,18 +179,9 @@ class GlueCatalog:
             raise Retryable("another process created it at the same moment")
 
     def _update(self, label: str, existing: dict[str, Any], requested: dict[str, Any]) -> None:
-        try:
-            self._client.request(
-                "update_table",
-                label,
-                (CHANGED, ABSENT),
-                DatabaseName=existing["DatabaseName"],
-                TableInput=requested,
-                VersionId=existing["VersionId"],
-                SkipArchive=True,
-            )
-        except ExpectedError as answer:
-            raise Retryable("another process changed it at the same moment") from answer
+        version = {"VersionId": existing["VersionId"], "SkipArchive": True}
+        if not self._may(ABSENT, "update_table", label, DatabaseName=existing["DatabaseName"], TableInput=requested, **version):
+            raise Retryable("another process dropped it at the same moment")
 
     def _may(self, expected: str, operation: str, label: str, **parameters: Any) -> bool:
         """Send a request. Return False for the expected kind of error."""
@@ -209,7 +200,7 @@ class GlueCatalog:
         requested = shapes.updated(
             existing,
             StorageDescriptor={**storage, "Columns": made["StorageDescriptor"]["Columns"]},
-            Parameters={**rules.kept(existing.get("Parameters", {})), **shapes.table_parameters(table)},
+            Parameters={**rules.kept(existing.get("Parameters", {})), **rules.table_parameters(table)},
         )
         if requested != shapes.updated(existing):
             self._update(f"{table.database}.{table.name}", existing, requested)
@@ -252,16 +243,16 @@ class GlueCatalog:
                     for each in stale
                 ]
                 answer = self._client.request("batch_update_partition", label, **place, Entries=entries)
-                _settle(label, "batch_update_partition", self._client.host, answer, again=(ABSENT,))
+                _settle(self._client, label, "batch_update_partition", answer, again=(ABSENT,))
             if missing:
                 answer = self._client.request("batch_create_partition", label, **place, PartitionInputList=missing)
                 # A partition may have been registered meanwhile; the next attempt checks its location.
-                _settle(label, "batch_create_partition", self._client.host, answer, again=(TAKEN,))
+                _settle(self._client, label, "batch_create_partition", answer, again=(TAKEN,))
 
         return attempt
 
 
-def _settle(label: str, operation: str, host: str, answer: dict[str, Any], fine: tuple[str, ...] = (), again: tuple[str, ...] = ()) -> None:
+def _settle(client: GlueClient, label: str, operation: str, answer: dict[str, Any], fine: tuple[str, ...] = (), again: tuple[str, ...] = ()) -> None:
     """Check the error of each item. Kinds in `fine` are ignored. Raises Retryable for kinds in `again`, CatalogRefused for final errors."""
     passing: list[str] = []
     for item in answer.get("Errors", []):
@@ -272,7 +263,7 @@ def _settle(label: str, operation: str, host: str, answer: dict[str, Any], fine:
         if kind in (PASSING, *again):
             passing.append(f"{values} ({words(error)})")
         elif kind not in fine:
-            raise refusal(error, f"{label} {values}", operation, host)
+            raise client.refusal(error, f"{label} {values}", operation)
     if passing:
         raise Retryable(f"{len(passing)} of the partitions failed, such as {passing[0]}")
 

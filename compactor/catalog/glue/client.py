@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.aws.client import AwsClient, ClientConfig
-from compactor.aws.retry import access_problem, api_name, code_of, words
 from compactor.core.model.errors import CatalogRefused
 
 _FINAL = (
     (
         {"AccessDeniedException", "AccessDenied", "403"},
-        "not allowed to {action}: grant this identity what docs/aws.md lists for the database, its tables and the catalog; where Lake Formation"
+        "not allowed to glue:{action}: grant this identity what docs/aws.md lists for the database, its tables and the catalog; where Lake Formation"
         " manages permissions, also there (DESCRIBE, ALTER, CREATE_TABLE on the database)",
     ),
     ({"EntityNotFoundException"}, "the database or table does not exist: create the database, or correct catalog.database and tables_in"),
@@ -39,21 +38,13 @@ class GlueSettings:
     """Region, endpoint, timeouts and retries."""
 
 
-def refusal(error: Exception, what: str, operation: str, host: str) -> CatalogRefused:
-    """Return the exception for a final error, with what to do about it."""
-    action = f"glue:{api_name(operation)}"
-    problem = access_problem(error, host)
-    if problem:
-        return CatalogRefused(f"{what}: {problem}")
-    message = next((text.format(action=action) for codes, text in _FINAL if code_of(error) in codes), f"{host} refused {action}")
-    return CatalogRefused(f"{what}: {message} ({words(error)})")
-
-
 class GlueClient(AwsClient):
     """Requests to Glue that contain the catalog's id."""
 
+    refused = CatalogRefused
+
     def __init__(self, settings: GlueSettings) -> None:
-        super().__init__("glue", settings.client, refusal)
+        super().__init__("glue", settings.client, _FINAL, "{host} refused glue:{action}")
         self._catalog_id = settings.catalog_id or None
 
     def request(self, operation: str, what: str, expect: Any = (), **parameters: Any) -> dict[str, Any]:

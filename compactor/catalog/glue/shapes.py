@@ -32,15 +32,10 @@ def table_input(table: TableDef) -> dict[str, Any]:
         "Name": table.name.lower(),
         "TableType": rules.TABLE,
         # without it Hive's own clients treat the table as managed and delete its files with it
-        "Parameters": {"EXTERNAL": "TRUE", **table_parameters(table)},
+        "Parameters": {"EXTERNAL": "TRUE", **rules.table_parameters(table)},
         "PartitionKeys": _fields(rules.stored(table.partition_columns)),
         "StorageDescriptor": _descriptor(rules.table_columns(table), rules.uri(table.location), FORMATS[table.format]),
     }
-
-
-def table_parameters(table: TableDef) -> dict[str, str]:
-    """Return the parameters that this project sets."""
-    return {**table.properties, **({"comment": table.comment} if table.comment else {})}
 
 
 def view_input(view: ViewDef) -> dict[str, Any]:
@@ -62,7 +57,6 @@ def view_input(view: ViewDef) -> dict[str, Any]:
 def table(entry: dict[str, Any]) -> TableDef:
     """Convert an external table of the catalog."""
     storage, parameters = entry["StorageDescriptor"], entry.get("Parameters", {})
-    serde = storage.get("SerdeInfo", {}).get("SerializationLibrary")
     return TableDef(
         entry["DatabaseName"],
         entry["Name"],
@@ -70,7 +64,7 @@ def table(entry: dict[str, Any]) -> TableDef:
         columns(entry.get("PartitionKeys", [])),
         rules.place(storage.get("Location", "")),
         rules.shown(parameters),
-        next((name for name, formats in FORMATS.items() if formats[2] == serde), str(serde)),
+        rules.format_of(storage.get("SerdeInfo", {}).get("SerializationLibrary")),
         parameters.get("comment", ""),
     )
 
@@ -117,9 +111,8 @@ def partition_input(owner: dict[str, Any], partition: PartitionDef) -> dict[str,
 
 def outdated_partition(owner: dict[str, Any], entry: dict[str, Any], requested: PartitionDef) -> bool:
     """Whether a partition's columns or statistics differ from those requested."""
-    stale = rules.statistics(requested).items() - entry.get("Parameters", {}).items()
-    # Hive 2.3 reads a column that the partition does not list as null, silently.
-    return bool(stale) or columns(entry["StorageDescriptor"].get("Columns", [])) != columns(owner["StorageDescriptor"].get("Columns", []))
+    listed, expected = (columns(each["StorageDescriptor"].get("Columns", [])) for each in (entry, owner))
+    return rules.outdated_partition(requested, entry.get("Parameters", {}), listed, expected)
 
 
 def updated_partition(owner: dict[str, Any], entry: dict[str, Any], requested: PartitionDef) -> dict[str, Any]:
@@ -131,13 +124,7 @@ def updated_partition(owner: dict[str, Any], entry: dict[str, Any], requested: P
 
 def partition(entry: dict[str, Any]) -> PartitionDef:
     """Convert a partition of the catalog."""
-
-    def number(name: str) -> int | None:
-        text = entry.get("Parameters", {}).get(name, "")
-        return int(text) if text.isdigit() else None
-
-    location = rules.place(entry.get("StorageDescriptor", {}).get("Location", ""))
-    return PartitionDef(tuple(entry["Values"]), location, number("numRows"), number("totalSize"), number("numFiles"))
+    return rules.partition(entry["Values"], entry.get("StorageDescriptor", {}).get("Location", ""), entry.get("Parameters", {}))
 
 
 def _descriptor(shown: Sequence[Column], location: str, formats: tuple[str, str, str]) -> dict[str, Any]:
