@@ -10,12 +10,9 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-try:
-    from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
-except ImportError:  # before 3.2
-    DeadlineAlert = None
-
+from compactor.airflow.compat import AsyncCallback, DeadlineAlert, DeadlineReference
 from compactor.airflow.opened import open_app
+from compactor.airflow.outcome import shortened
 
 if TYPE_CHECKING:
     from compactor.app.app import App
@@ -61,7 +58,7 @@ def quarantined(config: str, waiting: dict[str, list[str]]) -> None:
     """Report files in quarantine. `waiting`: table → one line for each file."""
     try:
         with open_app(config, strict=False) as app:
-            _alert(app, {name: _shortened(lines) for name, lines in waiting.items()}, "quarantined", {})
+            _alert(app, {name: shortened(lines, LINES_MAX, "; ") for name, lines in waiting.items()}, "quarantined", {})
     except Exception:
         log.exception("could not send the alert about files in quarantine")
 
@@ -110,10 +107,6 @@ def _where(context: Any) -> dict[str, str]:
     instance = context["ti"]
     where = {"dag": instance.dag_id, "run": str(context["run_id"]), "task": instance.task_id, "log": str(getattr(instance, "log_url", "") or "")}
     return {name: value for name, value in where.items() if value}
-
-
-def _shortened(lines: list[str]) -> str:
-    return "; ".join([*lines[:LINES_MAX], *([f"and {len(lines) - LINES_MAX} more"] if lines[LINES_MAX:] else [])])
 
 
 def deadlines(config: str, tables: dict[str, float | None]) -> dict[str, Any]:

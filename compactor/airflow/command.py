@@ -12,6 +12,7 @@ from typing import Any
 from airflow.sdk import BaseOperator
 
 from compactor.airflow import connection
+from compactor.airflow.compat import AirflowFailException
 from compactor.airflow.links import LINKS, SPARK_UI
 from compactor.airflow.opened import open_app
 from compactor.airflow.outcome import judge
@@ -20,11 +21,6 @@ from compactor.core.model.errors import Refused, TryLater
 from compactor.core.results.reports import Ended
 from compactor.core.settings.command_line import LABEL, OUTPUT
 from compactor.ports import RemoteRunner, Runner, Submitted
-
-try:
-    from airflow.sdk.exceptions import AirflowFailException
-except ImportError:  # before Airflow 3.2
-    from airflow.exceptions import AirflowFailException
 
 AS_JSON = (OUTPUT.names[0], "json")
 

@@ -12,15 +12,9 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from compactor.airflow.compat import AirflowException, AirflowRuntimeError, BaseHook, mask_secret
 from compactor.core.model.errors import Refused
 from compactor.core.settings.variables import USER_INFO
-
-try:
-    from airflow.sdk.exceptions import AirflowException, AirflowRuntimeError
-except ImportError:  # before Airflow 3.2
-    from airflow.exceptions import AirflowException
-
-    AirflowRuntimeError = AirflowException
 
 if TYPE_CHECKING:
     from compactor.config.settings import Settings
@@ -40,7 +34,8 @@ def use(settings: Settings) -> None:
         for variable, name, value in _values(settings):
             if _filled.setdefault(variable, name) != name:
                 raise Refused(f"variable {variable}: expected the connection {_filled[variable]}, as another configuration has; found {name}")
-            _mask(value)
+            # Airflow masks passwords, but not what is made of them
+            mask_secret(value)
             # asked for each time, so that a triggerer that runs for weeks gets new passwords
             os.environ[variable] = value
         _use_session(settings.airflow.aws_conn_id)
@@ -86,15 +81,6 @@ def _address(stored: Any) -> str:
     return f"{base.rstrip('/')}{port}" + (f"/{password.lstrip('/')}" if password else "")
 
 
-def _mask(value: str) -> None:
-    """Hide a value in the logs of this process. Airflow does so with passwords, but not with what is made of them."""
-    try:
-        from airflow.sdk.log import mask_secret
-    except ImportError:  # before Airflow 3.1
-        from airflow.sdk.execution_time.secrets_masker import mask_secret
-    mask_secret(value)
-
-
 def export() -> None:
     """Give the AWS credentials to the processes that this task starts. They do not renew them."""
     for session in _sessions.values():
@@ -127,10 +113,6 @@ def _session(name: str) -> Any:
 
 def _connection(name: str, key: str) -> Any:
     """Return an Airflow connection. Raises Refused if there is none of this name."""
-    try:
-        from airflow.sdk import BaseHook
-    except ImportError:  # before Airflow 3.1
-        from airflow.hooks.base import BaseHook
     try:
         return BaseHook.get_connection(name)
     except (AirflowException, AirflowRuntimeError) as error:

@@ -18,7 +18,6 @@ from compactor.airflow.gates import (
     ApproveByMarkingOperator,
     ChooseTablesOperator,
     PrepareQuestionOperator,
-    SkipIfDryRunOperator,
     SkipUnlessOperator,
 )
 from compactor.airflow.group import FindWorkOperator, GroupOperator, RunGroupOperator, TableOperator, VerifyGroupOperator, WaitForHourOperator
@@ -240,7 +239,7 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
         plan = PlanOperator.partial(task_id="plan", config=config, map_index_template=TABLE_NAME, **task_settings(configured)).expand(
             table=chosen.output
         )
-        gate = SkipIfDryRunOperator(task_id="skip_if_dry_run", tables=chosen.output, retries=0)
+        gate = SkipUnlessOperator(task_id="skip_if_dry_run", param="dry_run", value=False, tables=chosen.output, retries=0)
         common = {"config": config, "map_index_template": TABLE_NAME, "pool": default.pool, **task_settings(configured)}
         timeout = timedelta(seconds=default.timeout)
         if_rebuild = SkipUnlessOperator(task_id="if_rebuild", param="rebuild", tables=gate.output, retries=0)

@@ -13,17 +13,13 @@ from airflow.sdk import BaseOperator
 
 from compactor.airflow import alerts, connection
 from compactor.airflow.command import AS_JSON, CommandOperator, TryAgain, airflow_errors
+from compactor.airflow.compat import DownstreamTasksSkipped
 from compactor.airflow.hours import HOUR, hour_of_run, written
 from compactor.airflow.opened import open_app
-from compactor.airflow.outcome import Outcome, judge, reason, report_outcome, sentence
+from compactor.airflow.outcome import Outcome, judge, reason, report_outcome, sentence, shortened
 from compactor.airflow.triggers import HourTrigger, missing, not_whole
 from compactor.core.results.reports import Ended
 from compactor.core.settings.command_line import DEEP, FILES_ONLY, PARALLEL, RUN, VERIFY
-
-try:
-    from airflow.sdk.exceptions import DownstreamTasksSkipped
-except ImportError:  # before Airflow 3.2
-    from airflow.exceptions import DownstreamTasksSkipped
 
 if TYPE_CHECKING:
     from compactor.app.app import App
@@ -317,4 +313,4 @@ def table_task(name: str) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return shortened(names, SHOWN, ", ")
