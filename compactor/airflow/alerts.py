@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from compactor.airflow.compat import AsyncCallback, DeadlineAlert, DeadlineReference
-from compactor.airflow.opened import open_app
+from compactor.airflow.opened import open_app, opened_in_triggerer
 from compactor.airflow.outcome import shortened
 
 if TYPE_CHECKING:
@@ -77,16 +77,15 @@ async def late(config: str, tables: list[str], deadline: str, context: Any = Non
     try:
         run = (context or {}).get("dag_run") or {}
         where = {name: str(run[key]) for name, key in (("dag", "dag_id"), ("run", "dag_run_id")) if run.get(key)}
-        await asyncio.to_thread(_late, config, tables, deadline, where)
+        await asyncio.to_thread(_late, await opened_in_triggerer(config), tables, deadline, where)
     except Exception:
         log.exception("could not send the alert about a missed deadline")
 
 
-def _late(config: str, tables: list[str], deadline: str, where: dict[str, str]) -> None:
+def _late(app: App, tables: list[str], deadline: str, where: dict[str, str]) -> None:
     from compactor.flows.read.status import lateness
 
-    with open_app(config) as app:
-        _alert(app, lateness(app.status(tables), deadline), "table_late", where)
+    _alert(app, lateness(app.status(tables), deadline), "table_late", where)
 
 
 def _alert(app: App, reasons: dict[str, str], event: str, where: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ from airflow import __version__ as airflow_version
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, AssetAlias, BaseOperator, Param, TaskGroup
 
-from compactor.airflow import alerts
+from compactor.airflow import alerts, connection
 from compactor.airflow.gates import (
     ApproveByMarkingOperator,
     ChooseTablesOperator,
@@ -70,7 +70,7 @@ def settings(dag_file: str) -> Settings:
         return configured
     from compactor.app.base import read_settings
 
-    return read_settings(path)[0]
+    return read_settings(path, connection.use)[0]
 
 
 def asset(configured: Settings, name: str) -> Asset:

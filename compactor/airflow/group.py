@@ -15,7 +15,7 @@ from compactor.airflow import alerts, connection
 from compactor.airflow.command import AS_JSON, CommandOperator, TryAgain, airflow_errors
 from compactor.airflow.compat import DownstreamTasksSkipped
 from compactor.airflow.hours import HOUR, hour_of_run, written
-from compactor.airflow.opened import open_app
+from compactor.airflow.opened import open_app, opened
 from compactor.airflow.outcome import Outcome, judge, reason, report_outcome, sentence, shortened
 from compactor.airflow.triggers import HourTrigger, missing, not_whole
 from compactor.core.results.reports import Ended
@@ -50,7 +50,7 @@ class WaitForHourOperator(BaseOperator):
         until = (hour + HOUR).timestamp() + self.wait
         if time.time() < until:
             with airflow_errors(self.log):
-                waiting = missing(self.config, self.members, written(hour))
+                waiting = missing(opened(self.config), self.members, written(hour))
             if waiting:
                 self.log.info("waiting for the first files of %s: %s", written(hour), _named(waiting))
                 self.defer(trigger=HourTrigger(self.config, waiting, written(hour), until), method_name="resume")
@@ -89,7 +89,7 @@ class WaitForWholeHourOperator(BaseOperator):
 
     def _reasons(self, hour: str) -> dict[str, str]:
         with airflow_errors(self.log):
-            return not_whole(self.config, self.tables, hour)
+            return not_whole(opened(self.config), self.tables, hour)
 
     def _ended(self, hour: str, waiting: dict[str, str]) -> str:
         if waiting:

@@ -12,7 +12,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from compactor.airflow.hours import read_hour
 from compactor.airflow.links import SPARK_UI
-from compactor.airflow.opened import opened
+from compactor.airflow.opened import opened, opened_in_triggerer
 from compactor.core.model.errors import Refused, TryLater
 from compactor.ports import RemoteRunner, Submitted
 
@@ -42,22 +42,20 @@ def waiting(config: str, table: str, hours: list[str], new: list[str]) -> list[s
     return [hour for hour in hours if landed.waits(stored, read_hour(hour), new)]
 
 
-def missing(config: str, tables: Iterable[str], hour: str) -> list[str]:
+def missing(app: App, tables: Iterable[str], hour: str) -> list[str]:
     """Return the tables for which no file of an hour has landed. A table that is not configured any more is not missing."""
     from compactor.flows.read import arrived as landed
 
-    app = opened(config)
     names = [name for name in tables if name in app.settings.tables]
     with ThreadPoolExecutor(_LISTINGS) as pool:
         arrivals = pool.map(lambda name: landed.arrived(app.table(name), read_hour(hour)), names)
         return [name for name, file_landed in zip(names, arrivals) if not file_landed]
 
 
-def not_whole(config: str, tables: Iterable[str], hour: str) -> dict[str, str]:
+def not_whole(app: App, tables: Iterable[str], hour: str) -> dict[str, str]:
     """Return table → why the hour is not whole in it, for those in which it is not. Raises ConfigError for a table that is not configured."""
     from compactor.flows.read import arrived as landed
 
-    app = opened(config)
     names = list(tables)
     with ThreadPoolExecutor(_LISTINGS) as pool:
         reasons = pool.map(lambda name: landed.whole(app.table(name), read_hour(hour)), names)
@@ -85,7 +83,8 @@ class HourTrigger(BaseTrigger):
         waiting = self.tables
         while waiting and time.time() < self.until:
             try:
-                waiting = list(await asyncio.to_thread(check, self.config, waiting, self.hour))
+                app = await opened_in_triggerer(self.config)
+                waiting = list(await asyncio.to_thread(check, app, waiting, self.hour))
             except (Refused, TryLater) as error:
                 # the run itself will meet the same error and report it
                 self.log.warning("waiting for %s: %s", self.hour, error)
@@ -115,29 +114,29 @@ class JobTrigger(BaseTrigger):
         """Yield one event, when the job has ended, its state cannot be read, or Spark's UI has a page while the job runs (`active`)."""
         problem, final, active = None, False, False
         try:
-            while not await asyncio.to_thread(self._call_runner, "ended"):
-                if active := self.until_ui and await asyncio.to_thread(self._has_ui):
+            while not await self._call_runner("ended"):
+                if active := self.until_ui and await self._has_ui():
                     break
                 await asyncio.sleep(self.poll)
         except (Refused, TryLater) as error:
             problem, final = str(error), isinstance(error, Refused)
         yield TriggerEvent({"submitted": self.submitted, "tables": self.tables, "problem": problem, "final": final, "active": active})
 
-    def _has_ui(self) -> bool:
-        remote = self._remote()
-        return remote is not None and SPARK_UI in remote.links(Submitted(**self.submitted))
+    async def _has_ui(self) -> bool:
+        remote = await self._remote()
+        return remote is not None and SPARK_UI in await asyncio.to_thread(remote.links, Submitted(**self.submitted))
 
     async def on_kill(self) -> None:
         """Cancel the job. Airflow calls this from 3.3 on; before, the job ends by itself and a later run finds its work done."""
-        await asyncio.to_thread(self._call_runner, "stop")
+        await self._call_runner("stop")
 
-    def _call_runner(self, method: str) -> bool:
+    async def _call_runner(self, method: str) -> bool:
         """Call `ended` or `stop` of the tables' remote runner. Return True if the tables have no remote runner any more."""
-        remote = self._remote()
-        return remote is None or bool(getattr(remote, method)(Submitted(**self.submitted)))
+        remote = await self._remote()
+        return remote is None or bool(await asyncio.to_thread(getattr(remote, method), Submitted(**self.submitted)))
 
-    def _remote(self) -> RemoteRunner | None:
-        app = opened(self.config)
+    async def _remote(self) -> RemoteRunner | None:
+        app = await opened_in_triggerer(self.config)
         if self._runner is None or self._runner[0] is not app:
             self._runner = (app, app.remote_runner(self.tables))
         return self._runner[1]
