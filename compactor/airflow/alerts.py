@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from compactor.airflow.compat import AsyncCallback, DeadlineAlert, DeadlineReference
@@ -31,11 +32,14 @@ def failed(context: Any) -> None:
     """Report that a task failed and has no retries left, for each of its tables (`on_failure_callback`)."""
     try:
         task = context["task"]
-        # a job whose worker died did not say which tables have work
+        if hasattr(task, "partial_kwargs"):
+            # of a worker that was lost Airflow has only what the DAG file declares
+            task = SimpleNamespace(**task.partial_kwargs, **task.expand_input.resolve(context)[0])
+        # a job whose worker was lost did not say which tables have work
         tables = getattr(task, "working", None) or getattr(task, "members", None) or [str(task.table)]
         if not tables[0]:
             return
-        whole = str(context.get("exception") or "no reason given")
+        whole = str(context.get("exception") or "its worker was lost: killed, or never started")
         reasons = getattr(task, "reasons", None) or dict.fromkeys(tables, whole)
         with open_app(task.config, strict=False) as app:
             _alert(app, reasons, "run_failed", _where(context))

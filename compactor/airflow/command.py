@@ -27,6 +27,9 @@ AS_JSON = (OUTPUT.names[0], "json")
 ARGUMENT_CHARS_MAX = 8000
 """Characters of table names in a job's arguments. A step of an EMR cluster takes 10,280 characters of arguments."""
 
+SLACK_SECONDS = 600.0
+"""How long a deferred task waits beyond its trigger's own deadline. Then no triggerer runs, and the task fails."""
+
 
 class TryAgain(SystemExit):
     """End the task, so that Airflow retries it. Airflow prints the frames of every other exception, which say nothing about an expected outcome."""
@@ -113,8 +116,8 @@ class CommandOperator(BaseOperator):
         """Defer the task until its job has ended, with links to its pages; at `first` only until Spark's UI has one."""
         self.links = remote.links(submitted)
         trigger = JobTrigger(self.config, names, asdict(submitted), until_ui=first and SPARK_UI not in self.links)
-        # the trigger has its own deadline; this timeout is for a triggerer that does not run
-        self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=max(60.0, submitted.until - time.time()) + 600))
+        timeout = timedelta(seconds=max(60.0, submitted.until - time.time()) + SLACK_SECONDS)
+        self.defer(trigger=trigger, method_name="resume", timeout=timeout)
 
     def resume(self, context: Any, event: dict[str, Any]) -> Any:
         """Return the result of the command on EMR. While the job runs, only show Spark's UI and wait on."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
     from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError, AirflowSkipException, DownstreamTasksSkipped
@@ -18,6 +20,12 @@ except ImportError:  # before 3.1
     from airflow.hooks.base import BaseHook
     from airflow.sdk.execution_time.secrets_masker import mask_secret
 
+
+def earlier_run(ti: Any) -> Any:
+    """Return an earlier run of the task's DAG that is still active, or None. Airflow 3.0 knows none."""
+    return ti.get_previous_dagrun(state="running") if hasattr(ti, "get_previous_dagrun") else None
+
+
 __all__ = [
     "AirflowException",
     "AirflowFailException",
@@ -28,5 +36,6 @@ __all__ = [
     "DeadlineAlert",
     "DeadlineReference",
     "DownstreamTasksSkipped",
+    "earlier_run",
     "mask_secret",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
-from compactor.airflow.compat import AirflowFailException, AirflowSkipException
+from compactor.airflow.compat import AirflowFailException, AirflowSkipException, earlier_run
 from compactor.airflow.hours import expected_hours
 from compactor.airflow.outcome import QUESTIONS
 
@@ -52,15 +52,15 @@ class SkipUnlessOperator(BaseOperator):
 class PrepareQuestionOperator(BaseOperator):
     """Make a question to a person from the results of earlier tasks. Skip the following tasks if there is nothing to ask.
 
-    `verified_by`: ids of the tasks that verify tables; a table that none of them passed is left out. Returns the tables that the question is about.
-    The text of the question is the XCom `text`.
+    `verified_by`: ids of the tasks that verify tables; a table that none of them passed is left out. `one_at_a_time`: ask nothing while an earlier
+    run may wait for an answer. Returns the tables that the question is about. The text of the question is the XCom `text`.
     """
 
     template_fields = ("results",)
 
-    def __init__(self, *, results: Any, question: str, verified_by: Sequence[str] | None = None, **more: Any) -> None:
+    def __init__(self, *, results: Any, question: str, verified_by: Sequence[str] | None = None, one_at_a_time: bool = False, **more: Any) -> None:
         super().__init__(**more)
-        self.results, self.question = results, question
+        self.results, self.question, self.one_at_a_time = results, question, one_at_a_time
         self.verified_by = None if verified_by is None else list(verified_by)
 
     def execute(self, context: Any) -> list[str]:
@@ -75,6 +75,8 @@ class PrepareQuestionOperator(BaseOperator):
         tables, text = QUESTIONS[self.question](results)
         if not tables:
             raise AirflowSkipException("nothing to do")
+        if self.one_at_a_time and (earlier := earlier_run(ti)) is not None:
+            raise AirflowSkipException(f"the run {earlier.run_id} still waits for an answer")
         self.log.info("%s", text)
         ti.xcom_push(key="text", value=text)
         return tables
