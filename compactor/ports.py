@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from compactor.core.catalog.ddl import NativeDef, PartitionDef, TableDef, ViewDef
@@ -345,6 +345,10 @@ class Submitted:
     """When the job must have ended, even if it waited for resources; in epoch seconds."""
     seconds: float = 7200.0
     """How long it may run after that wait."""
+    runner: str = ""
+    """The `runner` of its tables at that time."""
+    emr: Mapping[str, Any] = field(default_factory=dict)
+    """The keys of `emr:` at that time."""
 
 
 class RemoteRunner(Protocol):

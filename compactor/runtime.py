@@ -186,7 +186,7 @@ class Runtime:
             raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
         home = self.config.warehouse if self.config.warehouse.startswith("s3://") else location
         keys = {spec.root: spec.archive_kms_key for spec in self.config.specs if spec.archive_kms_key}
-        return S3Storage(home, self.config.s3.within(os.environ), keys)
+        return S3Storage(home, self.config.s3, keys)
 
 
 def _program() -> str:

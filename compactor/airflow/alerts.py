@@ -8,14 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-try:
-    from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
-except ImportError:  # before 3.2
-    DeadlineAlert = None
-
-from compactor.airflow.opened import open_app
+from compactor.airflow.compat import AsyncCallback, DeadlineAlert, DeadlineReference
+from compactor.airflow.opened import open_app, opened_in_triggerer
+from compactor.airflow.outcome import shortened
 
 if TYPE_CHECKING:
     from compactor.app.app import App
@@ -34,11 +32,14 @@ def failed(context: Any) -> None:
     """Report that a task failed and has no retries left, for each of its tables (`on_failure_callback`)."""
     try:
         task = context["task"]
-        # a job whose worker died did not say which tables have work
+        if hasattr(task, "partial_kwargs"):
+            # of a worker that was lost Airflow has only what the DAG file declares
+            task = SimpleNamespace(**task.partial_kwargs, **task.expand_input.resolve(context)[0])
+        # a job whose worker was lost did not say which tables have work
         tables = getattr(task, "working", None) or getattr(task, "members", None) or [str(task.table)]
         if not tables[0]:
             return
-        whole = str(context.get("exception") or "no reason given")
+        whole = str(context.get("exception") or "its worker was lost: killed, or never started")
         reasons = getattr(task, "reasons", None) or dict.fromkeys(tables, whole)
         with open_app(task.config, strict=False) as app:
             _alert(app, reasons, "run_failed", _where(context))
@@ -61,7 +62,7 @@ def quarantined(config: str, waiting: dict[str, list[str]]) -> None:
     """Report files in quarantine. `waiting`: table → one line for each file."""
     try:
         with open_app(config, strict=False) as app:
-            _alert(app, {name: _shortened(lines) for name, lines in waiting.items()}, "quarantined", {})
+            _alert(app, {name: shortened(lines, LINES_MAX, "; ") for name, lines in waiting.items()}, "quarantined", {})
     except Exception:
         log.exception("could not send the alert about files in quarantine")
 
@@ -80,16 +81,15 @@ async def late(config: str, tables: list[str], deadline: str, context: Any = Non
     try:
         run = (context or {}).get("dag_run") or {}
         where = {name: str(run[key]) for name, key in (("dag", "dag_id"), ("run", "dag_run_id")) if run.get(key)}
-        await asyncio.to_thread(_late, config, tables, deadline, where)
+        await asyncio.to_thread(_late, await opened_in_triggerer(config), tables, deadline, where)
     except Exception:
         log.exception("could not send the alert about a missed deadline")
 
 
-def _late(config: str, tables: list[str], deadline: str, where: dict[str, str]) -> None:
+def _late(app: App, tables: list[str], deadline: str, where: dict[str, str]) -> None:
     from compactor.flows.read.status import lateness
 
-    with open_app(config) as app:
-        _alert(app, lateness(app.status(tables), deadline), "table_late", where)
+    _alert(app, lateness(app.status(tables), deadline), "table_late", where)
 
 
 def _alert(app: App, reasons: dict[str, str], event: str, where: dict[str, str]) -> None:
@@ -110,10 +110,6 @@ def _where(context: Any) -> dict[str, str]:
     instance = context["ti"]
     where = {"dag": instance.dag_id, "run": str(context["run_id"]), "task": instance.task_id, "log": str(getattr(instance, "log_url", "") or "")}
     return {name: value for name, value in where.items() if value}
-
-
-def _shortened(lines: list[str]) -> str:
-    return "; ".join([*lines[:LINES_MAX], *([f"and {len(lines) - LINES_MAX} more"] if lines[LINES_MAX:] else [])])
 
 
 def deadlines(config: str, tables: dict[str, float | None]) -> dict[str, Any]:

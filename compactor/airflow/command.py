@@ -5,31 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperator
 
 from compactor.airflow import connection
+from compactor.airflow.compat import AirflowFailException
 from compactor.airflow.links import LINKS, SPARK_UI
 from compactor.airflow.opened import open_app
 from compactor.airflow.outcome import judge
 from compactor.airflow.triggers import JobTrigger
-from compactor.core.model.errors import Refused, TryLater
+from compactor.core.model.errors import CompactorError, Refused, TryLater
 from compactor.core.results.reports import Ended
 from compactor.core.settings.command_line import LABEL, OUTPUT
 from compactor.ports import RemoteRunner, Runner, Submitted
-
-try:
-    from airflow.sdk.exceptions import AirflowFailException
-except ImportError:  # before Airflow 3.2
-    from airflow.exceptions import AirflowFailException
 
 AS_JSON = (OUTPUT.names[0], "json")
 
 ARGUMENT_CHARS_MAX = 8000
 """Characters of table names in a job's arguments. A step of an EMR cluster takes 10,280 characters of arguments."""
+
+SLACK_SECONDS = 600.0
+"""How long a deferred task waits beyond its trigger's own deadline. Then no triggerer runs, and the task fails."""
 
 
 class TryAgain(SystemExit):
@@ -46,7 +45,8 @@ class TryAgain(SystemExit):
 def attempt_of(context: Any) -> str:
     """Return the name of a task's attempt. It stays the same if a scheduler starts the attempt twice; a retry or a cleared task has another."""
     ti = context["ti"]
-    return "/".join(map(str, (ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.try_number)))
+    # the id: somebody may delete the run, and start one with the same name
+    return "/".join(map(str, (ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.try_number, ti.id)))
 
 
 @contextmanager
@@ -102,7 +102,10 @@ class CommandOperator(BaseOperator):
                 self.log.info("compactor %s", " ".join(arguments(names)))
                 # without names the job runs all tables of its configuration, which are these
                 named = names if sum(map(len, names)) < ARGUMENT_CHARS_MAX else []
-                submitted = remote.submit(arguments(named)) if remote is not None else None
+                submitted = None
+                if remote is not None:
+                    emr = asdict(app.settings.emr)
+                    submitted = replace(remote.submit(arguments(named)), runner=app.settings.tables[names[0]].runner, emr=emr)
             if remote is not None and submitted is not None:
                 self.log.info("submitted job %s; its report will be below %s", submitted.job, submitted.report)
                 self._wait(remote, submitted, names, first=True)
@@ -114,24 +117,24 @@ class CommandOperator(BaseOperator):
         """Defer the task until its job has ended, with links to its pages; at `first` only until Spark's UI has one."""
         self.links = remote.links(submitted)
         trigger = JobTrigger(self.config, names, asdict(submitted), until_ui=first and SPARK_UI not in self.links)
-        # the trigger has its own deadline; this timeout is for a triggerer that does not run
-        self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=max(60.0, submitted.until - time.time()) + 600))
+        timeout = timedelta(seconds=max(60.0, submitted.until - time.time()) + SLACK_SECONDS)
+        self.defer(trigger=trigger, method_name="resume", timeout=timeout)
 
     def resume(self, context: Any, event: dict[str, Any]) -> Any:
         """Return the result of the command on EMR. While the job runs, only show Spark's UI and wait on."""
-        if event["problem"] is not None:
-            raise self._failed(event["problem"], not event["final"])
-        with airflow_errors(self.log), open_app(self.config) as app:
-            remote: RemoteRunner | None = app.remote_runner(event["tables"])
-            if remote is None:
-                raise Refused(f"table {event['tables'][0]}: its runner was changed to local while its job ran. Run the task again.")
-            submitted = Submitted(**event["submitted"])
-            if event.get("active"):
-                self._wait(remote, submitted, event["tables"], first=False)
-            self.links = remote.links(submitted)
-            ended = remote.result(submitted, lambda line: self.log.info("%s", line))
-            if "run" in self.words:
-                app.finished(ended.output, remote.usage(submitted))
+        submitted = Submitted(**event["submitted"])
+        try:
+            with open_app(self.config) as app:
+                remote = app.submitted_runner(submitted)
+                if event["active"]:
+                    self._wait(remote, submitted, event["tables"], first=False)
+                self.links = remote.links(submitted)
+                ended = remote.result(submitted, lambda line: self.log.info("%s", line))
+                if "run" in self.words:
+                    app.finished(ended.output, lambda: remote.usage(submitted))
+        except CompactorError as error:
+            # the job may have done its work: a retry finds out
+            raise self._failed("; ".join(filter(None, (event["problem"], str(error)))), True) from None
         return self._finish(ended, context)
 
     def _finish(self, ended: Ended, context: Any) -> Any:

@@ -12,21 +12,16 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from compactor.airflow.compat import AirflowException, AirflowRuntimeError, BaseHook, mask_secret
 from compactor.core.model.errors import Refused
 from compactor.core.settings.variables import USER_INFO
-
-try:
-    from airflow.sdk.exceptions import AirflowException, AirflowRuntimeError
-except ImportError:  # before Airflow 3.2
-    from airflow.exceptions import AirflowException
-
-    AirflowRuntimeError = AirflowException
 
 if TYPE_CHECKING:
     from compactor.config.settings import Settings
 
 _lock = threading.Lock()
-_sessions: dict[str, Any] = {}
+_sessions: dict[str, tuple[Any, Any, str | None]] = {}
+"""Connection that gives the AWS session → its content, the session, and the connection's region."""
 _filled: dict[str, str] = {}
 """Environment variable → connection that fills it."""
 
@@ -40,8 +35,8 @@ def use(settings: Settings) -> None:
         for variable, name, value in _values(settings):
             if _filled.setdefault(variable, name) != name:
                 raise Refused(f"variable {variable}: expected the connection {_filled[variable]}, as another configuration has; found {name}")
-            _mask(value)
-            # asked for each time, so that a triggerer that runs for weeks gets new passwords
+            # Airflow masks passwords, but not what is made of them
+            mask_secret(value)
             os.environ[variable] = value
         _use_session(settings.airflow.aws_conn_id)
 
@@ -51,12 +46,15 @@ def _use_session(name: str | None) -> None:
         return
     if _sessions and name not in _sessions:
         raise Refused(f"key airflow.aws_conn_id: expected {next(iter(_sessions))}, as another configuration of this Airflow has; found {name}")
-    if name is not None and not _sessions:
+    # without the connection the provider would take the worker's credentials
+    stored = _connection(str(name), "aws_conn_id")
+    if not _sessions or _sessions[str(name)][0] != stored:
         from compactor.app.base import use_aws_session
 
         # it renews the credentials of a role that the connection assumes
-        _sessions[name] = _session(name)
-        use_aws_session(_sessions[name])
+        session, region = _session(str(name))
+        _sessions[str(name)] = (stored, session, region)
+        use_aws_session(session, region)
 
 
 def _values(settings: Settings) -> Iterator[tuple[str, str, str]]:
@@ -86,18 +84,9 @@ def _address(stored: Any) -> str:
     return f"{base.rstrip('/')}{port}" + (f"/{password.lstrip('/')}" if password else "")
 
 
-def _mask(value: str) -> None:
-    """Hide a value in the logs of this process. Airflow does so with passwords, but not with what is made of them."""
-    try:
-        from airflow.sdk.log import mask_secret
-    except ImportError:  # before Airflow 3.1
-        from airflow.sdk.execution_time.secrets_masker import mask_secret
-    mask_secret(value)
-
-
 def export() -> None:
     """Give the AWS credentials to the processes that this task starts. They do not renew them."""
-    for session in _sessions.values():
+    for _, session, region in _sessions.values():
         credentials = session.get_credentials()
         if credentials is None:
             continue
@@ -106,7 +95,7 @@ def export() -> None:
             "AWS_ACCESS_KEY_ID": frozen.access_key,
             "AWS_SECRET_ACCESS_KEY": frozen.secret_key,
             "AWS_SESSION_TOKEN": frozen.token,
-            "AWS_DEFAULT_REGION": session.region_name,
+            **dict.fromkeys(("AWS_REGION", "AWS_DEFAULT_REGION"), region),
         }
         for variable, value in variables.items():
             if value is not None:
@@ -115,22 +104,18 @@ def export() -> None:
                 os.environ.pop(variable, None)
 
 
-def _session(name: str) -> Any:
+def _session(name: str) -> tuple[Any, str | None]:
+    """Return the session of a connection, and the connection's region."""
     try:
         from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
     except ImportError:
         raise Refused("`airflow: {aws_conn_id: ..}` needs the provider: pip install apache-airflow-providers-amazon") from None
-    # without the connection the provider would take the worker's credentials
-    _connection(name, "aws_conn_id")
-    return AwsBaseHook(aws_conn_id=name, client_type="sts").get_session()
+    hook = AwsBaseHook(aws_conn_id=name, client_type="sts")
+    return hook.get_session(), hook.conn_region_name
 
 
 def _connection(name: str, key: str) -> Any:
     """Return an Airflow connection. Raises Refused if there is none of this name."""
-    try:
-        from airflow.sdk import BaseHook
-    except ImportError:  # before Airflow 3.1
-        from airflow.hooks.base import BaseHook
     try:
         return BaseHook.get_connection(name)
     except (AirflowException, AirflowRuntimeError) as error:

@@ -13,12 +13,11 @@ from airflow import __version__ as airflow_version
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, AssetAlias, BaseOperator, Param, TaskGroup
 
-from compactor.airflow import alerts
+from compactor.airflow import alerts, connection
 from compactor.airflow.gates import (
     ApproveByMarkingOperator,
     ChooseTablesOperator,
     PrepareQuestionOperator,
-    SkipIfDryRunOperator,
     SkipUnlessOperator,
 )
 from compactor.airflow.group import FindWorkOperator, GroupOperator, RunGroupOperator, TableOperator, VerifyGroupOperator, WaitForHourOperator
@@ -38,7 +37,6 @@ from compactor.config.keys import Group
 from compactor.config.settings import Settings, load
 from compactor.config.values import absolute, is_s3
 from compactor.core.settings.command_line import COMPACT, PARALLEL, RUN
-from compactor.core.settings.job_config import QUEUE_SECONDS
 
 START = datetime(2020, 1, 1, tzinfo=timezone.utc)
 """A date before every run. DAGs do not catch up."""
@@ -49,7 +47,7 @@ BACKOFF: Any = True if BaseOperator.retry_exponential_backoff is False else 2
 """Double the delay with each retry. Airflow 3.0 expects a flag, later versions the factor."""
 
 ACTIVE_RUNS = 2
-"""Runs of a group's DAG at a time. While one waits for a slow or retrying table, the next one runs the others."""
+"""Runs of a group's DAG, or of `sync_schemas`, at a time. While one waits for a slow or retrying table, or a person, the next one goes on."""
 
 MAINTENANCE_SECONDS_MAX = 12 * 3600.0
 """Longest time limit of a group's compaction or verification, unless a table's `timeout` is longer."""
@@ -71,13 +69,13 @@ def settings(dag_file: str) -> Settings:
         return configured
     from compactor.app.base import read_settings
 
-    return read_settings(path)[0]
+    return read_settings(path, connection.use)[0]
 
 
 def asset(configured: Settings, name: str) -> Asset:
-    """Return the asset of a table's view: `<database>.<view>`, with the table's location as URI."""
+    """Return the asset of a table's view: `<prefix><database>.<view>`, with the table's location as URI. Airflow takes one URI for a name."""
     spec = configured.spec(name)
-    return Asset(name=f"{spec.database}.{spec.view}", uri=spec.root if is_s3(spec.root) else Path(spec.root).as_uri())
+    return Asset(name=f"{configured.airflow.prefix}{spec.database}.{spec.view}", uri=spec.root if is_s3(spec.root) else Path(spec.root).as_uri())
 
 
 def compact(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
@@ -88,9 +86,8 @@ def compact(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
 def _compact_group(configured: Settings, group: str, names: list[str], doc: str | None) -> DAG:
     config, options = str(configured.file), _group(configured, group)
     late = alerts.deadlines(config, {name: configured.tables[name].deadline for name in names})
-    longest = max(configured.tables[name].timeout for name in names)
-    queue = QUEUE_SECONDS if any(configured.tables[name].runner != "local" for name in names) else 0.0
-    limits = {"max_active_runs": ACTIVE_RUNS, "dagrun_timeout": timedelta(seconds=options.wait + queue + 2 * longest), **late}
+    # no `dagrun_timeout`: it would skip the tasks of tables that have failed so far, and nobody would be alerted
+    limits = {"max_active_runs": ACTIVE_RUNS, **late}
     jobs, assets = jobs_of(configured, names), {name: asset(configured, name) for name in names}
     with _dag(configured, f"compact_{group}", doc, schedule=options.schedule, **limits, tags=[TAG, group]) as dag:
         shared = {"config": config, **task_settings(configured, names)}
@@ -140,12 +137,11 @@ def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     """Return the DAG that compacts and verifies every table in full, and vacuums: after a person's approval, or with `vacuum: auto` at once."""
     config, names, default = str(configured.file), list(configured.names), configured.defaults
     with _dag(configured, "maintenance", doc, schedule=configured.airflow.maintenance, max_active_runs=1, tags=[TAG]) as dag:
-        jobs = [
-            (job.replace("run", group, 1), group, tables)
+        verified = [
+            _maintain(configured, group, tables, f"_{group}" if job == "run" else f".{tables[0]}")
             for group, members in groups_of(configured).items()
             for job, tables in jobs_of(configured, members).items()
         ]
-        verified = [_maintain(configured, group, tables, name) for name, group, tables in jobs]
         common = {"config": config, "map_index_template": TABLE_NAME, **task_settings(configured)}
         dry_run = VacuumDryRunOperator.partial(task_id="vacuum_dry_run", **common).expand(table=names)
         auto = configured.airflow.vacuum == "auto"
@@ -166,17 +162,17 @@ def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
 
 
 def _maintain(configured: Settings, group: str, tables: list[str], name: str) -> BaseOperator:
-    """Add the tasks that compact and verify these tables of a group, in one job each. Return the one that verifies."""
+    """Add the tasks that compact and verify these tables of a group, in one job each. Return the one that verifies. `name`: end of their ids."""
     first, options = configured.tables[tables[0]], _group(configured, group)
     # the tables come one after another, `at_once` at a time
     seconds = max(first.timeout, min(MAINTENANCE_SECONDS_MAX, first.timeout * math.ceil(len(tables) / options.at_once)))
     common: dict[str, Any] = {"config": str(configured.file), "group": group, "members": tables, "pool": first.pool, "seconds": seconds}
     common |= {"execution_timeout": timedelta(seconds=seconds), **task_settings(configured, tables)}
-    verify = VerifyGroupOperator(task_id=f"verify_{name}", **common)
+    verify = VerifyGroupOperator(task_id=f"verify{name}", **common)
     # a group without schedule is only run by people
     if options.schedule is not None:
         words = (*RUN.words, *COMPACT.names, PARALLEL.names[0], str(options.at_once))
-        GroupOperator(task_id=f"compact_{name}", words=words, labelled=True, **common) >> verify
+        GroupOperator(task_id=f"compact{name}", words=words, labelled=True, **common) >> verify
     return verify
 
 
@@ -189,10 +185,13 @@ def sync_schemas(configured: Settings, doc: str | None = None) -> dict[str, DAG]
     names = [name for name in configured.names if configured.spec(name).subject or configured.spec(name).avro_schema]
     if not names:
         return {}
-    with _dag(configured, "sync_schemas", doc, schedule=SCHEMAS, max_active_runs=1, max_active_tasks=4, tags=[TAG]) as dag:
+    with _dag(configured, "sync_schemas", doc, schedule=SCHEMAS, max_active_runs=ACTIVE_RUNS, max_active_tasks=4, tags=[TAG]) as dag:
         common = {"config": config, "map_index_template": TABLE_NAME, **task_settings(configured)}
         notices = NotifySchemaChangesOperator.partial(task_id="notify_changes", **common).expand(table=names)
-        blocked = PrepareQuestionOperator(task_id="any_table_blocked", results=notices.output, question="schemas", retries=0)
+        # runs go on looking while a question is open; a table that cannot be looked at fails the run, and holds back no other table
+        gate: dict[str, Any] = {"one_at_a_time": True, "trigger_rule": "all_done", "retries": 0}
+        blocked = PrepareQuestionOperator(task_id="any_table_blocked", results=notices.output, question="schemas", **gate)
+        notices >> EmptyOperator(task_id="all_succeeded")
         repaired = approval(configured, "confirm_repair", "compactor: a new schema blocks tables", "any_table_blocked")
         run = RunOperator.partial(task_id="run", pool=default.pool, **common)
         blocked >> repaired >> run.expand(table=blocked.output)
@@ -240,9 +239,9 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
         plan = PlanOperator.partial(task_id="plan", config=config, map_index_template=TABLE_NAME, **task_settings(configured)).expand(
             table=chosen.output
         )
-        gate = SkipIfDryRunOperator(task_id="skip_if_dry_run", tables=chosen.output, retries=0)
+        gate = SkipUnlessOperator(task_id="skip_if_dry_run", param="dry_run", value=False, tables=chosen.output, retries=0)
         common = {"config": config, "map_index_template": TABLE_NAME, "pool": default.pool, **task_settings(configured)}
-        timeout = timedelta(seconds=default.timeout)
+        timeout = timedelta(seconds=max((table.timeout for table in configured.tables.values()), default=default.timeout))
         if_rebuild = SkipUnlessOperator(task_id="if_rebuild", param="rebuild", tables=gate.output, retries=0)
         rebuild = RebuildOperator.partial(task_id="rebuild", execution_timeout=timeout, **common).expand(table=if_rebuild.output)
         # rebuild first: a table whose key was changed is refused until then

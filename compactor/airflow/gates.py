@@ -7,13 +7,9 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
+from compactor.airflow.compat import AirflowFailException, AirflowSkipException, earlier_run
 from compactor.airflow.hours import expected_hours
 from compactor.airflow.outcome import QUESTIONS
-
-try:
-    from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-except ImportError:  # before Airflow 3.2
-    from airflow.exceptions import AirflowFailException, AirflowSkipException
 
 
 class ChooseTablesOperator(BaseOperator):
@@ -35,35 +31,19 @@ class ChooseTablesOperator(BaseOperator):
         return list(dict.fromkeys(params["tables"])) or self.tables
 
 
-class SkipIfDryRunOperator(BaseOperator):
-    """Pass the tables on, or skip the following tasks if the form's `dry_run` is on."""
-
-    template_fields = ("tables",)
-
-    def __init__(self, *, tables: Any, **more: Any) -> None:
-        super().__init__(**more)
-        self.tables = tables
-
-    def execute(self, context: Any) -> list[str]:
-        """Return the tables."""
-        if context["params"]["dry_run"]:
-            raise AirflowSkipException("dry run: nothing was changed. Start again with `dry_run` off to apply the plan.")
-        return list(self.tables)
-
-
 class SkipUnlessOperator(BaseOperator):
-    """Pass the tables on, or skip the following tasks if the form's switch `param` is off."""
+    """Pass the tables on, or skip the following tasks unless the form's switch `param` has this value."""
 
     template_fields = ("tables",)
 
-    def __init__(self, *, tables: Any, param: str, **more: Any) -> None:
+    def __init__(self, *, tables: Any, param: str, value: bool = True, **more: Any) -> None:
         super().__init__(**more)
-        self.tables, self.param = tables, param
+        self.tables, self.param, self.value = tables, param, value
 
     def execute(self, context: Any) -> list[str]:
         """Return the tables."""
-        if not context["params"][self.param]:
-            raise AirflowSkipException(f"`{self.param}` is off")
+        if context["params"][self.param] is not self.value:
+            raise AirflowSkipException(f"nothing to do, because `{self.param}` is {'off' if self.value else 'on'}")
         if not self.tables:
             raise AirflowSkipException("no table was run")
         return list(self.tables)
@@ -72,15 +52,15 @@ class SkipUnlessOperator(BaseOperator):
 class PrepareQuestionOperator(BaseOperator):
     """Make a question to a person from the results of earlier tasks. Skip the following tasks if there is nothing to ask.
 
-    `verified_by`: ids of the tasks that verify tables; a table that none of them passed is left out. Returns the tables that the question is about.
-    The text of the question is the XCom `text`.
+    `verified_by`: ids of the tasks that verify tables; a table that none of them passed is left out. `one_at_a_time`: ask nothing while an earlier
+    run may wait for an answer. Returns the tables that the question is about. The text of the question is the XCom `text`.
     """
 
     template_fields = ("results",)
 
-    def __init__(self, *, results: Any, question: str, verified_by: Sequence[str] | None = None, **more: Any) -> None:
+    def __init__(self, *, results: Any, question: str, verified_by: Sequence[str] | None = None, one_at_a_time: bool = False, **more: Any) -> None:
         super().__init__(**more)
-        self.results, self.question = results, question
+        self.results, self.question, self.one_at_a_time = results, question, one_at_a_time
         self.verified_by = None if verified_by is None else list(verified_by)
 
     def execute(self, context: Any) -> list[str]:
@@ -95,6 +75,8 @@ class PrepareQuestionOperator(BaseOperator):
         tables, text = QUESTIONS[self.question](results)
         if not tables:
             raise AirflowSkipException("nothing to do")
+        if self.one_at_a_time and (earlier := earlier_run(ti)) is not None:
+            raise AirflowSkipException(f"the run {earlier.run_id} still waits for an answer")
         self.log.info("%s", text)
         ti.xcom_push(key="text", value=text)
         return tables

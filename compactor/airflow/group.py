@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
 from compactor.airflow import alerts, connection
-from compactor.airflow.command import AS_JSON, CommandOperator, TryAgain, airflow_errors
+from compactor.airflow.command import AS_JSON, SLACK_SECONDS, CommandOperator, TryAgain, airflow_errors
+from compactor.airflow.compat import DownstreamTasksSkipped, earlier_run
 from compactor.airflow.hours import HOUR, hour_of_run, written
-from compactor.airflow.opened import open_app
-from compactor.airflow.outcome import Outcome, judge, reason, report_outcome, sentence
+from compactor.airflow.opened import open_app, opened
+from compactor.airflow.outcome import Outcome, judge, reason, report_outcome, sentence, shortened
 from compactor.airflow.triggers import HourTrigger, missing, not_whole
 from compactor.core.results.reports import Ended
 from compactor.core.settings.command_line import DEEP, FILES_ONLY, PARALLEL, RUN, VERIFY
-
-try:
-    from airflow.sdk.exceptions import DownstreamTasksSkipped
-except ImportError:  # before Airflow 3.2
-    from airflow.exceptions import DownstreamTasksSkipped
 
 if TYPE_CHECKING:
     from compactor.app.app import App
@@ -54,10 +51,11 @@ class WaitForHourOperator(BaseOperator):
         until = (hour + HOUR).timestamp() + self.wait
         if time.time() < until:
             with airflow_errors(self.log):
-                waiting = missing(self.config, self.members, written(hour))
+                waiting = missing(opened(self.config), self.members, written(hour))
             if waiting:
                 self.log.info("waiting for the first files of %s: %s", written(hour), _named(waiting))
-                self.defer(trigger=HourTrigger(self.config, waiting, written(hour), until), method_name="resume")
+                trigger = HourTrigger(self.config, waiting, written(hour), until)
+                self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=until - time.time() + SLACK_SECONDS))
         return written(hour)
 
     def resume(self, context: Any, event: dict[str, Any]) -> str:
@@ -84,7 +82,8 @@ class WaitForWholeHourOperator(BaseOperator):
         waiting = self._reasons(written(hour))
         if waiting and time.time() < until:
             self.log.info("waiting for everything of %s: %s", written(hour), _named([*waiting]))
-            self.defer(trigger=HourTrigger(self.config, [*waiting], written(hour), until, whole=True), method_name="resume")
+            trigger = HourTrigger(self.config, [*waiting], written(hour), until, whole=True)
+            self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=until - time.time() + SLACK_SECONDS))
         return self._ended(written(hour), waiting)
 
     def resume(self, context: Any, event: dict[str, Any]) -> str:
@@ -93,7 +92,7 @@ class WaitForWholeHourOperator(BaseOperator):
 
     def _reasons(self, hour: str) -> dict[str, str]:
         with airflow_errors(self.log):
-            return not_whole(self.config, self.tables, hour)
+            return not_whole(opened(self.config), self.tables, hour)
 
     def _ended(self, hour: str, waiting: dict[str, str]) -> str:
         if waiting:
@@ -143,8 +142,7 @@ class FindWorkOperator(BaseOperator):
     def _left_to_earlier_run(self, context: Any, names: Sequence[str]) -> set[str]:
         """Return the tables that an earlier run of this DAG took, if that run is still active and has not finished them."""
         ti = context["ti"]
-        # Airflow 3.1 on
-        earlier = ti.get_previous_dagrun(state="running") if hasattr(ti, "get_previous_dagrun") else None
+        earlier = earlier_run(ti)
         if earlier is None:
             return set()
         taken = ti.xcom_pull(task_ids=self.task_id, run_id=earlier.run_id) or {}
@@ -317,4 +315,4 @@ def table_task(name: str) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return shortened(names, SHOWN, ", ")

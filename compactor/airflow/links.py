@@ -17,11 +17,6 @@ SPARK_UI = "Spark UI"
 class _JobLink(BaseOperatorLink):
     """A page about the job of a task. Airflow asks for it when the task is deferred and when it ends."""
 
-    @property
-    def name(self) -> str:
-        """Return the text of the button."""
-        raise NotImplementedError
-
     def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
         """Return the address; "" if the task has no job, or the page is not known."""
         return str(operator.links.get(self.name, ""))
@@ -30,28 +25,19 @@ class _JobLink(BaseOperatorLink):
 class SparkUiLink(_JobLink):
     """Spark's UI of a job on EMR Serverless. EMR opens it for an hour."""
 
-    @property
-    def name(self) -> str:
-        """Return the text of the button."""
-        return SPARK_UI
+    name = SPARK_UI
 
 
 class EmrConsoleLink(_JobLink):
     """The page of the EMR cluster."""
 
-    @property
-    def name(self) -> str:
-        """Return the text of the button."""
-        return "EMR console"
+    name = "EMR console"
 
 
 class LogLink(_JobLink):
     """The folder with the job's log and report."""
 
-    @property
-    def name(self) -> str:
-        """Return the text of the button."""
-        return "Log"
+    name = "Log"
 
 
 LINKS = (SparkUiLink(), EmrConsoleLink(), LogLink())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -9,14 +10,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asgiref.sync import sync_to_async
+
 from compactor.airflow import connection
 from compactor.config.values import is_s3
 from compactor.core.model.errors import Refused
 
 if TYPE_CHECKING:
     from compactor.app.app import App
+    from compactor.config.settings import Settings
 
 log = logging.getLogger(__name__)
+
+RENEW_SECONDS = 300.0
+"""How long an App and the connections of Airflow that it was opened with are used."""
 
 _lock = threading.Lock()
 _apps: dict[str, tuple[tuple[object, ...], App]] = {}
@@ -29,20 +36,33 @@ def open_app(config: str, strict: bool = True) -> App:
     """
     from compactor.app.app import App
 
-    app = App.open(config)
-    try:
-        connection.use(app.settings)
-    except Refused as error:
-        if strict:
-            raise
-        log.warning("%s", error)
+    def connect(settings: Settings) -> None:
+        try:
+            connection.use(settings)
+        except Refused as error:
+            if strict:
+                raise
+            log.warning("%s", error)
+
+    return App.open(config, connect=connect)
+
+
+async def opened_in_triggerer(config: str) -> App:
+    """Return what `opened` returns, for code that runs on the triggerer's event loop.
+
+    `opened` asks Airflow for connections. Until 3.2 Airflow ends the triggerer if it is asked from another thread than those of `sync_to_async`, or
+    if the call is cancelled before its answer is read.
+    """
+    app: App = await asyncio.shield(sync_to_async(opened, thread_sensitive=False)(config))
     return app
 
 
 def opened(config: str) -> App:
-    """Return an App of this configuration with its clients; the same one until the file or an overriding variable changes.
+    """Return an App of this configuration with its clients; the same one until the file or an overriding variable changes, for five minutes at most.
 
-    It reads files only. An App that was replaced is not closed, because other threads may still use it; it holds no process and no lock.
+    So a triggerer that runs for weeks gets what is changed in Airflow's connections.
+
+    The App reads files only. An App that was replaced is not closed, because other threads may still use it; it holds no process and no lock.
     """
     with _lock:
         current = _apps.get(config)
@@ -63,4 +83,4 @@ def _state(config: str, app: App | None) -> tuple[object, ...]:
     except FileNotFoundError:
         # `load` says what to do
         return (None, *variables)
-    return (stat.st_mtime_ns, stat.st_size, stat.st_ino, tables, *variables)
+    return (stat.st_mtime_ns, stat.st_size, stat.st_ino, int(time.time() // RENEW_SECONDS), tables, *variables)

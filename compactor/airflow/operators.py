@@ -6,17 +6,13 @@ from typing import Any
 
 from compactor.airflow import alerts
 from compactor.airflow.command import CommandOperator
+from compactor.airflow.compat import AirflowFailException
 from compactor.airflow.hours import expected_hours
-from compactor.airflow.outcome import judge, sentence
+from compactor.airflow.outcome import judge, sentence, shortened
 from compactor.airflow.triggers import arrived, waiting
 from compactor.core.results.checks import SILENT, UNTAKEN
 from compactor.core.results.reports import Ended
 from compactor.core.settings.command_line import ACCEPT_DIFFERENCES, DELETE, QUARANTINE, REBUILD, REPLAY, RUN, VACUUM
-
-try:
-    from airflow.sdk.exceptions import AirflowFailException
-except ImportError:  # before Airflow 3.2
-    from airflow.exceptions import AirflowFailException
 
 LINES_MAX = 50
 """Quarantined files that an error lists."""
@@ -145,8 +141,7 @@ class CheckQuarantineOperator(CommandOperator):
         lines = [f"{table}: {line}" for table, reasons in by_table.items() for line in reasons]
         if lines:
             alerts.quarantined(self.config, by_table)
-            more = f"\nand {len(lines) - LINES_MAX} more" if len(lines) > LINES_MAX else ""
-            raise AirflowFailException(f"{len(lines)} files wait in quarantine:\n" + "\n".join(lines[:LINES_MAX]) + more)
+            raise AirflowFailException(f"{len(lines)} files wait in quarantine:\n" + shortened(lines, LINES_MAX, "\n"))
         return []
 
 
@@ -169,6 +164,5 @@ class CheckLandingOperator(CommandOperator):
             alerts.silent(self.config, silent)
         lines = [*(f"{table}: {reason}" for table, reason in silent.items()), *(check["detail"] for check in checks if check["name"] == UNTAKEN)]
         if lines:
-            more = f"\nand {len(lines) - LINES_MAX} more" if len(lines) > LINES_MAX else ""
-            raise AirflowFailException("\n".join(lines[:LINES_MAX]) + more)
+            raise AirflowFailException(shortened(lines, LINES_MAX, "\n"))
         return []

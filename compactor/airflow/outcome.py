@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -106,6 +106,11 @@ def _last_message(lines: str) -> str:
     """Return the last message of the log: from the last `compactor: ` on."""
     _, mark, words = lines.rpartition("compactor: ")
     return (words if mark else lines)[-2000:].strip()
+
+
+def shortened(lines: Sequence[str], most: int, between: str) -> str:
+    """Join the first `most` lines, with the number of the others at the end."""
+    return between.join([*lines[:most], *([f"and {len(lines) - most} more"] if len(lines) > most else [])])
 
 
 def sentence(report: dict[str, Any]) -> str:

@@ -12,8 +12,8 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from compactor.airflow.hours import read_hour
 from compactor.airflow.links import SPARK_UI
-from compactor.airflow.opened import opened
-from compactor.core.model.errors import Refused, TryLater
+from compactor.airflow.opened import opened, opened_in_triggerer
+from compactor.core.model.errors import CompactorError
 from compactor.ports import RemoteRunner, Submitted
 
 if TYPE_CHECKING:
@@ -42,22 +42,20 @@ def waiting(config: str, table: str, hours: list[str], new: list[str]) -> list[s
     return [hour for hour in hours if landed.waits(stored, read_hour(hour), new)]
 
 
-def missing(config: str, tables: Iterable[str], hour: str) -> list[str]:
+def missing(app: App, tables: Iterable[str], hour: str) -> list[str]:
     """Return the tables for which no file of an hour has landed. A table that is not configured any more is not missing."""
     from compactor.flows.read import arrived as landed
 
-    app = opened(config)
     names = [name for name in tables if name in app.settings.tables]
     with ThreadPoolExecutor(_LISTINGS) as pool:
         arrivals = pool.map(lambda name: landed.arrived(app.table(name), read_hour(hour)), names)
         return [name for name, file_landed in zip(names, arrivals) if not file_landed]
 
 
-def not_whole(config: str, tables: Iterable[str], hour: str) -> dict[str, str]:
+def not_whole(app: App, tables: Iterable[str], hour: str) -> dict[str, str]:
     """Return table → why the hour is not whole in it, for those in which it is not. Raises ConfigError for a table that is not configured."""
     from compactor.flows.read import arrived as landed
 
-    app = opened(config)
     names = list(tables)
     with ThreadPoolExecutor(_LISTINGS) as pool:
         reasons = pool.map(lambda name: landed.whole(app.table(name), read_hour(hour)), names)
@@ -85,8 +83,9 @@ class HourTrigger(BaseTrigger):
         waiting = self.tables
         while waiting and time.time() < self.until:
             try:
-                waiting = list(await asyncio.to_thread(check, self.config, waiting, self.hour))
-            except (Refused, TryLater) as error:
+                app = await opened_in_triggerer(self.config)
+                waiting = list(await asyncio.to_thread(check, app, waiting, self.hour))
+            except CompactorError as error:
                 # the run itself will meet the same error and report it
                 self.log.warning("waiting for %s: %s", self.hour, error)
             if waiting:
@@ -97,6 +96,7 @@ class HourTrigger(BaseTrigger):
 class JobTrigger(BaseTrigger):
     """Check every `poll` seconds whether a job on EMR has ended. If a person clears or marks the task, the job is cancelled.
 
+    Errors, such as a moment without a valid configuration or credentials, are logged until the job's time is over: the job runs on meanwhile.
     `tables` are the tables of the job. `until_ui`: also end when Spark's UI has a page, which EMR opens when the job begins to run; only the task can
     show it.
     """
@@ -104,7 +104,7 @@ class JobTrigger(BaseTrigger):
     def __init__(self, config: str, tables: list[str], submitted: dict[str, Any], poll: float = POLL_SECONDS, until_ui: bool = False) -> None:
         super().__init__()
         self.config, self.tables, self.submitted, self.poll, self.until_ui = config, tables, submitted, poll, until_ui
-        self._runner: tuple[App, RemoteRunner | None] | None = None
+        self._runner: tuple[App, RemoteRunner] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class path and arguments, from which the triggerer creates the trigger again."""
@@ -112,32 +112,33 @@ class JobTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield one event, when the job has ended, its state cannot be read, or Spark's UI has a page while the job runs (`active`)."""
-        problem, final, active = None, False, False
-        try:
-            while not await asyncio.to_thread(self._call_runner, "ended"):
-                if active := self.until_ui and await asyncio.to_thread(self._has_ui):
-                    break
-                await asyncio.sleep(self.poll)
-        except (Refused, TryLater) as error:
-            problem, final = str(error), isinstance(error, Refused)
-        yield TriggerEvent({"submitted": self.submitted, "tables": self.tables, "problem": problem, "final": final, "active": active})
+        """Yield one event, when the job has ended, its time is over, or Spark's UI has a page while the job runs (`active`).
 
-    def _has_ui(self) -> bool:
-        remote = self._remote()
-        return remote is not None and SPARK_UI in remote.links(Submitted(**self.submitted))
+        `problem` is the error of the last check that failed, if none has succeeded since.
+        """
+        submitted, problem, active = Submitted(**self.submitted), None, False
+        while True:
+            try:
+                remote = await self._remote()
+                if await asyncio.to_thread(remote.ended, submitted):
+                    break
+                problem = None
+                if active := self.until_ui and SPARK_UI in await asyncio.to_thread(remote.links, submitted):
+                    break
+            except CompactorError as error:
+                self.log.warning("job %s: %s", submitted.job, error)
+                problem = str(error)
+                if time.time() > submitted.until:
+                    break
+            await asyncio.sleep(self.poll)
+        yield TriggerEvent({"submitted": self.submitted, "tables": self.tables, "problem": problem, "active": active})
 
     async def on_kill(self) -> None:
         """Cancel the job. Airflow calls this from 3.3 on; before, the job ends by itself and a later run finds its work done."""
-        await asyncio.to_thread(self._call_runner, "stop")
+        await asyncio.to_thread((await self._remote()).stop, Submitted(**self.submitted))
 
-    def _call_runner(self, method: str) -> bool:
-        """Call `ended` or `stop` of the tables' remote runner. Return True if the tables have no remote runner any more."""
-        remote = self._remote()
-        return remote is None or bool(getattr(remote, method)(Submitted(**self.submitted)))
-
-    def _remote(self) -> RemoteRunner | None:
-        app = opened(self.config)
+    async def _remote(self) -> RemoteRunner:
+        app = await opened_in_triggerer(self.config)
         if self._runner is None or self._runner[0] is not app:
-            self._runner = (app, app.remote_runner(self.tables))
+            self._runner = (app, app.submitted_runner(Submitted(**self.submitted)))
         return self._runner[1]

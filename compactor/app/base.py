@@ -37,22 +37,27 @@ _FILES = 16
 _AppT = TypeVar("_AppT", bound="AppBase")
 
 
-def use_aws_session(session: Any) -> None:
-    """Use this boto3 session for every AWS client that this process creates from now on."""
+def use_aws_session(session: Any, region: str | None) -> None:
+    """Use this boto3 session for every AWS client that this process creates from now on. `region` comes before the environment's."""
     from compactor.aws import client
 
-    client.make_session = lambda: session
+    client.make_session, client.session_region = (lambda: session), region
 
 
-def read_settings(path: str | Path) -> tuple[Settings, Mapping[str, str]]:
-    """Read a configuration with the tables in `discovered:`. Return it with the files of these tables that are in S3, by location."""
+def read_settings(path: str | Path, connect: Callable[[Settings], None] | None = None) -> tuple[Settings, Mapping[str, str]]:
+    """Read a configuration with the tables in `discovered:`. Return it with the files of these tables that are in S3, by location.
+
+    `connect` provides the credentials with which these are read.
+    """
     settings = load(path)
+    if connect is not None:
+        connect(settings)
     folder = settings.discovered_dir
     if not is_s3(folder):
         return settings, {}
     from compactor.storage.s3.storage import S3Storage
 
-    storage = S3Storage(folder, settings.s3_settings)
+    storage = S3Storage(folder, settings.s3_keys)
     places = [info.path for info in storage.list(folder) if info.path.endswith(".yaml")]
     with ThreadPoolExecutor(_FILES) as pool:
         more = dict(zip(places, (data.decode() for data in pool.map(storage.read, places)), strict=True))
@@ -81,13 +86,20 @@ class AppBase:
         self.runtime.tables = self.runtime.config.specs
 
     @classmethod
-    def open(cls: type[_AppT], config_path: str | Path, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None) -> _AppT:
+    def open(
+        cls: type[_AppT],
+        config_path: str | Path,
+        verbose: bool = False,
+        wait: float = 0.0,
+        conf: Mapping[str, str] | None = None,
+        connect: Callable[[Settings], None] | None = None,
+    ) -> _AppT:
         """Read the configuration. Raises ConfigError.
 
         `wait`: seconds to wait for an embedded metastore that another process uses; `verbose`: show Spark's log; `conf`: Spark settings that
-        override those of compactor.
+        override those of compactor; `connect`: see `read_settings`.
         """
-        settings, more = read_settings(config_path)
+        settings, more = read_settings(config_path, connect)
         app = cls(settings, verbose=verbose, wait=wait, conf=conf)
         app.more = more
         return app

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from compactor import telemetry
@@ -46,16 +46,23 @@ def send(app: AppBase, specs: Sequence[TableSpec], reports: Sequence[TableReport
     measure(app.runtime.environment(files_only=True), specs, reports, sinks(app.settings))
 
 
-def account(app: AppBase, output: str, usage: JobUsage | None) -> None:
-    """Add each table's share of `usage` to its record, by the seconds of its run, and send measures. `output`: what `compactor run` printed."""
+def account(app: AppBase, output: str, usage: Callable[[], JobUsage | None]) -> None:
+    """Add each table's share of a job's usage to its record, by the seconds of its run, and send measures. `output`: what `compactor run` printed."""
     try:
         reports = [_parsed(report) for report in json.loads(output)]
     except (ValueError, TypeError, KeyError, CompactorError) as error:
         log.warning("the job's output has no reports: %s", error)
         return
-    if usage is not None:
+    # a table may have left the configuration while the job ran
+    reports = [report for report in reports if report.table in app.settings.tables]
+    try:
+        used = usage()
+    except CompactorError as error:
+        log.warning("the usage of the job is not known: %s", error)
+        used = None
+    if used is not None:
         seconds = sum(report.seconds for report in reports if isinstance(report, RunRecord)) or 1.0
-        reports = [_with_usage(app, report, usage.share(report.seconds / seconds)) for report in reports]
+        reports = [_with_usage(app, report, used.share(report.seconds / seconds)) for report in reports]
     if reports:
         send(app, app.specs([report.table for report in reports]), reports)
 

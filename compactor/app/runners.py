@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from compactor.app.base import AppBase
+from compactor.config.keys import Emr
 from compactor.config.values import absolute
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import join
 from compactor.core.results.record import JobUsage
-from compactor.ports import RemoteRunner, Runner
+from compactor.ports import RemoteRunner, Runner, Submitted
 
 
 class Runners(AppBase):
@@ -24,8 +26,11 @@ class Runners(AppBase):
         folder = str(self.settings.file.parent)
         return LocalRunner((absolute(program, folder) if "/" in program else program, *more), ("--config", str(self.settings.file)))
 
-    def finished(self, output: str, usage: JobUsage | None) -> None:
-        """Add the usage of a job on a cluster to its run records, and send the measures of its tables. `output`: what its `run` printed."""
+    def finished(self, output: str, usage: Callable[[], JobUsage | None]) -> None:
+        """Add the usage of a job on a cluster to its run records, and send the measures of its tables. `output`: what its `run` printed.
+
+        Errors are only logged.
+        """
         from compactor.app.metrics import account
 
         account(self, output, usage)
@@ -39,6 +44,21 @@ class Runners(AppBase):
         kind, emr = self.settings.tables[names[0]].runner, self.settings.emr
         if kind == "local":
             return None
+        tables = [self.settings.tables[name] for name in names]
+        conf = tuple(tables[0].spark.items())
+        group = group or tables[0].group
+        subject = names[0] if len(names) == 1 else f"{group} ({len(names)} tables): {', '.join(names)}"
+        tags = {"compactor-group": group, "compactor-table": names[0] if len(names) == 1 else ""}
+        settings = (conf, seconds or max(table.timeout for table in tables), subject, tuple((name, value) for name, value in tags.items() if value))
+        return self._emr_runner(kind, emr, settings, lambda: self.job_config(names, schemas=True).written(), attempt)
+
+    def submitted_runner(self, submitted: Submitted) -> RemoteRunner:
+        """Return the runner of a job where it was submitted, whatever the configuration has by now."""
+        return self._emr_runner(submitted.runner, Emr(**submitted.emr))
+
+    def _emr_runner(
+        self, kind: str, emr: Emr, settings: tuple[Any, ...] = (), job_config: Callable[[], bytes] = bytes, attempt: str = ""
+    ) -> RemoteRunner:
         try:
             from compactor.aws.client import ClientConfig
             from compactor.runners.emr import EmrRunner, Jobs, Sending
@@ -46,17 +66,11 @@ class Runners(AppBase):
             from compactor.runners.emr_steps import ClusterSteps
             from compactor.storage.s3.storage import S3Storage
         except ImportError:
-            raise Refused(f"table {names[0]}: {kind} needs boto3: pip install boto3") from None
+            raise Refused(f"runner {kind} needs boto3: pip install boto3") from None
         client = ClientConfig(self.settings.region)
         jobs: Jobs = ClusterSteps(str(emr.cluster), client)
         if kind == "emr-serverless":
             jobs = ServerlessJobs(str(emr.application), str(emr.role), client)
-        tables = [self.settings.tables[name] for name in names]
-        conf = tuple(tables[0].spark.items())
-        group = group or tables[0].group
-        subject = names[0] if len(names) == 1 else f"{group} ({len(names)} tables): {', '.join(names)}"
-        tags = {"compactor-group": group, "compactor-table": names[0] if len(names) == 1 else ""}
-        settings = (conf, seconds or max(table.timeout for table in tables), subject, tuple((name, value) for name, value in tags.items() if value))
         sending = Sending(str(emr.job), join(str(emr.job), "plans"), str(emr.logs), *settings)
-        storage = S3Storage(sending.plans, self.settings.s3_settings)
-        return EmrRunner(jobs, sending, storage, lambda: self.job_config(names, schemas=True).written(), attempt)
+        storage = S3Storage(sending.plans, self.settings.s3_keys)
+        return EmrRunner(jobs, sending, storage, job_config, attempt)

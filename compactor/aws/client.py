@@ -15,7 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compactor.aws.retry import EXPIRED, PASSING, ExpectedError, Retryable, RetryPolicy, access_problem, api_name, code_of, kind_of, words
-from compactor.core.model.errors import Refused
+from compactor.core.model.errors import Refused, Unavailable
 
 T = TypeVar("T")
 
@@ -35,6 +35,14 @@ def _session() -> Any:
 make_session: Callable[[], Any] = _session
 """Returns the boto3 session of a client. A new session looks for credentials again, and shares them with no other user of boto3 in this process.
 Airflow replaces it by the session of a connection."""
+
+session_region: str | None = None
+"""Region of that connection. It comes before the region in the environment."""
+
+
+def environment() -> dict[str, str]:
+    """Return the environment variables, with the region of Airflow's connection if it has one."""
+    return {**os.environ, **({"AWS_REGION": session_region} if session_region else {})}
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,7 @@ class Connection:
     def request(self, operation: str, parameters: dict[str, Any], expect: Iterable[str], refusal: Callable[[Exception], Refused]) -> dict[str, Any]:
         """Send one request, once. Raises ExpectedError for the kinds in `expect`, and what `refusal` returns for other final errors.
 
-        Retryable errors are raised unchanged. Parameters that are None are left out.
+        Retryable errors are raised unchanged, and expired credentials as Unavailable. Parameters that are None are left out.
         """
         try:
             return self.send(operation, {name: value for name, value in parameters.items() if value is not None})
@@ -120,7 +128,9 @@ class Connection:
                 raise
             if kind in expect:
                 raise ExpectedError(kind) from error
-            raise refusal(error) from error
+            refused = refusal(error)
+            # whoever starts the command again may give it new credentials
+            raise (Unavailable(str(refused)) if kind == EXPIRED else refused) from error
 
 
 class AwsClient:
@@ -165,7 +175,7 @@ class AwsClient:
         return str(self._connection.client.meta.region_name)
 
     def _connect(self) -> Any:
-        region = self._config.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        region = self._config.region or environment().get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         try:
             client = connect(self._service, self._config, region)
         except (BotoCoreError, ValueError) as error:

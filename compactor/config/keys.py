@@ -140,7 +140,7 @@ class Airflow(Section):
     """Environment variable: Airflow connection that fills it, such as {SCHEMA_HOOK: chat, SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO: registry}. With the
     address, for a variable that `notify` names; with login and password, or the token, for the registry (docs/airflow.md#connections)."""
     prefix: Annotated[str, matching(r"[A-Za-z0-9_.-]{0,50}", "at most 50 letters, digits, _, . and -")] = ""
-    """Prefix of every DAG's name, such as school_, if one Airflow runs several configurations."""
+    """Prefix of the names of DAGs and assets, such as school_, if one Airflow runs several configurations."""
     groups: dict[str, Group] = field(default_factory=dict)
     """Groups of tables by name. The group `hourly` exists without an entry."""
     maintenance: Cron = "30 2 * * *"

@@ -43,7 +43,12 @@ _RULES: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
         "Spark has too little memory ({}): raise COMPACTOR_DRIVER_MEMORY, on a cluster the executors'; nothing was committed",
     ),
     (
-        re.compile(r"ExpiredToken|InvalidToken|NoAuthWithAWSException|CredentialInitializationException|Unable to load (?:AWS )?credentials"),
+        re.compile(r"ExpiredToken"),
+        Unavailable,
+        "Spark's credentials for the store have expired ({}). Run again with new ones",
+    ),
+    (
+        re.compile(r"InvalidToken|NoAuthWithAWSException|CredentialInitializationException|Unable to load (?:AWS )?credentials"),
         Refused,
         "Spark has no usable credentials for the store ({}): the standard chain (environment, profile, role) must find some",
     ),

@@ -118,6 +118,22 @@ def test_a_table_that_succeeds_after_its_alert_is_told_once(company: Company, to
         assert flow.recovered([app.table(name) for name in ("student", "ledger", "quiet")], where) == []
 
 
+@pytest.mark.parametrize(("dag", "task"), [("maintenance", "vacuum_dry_run"), ("backfill", "run"), ("compact_hourly", "tables.student")])
+def test_a_task_whose_worker_is_lost_is_told(company: Company, told: Path, dag: str, task: str) -> None:
+    """Airflow then calls with the task of the DAG file, and without an error: of a mapped task it has only what is declared."""
+    from compactor.airflow.alerts import failed
+
+    class Instance:
+        dag_id, task_id, map_index = dag, task, 0
+
+        def xcom_pull(self, task_ids: str, **_: Any) -> Any:
+            return ["student"]
+
+    failed({"task": vars(dag_file(dag))[dag].get_task(task), "ti": Instance(), "run_id": "r"})
+    (one,) = messages(told)
+    assert (one["table"], one["reason"], one["where"]["task"]) == ("student", "its worker was lost: killed, or never started", task)
+
+
 def test_a_deadline_that_is_missed_tells_of_tables_whose_files_wait(company: Company, told: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One whose files are in is not late, whatever holds up its run."""
     from compactor.airflow.alerts import late

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +35,9 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(connection, "_sessions", {})
     monkeypatch.setattr(connection, "_filled", {})
     monkeypatch.setattr(client, "make_session", client.make_session)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION"):
+    monkeypatch.setattr(client, "session_region", None)
+    monkeypatch.setattr("compactor.airflow.opened._apps", {})
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.setenv(name, "of the worker")
     for name in ("LAKE", "OTHER"):
         monkeypatch.setenv(f"AIRFLOW_CONN_AWS_{name}", f"aws://KEY_OF_{name}:secret@/?region_name=eu-west-1")
@@ -52,8 +58,120 @@ def test_clients_and_commands_get_the_credentials_of_the_connection(tmp_path: Pa
     made = client.connect("s3", client.ClientConfig(), None)
     assert made._request_signer._credentials.access_key == "KEY_OF_LAKE"
     connection.export()
-    assert (os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_DEFAULT_REGION"]) == ("KEY_OF_LAKE", "eu-west-1")
+    assert [os.environ[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_REGION", "AWS_DEFAULT_REGION")] == ["KEY_OF_LAKE", "eu-west-1", "eu-west-1"]
     assert "AWS_SESSION_TOKEN" not in os.environ
+
+
+def test_the_connections_region_comes_before_that_of_the_environment(tmp_path: Path) -> None:
+    """In S3 and in every other service; a key of the configuration comes before both."""
+    from compactor.storage.s3.client import S3Client
+
+    refused = lambda error, *_: Refused(str(error))  # noqa: E731
+    connection.use(settings(tmp_path, "airflow: {aws_conn_id: aws_lake}"))
+    assert client.AwsClient("emr", client.ClientConfig(), refused).region == "eu-west-1"
+    assert client.AwsClient("emr", client.ClientConfig("eu-north-1"), refused).region == "eu-north-1"
+    assert S3Client(settings(tmp_path, "").s3_keys).settings.region == "eu-west-1"
+    assert S3Client(settings(tmp_path, "region: eu-north-1").s3_keys).settings.region == "eu-north-1"
+
+
+def test_a_changed_connection_is_used_after_some_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A triggerer runs for weeks. One that stays as it is keeps its session, which renews the credentials of a role."""
+    from compactor.airflow import opened
+
+    file = settings(
+        tmp_path, "airflow: {aws_conn_id: aws_lake, conn_ids: {SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO: registry}}\nregistry: {url: 'http://r'}"
+    ).file
+    monkeypatch.setenv(USER_INFO, "of the worker")
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", "http://me:old@")
+    now = time.time()
+    monkeypatch.setattr("compactor.airflow.opened.time.time", lambda: now)
+    first, session = opened.opened(str(file)), client.make_session()
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", "http://me:new@")
+    assert (opened.opened(str(file)), os.environ[USER_INFO]) == (first, "me:old")
+    now += opened.RENEW_SECONDS
+    opened.opened(str(file))
+    assert (client.make_session(), os.environ[USER_INFO]) == (session, "me:new")
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_LAKE", "aws://NEW_KEY:secret@/?region_name=eu-west-1")
+    now += opened.RENEW_SECONDS
+    opened.opened(str(file))
+    assert client.make_session().get_credentials().access_key == "NEW_KEY"
+
+
+def test_tables_in_s3_are_read_with_the_connections_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By tasks and triggers, and when Airflow reads the DAG files: these may have no other credentials."""
+    from compactor.airflow import dags, opened
+    from compactor.storage.s3.storage import S3Storage
+
+    asked: list[str] = []
+    monkeypatch.setattr(S3Storage, "list", lambda self, folder: asked.append(client.make_session().get_credentials().access_key) or iter(()))
+    file = settings(tmp_path, "airflow: {aws_conn_id: aws_lake}\ndiscovered: s3://lake/tables.d").file
+    opened.open_app(str(file))
+    monkeypatch.setattr(connection, "_sessions", {})
+    monkeypatch.setattr(client, "make_session", lambda: None)
+    monkeypatch.setenv("COMPACTOR_CONFIG", str(file))
+    dags.settings("")
+    assert asked == ["KEY_OF_LAKE", "KEY_OF_LAKE"]
+
+
+class Decoder:
+    """How Airflow 3.0 to 3.2 ask for connections in the triggerer: through streams of its event loop, one question after another."""
+
+    def __init__(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+        (self.reader, self.writer), self.lock, self.sent, self.loop = streams, asyncio.Lock(), 0, asyncio.get_running_loop()
+
+    async def asend(self, question: Any) -> Any:
+        """Ask, and read the answer to that question."""
+        from airflow.sdk.execution_time.comms import ConnectionResult
+
+        async with self.lock:
+            self.sent += 1
+            self.writer.write(f"{self.sent}\n".encode())
+            if int(await self.reader.readline()) != self.sent:
+                raise RuntimeError("Response read out of order")
+        if type(question).__name__ != "GetConnection":
+            return None
+        empty = dict.fromkeys(("host", "schema", "login", "port", "extra"))
+        return ConnectionResult(conn_id="chat", conn_type="http", password="https://chat.example", **empty)
+
+    def send(self, question: Any) -> Any:
+        """The same for synchronous code."""
+        from asgiref.sync import async_to_sync
+
+        return async_to_sync(self.asend)(question)
+
+
+def test_a_triggers_question_is_asked_where_airflow_reads_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere the answer is left unread, and the next one that the triggerer reads ends it with all its triggers."""
+    from airflow.sdk.execution_time import task_runner
+
+    from compactor.airflow.alerts import late
+    from compactor.airflow.triggers import HourTrigger
+
+    file = settings(tmp_path, "airflow: {conn_ids: {SCHEMA_HOOK: chat}}\ndefaults: {notify: [{webhook_env: SCHEMA_HOOK}]}").file
+    monkeypatch.setenv("SCHEMA_HOOK", "of the worker")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            await asyncio.sleep(0.05)
+            writer.write(line)
+
+    async def triggerer() -> int:
+        ours, theirs = socket.socketpair()
+        task = asyncio.ensure_future(answer(*await asyncio.open_connection(sock=theirs)))
+        decoder = Decoder(await asyncio.open_connection(sock=ours))
+        monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", decoder, raising=False)
+        for ask in (
+            lambda: anext(HourTrigger(str(file), ["t"], "2024-03-05T01", time.time() + 0.5, 0.1).run()),
+            lambda: late(str(file), ["t"], "0:50:00"),
+        ):
+            monkeypatch.setattr("compactor.airflow.opened._apps", {})
+            await ask()
+            await decoder.asend("what is new?")
+            assert os.environ.pop("SCHEMA_HOOK") == "https://chat.example"
+        task.cancel()
+        return decoder.sent
+
+    assert asyncio.run(triggerer()) >= 4
 
 
 def test_without_a_connection_nothing_changes(tmp_path: Path) -> None:

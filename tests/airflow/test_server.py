@@ -54,7 +54,7 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
         """Two tables of the capture that nobody runs by a clock, and the embedded metastore, which one process has at a time."""
         made = Company(tmp_path)
         by_hand = {"command": [SPARK_PYTHON, "-m", "compactor"], "groups": {"hourly": {"schedule": None, "wait": "3h"}}}
-        by_hand |= dict.fromkeys(("maintenance", "schemas", "quarantine"))
+        by_hand |= {"maintenance": None}
         alerts = {"deadline": "20s", "notify": {"command": [sys.executable, "-c", LISTENER, str(tmp_path / "alerts")]}}
         said = {"airflow": by_hand, "defaults": {"pool": "compactor", "retries": 5, "quarantine": "0", **alerts}}
         made.config.write_text(config.config_text(FORM, TABLES, extra=said), encoding="utf-8")

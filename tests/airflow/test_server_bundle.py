@@ -40,7 +40,7 @@ def commit(repository: Path, company: Company, tables: Sequence[str]) -> str:
     text = {
         "warehouse": str(company.folder / "warehouse"),
         "catalog": {"database": "school"},
-        "airflow": {"command": command, "groups": groups, **dict.fromkeys(("maintenance", "schemas", "quarantine"))},
+        "airflow": {"command": command, "groups": groups, "maintenance": None},
         "tables": {name: {"key": ["id"]} for name in tables},
     }
     (repository / "dags/compactor.yaml").write_text(json.dumps(text), encoding="utf-8")

@@ -82,7 +82,7 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
     def by_hand(**more: Any) -> dict[str, Any]:
         """The key `airflow` of a configuration whose DAGs nobody runs by a clock."""
         groups = {"hourly": {"schedule": None, "wait": "0s", "at_once": 3}}
-        return {"groups": groups, **dict.fromkeys(("maintenance", "schemas", "quarantine")), **more}
+        return {"groups": groups, "maintenance": None, **more}
 
     @pytest.fixture
     def lake(tmp_path: Path) -> Company:

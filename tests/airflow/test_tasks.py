@@ -505,6 +505,30 @@ def test_a_table_that_stops_at_a_schema_runs_after_a_yes(company: Company, answe
     assert ("run" in [words[0] for words in asked(answers)]) is ran
 
 
+@pytest.mark.parametrize("earlier", [None, "scheduled__1"])
+def test_a_second_question_waits_for_the_answer_to_the_first(earlier: str | None) -> None:
+    """The run that asked is active until somebody answers."""
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from compactor.airflow.gates import PrepareQuestionOperator
+
+    class Instance:
+        def get_previous_dagrun(self, state: str) -> Any:
+            assert state == "running"
+            return earlier and type("Run", (), {"run_id": earlier})
+
+        def xcom_push(self, key: str, value: str) -> None:
+            assert "student" in value
+
+    results = [{"table": "student", "refused": True, "changes": ["column a: int → string: refuse"]}]
+    task = PrepareQuestionOperator(task_id="ask", results=results, question="schemas", one_at_a_time=True)
+    if earlier is None:
+        assert task.execute({"ti": Instance()}) == ["student"]
+        return
+    with pytest.raises(AirflowSkipException, match="the run scheduled__1 still waits for an answer"):
+        task.execute({"ti": Instance()})
+
+
 # ---- ended by Airflow ------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -41,11 +43,12 @@ class Jobs:
 
     def __init__(self) -> None:
         self.sent: list[tuple[list[str], str, list[str]]] = []
-        self.looks: list[bool | CompactorError] = []
+        self.looks: list[Any] = []
         self.ended_with: Ended | CompactorError = Ended(0, json.dumps([COMMITTED.to_json()]), "")
         self.stopped: list[str] = []
         self.pages: list[dict[str, str]] = []
         self.idle: set[str] = set()
+        self.until = 4e9
 
     def of(self, tables: list[str], attempt: str = "") -> Any:
         """What App gives."""
@@ -54,16 +57,16 @@ class Jobs:
         class One:
             def submit(self, arguments: list[str]) -> Submitted:
                 jobs.sent.append((list(tables), attempt, list(arguments)))
-                return Submitted("job-1", "s3://logs/jobs/reports/x", 4e9)
+                return Submitted("job-1", "s3://logs/jobs/reports/x", jobs.until)
 
             def ended(self, submitted: Submitted) -> bool:
                 found = jobs.looks.pop(0)
                 if isinstance(found, CompactorError):
                     raise found
-                return found
+                return found if isinstance(found, bool) else found(submitted)
 
             def usage(self, submitted: Submitted) -> None:
-                return None
+                raise Refused("not allowed to GetJobRun")
 
             def result(self, submitted: Submitted, told: Any) -> Ended:
                 told("a line of the job's log")
@@ -87,6 +90,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     monkeypatch.setenv("COMPACTOR_CONFIG", str(tmp_path / "compactor.yaml"))
     found = Jobs()
     monkeypatch.setattr(App, "remote_runner", lambda self, names, attempt="", *more: None if names == ["note"] else found.of(names, attempt))
+    monkeypatch.setattr(App, "submitted_runner", lambda self, submitted: found.of([]))
     monkeypatch.setattr(App, "idle", lambda self, names: [TableReport(name, "idle", 2) for name in names if name in found.idle])
     monkeypatch.setattr("compactor.flows.publish.alerts.recovered", lambda tables, where: [])
     return found
@@ -95,7 +99,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
 class Instance:
     """As much of a task instance as these tasks use."""
 
-    dag_id, run_id, task_id, map_index, max_tries = "compact_hourly", "r", "run", -1, 5
+    dag_id, run_id, task_id, map_index, max_tries, id = "compact_hourly", "r", "run", -1, 5, "uuid"
 
     def __init__(self, try_number: int = 1, **xcoms: Any) -> None:
         self.try_number, self.xcoms = try_number, xcoms
@@ -142,7 +146,7 @@ def test_a_group_gives_back_its_slot_while_its_job_runs(jobs: Jobs) -> None:
     task, given = group_job(), context(find_work={"run": ["student", "grade"]})
     left = deferred(task, given)
     assert jobs.sent == [
-        (["student", "grade"], "compact_hourly/r/run/-1/1", ["run", "--parallel", "4", "student", "grade", "--output", "json", "--label", "r"])
+        (["student", "grade"], "compact_hourly/r/run/-1/1/uuid", ["run", "--parallel", "4", "student", "grade", "--output", "json", "--label", "r"])
     ]
     links = {link.name: link.get_link(task, ti_key=None) for link in task.operator_extra_links}
     assert links == {"Spark UI": "https://ui", "EMR console": "", "Log": "https://log"}
@@ -182,7 +186,7 @@ def test_a_retry_of_the_job_leaves_out_what_is_done(jobs: Jobs) -> None:
     deferred(task := group_job(), given)
     assert jobs.sent[0][0] == ["grade"]
     jobs.ended_with = Ended(0, json.dumps([{**COMMITTED.to_json(), "table": "grade"}]), "")
-    reports = task.resume(given, {"submitted": asdict(Submitted("j", "s3://r", 4e9)), "tables": ["grade"], "problem": None, "final": False})
+    reports = task.resume(given, {"submitted": asdict(Submitted("j", "s3://r", 4e9)), "tables": ["grade"], "problem": None, "active": False})
     assert {name: report["outcome"] for name, report in reports.items()} == {"student": "idle", "grade": "committed"}
     jobs.idle = {"student", "grade"}
     assert {name: report["outcome"] for name, report in group_job().execute(given).items()} == {"student": "idle", "grade": "idle"}
@@ -193,7 +197,7 @@ def test_names_that_are_too_long_for_a_step_are_left_out(jobs: Jobs, monkeypatch
     """The job's configuration has these tables and no others, so it runs them without names."""
     monkeypatch.setattr("compactor.airflow.command.ARGUMENT_CHARS_MAX", 10)
     deferred(group_job(), context(find_work={"run": ["student", "grade"]}))
-    assert jobs.sent == [(["student", "grade"], "compact_hourly/r/run/-1/1", ["run", "--parallel", "4", "--output", "json", "--label", "r"])]
+    assert jobs.sent == [(["student", "grade"], "compact_hourly/r/run/-1/1/uuid", ["run", "--parallel", "4", "--output", "json", "--label", "r"])]
 
 
 def test_a_table_is_run_alone_from_its_second_attempt_on(jobs: Jobs) -> None:
@@ -210,25 +214,89 @@ def test_a_table_is_run_alone_from_its_second_attempt_on(jobs: Jobs) -> None:
 @pytest.mark.parametrize(
     ("look", "ended", "again"),
     [
-        (Unavailable("still RUNNING when its time was over"), None, True),
-        (Refused("not allowed to GetJobRun"), None, False),
-        (True, Unavailable("ended without a report"), True),
-        (True, Ended(75, "", "compactor: busy"), True),
-        (True, Ended(1, "", "compactor: emr: of another version"), False),
-        (True, Ended(1, "", "compactor: unexpected OSError: disk"), True),
+        (Unavailable("still RUNNING when its time was over"), Unavailable("ended without a report"), True),
+        (False, Unavailable("ended without a report"), True),
+        (False, Ended(75, "", "compactor: busy"), True),
+        (False, Ended(1, "", "compactor: emr: of another version"), False),
+        (False, Ended(1, "", "compactor: unexpected OSError: disk"), True),
     ],
 )
 def test_only_what_may_help_is_tried_again(jobs: Jobs, look: Any, ended: Any, again: bool) -> None:
-    """As on this machine."""
+    """As on this machine. The reason for which a job was cancelled is told with its end."""
     from airflow.sdk.exceptions import AirflowFailException
 
     from compactor.airflow.command import TryAgain
 
     task, given = group_job(), context(find_work={"run": ["student"]})
     trigger = deferred(task, given).trigger
-    jobs.looks, jobs.ended_with = [look], ended
-    with pytest.raises(TryAgain if again else AirflowFailException):
+    jobs.looks, jobs.ended_with = [look, True], ended
+    with pytest.raises(TryAgain if again else AirflowFailException, match="" if look is False else "still RUNNING .*; ended without a report"):
         task.resume(given, event(trigger))
+
+
+@pytest.mark.parametrize(
+    "changed", [None, TEXT[:60], TEXT.replace("  student: {key: [id], runner: emr-serverless}\n", ""), TEXT.replace("00a", "00b")]
+)
+def test_a_job_is_awaited_whatever_becomes_of_the_configuration(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str | None
+) -> None:
+    """The file is gone or half-written for a moment, its table is removed, or the next jobs go elsewhere; or credentials expire. The job runs on."""
+    monkeypatch.setattr("compactor.airflow.opened._apps", {})
+    task, given, file = group_job(), context(find_work={"run": ["student"]}), tmp_path / "compactor.yaml"
+    trigger = deferred(task, given).trigger
+    assert (trigger.submitted["runner"], trigger.submitted["emr"]["application"]) == ("emr-serverless", "00a")
+
+    def look(_: Any) -> bool:
+        file.unlink(missing_ok=True)
+        if changed is not None and len(jobs.looks) > 1:
+            file.write_text(changed, encoding="utf-8")
+        return False
+
+    jobs.looks = [look, Refused("the credentials have expired"), Unavailable("throttled"), True]
+    restored = threading.Timer(0.3, lambda: file.write_text(TEXT if changed in (None, TEXT[:60]) else changed, encoding="utf-8"))
+    restored.start()
+    assert event(trigger)["problem"] == "throttled"
+    restored.join()
+    assert jobs.looks == []
+
+
+def test_a_job_that_cannot_be_seen_is_left_when_its_time_is_over(jobs: Jobs) -> None:
+    """Its report may be there all the same."""
+    jobs.until, jobs.looks = time.time() - 1, [Refused("not allowed to GetJobRun")]
+    task, given = group_job(), context(find_work={"run": ["student"]})
+    told = event(deferred(task, given).trigger)
+    assert told["problem"] == "not allowed to GetJobRun"
+    assert task.resume(given, told)["student"]["outcome"] == "committed"
+
+
+def test_a_task_that_cannot_read_its_jobs_report_now_reads_it_in_the_next_attempt(jobs: Jobs, tmp_path: Path) -> None:
+    """The tables are committed: somebody who repairs the configuration need do nothing else."""
+    from compactor.airflow.command import TryAgain
+
+    task, given = group_job(), context(find_work={"run": ["student"]})
+    told = {"submitted": deferred(task, given).trigger.submitted, "tables": ["student"], "problem": None, "active": False}
+    (tmp_path / "compactor.yaml").write_text(TEXT[:60], encoding="utf-8")
+    with pytest.raises(TryAgain, match=r"compactor\.yaml"):
+        task.resume(given, told)
+
+
+def test_a_job_is_looked_for_where_it_was_sent(tmp_path: Path) -> None:
+    """Whatever the configuration has by now: another application, no such table."""
+    file = tmp_path / "compactor.yaml"
+    file.write_text(TEXT, encoding="utf-8")
+    emr = {"job": "s3://code/jobs/0", "application": "00b", "role": "arn:aws:iam::123456789012:role/old", "logs": "s3://logs/old"}
+    with App.open(file) as app:
+        runner: Any = app.submitted_runner(Submitted("job-1", "s3://logs/old/reports/x", 4e9, 60.0, "emr-serverless", emr))
+    assert (runner._jobs._application, runner._sending.logs) == ("00b", "s3://logs/old")
+
+
+def test_a_run_that_was_deleted_and_made_again_has_jobs_of_its_own() -> None:
+    """A job is found again by the attempt's name, so that one that Airflow starts twice is one job."""
+    from compactor.airflow.command import attempt_of
+
+    first, again, other = (context() for _ in range(3))
+    other["ti"].id = "another uuid"
+    assert attempt_of(first) == attempt_of(again) != attempt_of(other)
 
 
 def test_a_task_that_a_person_ends_takes_its_job_along(jobs: Jobs) -> None:
@@ -250,8 +318,8 @@ def test_tables_with_another_runner_have_a_job_of_their_own(jobs: Jobs) -> None:
     assert {task.task_id: task.members for task in dag_file("compact_hourly").compact_hourly.tasks if task.task_id.startswith("run")} == {
         "run": ["student", "grade"], "run_note": ["note"],
     }  # fmt: skip
-    maintenance = {task.task_id: task.members for task in dag_file("maintenance").maintenance.tasks if task.task_id.startswith("verify_")}
-    assert maintenance == {"verify_hourly": ["student", "grade"], "verify_hourly_note": ["note"], "verify_big": ["ledger"]}
+    maintenance = {task.task_id: task.members for task in dag_file("maintenance").maintenance.tasks if task.task_id.startswith("verify")}
+    assert maintenance == {"verify_hourly": ["student", "grade"], "verify.note": ["note"], "verify_big": ["ledger"]}
 
 
 def test_what_is_sent_survives_airflows_database(jobs: Jobs) -> None:
@@ -260,7 +328,7 @@ def test_what_is_sent_survives_airflows_database(jobs: Jobs) -> None:
 
     given = deferred(group_job()).trigger.serialize()[1]
     assert BaseSerialization.deserialize(BaseSerialization.serialize(given)) == given
-    assert given["submitted"] == asdict(Submitted("job-1", "s3://logs/jobs/reports/x", 4e9))
+    assert Submitted(**given["submitted"]).emr["cluster"] == "j-1"
 
 
 class EarlierRun(Instance):

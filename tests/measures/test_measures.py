@@ -281,17 +281,23 @@ def test_the_sender_of_a_job_adds_its_bill_to_the_records(tmp_path: Path, monkey
     (tmp_path / "compactor.yaml").write_text(
         "metrics: {deployment: acme, json: runs.jsonl, prometheus: prom}\ntables: {a: {key: [id]}, b: {key: [id]}, c: {key: [id]}}"
     )
+
+    def unknown() -> JobUsage:
+        raise Refused("not allowed to GetJobRun")
+
     records = [dataclasses.replace(RECORD, table=name, seconds=seconds, job=None) for name, seconds in (("a", 30.0), ("b", 90.0))]
     reports: list[TableReport] = [*records, TableReport("c", "idle")]
     with App.open(tmp_path / "compactor.yaml") as app:
         assert "acme" not in app.job_config(["a"]).written().decode()
-        app.finished(json.dumps([report.to_json() for report in reports]), JobUsage("job-1", 2.0, 8.0))
+        app.finished(json.dumps([report.to_json() for report in reports]), lambda: JobUsage("job-1", 2.0, 8.0))
         stored = [RunRecord.from_bytes(app.runtime.storage.read(app.table(name).layout.run(RECORD.started, RECORD.id))) for name in "ab"]
         assert [record.job for record in stored] == [JobUsage("job-1", 0.5, 2.0), JobUsage("job-1", 1.5, 6.0)]
-        app.finished("no JSON", None)
+        app.finished("no JSON", lambda: None)
+        # neither a table that has left the configuration nor an unknown usage loses the measures of the others
+        app.finished(json.dumps([TableReport(name, "idle").to_json() for name in ("gone", "c")]), unknown)
     assert [RunRecord.from_json(json.loads(each)) for each in (tmp_path / "runs.jsonl").read_text().splitlines()] == stored
     assert sorted(path.name for path in (tmp_path / "prom").iterdir()) == [f"compactor_acme_{name}.prom" for name in "abc"]
-    assert [(each.table, each.values.get(VCPU_HOURS)) for each in sent] == [("a", 0.5), ("b", 1.5), ("c", None)]
+    assert [(each.table, each.values.get(VCPU_HOURS)) for each in sent] == [("a", 0.5), ("b", 1.5), ("c", None), ("c", None)]
 
 
 def test_nothing_is_measured_without_a_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,8 @@ TEXTS = [
     ("org.apache.hadoop.fs.s3a.auth.NoAuthWithAWSException: No AWS Credentials provided by X", Refused, "no usable credentials"),
     (
         "AmazonS3Exception: The provided token has expired. (Service: Amazon S3; Status Code: 400; Error Code: ExpiredToken)",
-        Refused,
-        "no usable cred",
+        Unavailable,
+        "Spark's credentials for the store have expired",
     ),
     (
         "org.apache.hadoop.fs.s3a.AWSClientIOException: read on s3a://b/k: Unable to execute HTTP request",
