@@ -92,7 +92,7 @@ def bodies(rows: DataFrame) -> DataFrame:
 def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     body_type = literal(_BODY.format(", ".join(f"{quoted(name)}: STRING" for name in source_fields(spec.order_by))))
     rows = bodies(raw.rows).withColumn(SCHEMA, as_column(f"CASE WHEN NOT contains({SCHEMA}, {literal(_MONGODB)}) THEN {SCHEMA} END"))
-    parsed = once(rows.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "json_object_keys(_body) AS _keys"))
+    parsed = once(rows.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "CASE WHEN _m.op IS NULL THEN json_object_keys(_body) END AS _keys"))
     row = "coalesce(_m.after, _m.before)"
     writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(json_object_keys({row}))))) END"
     heartbeat, *others = (f"array({', '.join(map(literal, sorted(names)))})" for names in (_HEARTBEAT, *_NO_ROWS))
@@ -102,7 +102,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", schema, table, spec)
     other = of_other_table(schema, table, spec.source_table)
     invalid = (
-        f"CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN _keys IS NULL THEN {no_object('_body')} "
+        f"CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN _m.op IS NULL AND _keys IS NULL THEN {no_object('_body')} "
         f"WHEN {no_envelope} THEN 'is not a Debezium envelope (no `op`)' "
         f"WHEN _m.op IS NOT NULL AND _m.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_m.op')}) "
         f"WHEN _m.op IS NULL OR {other} THEN NULL "
