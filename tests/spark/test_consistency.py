@@ -147,6 +147,7 @@ def test_a_file_with_different_rows_in_two_readings_is_refused(lake: Lake, remot
         nonlocal truncated
         path.write_text("one\ntwo\nthree\n", encoding="utf-8")
         kept = measured.materialize(found)
+        assert kept.count() == 3
         if truncated:
             truncated -= 1
             path.write_text("one\ntwo\n", encoding="utf-8")
