@@ -107,7 +107,7 @@ NULLABLE = frozenset(
         *(f"{before}{name}" for before in ("__", "__source_", "source.") for name in ("change_lsn", *_NULLABLE)),
     }
 )
-"""Order columns that may be null, and then sort first: incremental snapshots have no LSN, snapshots no transaction, SQL Server's no change LSN."""
+"""Order columns that changes of a connector may lack below the first, and rows of a snapshot anywhere. Nulls sort first."""
 
 DEFAULTS = {
     "postgresql": ("commit_lsn", "lsn", "total_order"),

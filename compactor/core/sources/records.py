@@ -77,7 +77,9 @@ def unwrapped(document: Any) -> tuple[Record | None, str, Any, bool]:
     own_key = names if value.get("key", LEAF) != LEAF else None
     # Connect's JSON without schemas writes a null value as text
     sent = None if isinstance(sent, str) and sent.strip() == "null" else sent
-    record = Record(str(value.get("topic") or ""), value.get("offset") is not None, own_key, sent is not None)
+    # Lenses' sinks write the record's place into `metadata`
+    place = {**value, **(value["metadata"] if isinstance(value.get("metadata"), dict) else {})}
+    record = Record(str(place.get("topic") or ""), place.get("offset") is not None, own_key, sent is not None)
     inner = parsed(sent)
     name, content = without_schema(inner)
     return record, name, None if not isinstance(content, dict) or content.keys() == {"b64"} else content, content is inner

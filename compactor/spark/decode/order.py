@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 from compactor.core.model import times, types
 from compactor.core.model.errors import OrderRefused
-from compactor.core.model.position import CONNECTOR, DEFAULTS, OFFSETS
+from compactor.core.model.position import CONNECTOR, DEFAULTS, NULLABLE, OFFSETS
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import OFFSET
@@ -85,8 +85,8 @@ NULL_WHILE = {
     **dict.fromkeys(("dms.change_seq", "dms.stream_position"), "_source.phase = 0"),
     **dict.fromkeys(("file_number", "commit_lsn"), "_op = 'r'"),
 }
-"""Order columns that may be null, and then sort first, only while this SQL holds: rows of a full load, and incremental snapshots (MySQL's `file` is
-empty, a PostgreSQL without `sequence` has no LSN), come from no log."""
+"""Order columns that may be null only while this SQL holds: rows of a full load, and incremental snapshots (MySQL's `file` is empty, a PostgreSQL
+without `sequence` has no LSN), come from no log."""
 
 
 NO_MEMBERS: Mapping[str, str] = {}
@@ -111,6 +111,16 @@ class OrderNames:
 
     event_fields: bool = False
     """Whether a name that is not a column of the row is a field of the record. The decoder puts such fields into `_source.event_<name>`."""
+
+    def may_be_null(self, name: str, first: bool) -> str:
+        """SQL: whether a change may have a null in an order column. `first`: it is the first one, so that otherwise file names would decide."""
+        if name in NULL_WHILE or name not in NULLABLE:
+            return NULL_WHILE.get(name, "false")
+        read = "false" if name in OFFSETS else "_op = 'r'"
+        field = "_source." + name.removeprefix("source.")
+        # what the source sent, and is no number, is no null
+        sent = f"{field} IS NOT NULL" if field in self.first.get(name, field) and not name.startswith("__") else "false"
+        return read if first else f"{read} OR NOT ({sent})"
 
 
 WRAPPED = OrderNames(_COMPUTED)

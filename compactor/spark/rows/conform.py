@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
-from compactor.core.model.position import NULLABLE, Position
+from compactor.core.model.position import Position
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import ROW_ID, TableSpec
 from compactor.core.schema import shards
@@ -41,7 +41,7 @@ from compactor.spark.columns import (
 from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import Frame, ddl
 from compactor.spark.decode.named import can_be_absent
-from compactor.spark.decode.order import FIRST_COMMIT, NULL_WHILE, expression, in_range
+from compactor.spark.decode.order import FIRST_COMMIT, expression, in_range
 from compactor.spark.input import wire
 from compactor.spark.keys import key_text, key_types, row_key
 from compactor.spark.rows import position
@@ -69,7 +69,7 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
     if snapshot_lsn is not None:
         typed[0] = f"CASE WHEN {FIRST_COMMIT} AND _op <> 'r' THEN greatest({typed[0]}, {snapshot_lsn}L) ELSE {typed[0]} END"
-    required = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(typed, order) if name not in NULLABLE]
+    required = [(part, frame.order_names.may_be_null(name, at == 0)) for at, (part, (name, _)) in enumerate(zip(typed, order))]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
     names = ", ".join(name for name, _ in order)
     reason = literal(f"a column of the order ({names}) is null or not of the order's type; set `order_by:` to columns that every change has")

@@ -1,0 +1,73 @@
+"""Sources beside the common ones: each case is a table of its own, with the rows that the source shows, or a refusal that names the remedy."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from compactor.core.model.errors import CompactorError
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+Records = list[Any]
+
+
+def change(op: str, source: dict[str, Any], before: Any = None, after: Any = None, **more: Any) -> dict[str, Any]:
+    """A change in Debezium's envelope."""
+    return {"op": op, "before": before, "after": after, "source": {"snapshot": "false", **source}, "ts_ms": 1, **more}
+
+
+def landed(lake: Lake, name: str, settings: dict[str, Any], files: list[Records]) -> tuple[list[Any], str]:
+    """Land files of one hour in the order in which they are given, run, and return the values of `v`, and why the run or its records were refused."""
+    spec = lake.spec(name, **{"order_by": (), "quarantine_share": 0.9, **settings})
+    for at, records in enumerate(files):
+        # the first file sorts last
+        lake.land(spec, 1, records, f"{'dcba'[at]}.json")
+    try:
+        lake.run(spec)
+    except CompactorError as error:
+        return [], str(error)
+    return [row.get("v") for row in lake.rows(spec)], "; ".join(reason for _, reason in lake.unusable(spec))
+
+
+def expect(lake: Lake, cases: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]]) -> None:
+    """Compare each case (settings, files, values of `v`, pattern of the refusal) with what a run makes of it. All that differ are reported together."""
+    differ = {}
+    for name, (settings, files, values, refusal) in cases.items():
+        found, reason = landed(lake, name.replace(" ", "_"), settings, files)
+        if found != values or not (re.search(refusal, reason) if refusal else reason == ""):
+            differ[name] = (found, reason)
+    assert not differ, json.dumps(differ, indent=1)
+
+
+DEBEZIUM: dict[str, Any] = {"envelope": "debezium"}
+
+
+def yugabyte(lsn: str, op: str, value: str) -> dict[str, Any]:
+    return change(op, {"connector": "yugabytedb", "lsn": lsn, "ts_us": 7, "schema": "public", "table": "t"}, after={"id": 1, "v": value})
+
+
+def lenses(offset: int, value: str) -> dict[str, Any]:
+    return {"key": {"id": 1}, "value": {"id": 1, "v": value}, "headers": {}, "metadata": {"topic": "t", "partition": 0, "offset": offset}}
+
+
+def read(lsn: int | None, op: str, value: str) -> dict[str, Any]:
+    return change(op, {"connector": "postgresql", "lsn": lsn}, after={"id": 1, "v": value})
+
+
+NULLS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
+    "no number": ({**DEBEZIUM, "order_by": ("source.lsn",)}, [[yugabyte("1:9::0:0", "u", "new")], [yugabyte("1:4::0:0", "c", "old")]], [], r"\(source.lsn\)"),
+    "no number below": ({**DEBEZIUM, "order_by": ("source.ts_us", "source.lsn")}, [[yugabyte("1:9::0:0", "u", "new")]], [], r"ts_us, source.lsn\)"),
+    "no offset": ({"order_by": ("offset",)}, [[{"id": 1, "v": "new"}], [{"id": 1, "v": "old"}]], [], r"\(offset\) is null"),
+    "offset in metadata": ({"order_by": ("offset",), "container": "kafka"}, [[lenses(9, "old")], [lenses(10, "new")]], ["new"], ""),
+    "read without LSN": ({**DEBEZIUM, "order_by": ("source.lsn",)}, [[read(None, "r", "old")], [read(5, "u", "new")]], ["new"], ""),
+}  # fmt: skip
+
+
+def test_file_names_never_decide_because_nothing_else_orders(lake: Lake) -> None:
+    """A first order column without a value, or a field that is no number, is refused; rows of a snapshot may lack it, and are the oldest."""
+    expect(lake, NULLS)
