@@ -71,3 +71,29 @@ NULLS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
 def test_file_names_never_decide_because_nothing_else_orders(lake: Lake) -> None:
     """A first order column without a value, or a field that is no number, is refused; rows of a snapshot may lack it, and are the oldest."""
     expect(lake, NULLS)
+
+
+def informix(commit: str, at: str, op: str, value: str) -> dict[str, Any]:
+    return change(
+        op,
+        {"connector": "informix", "db": "d", "schema": "informix", "table": "t", "commit_lsn": commit, "change_lsn": at},
+        after={"id": 1, "v": value},
+    )
+
+
+def flattened(record: dict[str, Any]) -> dict[str, Any]:
+    """The record as ExtractNewRecordState writes it."""
+    return {**record["after"], "__op": record["op"], **{f"__source_{name}": value for name, value in record["source"].items()}}
+
+
+OLD, NEW = informix("98784247900", "98784247800", "c", "old"), informix("103079215200", "103079215104", "u", "new")
+LSNS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
+    "the connectors order": (DEBEZIUM, [[OLD], [NEW], [informix("98784247900", "98784247900", "u", "between")]], ["new"], ""),
+    "fields": ({**DEBEZIUM, "order_by": ("source.commit_lsn", "source.change_lsn")}, [[NEW], [OLD]], ["new"], ""),
+    "flat": ({}, [[flattened(OLD)], [flattened(NEW)], [flattened(OLD)]], ["new"], ""),
+}  # fmt: skip
+
+
+def test_numbers_of_informix_are_no_text(lake: Lake) -> None:
+    """They grow by a digit now and then."""
+    expect(lake, LSNS)

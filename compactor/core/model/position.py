@@ -114,6 +114,7 @@ DEFAULTS = {
     "mysql": ("file_number", "pos", "row"),
     "mariadb": ("file_number", "pos", "row"),
     "sqlserver": ("commit_lsn_text", "change_lsn_text", "event_serial_no"),
+    "informix": ("commit_lsn_text", "change_lsn_text", "event_serial_no"),
     "oracle": ("commit_scn", "scn", "rs_id", "ssn"),
     "mongodb": ("source.ts_ms", "source.ord"),
     "TiCDC": ("source.commit_ts",),

@@ -4,7 +4,7 @@
 |---|---|---|
 | `commit_lsn`, `lsn`, `total_order` | `source.sequence[0]` (a snapshot's rows: `source.lsn`), `source.lsn`, `transaction.total_order` | PostgreSQL |
 | `file_number`, `pos`, `row` | `source.file` (its digits), `source.pos`, `source.row`, as numbers | MySQL, MariaDB |
-| `commit_lsn_text`, `change_lsn_text`, `event_serial_no` | `source.commit_lsn`, `source.change_lsn` (fixed-width hex) | SQL Server |
+| `commit_lsn_text`, `change_lsn_text`, `event_serial_no` | `source.commit_lsn`, `source.change_lsn` (`_padded`) | SQL Server, Informix |
 | `scn`, `rs_id`, `ssn` | `source.scn`, `source.rs_id`, `source.ssn` | Oracle |
 | `source.ts_ms`, `source.ord` | the second, and the place in it | MongoDB |
 | `source.commit_ts` | the same | TiCDC |
@@ -51,6 +51,12 @@ FIRST_COMMIT = "_source.sequence LIKE '[null%'"
 
 _SEQUENCE = "from_json(_source.sequence, 'ARRAY<STRING>')"
 
+
+def _padded(lsn: str) -> str:
+    """SQL: an LSN of SQL Server as it is (hexadecimal of a fixed width), one of Informix, which is a decimal number, with leading zeros."""
+    return f"CASE WHEN contains({lsn}, ':') THEN {lsn} ELSE lpad({lsn}, greatest(20, length({lsn})), '0') END"
+
+
 _COMPUTED = {
     # a snapshot's rows have no commit: the LSN at which it was taken lies above older slots' (and see `epochs.snapshot_lsn`)
     "commit_lsn": f"try_cast(coalesce(get({_SEQUENCE}, 0), _source.lsn) AS BIGINT)",
@@ -60,8 +66,8 @@ _COMPUTED = {
     "file_number": "try_cast(regexp_extract(_source.file, '([0-9]+)$', 1) AS BIGINT)",
     "pos": "try_cast(_source.pos AS BIGINT)",
     "row": "try_cast(_source.row AS BIGINT)",
-    "commit_lsn_text": "_source.commit_lsn",
-    "change_lsn_text": "_source.change_lsn",
+    "commit_lsn_text": _padded("_source.commit_lsn"),
+    "change_lsn_text": _padded("_source.change_lsn"),
     "event_serial_no": "try_cast(_source.event_serial_no AS BIGINT)",
     "commit_time": "try_cast(_source.ts_us AS BIGINT)",
     "change_lsn": "try_cast(_source.lsn AS BIGINT)",
@@ -239,4 +245,4 @@ def _comparable(text: str) -> str:
 def _number_or_text(part: str) -> tuple[str, types.Type]:
     if part in ("txId", "lsn", "pos", "row", "commit_scn", "scn", "ssn", "ts_ms", "ts_us", "event_serial_no", "commit_ts", "ord"):
         return f"try_cast(_source.{part} AS BIGINT)", ("bigint",)
-    return f"_source.{part}", ("string",)
+    return _COMPUTED.get(f"{part}_text", f"_source.{part}"), ("string",)
