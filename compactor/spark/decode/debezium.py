@@ -6,13 +6,14 @@ Rules:
 - The row is `after`. The row of a delete is `before`; only its key is used, because default identity fills the rest with zeros.
 - The key comes from the row. The record's key is the fallback, because a renamed key column can be missing there.
 - With `source_table: schema.table`, events of other tables are ignored.
-- Connectors of other databases deviate. MongoDB's documents are read (`_document`), as are Scylla's cells (`Frame.cells`). What has no certain
-  meaning is refused.
+- Connectors of other databases deviate. MongoDB's documents are read (`_document`), as are Scylla's cells, and Spanner's updates without what did
+  not change (`frame.PARTIAL`). What has no certain meaning is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
@@ -22,7 +23,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.columns import AFTER, BEFORE, OLD_KEY, OP, PLACE, RECORD_KEY, SCHEMA, TEXT, TIME, WRITER
 from compactor.spark.decode.conversions import plain
-from compactor.spark.decode.frame import Frame, of_other_table, plain_writer
+from compactor.spark.decode.frame import PARTIAL, Frame, is_cell, of_other_table, plain_writer
 from compactor.spark.decode.order import source_fields, with_source_fields
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.json_text import no_object
@@ -41,8 +42,10 @@ _MONGODB = '"io.debezium.connector.mongo.Source"'
 
 _WRAPPED_VALUE = r'\{\s*"\$(?:oid"\s*:\s*("[^"]*")|number(?:Long|Int)"\s*:\s*"(-?[0-9]+)")\s*\}'
 _CELL = r':\s*\{\s*("set"\s*:\s*(true|false)\s*,\s*)?"value"\s*:'
+_NULL = r":\s*null\s*[,}]"
 _UNION = r'^\s*\{\s*"\w+([.]\w+)+"\s*:\s*\{'
-"""Values of MongoDB's extended JSON that are plain JSON without their type; a value of YugabyteDB; a row inside the name of its Avro record."""
+"""Values of MongoDB's extended JSON that are plain JSON without their type; a cell of YugabyteDB or Scylla; a null; a row inside the name of its
+Avro record."""
 
 _PARTIAL = (
     "is an update without `after` from MongoDB, which has only what changed in the document: set capture.mode: change_streams_update_full "
@@ -55,6 +58,14 @@ _CELLS = (
 _UNIONS = (
     'wraps values in their Avro types, such as {"string": ..}, as kafka-avro-console-consumer prints them: have a sink write the topic, as Avro or '
     "as plain JSON"
+)
+_NEW_VALUES = (
+    "is an update from Spanner in which a null may be a value that did not change: set value_capture_type of the change stream to 'NEW_ROW' or "
+    "'OLD_AND_NEW_VALUES'"
+)
+_NO_CELLS = (
+    "is an update from Scylla in which a null may be a value that did not change: do not set cdc.output.format to advanced at the connector, so that "
+    "each value is a cell"
 )
 _NO_ROW = "creates, updates or reads a row, and has none in `after`"
 _NO_KEY = "deletes a row, and neither `before` nor the record's key says which: land whole records and set `container: kafka`"
@@ -95,6 +106,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     parsed = once(rows.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "json_object_keys(_body) AS _keys"))
     row = "coalesce(_m.after, _m.before)"
     writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(json_object_keys({row}))))) END"
+    capture = "get_json_object(_body, '$.source.value_capture_type')"
     heartbeat, *others = (f"array({', '.join(map(literal, sorted(names)))})" for names in (_HEARTBEAT, *_NO_ROWS))
     silent = " OR ".join((f"_keys = {heartbeat}", *(f"size(array_except({names}, _keys)) = 0" for names in others)))
     no_envelope = f"_m.op IS NULL AND NOT ({silent})"
@@ -109,6 +121,9 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
         f"WHEN {row} RLIKE {literal(_UNION)} AND size(json_object_keys({row})) = 1 THEN {literal(_UNIONS)} "
         f"WHEN _m.source.connector = 'yugabytedb' AND {row} RLIKE {literal(_CELL)} THEN {literal(_CELLS)} "
         f"WHEN _m.source.connector = 'mongodb' AND _m.op = 'u' AND _m.after IS NULL THEN {literal(_PARTIAL)} "
+        f"WHEN _m.source.connector = 'spanner' AND _m.op = 'u' AND {capture} = 'NEW_VALUES' THEN {literal(_NEW_VALUES)} "
+        f"WHEN _m.source.connector = 'scylla' AND _m.op = 'u' AND _m.after RLIKE {literal(_NULL)} AND NOT _m.after RLIKE {literal(_CELL)} "
+        f"THEN {literal(_NO_CELLS)} "
         f"{_incomplete('_m')} END"
     )
     judged = parsed.selectExpr("*", f"coalesce({raw.unreadable}, {invalid}) AS _why")
@@ -118,7 +133,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
             TEXT,
             "_why AS _invalid",
             f"CASE WHEN _why IS NULL THEN {op} END AS _op",
-            f"{writer} AS _writer",
+            f"concat({_mark('_m.source.connector', capture)}, {writer}) AS _writer",
             SCHEMA,
             f"{_document('_m.after')} AS _after",
             f"{_document('_m.before')} AS _before",
@@ -129,7 +144,12 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
             "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_multiply(try_cast(_m.source.ts_ms AS BIGINT), 1000L)) END AS _time",
         )
     )
-    return Frame(decoded, None, order_names=with_source_fields(spec.order_by), cells=True)
+    return Frame(decoded, None, order_names=with_source_fields(spec.order_by))
+
+
+def _mark(connector: str, capture: str) -> str:
+    """SQL for the beginning of the writer's id: PARTIAL where a null may be a value that the connector did not send. `capture`: Spanner's setting."""
+    return f"CASE WHEN {connector} = 'scylla' OR ({connector} = 'spanner' AND {capture} = 'OLD_AND_NEW_VALUES') THEN '{PARTIAL}' ELSE '' END"
 
 
 def _source(spec: TableSpec, text: Callable[[str], str], total_order: str) -> str:
@@ -203,20 +223,25 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
         )
     if images[1] and all(kind[0] == "struct" and {name for name, _ in kind[1]} == {"value", "set"} for _, kind in images[1]):
         raise InputRefused(f"table {spec.name}: each record {_CELLS}")
+    connector, capture = text("_value.source", source, "connector"), text("_value.source", source, "value_capture_type")
+    plain_values = [name for name, kind in images[1] if not is_cell(kind) and name.lower() not in map(str.lower, spec.key)]
+    nulls = " OR ".join(f"{member('_value.after', name)} IS NULL" for name in plain_values) or "false"
     before = "_value.before" if has.get("before") == images else _same("_value.before", has.get("before"), images)
     schema, table = _origin(lambda name: text("_value.source", source, name))
     other = of_other_table(schema, table, spec.source_table)
     op = _operation("_value.op", "_value.after IS NULL", "_value.before IS NULL", schema, table, spec)
     invalid = (
         f"CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_value.op')}) "
-        f"WHEN {other} THEN NULL {_incomplete('_value')} END"
+        f"WHEN {other} THEN NULL {_incomplete('_value')} "
+        f"WHEN {connector} = 'spanner' AND _value.op = 'u' AND {capture} = 'NEW_VALUES' THEN {literal(_NEW_VALUES)} "
+        f"WHEN {connector} = 'scylla' AND _value.op = 'u' AND ({nulls}) THEN {literal(_NO_CELLS)} END"
     )
     rows = (
         raw.rows.selectExpr(
             *PLACE,
             f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
             f"{op} AS _op",
-            f"{literal(_writer_id(raw))} AS _writer",
+            f"concat({_mark(connector, capture)}, {literal(_writer_id(raw))}) AS _writer",
             "CAST(NULL AS STRING) AS _schema",
             "_value.after AS _after",
             f"{before} AS _before",
@@ -231,7 +256,8 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
         .withColumnRenamed("_us", TIME)
     )
     described = from_avro(raw.avro) if raw.avro else plain_writer(_writer_id(raw), images)
-    return Frame(rows, images, (described,), order_names=with_source_fields(spec.order_by), cells=True)
+    writers = (described, replace(described, id=PARTIAL + described.id)) if {"keyspace_name", "value_capture_type"} & {*source} else (described,)
+    return Frame(rows, images, writers, order_names=with_source_fields(spec.order_by))
 
 
 def _silent(raw: RawFrame, spec: TableSpec) -> Frame:

@@ -39,7 +39,7 @@ from compactor.spark.columns import (
     TIME,
 )
 from compactor.spark.decode import conversions
-from compactor.spark.decode.frame import Frame, ddl
+from compactor.spark.decode.frame import PARTIAL, Frame, ddl, is_cell
 from compactor.spark.decode.named import can_be_absent
 from compactor.spark.decode.order import FIRST_COMMIT, expression, in_range
 from compactor.spark.input import wire
@@ -98,15 +98,18 @@ def missing_columns(frame: Frame) -> list[tuple[str, str]]:
     assert frame.images is not None
     if frame.absent is not None:
         return [(name, _not_named(name)) for name in frame.absent]
-    tests = [(name, _is_unavailable(frame, frame.value(name), kind)) for name, kind in frame.images[1]]
+    tests = [(name, _is_unavailable(frame, name, kind)) for name, kind in frame.images[1]]
     return [(name, f"coalesce({test}, false)") for name, test in tests if test]
 
 
-def _is_unavailable(frame: Frame, raw: str, kind: types.Type) -> str | None:
-    """SQL: whether a raw value means that the source did not send the value. None if its type cannot say so."""
-    if frame.cells and kind[0] == "struct" and [name for name, _ in kind[1]] == ["value"]:
-        return f"(_source.connector = 'scylla' AND {raw} IS NULL)"
-    return conversions.is_placeholder(raw, kind)
+def _is_unavailable(frame: Frame, name: str, kind: types.Type) -> str | None:
+    """SQL: whether the raw value of a column means that the source did not send it. None if its type cannot say so."""
+    raw, before = frame.value(name), frame.value(name, BEFORE)
+    placeholder = conversions.is_placeholder(raw, kind)
+    if not any(writer.id.startswith(PARTIAL) for writer in frame.writers):
+        return placeholder
+    unset = f"{raw} IS NULL" if is_cell(kind) else f"_op = 'u' AND _before IS NOT NULL AND {raw} IS NULL AND {before} IS NULL"
+    return _either((placeholder, f"(startswith(_writer, '{PARTIAL}') AND {unset})"))
 
 
 def _not_named(name: str) -> str:
@@ -243,7 +246,7 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
         value = raw if as_written else conversions.change_type(stored, column.type, kind)
         only = "" if len(writers) == len(frame.writers) else f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         values.append((only, value))
-        absent.append(_both(only, None if frame.omits else _is_unavailable(frame, raw, images[column.name])))
+        absent.append(_both(only, None if frame.omits else _is_unavailable(frame, column.name, images[column.name])))
         mistyped.append(_both(only, conversions.is_mistyped(raw, images[column.name], value, column.type)))
         mistyped.append(_both(only, conversions.is_inexact(stored, column.type, kind)))
     older, unavailable = _reads_default(frame, evolved, field, order), _either(absent)
