@@ -132,3 +132,32 @@ def test_what_an_update_leaves_out_is_no_null(lake: Lake) -> None:
     lake.land_parquet(spec, 2, [{"op": "u", "before": (1, 1, None), "after": (1, 2, None), "source": (source[0], 2, source[2])}], ddl)
     lake.run(spec)
     assert lake.rows(spec) == [{"id": 1, "n": 2, "v": "kept"}]
+
+
+def mongodb(op: str, time: int, ord_: int, value: str | None, number: int = 1, **more: Any) -> dict[str, Any]:
+    """A change of MongoDB; a delete has no value."""
+    row = json.dumps({"_id": number, **({} if value is None else {"v": value})})
+    return change(
+        op, {"connector": "mongodb", "db": "d", "collection": "t", "ts_ms": time, "ord": ord_}, **{"before" if op == "d" else "after": row}, **more
+    )
+
+
+def in_topic(records: Records) -> Records:
+    return [{"key": {"id": "1"}, "partition": 0, "offset": at, "value": record} for at, record in enumerate(records)]
+
+
+SECOND, CLOCK = 1_700_000_010_000, 1_700_000_010_999
+# a row is read in the second of its changes: Connect's clock is ahead of the cluster's time, which counts in seconds
+READ = [mongodb("r", SECOND + 500, -1, "read"), mongodb("r", SECOND + 500, -1, "deleted later", 2)]
+CHANGED = [mongodb("u", SECOND, 3, "changed"), mongodb("d", SECOND, 4, None, 2)]
+MONGODB: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
+    "read before": (DEBEZIUM, [CHANGED, READ], ["changed"], ""),
+    "in a topic": ({**DEBEZIUM, "container": "kafka"}, [in_topic([*READ, *CHANGED])], ["changed"], ""),
+    "of a transaction": (DEBEZIUM, [[mongodb("u", SECOND, 3, f"{at}", transaction={"id": "x", "total_order": at})] for at in (1, 2)], ["2"], ""),
+    "by the clock": (DEBEZIUM, [[mongodb("c", CLOCK, 900, "first"), mongodb("u", CLOCK, 1, "second")]], ["second"], ""),
+}  # fmt: skip
+
+
+def test_times_of_mongodb_do_not_hide_a_change(lake: Lake) -> None:
+    """Neither behind a row that a snapshot read, nor behind a change of the second before, nor another of its transaction."""
+    expect(lake, {name: ({**settings, "key": ("_id",)}, *rest) for name, (settings, *rest) in MONGODB.items()})  # type: ignore[misc]

@@ -6,7 +6,7 @@
 | `file_number`, `pos`, `row` | `source.file` (its digits), `source.pos`, `source.row`, as numbers | MySQL, MariaDB |
 | `commit_lsn_text`, `change_lsn_text`, `event_serial_no` | `source.commit_lsn`, `source.change_lsn` (`_padded`) | SQL Server, Informix |
 | `scn`, `rs_id`, `ssn` | `source.scn`, `source.rs_id`, `source.ssn` | Oracle |
-| `source.ts_ms`, `source.ord` | the second, and the place in it | MongoDB |
+| `mongodb.time`, `mongodb.ord` | `source.ts_ms`, and `source.ord`, the place in a second; null for rows of a snapshot | MongoDB |
 | `source.commit_ts` | the same | TiCDC |
 | `commit_lsn`, `total_order` | `nextlsn`, the place in `change` | wal2json, format 1 |
 | `commit_time`, `change_lsn` | `timestamp`, `lsn` | wal2json, format 2 |
@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 from compactor.core.model import times, types
 from compactor.core.model.errors import OrderRefused
-from compactor.core.model.position import CONNECTOR, DEFAULTS, NULLABLE, OFFSETS
+from compactor.core.model.position import BY_OFFSET, CONNECTOR, DEFAULTS, NULLABLE, OFFSETS
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import OFFSET
@@ -48,6 +48,8 @@ SOURCE = (
 
 FIRST_COMMIT = "_source.sequence LIKE '[null%'"
 """SQL: whether PostgreSQL's connector had seen no commit before an event: the rows of an initial snapshot, and the first transaction after it."""
+
+_IN_SECOND = "_op <> 'r' AND try_cast(_source.ts_ms AS BIGINT) % 1000 = 0"
 
 _SEQUENCE = "from_json(_source.sequence, 'ARRAY<STRING>')"
 
@@ -77,6 +79,10 @@ _COMPUTED = {
     # hexadecimal digits of a fixed width; `ssn` counts within it
     "rs_id": "trim(_source.rs_id)",
     "ssn": "try_cast(_source.ssn AS BIGINT)",
+    # rows of a snapshot have the time of Connect's clock, which does not compare with that of changes
+    "mongodb.time": "CASE WHEN _op <> 'r' THEN try_cast(_source.ts_ms AS BIGINT) END",
+    # a time with milliseconds is that of a clock, and `ord` counts in the seconds of the cluster
+    "mongodb.ord": f"CASE WHEN {_IN_SECOND} THEN try_cast(_source.ord AS BIGINT) END",
     **dict.fromkeys(OFFSETS, OFFSET),
     "dms.phase": "_source.phase",
     "dms.change_seq": "_source.change_seq",
@@ -89,7 +95,8 @@ TEXTUAL = ("commit_lsn_text", "change_lsn_text", "rs_id", "dms.change_seq", "dms
 
 NULL_WHILE = {
     **dict.fromkeys(("dms.change_seq", "dms.stream_position"), "_source.phase = 0"),
-    **dict.fromkeys(("file_number", "commit_lsn"), "_op = 'r'"),
+    **dict.fromkeys(("file_number", "commit_lsn", "mongodb.time"), "_op = 'r'"),
+    "mongodb.ord": f"NOT ({_IN_SECOND})",
 }
 """Order columns that may be null only while this SQL holds: rows of a full load, and incremental snapshots (MySQL's `file` is empty, a PostgreSQL
 without `sequence` has no LSN), come from no log."""
@@ -176,7 +183,7 @@ def in_range(micros: str) -> str:
 def default_order(connector: str | None, has_offset: bool, table: str) -> tuple[str, ...]:
     """Return the order columns of a connector. Raises OrderRefused if the connector has none and there are no Kafka offsets."""
     columns = DEFAULTS.get(connector or "", ())
-    order = (*columns, "offset") if has_offset else columns
+    order = (*(() if connector in BY_OFFSET else columns), "offset") if has_offset else columns
     if not order:
         raise OrderRefused(
             f"table {table}: the records {f'come from the connector {connector}' if connector else 'name no connector (RisingWave and others)'}, "
