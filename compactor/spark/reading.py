@@ -39,8 +39,9 @@ from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.input.limits import TooManyColumns
 from compactor.spark.rows import deletions, epochs, erase, json_writers, keyless, protect, survey
-from compactor.spark.rows.conform import conform, link_key_changes, payload_writers, shard, with_position, writer_positions
+from compactor.spark.rows.conform import conform, link_key_changes, payload_writers, shard, writer_positions
 from compactor.spark.rows.invalid import unusable_records, without_invalid
+from compactor.spark.rows.position import with_position
 from compactor.spark.tables import exactness
 
 ENVELOPES = {

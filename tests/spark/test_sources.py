@@ -161,3 +161,23 @@ MONGODB: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
 def test_times_of_mongodb_do_not_hide_a_change(lake: Lake) -> None:
     """Neither behind a row that a snapshot read, nor behind a change of the second before, nor another of its transaction."""
     expect(lake, {name: ({**settings, "key": ("_id",)}, *rest) for name, (settings, *rest) in MONGODB.items()})  # type: ignore[misc]
+
+
+def postgres(lsn: int, op: str, before: Any, after: Any) -> dict[str, Any]:
+    return change(op, {"connector": "postgresql", "lsn": lsn, "sequence": f'["{lsn}","{lsn}"]', "schema": "public", "table": "t"}, before, after)
+
+
+ROW = {"id": 1, "version": 3, "at": "2026-01-01T00:00:00Z", "v": "a"}
+FILLED = {"id": 1, "version": 0, "at": "1970-01-01T00:00:00Z", "v": ""}
+FILLERS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
+    "key only": ({**DEBEZIUM, "order_by": ("version",)}, [[postgres(1, "c", None, ROW), postgres(2, "d", FILLED, None)]], ["a"], "REPLICA IDENTITY"),
+    "times": ({**DEBEZIUM, "order_by": ("at",)}, [[postgres(1, "c", None, ROW), postgres(2, "d", FILLED, None)]], ["a"], "in which at may be"),
+    "flat": ({"order_by": ("version",)}, [[{**ROW, "__op": "c", "__deleted": "false"}, {**FILLED, "__op": "d", "__deleted": "true"}]], ["a"], "__source_lsn"),
+    "whole rows": ({**DEBEZIUM, "order_by": ("version",)}, [[postgres(1, "c", None, {**ROW, "version": 0}), postgres(2, "d", {**ROW, "version": 0}, None)]], [], ""),
+    "by hand": ({"order_by": ("version",)}, [[{"id": 1, "version": 0, "v": "a", "op": "c"}, {"id": 1, "version": 0, "op": "d"}]], [], ""),
+}  # fmt: skip
+
+
+def test_a_filler_is_no_place_of_a_delete(lake: Lake) -> None:
+    """PostgreSQL's connector writes zeros for what it does not know of a deleted row. A delete by hand, or with any other value, has its place."""
+    expect(lake, FILLERS)

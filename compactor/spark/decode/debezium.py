@@ -144,7 +144,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
             "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_multiply(try_cast(_m.source.ts_ms AS BIGINT), 1000L)) END AS _time",
         )
     )
-    return Frame(decoded, None, order_names=with_source_fields(spec.order_by))
+    return Frame(decoded, None, order_names=with_source_fields(spec.order_by), fillers=True)
 
 
 def _mark(connector: str, capture: str) -> str:
@@ -257,7 +257,7 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     )
     described = from_avro(raw.avro) if raw.avro else plain_writer(_writer_id(raw), images)
     writers = (described, replace(described, id=PARTIAL + described.id)) if {"keyspace_name", "value_capture_type"} & {*source} else (described,)
-    return Frame(rows, images, writers, order_names=with_source_fields(spec.order_by))
+    return Frame(rows, images, writers, order_names=with_source_fields(spec.order_by), fillers=True)
 
 
 def _silent(raw: RawFrame, spec: TableSpec) -> Frame:

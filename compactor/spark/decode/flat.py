@@ -126,7 +126,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
         f"{time} AS _time",
     )
     metadata = {writer: frozenset(name for name in columns if is_metadata(spec, name, op)) for writer, op in by_writer.items()}
-    return dataclasses.replace(frame, rows=rows, metadata=metadata, order_names=PLAIN_ROWS)
+    return dataclasses.replace(frame, rows=rows, metadata=metadata, order_names=PLAIN_ROWS, fillers=DELETED in columns)
 
 
 def _code(frame: Frame, by_writer: dict[str, str | None], columns: dict[str, types.Type]) -> str:

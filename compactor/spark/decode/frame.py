@@ -57,6 +57,9 @@ class Frame:
     members: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Source name → member of AFTER and BEFORE, for columns whose member has another name: Spark finds members without regard to case."""
 
+    fillers: bool = False
+    """Whether Debezium wrote the rows: a delete may have fillers in columns outside of the key."""
+
     one_image: bool = False
     """Whether BEFORE is a copy of AFTER, because a record holds one image of the row."""
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 
 from compactor.core.model import types
-from compactor.core.model.errors import OrderRefused
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import ROW_ID, TableSpec
@@ -23,10 +22,8 @@ from compactor.core.sources import increment
 from compactor.spark.columns import (
     AFTER,
     BEFORE,
-    EVENT,
     FILE,
     FROM,
-    INVALID,
     LINK,
     OLD_KEY,
     OP,
@@ -34,19 +31,16 @@ from compactor.spark.columns import (
     PARTITION,
     POSITION,
     RECORD_KEY,
-    ROW,
     SOURCE,
     TIME,
 )
 from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import PARTIAL, Frame, ddl, is_cell
 from compactor.spark.decode.named import can_be_absent
-from compactor.spark.decode.order import FIRST_COMMIT, expression, in_range
 from compactor.spark.input import wire
 from compactor.spark.keys import key_text, key_types, row_key
 from compactor.spark.rows import position
-from compactor.spark.rows.comparable import exactly
-from compactor.spark.sql import as_column, cast, coalesce, from_json, literal, member, named, null, quoted
+from compactor.spark.sql import cast, coalesce, from_json, literal, member, named, null, quoted
 from compactor.spark.tables import defaults
 
 _PLAIN = r"^(?s)(?!\s*(Struct)?\s*[{\[])[^\x00-\x1f]+$"
@@ -54,43 +48,6 @@ _PLAIN = r"^(?s)(?!\s*(Struct)?\s*[{\[])[^\x00-\x1f]+$"
 
 _LONG = 1_000
 """Characters of SQL that are not repeated. For less another step of the plan costs more."""
-
-EVENTS_MAX = 1 << 30
-"""The greatest number of events in one record. Together with the 33 bits of a row's number it fills a bigint."""
-
-
-def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: str, valid: bool = False, snapshot_lsn: int | None = None) -> Frame:
-    """Return the frame with POSITION. `epoch` is SQL; `valid`: no record is INVALID, as an earlier pass has found out; see `epochs.snapshot_lsn`.
-
-    A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP. A TIME that is none becomes null.
-    """
-    assert frame.images is not None
-    parts = [_order_part(frame, frame.images, spec, name, types.parse(kind)) for name, kind in order]
-    typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
-    if snapshot_lsn is not None:
-        typed[0] = f"CASE WHEN {FIRST_COMMIT} AND _op <> 'r' THEN greatest({typed[0]}, {snapshot_lsn}L) ELSE {typed[0]} END"
-    required = [(part, frame.order_names.may_be_null(name, at == 0)) for at, (part, (name, _)) in enumerate(zip(typed, order))]
-    unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
-    names = ", ".join(name for name, _ in order)
-    reason = literal(f"a column of the order ({names}) is null or not of the order's type; set `order_by:` to columns that every change has")
-    tested = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} END"
-    why = "CAST(NULL AS STRING)" if valid else tested
-    keep = [f"{in_range(TIME)} AS {TIME}" if name == TIME else name for name in frame.rows.columns if name not in (INVALID, OP)]
-    # a record that holds several events: the record's place orders the file, the event's number orders the record
-    place = f"_row * {EVENTS_MAX}L + coalesce(_event, 0)" if EVENT in frame.rows.columns else ROW
-    rows = frame.rows.selectExpr(*keep, f"{position.built(epoch, typed, order, place)} AS _position", f"{why} AS _invalid", OP)
-    return dataclasses.replace(frame, rows=rows.withColumn(OP, as_column("CASE WHEN _invalid IS NULL THEN _op END")))
-
-
-def _order_part(frame: Frame, images: types.Type, spec: TableSpec, name: str, kind: types.Type) -> tuple[str, types.Type]:
-    """Return SQL for an order column of a frame's rows, and its type. Raises OrderRefused."""
-    try:
-        return expression(name, images, spec.name, frame.order_names, frame.writers, frame.members)
-    except OrderRefused:
-        if images[1]:
-            raise
-        # no record of these files has a column: all are invalid
-        return null(kind), kind
 
 
 def missing_columns(frame: Frame) -> list[tuple[str, str]]:
