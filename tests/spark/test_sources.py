@@ -181,3 +181,36 @@ FILLERS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
 def test_a_filler_is_no_place_of_a_delete(lake: Lake) -> None:
     """PostgreSQL's connector writes zeros for what it does not know of a deleted row. A delete by hand, or with any other value, has its place."""
     expect(lake, FILLERS)
+
+
+def oracle(position: str, value: str) -> dict[str, Any]:
+    """A change of Oracle by way of XStream."""
+    place = {"scn": "2122185", "commit_scn": "2122190", "lcr_position": f"00000000002062290000000100000001{position}", "rs_id": None, "ssn": 0}
+    return change("u", {"connector": "oracle", "db": "X", "schema": "S", "table": "T", **place}, after={"id": 1, "v": value})
+
+
+def in_order(column: str, values: tuple[Any, Any]) -> list[Records]:
+    """Plain rows with the newer value in the file that sorts first."""
+    return [[{"id": 1, "v": v, column: value}] for v, value in zip(("old", "new"), values)]
+
+
+def sequence(at: Any, number: int, value: str) -> dict[str, Any]:
+    return change("u", {"connector": "spanner", "ts_ms": 5, "sequence": at, "mod_number": number}, after={"id": 1, "v": value})
+
+
+BY_SEQUENCE = {**DEBEZIUM, "order_by": ("source.ts_ms", "source.sequence", "source.mod_number")}
+PLACES: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
+    "XStream": (DEBEZIUM, [[oracle("01", "old")], [oracle("02", "new")]], ["new"], ""),
+    "sequence": (BY_SEQUENCE, [[sequence("00000009", 0, "old")], [sequence("00000010", 0, "new")]], ["new"], ""),
+    "place in a sequence": (BY_SEQUENCE, [[sequence("00000010", 0, "old")], [sequence("00000010", 1, "new")]], ["new"], ""),
+    "list": ({**DEBEZIUM, "order_by": ("source.sequence",)}, [[postgres(9, "c", None, {"id": 1, "v": "old"})], [postgres(10, "u", None, {"id": 1, "v": "new"})]], ["new"], ""),
+    "own sequence": ({"order_by": ("record_sequence",)}, in_order("record_sequence", ("00000001", "00000002")), ["new"], ""),
+    "list in a column": ({"order_by": ("__sequence",)}, in_order("__sequence", ('[null,"9"]', '["10","11"]')), ["new"], ""),
+    "long numbers": ({"order_by": ("n",)}, in_order("n", ("9" * 21, "1" + "0" * 21)), ["new"], ""),
+    "base64": ({"order_by": ("lsn",)}, in_order("lsn", ("AAAAKgAAAegAAw==", "AAAAKgAAAfwAAw==")), [], "bytes as hexadecimal"),
+}  # fmt: skip
+
+
+def test_the_newest_change_by_its_place_whatever_form_that_has(lake: Lake) -> None:
+    """Numbers of a list, with leading zeros, and of more digits than a bigint."""
+    expect(lake, PLACES)

@@ -5,7 +5,7 @@
 | `commit_lsn`, `lsn`, `total_order` | `source.sequence[0]` (a snapshot's rows: `source.lsn`), `source.lsn`, `transaction.total_order` | PostgreSQL |
 | `file_number`, `pos`, `row` | `source.file` (its digits), `source.pos`, `source.row`, as numbers | MySQL, MariaDB |
 | `commit_lsn_text`, `change_lsn_text`, `event_serial_no` | `source.commit_lsn`, `source.change_lsn` (`_padded`) | SQL Server, Informix |
-| `scn`, `rs_id`, `ssn` | `source.scn`, `source.rs_id`, `source.ssn` | Oracle |
+| `scn`, `rs_id`, `ssn` | `source.scn`, `source.rs_id` (XStream: `source.lcr_position`), `source.ssn` | Oracle |
 | `mongodb.time`, `mongodb.ord` | `source.ts_ms`, and `source.ord`, the place in a second; null for rows of a snapshot | MongoDB |
 | `source.commit_ts` | the same | TiCDC |
 | `commit_lsn`, `total_order` | `nextlsn`, the place in `change` | wal2json, format 1 |
@@ -42,7 +42,7 @@ from compactor.spark.sql import quoted
 
 SOURCE = (
     *("connector", "snapshot", "schema", "table", "db", "collection", "txId", "lsn", "sequence", "file", "pos", "row", "change_lsn", "commit_lsn"),
-    *("event_serial_no", "commit_scn", "scn", "rs_id", "ssn", "ts_ms", "ts_us", "commit_ts", "ord"),
+    *("event_serial_no", "commit_scn", "scn", "rs_id", "lcr_position", "ssn", "ts_ms", "ts_us", "commit_ts", "ord"),
 )
 """The fields of Debezium's source block that are read, as text. `order_by` may name others."""
 
@@ -76,8 +76,8 @@ _COMPUTED = {
     # a snapshot's rows have no commit: changes of the transactions that were open then come after them, and have lower SCNs of their own
     "commit_scn": "try_cast(coalesce(_source.commit_scn, _source.scn) AS BIGINT)",
     "scn": "try_cast(_source.scn AS BIGINT)",
-    # hexadecimal digits of a fixed width; `ssn` counts within it
-    "rs_id": "trim(_source.rs_id)",
+    # hexadecimal digits of a fixed width; `ssn` counts within it. XStream has a position instead
+    "rs_id": "coalesce(trim(_source.rs_id), _source.lcr_position)",
     "ssn": "try_cast(_source.ssn AS BIGINT)",
     # rows of a snapshot have the time of Connect's clock, which does not compare with that of changes
     "mongodb.time": "CASE WHEN _op <> 'r' THEN try_cast(_source.ts_ms AS BIGINT) END",
@@ -228,7 +228,7 @@ def expression(
         return _comparable(f"_source.{quoted(field)}"), ("bigint",)
     part = name.split(".", 1)[-1]
     if name.startswith("source.") and part in SOURCE:
-        return (_COMPUTED["commit_lsn"], ("bigint",)) if part == "sequence" else _number_or_text(part)
+        return (comparable.first_number("_source.sequence", _COMPUTED["commit_lsn"]), ("string",)) if part == "sequence" else _number_or_text(part)
     if name == "transaction.total_order":
         return _COMPUTED["total_order"], ("bigint",)
     raise OrderRefused(
