@@ -214,8 +214,9 @@ class Reader:
         spec = opened.spec
         writers = writer_positions(surveyed.counts.writers, payload_writers(surveyed.frames, spec), spec.keyless)
         if parent is None and not writers:
+            of = f" of `source_table: {spec.source_table}` (`compactor plan {spec.name}` names their tables)" if spec.source_table else ""
             raise NoRowsYet(
-                f"table {spec.name}: {surveyed.counts.read} records landed, none of them with a row; they wait for the first that has one"
+                f"table {spec.name}: {surveyed.counts.read} records landed, none of them with a row{of}; they wait for the first that has one"
             )
         try:
             evolved = evolve(parent.schema if parent else None, writers, spec.row_key, version, spec.name, spec.policy)

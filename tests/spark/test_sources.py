@@ -214,3 +214,35 @@ PLACES: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
 def test_the_newest_change_by_its_place_whatever_form_that_has(lake: Lake) -> None:
     """Numbers of a list, with leading zeros, and of more digits than a bigint."""
     expect(lake, PLACES)
+
+
+def ticdc(at: int, op: str | None, row: Any, **more: Any) -> dict[str, Any]:
+    """A change, or without `op` a schema change, as TiCDC wraps it without schemas."""
+    source = {"connector": "TiCDC", "snapshot": "false", "db": "test", "table": "t", "file": "", "pos": 0, "row": 0, "commit_ts": at}
+    return {"payload": {"source": source, "ts_ms": 1, **({"op": op, "before": None, "after": row} if op else {}), **more}}
+
+
+def vitess(epoch: int, rank: int, value: str, op: str = "u") -> dict[str, Any]:
+    block = None if op == "r" else {"id": "[]", "total_order": 1, "transaction_epoch": epoch, "transaction_rank": rank}
+    return change(op, {"connector": "vitess", "db": "", "keyspace": "commerce", "table": "t"}, after={"id": 1, "v": value}, transaction=block)
+
+
+ONE, TWO, DDL = ticdc(1, "c", {"id": 1, "v": "one"}), ticdc(9, "c", {"id": 2, "v": "two"}), {"databaseName": "test", "tableChanges": []}
+RANKS = ("transaction.transaction_epoch", "transaction.transaction_rank", "transaction.total_order")
+CELL = {"value": "a", "deletion_ts": None, "set": True}
+ENVELOPES: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
+    "payload alone": (DEBEZIUM, [[ONE, TWO, ticdc(10, None, None, **DDL, ddl="ALTER TABLE t ADD COLUMN w int")]], ["one", "two"], ""),
+    "truncate": ({**DEBEZIUM, "source_table": "test.t"}, [[ticdc(5, None, None, **DDL, ddl="TRUNCATE TABLE `t`"), ONE, TWO]], ["two"], ""),
+    "drop": (DEBEZIUM, [[ONE, ticdc(5, None, None, **DDL, ddl="drop  table if exists t"), TWO]], ["two"], ""),
+    "a column payload": ({"key": ("payload",), "order_by": ("payload",)}, [[{"payload": "a"}]], [None], ""),
+    "members of the transaction": ({**DEBEZIUM, "order_by": RANKS}, [[vitess(0, 70, "old"), vitess(0, 0, "read", "r")], [vitess(0, 100, "new")]], ["new"], ""),
+    "keyspace": ({**DEBEZIUM, "order_by": RANKS, "source_table": "commerce.t"}, [[vitess(0, 70, "a")]], ["a"], ""),
+    "keyspace of Scylla": ({**BY_TIME, "source_table": "ks.t"}, [[scylla(1, "c", {"id": 1, "v": "a"})]], ["a"], ""),
+    "no such table": ({**DEBEZIUM, "order_by": RANKS, "source_table": "other.t"}, [[vitess(0, 70, "a")]], [], "with a row of `source_table: other.t`"),
+    "Cassandra": (BY_TIME, [[change("i", {"connector": "cassandra", "ts_us": 1, "keyspace": "ks"}, after={"id": CELL})]], [], "connector for Cassandra"),
+}  # fmt: skip
+
+
+def test_envelopes_with_other_members(lake: Lake) -> None:
+    """A value without schema, a truncate as a schema change, other names of a table, and members of the transaction block."""
+    expect(lake, ENVELOPES)

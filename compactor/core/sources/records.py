@@ -56,9 +56,10 @@ def parsed(value: Any) -> Any:
 
 
 def without_schema(document: Any) -> tuple[str, Any]:
-    """Return (name of the schema, payload) of a value in Kafka Connect's JSON wrapper, ("", document) of any other."""
-    if isinstance(document, dict) and document.keys() == {"schema", "payload"}:
-        schema = document["schema"]
+    """Return (name of the schema, payload) of a value in Kafka Connect's JSON wrapper, ("", document) of any other. TiCDC may write no schema."""
+    alone = isinstance(document, dict) and document.keys() == {"payload"} and isinstance(document["payload"], dict)
+    if isinstance(document, dict) and (document.keys() == {"schema", "payload"} or (alone and {"source", "op"} <= document["payload"].keys())):
+        schema = document.get("schema")
         return str(schema.get("name") or "") if isinstance(schema, dict) else "", document["payload"]
     return "", document
 
@@ -98,9 +99,10 @@ def rows(value: Mapping[str, Any]) -> tuple[str, Iterable[Row]]:
 
 def _debezium(value: Mapping[str, Any]) -> Iterator[Row]:
     source = value["source"] if isinstance(value.get("source"), dict) else {}
-    # MySQL has databases instead of schemas, MongoDB collections instead of tables
-    above = source.get("schema") or source.get("db")
-    table = ".".join(str(part) for part in (above, source["table"]) if part) if source.get("table") else str(source.get("collection") or "")
+    # MySQL has databases instead of schemas, Vitess and Scylla keyspaces, MongoDB collections instead of tables
+    above = next((source[name] for name in ("schema", "db", "keyspace", "keyspace_name") if source.get(name)), "")
+    named = source.get("table") or source.get("table_name")
+    table = ".".join(str(part) for part in (above, named) if part) if named else str(source.get("collection") or "")
     # MongoDB's connector writes documents as text
     row = parsed(value.get("after") or value.get("before"))
     if isinstance(row, dict):

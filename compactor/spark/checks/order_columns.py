@@ -77,7 +77,7 @@ def _type_of_text(table: str, name: str, column: str, frames: Sequence[Frame], v
     if misordered:
         raise OrderRefused(
             f"table {table}: order_by column {name!r} is text that does not sort as what it means. The first is {first(_is_misordered)}. Declare "
-            f"numbers in `types:`, such as {{{column}: decimal(18,6)}}, have dates written as 2026-01-31 and bytes as hexadecimal, or set another column."
+            f"numbers in `types:`, such as {{{column}: decimal(18,6)}}, dates as 2026-01-31, bytes as hexadecimal, or set another column."
         )
     return "decimal(38,0)" if long else "bigint" if digits else "string"
 

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from compactor.core.model import times, types
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.position import BY_OFFSET, CONNECTOR, DEFAULTS, NULLABLE, OFFSETS
+from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import OFFSET
@@ -45,6 +46,9 @@ SOURCE = (
     *("event_serial_no", "commit_scn", "scn", "rs_id", "lcr_position", "ssn", "ts_ms", "ts_us", "commit_ts", "ord"),
 )
 """The fields of Debezium's source block that are read, as text. `order_by` may name others."""
+
+TABLE_NAMES = ("keyspace", "keyspace_name", "table_name")
+"""Fields in which Vitess and Scylla name a table."""
 
 FIRST_COMMIT = "_source.sequence LIKE '[null%'"
 """SQL: whether PostgreSQL's connector had seen no commit before an event: the rows of an initial snapshot, and the first transaction after it."""
@@ -105,11 +109,17 @@ without `sequence` has no LSN), come from no log."""
 NO_MEMBERS: Mapping[str, str] = {}
 
 
-def source_fields(order_by: Sequence[str]) -> tuple[str, ...]:
-    """Return the fields of the source block to read: those above, and those that `order_by` names."""
+def source_fields(spec: TableSpec) -> tuple[str, ...]:
+    """Return the fields of the source block to read: those above, those that `order_by` names, and, in a shared stream, the tables' names."""
     own = {name.lower() for name in SOURCE}
-    named = (name.removeprefix("source.") for name in order_by if name.startswith("source."))
+    named = (*(name.removeprefix("source.") for name in spec.order_by if name.startswith("source.")), *(TABLE_NAMES if spec.source_table else ()))
     return (*SOURCE, *dict.fromkeys(name for name in named if name.lower() not in own))
+
+
+def transaction_fields(spec: TableSpec) -> tuple[str, ...]:
+    """Return the members of the transaction block to read."""
+    named = (name.removeprefix("transaction.") for name in spec.order_by if name.startswith("transaction."))
+    return tuple(dict.fromkeys(("total_order", *named)))
 
 
 @dataclass(frozen=True)
@@ -128,7 +138,7 @@ class OrderNames:
     def may_be_null(self, name: str, first: bool) -> str:
         """SQL: whether a change may have a null in an order column. `first`: it is the first one, so that otherwise file names would decide."""
         if name in NULL_WHILE or name not in NULLABLE:
-            return NULL_WHILE.get(name, "false")
+            return NULL_WHILE.get(name, "_op = 'r'" if name.startswith("transaction.") else "false")
         read = "false" if name in OFFSETS else "_op = 'r'"
         field = "_source." + name.removeprefix("source.")
         # what the source sent, and is no number, is no null
@@ -143,10 +153,11 @@ PLAIN_ROWS = OrderNames(_COMPUTED, columns_first=True)
 """Records that are rows."""
 
 
-def with_source_fields(order_by: Sequence[str]) -> OrderNames:
-    """Return the names of records with an envelope, and the fields of the source block that only `order_by` names: numbers, LSNs or times."""
-    more = source_fields(order_by)[len(SOURCE) :]
-    return OrderNames({**_COMPUTED, **{f"source.{name}": _comparable(f"_source.{quoted(name)}") for name in more}}) if more else WRAPPED
+def with_own_fields(spec: TableSpec) -> OrderNames:
+    """Return the names of records with an envelope, and the fields of it that only `order_by` names: numbers, LSNs or times."""
+    more = {f"source.{name}": name for name in source_fields(spec)[len(SOURCE) :]}
+    more |= {f"transaction.{name}": name for name in transaction_fields(spec)[1:]}
+    return OrderNames({**_COMPUTED, **{name: _comparable(f"_source.{quoted(field)}") for name, field in more.items()}}) if more else WRAPPED
 
 
 FULL_LOADS = OrderNames({HOUR: _COMPUTED[HOUR]})
