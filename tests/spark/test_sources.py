@@ -246,3 +246,27 @@ ENVELOPES: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
 def test_envelopes_with_other_members(lake: Lake) -> None:
     """A value without schema, a truncate as a schema change, other names of a table, and members of the transaction block."""
     expect(lake, ENVELOPES)
+
+
+ENVELOPE = {"database": "d", "table": "t"}
+FOREIGN: dict[str, dict[str, Any]] = {
+    "Maxwell": {**ENVELOPE, "type": "insert", "ts": 1, "xid": 2, "data": {"id": 1}},
+    "Canal": {"id": 0, **ENVELOPE, "type": "INSERT", "es": 1, "data": [{"id": "1"}], "old": None, "pkNames": ["id"]},
+    "TiCDC": {"version": 1, **ENVELOPE, "type": "INSERT", "commitTs": 447984084414103554, "data": {"id": "1"}, "old": None},
+    "GoldenGate": {"table": "S.T", "op_type": "I", "op_ts": "2026-06-02 22:14:36", "pos": "0001", "after": {"id": 1}},
+    "AWS DMS": {"data": {"id": 1}, "metadata": {"record-type": "data", "operation": "insert"}},
+    "Datastream": {"uuid": "u", "source_metadata": {"change_type": "UPDATE"}, "payload": {"id": "1"}},
+    "Striim": {"metadata": {"OperationName": "INSERT"}, "data": {"id": 1}, "before": None, "userdata": None},
+    "Qlik Replicate": {"magic": "atMSG", "type": "DT", "message": {"data": {"id": 1}, "headers": {"operation": "INSERT"}}},
+}
+NAMED = {"id": 1, "v": "a", "header__change_oper": "I", "seq": 1}
+COLUMNS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
+    **{name: ({"order_by": ("es",)}, [[record]], [], f"look like {name}'s, which are not read") for name, record in FOREIGN.items()},
+    "mistyped": ({"order_by": ("seq",), "op": "header__change_operation"}, [[NAMED]], [], "no record has the column header__change_operation"),
+    "in one of the files": ({"order_by": ("seq",), "op": "header__change_oper"}, [[NAMED], [{"id": 2, "v": "b", "seq": 2}]], ["a", "b"], ""),
+}  # fmt: skip
+
+
+def test_a_new_table_of_other_rows_than_it_expects(lake: Lake) -> None:
+    """Another program's envelope, even if it has a member with the name of the key, and an operation that no row has."""
+    expect(lake, COLUMNS)

@@ -157,13 +157,26 @@ def flat(value: Mapping[str, Any]) -> Iterator[Row]:
     yield Row(str(value.get("__table") or ""), op, dict(value), value if deleted else {})
 
 
+_FOREIGN: tuple[tuple[str, frozenset[str], Mapping[str, type], bool], ...] = (
+    ("TiCDC", frozenset({"commitTs", "type", "version"}), {"data": dict, "tableSchema": dict}, False),
+    ("Maxwell", frozenset({"database", "table", "type", "ts"}), {"data": dict, "def": dict}, False),
+    ("Canal", frozenset({"database", "table", "type", "es"}), {"data": list}, False),
+    ("Canal", frozenset({"data", "type"}), {"data": list}, True),
+    ("GoldenGate", frozenset({"op_type", "op_ts"}), {"after": dict, "before": dict}, False),
+    ("AWS DMS", frozenset({"data", "metadata"}), {"metadata": dict}, True),
+    ("Datastream", frozenset({"source_metadata", "payload"}), {"payload": dict}, False),
+    ("Striim", frozenset({"metadata", "data", "userdata"}), {"metadata": dict}, False),
+    ("Qlik Replicate", frozenset({"magic", "message"}), {"message": dict}, False),
+    ("Qlik Replicate", frozenset({"data", "beforeData", "headers"}), {"headers": dict}, False),
+)
+"""Envelopes that are not read: (program, members of a record, members of which one is an object or list, whether there are no others)."""
+
+
 def foreign(value: Mapping[str, Any]) -> str:
     """Return the program whose envelope a value has, if that is none that compactor reads; else ""."""
-    data = value.get("data")
-    if {"database", "table", "type"} <= value.keys() and isinstance(data, (dict, list)):
-        return "Maxwell" if isinstance(data, dict) else "Canal"
-    if {"op_type", "op_ts"} <= value.keys() and (isinstance(value.get("after"), dict) or isinstance(value.get("before"), dict)):
-        return "GoldenGate"
+    for program, members, nested, only in _FOREIGN:
+        if (members == value.keys() if only else members <= value.keys()) and any(isinstance(value.get(name), kind) for name, kind in nested.items()):
+            return program
     return ""
 
 
