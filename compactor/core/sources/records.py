@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from compactor.core.model.spec import OPERATIONS
 from compactor.core.schema.avro import ROUTING
 
 LEAF = ""
@@ -17,8 +18,6 @@ PRIMARY_KEY = "wal2json's primary key"
 
 INTERNAL = re.compile(r"io[.]debezium[.]connector[.](common[.](Heartbeat|TransactionMetadata)|schema[.]Change|\w+[.]SchemaChange)")
 """Schema names of Debezium's own records. These records hold no rows."""
-
-_INSERTS = ("c", "i", "r", "read", "snapshot", "insert", "create")
 
 
 class Row(NamedTuple):
@@ -34,6 +33,10 @@ class Row(NamedTuple):
     """None when the envelope does not name it."""
     key_from: str = ""
     connector: str = ""
+
+
+PlainRow = Callable[[Mapping[str, Any]], Iterator[Row]]
+"""Yields the changes in a plain row: `flat`, with the settings of a table."""
 
 
 class Record(NamedTuple):
@@ -91,10 +94,10 @@ def key_columns(key: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in key if name not in ROUTING)
 
 
-def rows(value: Mapping[str, Any]) -> tuple[str, Iterable[Row]]:
-    """Return a value's envelope ("" for records that hold no rows) and the changes in it."""
+def rows(value: Mapping[str, Any], plain: PlainRow) -> tuple[str, Iterable[Row]]:
+    """Return a value's envelope ("" for records that hold no rows) and the changes in it. `plain` reads a plain row."""
     envelope, _, rows_of = next(entry for entry in _ENVELOPES if entry[1](value))
-    return envelope, rows_of(value)
+    return envelope, (plain if envelope == "flat" else rows_of)(value)
 
 
 def _debezium(value: Mapping[str, Any]) -> Iterator[Row]:
@@ -149,12 +152,14 @@ def _change_event(value: Mapping[str, Any]) -> Iterator[Row]:
     yield Row(table, {"i": "c"}.get(kind, kind), row, old if kind == "d" else {}, tuple(value.get("oldKeyNames") or ()) or None, "oldKeyNames")
 
 
-def flat(value: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield the change that a plain row describes."""
-    code = str(value.get("__op") or value.get("op") or value.get("Op") or "c").strip().lower()
-    deleted = str(value.get("__deleted")).lower() == "true" or code in ("d", "delete")
-    op = "d" if deleted else "r" if code in ("r", "read", "snapshot") else "c" if code in _INSERTS else "u"
-    yield Row(str(value.get("__table") or ""), op, dict(value), value if deleted else {})
+def flat(value: Mapping[str, Any], column: str = "", codes: Mapping[str, str] = OPERATIONS) -> Iterator[Row]:
+    """Yield the change that a plain row describes. `column`: that of its operation, if it has a name of its own; `codes`: code → meaning."""
+    named = (name for name in value if name.lower() == column.lower()) if column else ("__op", "op", "Op")
+    code = next((str(value[name]) for name in named if value.get(name)), "c").strip().lower()
+    deleted = str(value.get("__deleted")).lower() == "true" or codes.get(code) == "d"
+    op = "d" if deleted else codes.get(code, "u")
+    if op in "crud":
+        yield Row(str(value.get("__table") or ""), op, dict(value), value if deleted else {})
 
 
 _FOREIGN: tuple[tuple[str, frozenset[str], Mapping[str, type], bool], ...] = (
@@ -169,7 +174,7 @@ _FOREIGN: tuple[tuple[str, frozenset[str], Mapping[str, type], bool], ...] = (
     ("Qlik Replicate", frozenset({"magic", "message"}), {"message": dict}, False),
     ("Qlik Replicate", frozenset({"data", "beforeData", "headers"}), {"headers": dict}, False),
 )
-"""Envelopes that are not read: (program, members of a record, members of which one is an object or list, whether there are no others)."""
+"""Envelopes that are not read: (program, members of a record, members that are objects or lists if they are there, whether there are no others)."""
 
 
 def foreign(value: Mapping[str, Any]) -> str:
@@ -186,7 +191,7 @@ def _none(_: Mapping[str, Any]) -> Iterator[Row]:
 
 _WAL2JSON_MARKER = frozenset({"action", "xid", "timestamp", "lsn", "nextlsn", "schema", "table", "transactional", "prefix", "content", "origin"})
 
-_ENVELOPES: tuple[tuple[str, Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any]], Iterator[Row]]], ...] = (
+_ENVELOPES: tuple[tuple[str, Callable[[Mapping[str, Any]], bool], PlainRow], ...] = (
     ("debezium", lambda v: v.get("op") in ("c", "u", "d", "r", LEAF) and v.get("after", v.get("before", LEAF)) != LEAF, _debezium),
     ("wal2json", lambda v: isinstance(v.get("change"), list), _wal2json_1),
     ("wal2json", lambda v: v.get("action") in ("I", "U", "D", "T") and ("columns" in v or "identity" in v), _wal2json_2),
