@@ -59,9 +59,8 @@ def with_position(frame: Frame, spec: TableSpec, order: Order, epoch: str, valid
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
     names = ", ".join(name for name, _ in order)
     reason = literal(f"a column of the order ({names}) is null or not of the order's type; set `order_by:` to columns that every change has")
-    tested = (
-        f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} {_fillers(frame, spec, typed, order)}END"
-    )
+    fillers = _fillers(frame, spec, typed, order)
+    tested = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} {fillers}END"
     why = "CAST(NULL AS STRING)" if valid else tested
     keep = [f"{in_range(TIME)} AS {TIME}" if name == TIME else name for name in frame.rows.columns if name not in (INVALID, OP)]
     # a record that holds several events: the record's place orders the file, the event's number orders the record
@@ -82,11 +81,14 @@ def _order_part(frame: Frame, images: types.Type, spec: TableSpec, name: str, ki
 
 
 def _fillers(frame: Frame, spec: TableSpec, values: Sequence[str], order: Order) -> str:
-    """SQL for a CASE: why a delete that has fillers for values of the row has no place in an order by these. "" if the order has none of them."""
-    own = {name: value for value, (name, _) in zip(values, order) if not name.startswith("__") and core.payload_column(name) not in (None, *spec.key)}
-    if not frame.fillers or frame.images is None or not own or not spec.key:
+    """SQL for a CASE: why a delete that has fillers for values of the row has no place in an order by these. "" if none of them comes first."""
+    key = {"", *(name.lower() for name in spec.key)}
+    own = {
+        name: value for value, (name, _) in zip(values, order) if not name.startswith("__") and (core.payload_column(name) or "").lower() not in key
+    }
+    if not frame.fillers or frame.images is None or not spec.key or order[0][0] not in own:
         return ""
-    others = (name for name, kind in frame.images[1] if types.is_scalar(kind) and name not in spec.key and not name.startswith("__"))
+    others = (name for name, kind in frame.images[1] if types.is_scalar(kind) and name.lower() not in key and not name.startswith("__"))
     # a delete with any other value has the whole row
     values = [*own.values(), *(frame.value(name, BEFORE) for name in others)]
     fillers = " AND ".join(f"coalesce(CAST({value} AS STRING) RLIKE {literal(_FILLER)}, true)" for value in values)
