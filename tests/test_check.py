@@ -30,6 +30,9 @@ def inserted(changes: Iterable[tuple[str, int, object]]) -> str:
 
 FLAT = json.dumps({"id": 1, "name": "x", "updated_at": 5})
 CSV = "id;name;updated_at\n1;x;5\n"
+QLIK = "header__change_seq,header__change_oper,id,name\n" + "".join(
+    f"{at},{code},{id_},x\n" for at, (code, id_) in enumerate([*[("I", number) for number in range(1, 9)], ("B", 1), ("U", 1), ("D", 2), ("I", 2)], 1)
+)
 GOOD = "key: [id], order_by: [updated_at], increments: people/in"
 
 CASES = {
@@ -70,6 +73,24 @@ CASES = {
         "p/in/a.json",
         '{"ID": 1, "pos": "1", "op_type": "I"}\n{"ID": 1, "pos": "2", "op_type": "D"}\n',
         None,
+    ),
+    "an operation with images before updates": (
+        "key: [id], order_by: [header__change_seq], increments: p/in",
+        "p/in/a.csv",
+        QLIK,
+        "the values of header__change_oper look like operations; set `op: header__change_oper` and `op_map: {B: ignore}`",
+    ),
+    "that operation is named": (
+        "key: [id], order_by: [header__change_seq], op: header__change_oper, op_map: {B: ignore}, increments: p/in",
+        "p/in/a.csv",
+        QLIK,
+        None,
+    ),
+    "SQL Server's change tables": (
+        "key: [id], order_by: ['__$start_lsn'], increments: p/in",
+        "p/in/a.csv",
+        "__$start_lsn,__$operation,id\n0x01,2,1\n0x02,1,1\n",
+        'set `op: .*__.operation.*` and `op_map: {"1": d, "2": c, "3": ignore, "4": u}`',
     ),
     "grades are no operations": (
         "key: [id], order_by: [seq], increments: p/in",

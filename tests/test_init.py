@@ -509,6 +509,11 @@ FOUND: dict[str, tuple[dict[str, object], dict[str, object], str]] = {
         {},
         "These records look like GoldenGate's, which are not read",
     ),
+    "Qlik Replicate": (
+        {"header__change_seq": "2026", "header__change_oper": "D", "id": 1, "n": "a"},
+        {},
+        "The values of header__change_oper look like operations",
+    ),
     "an operation of another name": (
         {"table": "QA.T", "op_type": "D", "pos": "00000000000000001234", "ID": 1, "N": "a"},
         {},

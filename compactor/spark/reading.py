@@ -39,8 +39,9 @@ from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.input.limits import TooManyColumns
 from compactor.spark.rows import deletions, epochs, erase, json_writers, keyless, protect, survey
-from compactor.spark.rows.conform import conform, link_key_changes, payload_writers, shard, with_position, writer_positions
+from compactor.spark.rows.conform import conform, link_key_changes, payload_writers, shard, writer_positions
 from compactor.spark.rows.invalid import unusable_records, without_invalid
+from compactor.spark.rows.position import with_position
 from compactor.spark.tables import exactness
 
 ENVELOPES = {
@@ -215,8 +216,9 @@ class Reader:
         spec = opened.spec
         writers = writer_positions(surveyed.counts.writers, payload_writers(surveyed.frames, spec), spec.keyless)
         if parent is None and not writers:
+            of = f" of `source_table: {spec.source_table}` (`compactor plan {spec.name}` names their tables)" if spec.source_table else ""
             raise NoRowsYet(
-                f"table {spec.name}: {surveyed.counts.read} records landed, none of them with a row; they wait for the first that has one"
+                f"table {spec.name}: {surveyed.counts.read} records landed, none of them with a row{of}; they wait for the first that has one"
             )
         try:
             evolved = evolve(parent.schema if parent else None, writers, spec.row_key, version, spec.name, spec.policy)

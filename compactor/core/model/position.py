@@ -107,15 +107,16 @@ NULLABLE = frozenset(
         *(f"{before}{name}" for before in ("__", "__source_", "source.") for name in ("change_lsn", *_NULLABLE)),
     }
 )
-"""Order columns that may be null, and then sort first: incremental snapshots have no LSN, snapshots no transaction, SQL Server's no change LSN."""
+"""Order columns that changes of a connector may lack below the first, and rows of a snapshot anywhere. Nulls sort first."""
 
 DEFAULTS = {
     "postgresql": ("commit_lsn", "lsn", "total_order"),
     "mysql": ("file_number", "pos", "row"),
     "mariadb": ("file_number", "pos", "row"),
     "sqlserver": ("commit_lsn_text", "change_lsn_text", "event_serial_no"),
+    "informix": ("commit_lsn_text", "change_lsn_text", "event_serial_no"),
     "oracle": ("commit_scn", "scn", "rs_id", "ssn"),
-    "mongodb": ("source.ts_ms", "source.ord"),
+    "mongodb": ("mongodb.time", "mongodb.ord", "total_order"),
     "TiCDC": ("source.commit_ts",),
     "wal2json 1": ("commit_lsn", "total_order"),
     "wal2json 2": ("commit_time", "change_lsn"),
@@ -124,11 +125,15 @@ DEFAULTS = {
 }
 """Connector → its order columns, most significant first."""
 
+BY_OFFSET = ("mongodb",)
+"""Connectors whose fields order changes less well than Kafka's offsets do: these order whole Kafka records."""
+
 CONNECTOR = frozenset(
     {
         *OFFSETS,
         *("commit_lsn", "lsn", "total_order", "file_number", "pos", "row", "commit_lsn_text", "change_lsn_text", "event_serial_no", "commit_time"),
         *("change_lsn", "commit_scn", "scn", "rs_id", "ssn", "dms.phase", "dms.change_seq", "dms.stream_position", "dms.file", "full_load.hour"),
+        *("mongodb.time", "mongodb.ord"),
     }
 )
 """Names of order columns in a Snapshot that are fields of the connector, whatever columns the rows have. `after.lsn` is the row's column `lsn`."""

@@ -89,9 +89,9 @@ def text(proposal: Proposal, warehouse: str, database: str, registry: Mapping[st
         *_prose(f"Written by `compactor init`: {counted(len(proposal.tables), 'table')}. All keys and defaults: docs/configuration.md."),
         *_prose(f"{todo} Remove the # of a setting such as `#key:` to use it."),
         "",
-        _noted(f"warehouse: {_flow(warehouse)}", "table <t> is stored in <warehouse>/<t>"),
+        _noted(f"warehouse: {flow(warehouse)}", "table <t> is stored in <warehouse>/<t>"),
         "catalog:",
-        _noted(f"  database: {_flow(database)}", "embedded metastore; set `uri: thrift://host:9083` to use yours"),
+        _noted(f"  database: {flow(database)}", "embedded metastore; set `uri: thrift://host:9083` to use yours"),
         *(["registry:", *_settings(registry, "  ")] if registry else []),
         "",
         "defaults:",
@@ -121,7 +121,7 @@ def _table(table: TableProposal, shared: Collection[str] = ()) -> Iterator[str]:
     notes = {"key": table.key_from, "increments": "" if landing.startswith("/") or "://" in landing else "relative to the warehouse"}
     for name, value in table.settings.items():
         if name not in shared:
-            yield _noted(f"    {name}: {_flow(value)}", notes.get(name, ""))
+            yield _noted(f"    {name}: {flow(value)}", notes.get(name, ""))
     for question in table.questions:
         yield from _prose(question.question, "    ")
         yield from _settings(question.settings, "    #")
@@ -135,7 +135,7 @@ def _shared(proposal: Proposal) -> dict[str, Any]:
 
 
 def _settings(settings: Mapping[str, Any], indent: str) -> list[str]:
-    return [f"{indent}{name}: {_flow(value)}" for name, value in settings.items()]
+    return [f"{indent}{name}: {flow(value)}" for name, value in settings.items()]
 
 
 def _noted(line: str, comment: str) -> str:
@@ -146,12 +146,12 @@ def _prose(sentence: str, indent: str = "") -> Iterator[str]:
     return (f"{indent}# {line}" for line in wrap(_printable(sentence), 108, break_long_words=False, break_on_hyphens=False))
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
     """Return a YAML flow value on one line; plain words without quotes."""
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_flow, value))}]"
+        return f"[{', '.join(map(flow, value))}]"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_flow(name)}: {_flow(inner)}' for name, inner in value.items())}}}"
+        return f"{{{', '.join(f'{flow(name)}: {flow(inner)}' for name, inner in value.items())}}}"
     word = str(value)
     if re.fullmatch(r"[A-Za-z_./][\w./-]*", word, re.ASCII) and word.lower() not in ("null", "true", "false", "yes", "no", "on", "off", "y", "n"):
         return word

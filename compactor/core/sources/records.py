@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from compactor.core.model.spec import OPERATIONS
 from compactor.core.schema.avro import ROUTING
 
 LEAF = ""
@@ -17,8 +18,6 @@ PRIMARY_KEY = "wal2json's primary key"
 
 INTERNAL = re.compile(r"io[.]debezium[.]connector[.](common[.](Heartbeat|TransactionMetadata)|schema[.]Change|\w+[.]SchemaChange)")
 """Schema names of Debezium's own records. These records hold no rows."""
-
-_INSERTS = ("c", "i", "r", "read", "snapshot", "insert", "create")
 
 
 class Row(NamedTuple):
@@ -34,6 +33,10 @@ class Row(NamedTuple):
     """None when the envelope does not name it."""
     key_from: str = ""
     connector: str = ""
+
+
+PlainRow = Callable[[Mapping[str, Any]], Iterator[Row]]
+"""Yields the changes in a plain row: `flat`, with the settings of a table."""
 
 
 class Record(NamedTuple):
@@ -56,9 +59,10 @@ def parsed(value: Any) -> Any:
 
 
 def without_schema(document: Any) -> tuple[str, Any]:
-    """Return (name of the schema, payload) of a value in Kafka Connect's JSON wrapper, ("", document) of any other."""
-    if isinstance(document, dict) and document.keys() == {"schema", "payload"}:
-        schema = document["schema"]
+    """Return (name of the schema, payload) of a value in Kafka Connect's JSON wrapper, ("", document) of any other. TiCDC may write no schema."""
+    alone = isinstance(document, dict) and document.keys() == {"payload"} and isinstance(document["payload"], dict)
+    if isinstance(document, dict) and (document.keys() == {"schema", "payload"} or (alone and {"source", "op"} <= document["payload"].keys())):
+        schema = document.get("schema")
         return str(schema.get("name") or "") if isinstance(schema, dict) else "", document["payload"]
     return "", document
 
@@ -77,7 +81,9 @@ def unwrapped(document: Any) -> tuple[Record | None, str, Any, bool]:
     own_key = names if value.get("key", LEAF) != LEAF else None
     # Connect's JSON without schemas writes a null value as text
     sent = None if isinstance(sent, str) and sent.strip() == "null" else sent
-    record = Record(str(value.get("topic") or ""), value.get("offset") is not None, own_key, sent is not None)
+    # Lenses' sinks write the record's place into `metadata`
+    place = {**value, **(value["metadata"] if isinstance(value.get("metadata"), dict) else {})}
+    record = Record(str(place.get("topic") or ""), place.get("offset") is not None, own_key, sent is not None)
     inner = parsed(sent)
     name, content = without_schema(inner)
     return record, name, None if not isinstance(content, dict) or content.keys() == {"b64"} else content, content is inner
@@ -88,17 +94,18 @@ def key_columns(key: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in key if name not in ROUTING)
 
 
-def rows(value: Mapping[str, Any]) -> tuple[str, Iterable[Row]]:
-    """Return a value's envelope ("" for records that hold no rows) and the changes in it."""
+def rows(value: Mapping[str, Any], plain: PlainRow) -> tuple[str, Iterable[Row]]:
+    """Return a value's envelope ("" for records that hold no rows) and the changes in it. `plain` reads a plain row."""
     envelope, _, rows_of = next(entry for entry in _ENVELOPES if entry[1](value))
-    return envelope, rows_of(value)
+    return envelope, (plain if envelope == "flat" else rows_of)(value)
 
 
 def _debezium(value: Mapping[str, Any]) -> Iterator[Row]:
     source = value["source"] if isinstance(value.get("source"), dict) else {}
-    # MySQL has databases instead of schemas, MongoDB collections instead of tables
-    above = source.get("schema") or source.get("db")
-    table = ".".join(str(part) for part in (above, source["table"]) if part) if source.get("table") else str(source.get("collection") or "")
+    # MySQL has databases instead of schemas, Vitess and Scylla keyspaces, MongoDB collections instead of tables
+    above = next((source[name] for name in ("schema", "db", "keyspace", "keyspace_name") if source.get(name)), "")
+    named = source.get("table") or source.get("table_name")
+    table = ".".join(str(part) for part in (above, named) if part) if named else str(source.get("collection") or "")
     # MongoDB's connector writes documents as text
     row = parsed(value.get("after") or value.get("before"))
     if isinstance(row, dict):
@@ -145,21 +152,36 @@ def _change_event(value: Mapping[str, Any]) -> Iterator[Row]:
     yield Row(table, {"i": "c"}.get(kind, kind), row, old if kind == "d" else {}, tuple(value.get("oldKeyNames") or ()) or None, "oldKeyNames")
 
 
-def flat(value: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield the change that a plain row describes."""
-    code = str(value.get("__op") or value.get("op") or value.get("Op") or "c").strip().lower()
-    deleted = str(value.get("__deleted")).lower() == "true" or code in ("d", "delete")
-    op = "d" if deleted else "r" if code in ("r", "read", "snapshot") else "c" if code in _INSERTS else "u"
-    yield Row(str(value.get("__table") or ""), op, dict(value), value if deleted else {})
+def flat(value: Mapping[str, Any], column: str = "", codes: Mapping[str, str] = OPERATIONS) -> Iterator[Row]:
+    """Yield the change that a plain row describes. `column`: that of its operation, if it has a name of its own; `codes`: code → meaning."""
+    named = (name for name in value if name.lower() == column.lower()) if column else ("__op", "op", "Op")
+    code = next((str(value[name]) for name in named if value.get(name)), "c").strip().lower()
+    deleted = str(value.get("__deleted")).lower() == "true" or codes.get(code) == "d"
+    op = "d" if deleted else codes.get(code, "u")
+    if op in "crud":
+        yield Row(str(value.get("__table") or ""), op, dict(value), value if deleted else {})
+
+
+_FOREIGN: tuple[tuple[str, frozenset[str], Mapping[str, type], bool], ...] = (
+    ("TiCDC", frozenset({"commitTs", "type", "version"}), {"data": dict, "tableSchema": dict}, False),
+    ("Maxwell", frozenset({"database", "table", "type", "ts"}), {"data": dict, "def": dict}, False),
+    ("Canal", frozenset({"database", "table", "type", "es"}), {"data": list}, False),
+    ("Canal", frozenset({"data", "type"}), {"data": list}, True),
+    ("GoldenGate", frozenset({"op_type", "op_ts"}), {"after": dict, "before": dict}, False),
+    ("AWS DMS", frozenset({"data", "metadata"}), {"metadata": dict}, True),
+    ("Datastream", frozenset({"source_metadata", "payload"}), {"payload": dict}, False),
+    ("Striim", frozenset({"metadata", "data", "userdata"}), {"metadata": dict}, False),
+    ("Qlik Replicate", frozenset({"magic", "message"}), {"message": dict}, False),
+    ("Qlik Replicate", frozenset({"data", "beforeData", "headers"}), {"headers": dict}, False),
+)
+"""Envelopes that are not read: (program, members of a record, members that are objects or lists if they are there, whether there are no others)."""
 
 
 def foreign(value: Mapping[str, Any]) -> str:
     """Return the program whose envelope a value has, if that is none that compactor reads; else ""."""
-    data = value.get("data")
-    if {"database", "table", "type"} <= value.keys() and isinstance(data, (dict, list)):
-        return "Maxwell" if isinstance(data, dict) else "Canal"
-    if {"op_type", "op_ts"} <= value.keys() and (isinstance(value.get("after"), dict) or isinstance(value.get("before"), dict)):
-        return "GoldenGate"
+    for program, members, nested, only in _FOREIGN:
+        if (members == value.keys() if only else members <= value.keys()) and any(isinstance(value.get(name), kind) for name, kind in nested.items()):
+            return program
     return ""
 
 
@@ -169,7 +191,7 @@ def _none(_: Mapping[str, Any]) -> Iterator[Row]:
 
 _WAL2JSON_MARKER = frozenset({"action", "xid", "timestamp", "lsn", "nextlsn", "schema", "table", "transactional", "prefix", "content", "origin"})
 
-_ENVELOPES: tuple[tuple[str, Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any]], Iterator[Row]]], ...] = (
+_ENVELOPES: tuple[tuple[str, Callable[[Mapping[str, Any]], bool], PlainRow], ...] = (
     ("debezium", lambda v: v.get("op") in ("c", "u", "d", "r", LEAF) and v.get("after", v.get("before", LEAF)) != LEAF, _debezium),
     ("wal2json", lambda v: isinstance(v.get("change"), list), _wal2json_1),
     ("wal2json", lambda v: v.get("action") in ("I", "U", "D", "T") and ("columns" in v or "identity" in v), _wal2json_2),

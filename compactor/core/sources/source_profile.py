@@ -13,6 +13,7 @@ from compactor.core.schema import avro
 from compactor.core.sources import increment, records, value_forms
 from compactor.core.sources.flat_rows import DELETED, OPERATION, PLAIN_OPERATION, connector, source_columns
 from compactor.core.sources.key_inference import RowSample
+from compactor.core.sources.records import PlainRow
 from compactor.core.sources.value_forms import CSV_FORMS, JSON_FORMS
 
 _WRAPPED = ("debezium", "wal2json", "change-event")
@@ -21,8 +22,12 @@ _WRAPPED = ("debezium", "wal2json", "change-event")
 _ADDED = {"flat": re.compile(r"__.*|op", re.IGNORECASE), "dms": re.compile(r"op|transact_id|ar_h_.*", re.IGNORECASE)}
 """Columns of plain rows that say something about the change: the operation, its place in the source."""
 
-_NAMED_OPERATION = re.compile(r"_*(cdc_?|dml_?|change_?|event_?|row_?)?(op|operation|action|kind|type|oper)(_?(type|code))?", re.IGNORECASE)
+_NAMED_OPERATION = re.compile(
+    r"_*(header_*)?(cdc_?|dml_?|change_?|event_?|row_?)?(op|operation|action|kind|type|oper)(_?(type|code))?", re.IGNORECASE
+)
 _CHANGES = frozenset(code for code, meaning in OPERATIONS.items() if meaning in "ud")
+_SQL_SERVER, _SQL_SERVER_CODES = "__$operation", {"1": "d", "2": "c", "3": "ignore", "4": "u"}
+"""The operation in SQL Server's own change tables. 3 is the row before an update, as Qlik's B is."""
 
 _DEPTH_MAX = 4
 
@@ -100,16 +105,18 @@ class SourceProfile:
         return not self.source.order_columns or self.has_offsets or connector(source_columns(self.columns)) is not None
 
     @property
-    def likely_operation(self) -> str | None:
-        """Return the column whose values are codes of operations, in rows whose operation has another name than those that are looked for."""
+    def likely_operation(self) -> dict[str, Any]:
+        """Return `op` and `op_map` for rows whose operation has another name than those that are looked for; nothing if no column looks like it."""
         if self.envelope != "flat" or {OPERATION, DELETED, *PLAIN_OPERATION} & {*self.columns}:
-            return None
+            return {}
+        if _SQL_SERVER in self.columns:
+            return {"op": _SQL_SERVER, "op_map": _SQL_SERVER_CODES}
         for name in self.row_columns:
             codes = {str(value).strip().lower() for value in self.values(name)}
             named = _NAMED_OPERATION.fullmatch(name)
-            if codes <= {*OPERATIONS} and codes & _CHANGES and (named or codes & {"i", "insert"}):
-                return name
-        return None
+            if codes <= {*OPERATIONS, "b"} and codes & _CHANGES and (named or codes & {"i", "insert"}):
+                return {"op": name, **({"op_map": {"B": "ignore"}} if "b" in codes else {})}
+        return {}
 
     @property
     def is_signal_table(self) -> bool:
@@ -156,14 +163,14 @@ def other_envelope(spec: TableSpec, profiles: Iterable[SourceProfile]) -> str | 
     return min(others - {spec.envelope}, default=None)
 
 
-def of_file(path: str, file: FileSample, profiles: Profiles) -> None:
-    """Add what a file shows to `profiles`."""
+def of_file(path: str, file: FileSample, profiles: Profiles, plain: PlainRow = records.flat) -> None:
+    """Add what a file shows to `profiles`. `plain` reads a plain row."""
     for profile in profiles.values():
         profile.sample.next_file()
     if file.csv is not None:
-        of_csv(file, profiles.setdefault("", SourceProfile()))
+        of_csv(file, profiles.setdefault("", SourceProfile()), plain)
     else:
-        of_documents(file.documents, profiles, typed=increment.file_format(path) in ("avro", "parquet"))
+        of_documents(file.documents, profiles, typed=increment.file_format(path) in ("avro", "parquet"), plain=plain)
     name = path.rpartition("/")[2]
     for profile in profiles.values():
         # as a name without a suffix is read
@@ -174,7 +181,7 @@ def of_file(path: str, file: FileSample, profiles: Profiles) -> None:
         profile.topic = profile.topic or (name.split("+")[0] if name.count("+") >= 2 else "")
 
 
-def of_csv(file: FileSample, profile: SourceProfile) -> None:
+def of_csv(file: FileSample, profile: SourceProfile, plain: PlainRow) -> None:
     """Add the head of a CSV file to a profile: its dialect and its rows."""
     profile.csv, profile.csv_width = dict(file.csv or {}), len(file.columns)
     if "columns" in profile.csv:
@@ -182,8 +189,8 @@ def of_csv(file: FileSample, profile: SourceProfile) -> None:
             profile.sample.add(row)
         return
     profile.columns, profile.forms = tuple(dict.fromkeys([*profile.columns, *file.columns])), CSV_FORMS
-    for row in file.documents:
-        profile.add(next(records.flat(row)))
+    for row in (change for values in file.documents for change in plain(values)):
+        profile.add(row)
 
 
 def of_avro(text: str) -> SourceProfile | None:
@@ -207,7 +214,7 @@ def example(text: str) -> dict[str, Any]:
     return {"schema": {"name": root.get("connect.name") or root.get("name")}, "payload": value(schema.root, 0)}
 
 
-def of_documents(documents: Iterable[Any], profiles: Profiles | None = None, typed: bool = False) -> Profiles:
+def of_documents(documents: Iterable[Any], profiles: Profiles | None = None, typed: bool = False, plain: PlainRow = records.flat) -> Profiles:
     """Add documents, whole Kafka records or their values, to `profiles` and return them. `typed`: the format shows what their values mean."""
     profiles = {} if profiles is None else profiles
     for document in documents:
@@ -217,13 +224,13 @@ def of_documents(documents: Iterable[Any], profiles: Profiles | None = None, typ
             opaque = SourceProfile(topic=record.topic, container="kafka", has_offsets=record.has_offset, opaque=True)
             profiles.setdefault(f"?{record.topic}", opaque)
         elif isinstance(value, dict) and not records.INTERNAL.match(name):
-            _add_value(value, record, name, profiles, bare and not typed)
+            _add_value(value, record, name, profiles, bare and not typed, plain)
     return profiles
 
 
-def _add_value(value: Mapping[str, Any], record: records.Record | None, name: str, profiles: Profiles, bare: bool) -> None:
+def _add_value(value: Mapping[str, Any], record: records.Record | None, name: str, profiles: Profiles, bare: bool, plain: PlainRow) -> None:
     """Add the rows of one value. `bare`: no schema gives the values their meaning."""
-    envelope, rows = records.rows(value)
+    envelope, rows = records.rows(value, plain)
     topic = (record.topic if record else "") or (name[: -len(".Envelope")] if name.endswith(".Envelope") else "")
     for row in rows:
         if row.table not in profiles:

@@ -151,8 +151,9 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
 
     `shared`: several sources share its folder; `guess`: whether values may give it its key.
     """
-    key, key_from = profile.key, profile.key_from
+    key, key_from, operation = profile.key, profile.key_from, profile.likely_operation
     unnamed, columns = "columns" in profile.csv, profile.row_columns or tuple(profile.csv.get("columns", ()))
+    columns = tuple(name for name in columns if name != operation.get("op"))
     if (key == () and not profile.source.before_image) or ROW_ID in (key or ()):
         # an update of a flat row could not find its row; a key that names compactor's own column is none
         key = None
@@ -162,8 +163,8 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
     questions: list[Question] = []
     if profile.foreign:
         questions.append(Question(f"These records look like {profile.foreign}'s, which are not read. Land one row a record, or Debezium's records."))
-    if column := profile.likely_operation:
-        questions.append(Question(f"The values of {column} look like operations; without `op:` a delete is one more row.", {"op": column}))
+    if operation:
+        questions.append(Question(f"The values of {operation['op']} look like operations; without `op:` a delete is one more row.", operation))
     if unnamed:
         end = f", without {profile.source.operation_column}." if profile.source.unnamed_operation else "."
         questions.append(Question(f"The files have no header; name their columns in order{end}", {"csv": profile.csv}))

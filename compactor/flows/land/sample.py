@@ -6,7 +6,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 
 from compactor.core.model.files import FileInfo
-from compactor.core.sources import increment, source_profile
+from compactor.core.sources import increment, records, source_profile
+from compactor.core.sources.records import PlainRow
 from compactor.core.sources.source_profile import Profiles, ReadSample
 from compactor.ports import Storage
 
@@ -20,11 +21,13 @@ TRIES_MAX = 3
 """Files of a folder that are tried until one can be read."""
 
 
-def sample(storage: Storage, read: ReadSample, files: Sequence[str], infos: Mapping[str, FileInfo], unreadable: list[str]) -> Profiles:
+def sample(
+    storage: Storage, read: ReadSample, files: Sequence[str], infos: Mapping[str, FileInfo], unreadable: list[str], plain: PlainRow = records.flat
+) -> Profiles:
     """Profile a file of the first, the middle and the last folder, the largest one below SIZE_MAX; all files when these show several tables.
 
     `files` are keys of `infos`. Files that cannot be read are left out, and added to `unreadable` with the reason; the next file of their folder is
-    read instead.
+    read instead. `plain` reads a plain row.
     """
     # a README beside CSV files is no data
     data = [path for path in files if increment.file_format(path)] or list(files)
@@ -36,7 +39,7 @@ def sample(storage: Storage, read: ReadSample, files: Sequence[str], infos: Mapp
     def add(path: str, records_max: int) -> str:
         """Add what a file shows to `profiles`. Return why it cannot be read."""
         try:
-            source_profile.of_file(path, read(path, storage.read(infos[path].path), records_max), profiles)
+            source_profile.of_file(path, read(path, storage.read(infos[path].path), records_max), profiles, plain)
         except (OSError, EOFError, zlib.error, ValueError) as error:
             return f"{path} cannot be read ({error})"
         return ""

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from compactor.core.catalog import native_table
@@ -24,7 +25,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import UNCERTAIN, Check
 from compactor.core.results.phrases import counted, csv_delimiter
-from compactor.core.sources import increment, key_inference, shared_stream, value_forms
+from compactor.core.sources import flat_rows, increment, key_inference, proposal, records, shared_stream, value_forms
 from compactor.core.sources.source_profile import SourceProfile, other_envelope
 from compactor.flows import owner
 from compactor.flows.land.sample import sample
@@ -129,7 +130,8 @@ def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
 
 def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mapping[str, FileInfo], committed: bool) -> Iterator[tuple[str, str, str]]:
     unreadable: list[str] = []
-    profiles_by_source = sample(table.storage, table.env.read_sample, files, infos, unreadable)
+    plain = partial(records.flat, column=spec.op or "", codes=flat_rows.operations(spec))
+    profiles_by_source = sample(table.storage, table.env.read_sample, files, infos, unreadable, plain)
     profiles = [profile for profile in profiles_by_source.values() if profile.columns or profile.csv or profile.opaque]
     if unreadable or not profiles:
         yield "records", "; ".join(unreadable) or f"the sampled files of {spec.landing} have no rows", ""
@@ -164,7 +166,8 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
         return
     operation = next(filter(None, (profile.likely_operation for profile in profiles)), None)
     if operation and not spec.op:
-        yield "operation", f"the values of {operation} look like operations; set `op: {operation}`, or each delete is one more row", ""
+        settings = " and ".join(f"`{name}: {proposal.flow(value)}`" for name, value in operation.items())
+        yield "operation", f"the values of {operation['op']} look like operations; set {settings}, or each delete is one more row", ""
     present = {name.lower() for name in columns}
     configured: dict[str, tuple[str, ...]] = {
         "key": spec.key,

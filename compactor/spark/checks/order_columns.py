@@ -50,18 +50,19 @@ def _type(name: str, opened: Inputs, frames: Sequence[Frame]) -> str:
     # files without a valid record have no columns
     frames = [frame for frame in frames if frame.images and frame.images[1]] or frames
     parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers, frame.members) for frame in frames]
-    kind, column = joined(kind for _, kind in parts), payload_column(name)
-    if kind != ("string",) or column is None or not any(writer.declared(column, ()) for frame in frames for writer in frame.writers):
+    kind, column = joined(kind for _, kind in parts), name if name.startswith("source.") else payload_column(name)
+    declared = column == name or any(writer.declared(str(column), ()) for frame in frames for writer in frame.writers)
+    if kind != ("string",) or column is None or not declared:
         return types.text(kind)
     return _type_of_text(spec.name, name, column, frames, [cast(sql, kind) for sql, _ in parts], opened)
 
 
 def _type_of_text(table: str, name: str, column: str, frames: Sequence[Frame], values: Sequence[str], opened: Inputs) -> str:
-    """Return the type as which a text column is compared, bigint or string. Raises OrderRefused if neither puts its values in order.
+    """Return the type as which a text column is compared: bigint, decimal or string. Raises OrderRefused if neither puts its values in order.
 
     `name` is the column in `order_by`, `column` the source's; `values` is SQL for its text, one for each frame. One Spark job a frame.
     """
-    count, digits, misordered = _counts(frames, values)
+    count, digits, long, misordered = _counts(frames, values)
 
     def first(test: Callable[[str], str]) -> str:
         places = (misfits.first(frame, test(value), value, column, opened) for frame, value in zip(frames, values))
@@ -76,30 +77,30 @@ def _type_of_text(table: str, name: str, column: str, frames: Sequence[Frame], v
     if misordered:
         raise OrderRefused(
             f"table {table}: order_by column {name!r} is text that does not sort as what it means. The first is {first(_is_misordered)}. Declare "
-            f"numbers in `types:`, such as {{{column}: decimal(18,6)}}, have dates written as 2026-01-31, or set another column."
+            f"numbers in `types:`, such as {{{column}: decimal(18,6)}}, dates as 2026-01-31, bytes as hexadecimal, or set another column."
         )
-    return "bigint" if digits else "string"
+    return "decimal(38,0)" if long else "bigint" if digits else "string"
 
 
-def _counts(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int, int]:
-    """Count the rows that have a value, those with a whole number, and those with text that sorts otherwise than what it means."""
-    counts = (0, 0, 0)
+def _counts(frames: Sequence[Frame], values: Sequence[str]) -> list[int]:
+    """Count the rows that have a value, those with a whole number, with one of more than 18 digits, and with text that sorts as it should not."""
+    counts = [0, 0, 0, 0]
     for frame, value in zip(frames, values):
+        tests = (_is_number(value), f"{_is_number(value)} AND length({value}) > 18", _is_misordered(value))
         rows = frame.rows.where(f"_op IS NOT NULL AND _invalid IS NULL AND ({value}) IS NOT NULL")
-        row = rows.agg(
-            named("count(1)", "n"), named(f"count_if({_is_number(value)})", "d"), named(f"count_if({_is_misordered(value)})", "m")
-        ).collect()[0]
-        counts = (counts[0] + row.n, counts[1] + row.d, counts[2] + row.m)
+        row = rows.agg(named("count(1)", "n"), *(named(f"count_if({test})", f"c{at}") for at, test in enumerate(tests))).collect()[0]
+        counts = [total + more for total, more in zip(counts, row)]
     return counts
 
 
 def _is_number(value: str) -> str:
-    """SQL: whether text is a whole number of at most 18 digits."""
-    return f"({value}) RLIKE '^-?[0-9]{{1,18}}$'"
+    """SQL: whether text is a whole number that a decimal holds."""
+    return f"({value}) RLIKE '^-?[0-9]{{1,38}}$'"
 
 
 def _is_misordered(value: str) -> str:
-    """SQL: whether text is a number with a fraction (9.5 and 10.5), a date that begins with its day or month, or one without leading zeros."""
+    """SQL: whether text is a number with a fraction (9.5 and 10.5), a date that begins with its day or month or has no leading zeros, or base64."""
     number, day = "[+-]?[0-9]+[.,][0-9]+", "[0-9]{1,2}[-/.]([0-9]{1,2}|[A-Za-z]{3})[-/.][0-9]{2,4}([^0-9].*)?"
     unpadded = "[0-9]{4}[-/]([0-9][-/].*|[0-9]{2}[-/][0-9]([^0-9].*)?)"
-    return f"({value}) RLIKE {literal(f'^({number}|{day}|{unpadded})$')}"
+    encoded = "([A-Za-z0-9+/]{4})*[A-Za-z0-9+/]{2}(==|[A-Za-z0-9+/]=)"
+    return f"({value}) RLIKE {literal(f'^({number}|{day}|{unpadded}|{encoded})$')}"

@@ -6,13 +6,14 @@ Rules:
 - The row is `after`. The row of a delete is `before`; only its key is used, because default identity fills the rest with zeros.
 - The key comes from the row. The record's key is the fallback, because a renamed key column can be missing there.
 - With `source_table: schema.table`, events of other tables are ignored.
-- Connectors of other databases deviate. MongoDB's documents are read (`_document`), as are Scylla's cells (`Frame.cells`). What has no certain
-  meaning is refused.
+- Connectors of other databases deviate. MongoDB's documents are read (`_document`), as are Scylla's cells, and Spanner's updates without what did
+  not change (`frame.PARTIAL`). What has no certain meaning is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
@@ -22,17 +23,21 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.columns import AFTER, BEFORE, OLD_KEY, OP, PLACE, RECORD_KEY, SCHEMA, TEXT, TIME, WRITER
 from compactor.spark.decode.conversions import plain
-from compactor.spark.decode.frame import Frame, of_other_table, plain_writer
-from compactor.spark.decode.order import source_fields, with_source_fields
+from compactor.spark.decode.frame import PARTIAL, Frame, is_cell, of_other_table, plain_writer
+from compactor.spark.decode.order import source_fields, transaction_fields, with_own_fields
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.json_text import no_object
 from compactor.spark.sql import as_column, cited, from_json, literal, member, null, once, quoted
 
-_BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction STRUCT<id: STRING, total_order: STRING>, ts_ms STRING"
+_BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction STRUCT<{1}>, ts_ms STRING"
 
 _HEARTBEAT = frozenset({"ts_ms"})
 _NO_ROWS = (frozenset({"databaseName", "ddl"}), frozenset({"event_count", "id", "status"}))
 """The one member of heartbeats; members of schema changes and of transaction markers, which have more."""
+
+_ENDS_ROWS = "get_json_object(_body, '$.ddl') RLIKE '(?i)^[ ]*(truncate|drop[ ]+table)[ ]'"
+_TRUNCATES = f"CASE WHEN _m.op IS NULL AND _m.source.connector = 'TiCDC' AND {_ENDS_ROWS} THEN 't' END"
+"""SQL: `t` for a schema change of TiCDC that ends all rows. It has a place in the order, as a change has."""
 
 _OPS = "('c', 'u', 'd', 'r', 't', 'm')"
 
@@ -41,12 +46,18 @@ _MONGODB = '"io.debezium.connector.mongo.Source"'
 
 _WRAPPED_VALUE = r'\{\s*"\$(?:oid"\s*:\s*("[^"]*")|number(?:Long|Int)"\s*:\s*"(-?[0-9]+)")\s*\}'
 _CELL = r':\s*\{\s*("set"\s*:\s*(true|false)\s*,\s*)?"value"\s*:'
+_NULL = r":\s*null\s*[,}]"
 _UNION = r'^\s*\{\s*"\w+([.]\w+)+"\s*:\s*\{'
-"""Values of MongoDB's extended JSON that are plain JSON without their type; a value of YugabyteDB; a row inside the name of its Avro record."""
+"""Values of MongoDB's extended JSON that are plain JSON without their type; a cell of YugabyteDB or Scylla; a null; a row inside the name of its
+Avro record."""
 
 _PARTIAL = (
-    "is an update without `after` from MongoDB, which has only what changed in the document: set capture.mode: change_streams_update_full "
-    "at the connector, and have it read the collection again"
+    "is an update without `after` from MongoDB: either the connector sends only what changed (set capture.mode: change_streams_update_full, and have "
+    "it read the collection again), or the document was deleted before it looked it up (the delete follows; discard this record)"
+)
+_CASSANDRA = (
+    "comes from Debezium's connector for Cassandra, which is not read: its deletes of ranges do not name their rows. Land full loads of the table, "
+    "and set `envelope: full-load`"
 )
 _CELLS = (
     'wraps each value as {"value": .., "set": ..}, with null where nothing changed, as YugabyteDB does: set transforms.pg.type: '
@@ -55,6 +66,14 @@ _CELLS = (
 _UNIONS = (
     'wraps values in their Avro types, such as {"string": ..}, as kafka-avro-console-consumer prints them: have a sink write the topic, as Avro or '
     "as plain JSON"
+)
+_NEW_VALUES = (
+    "is an update from Spanner in which a null may be a value that did not change: set value_capture_type of the change stream to 'NEW_ROW' or "
+    "'OLD_AND_NEW_VALUES'"
+)
+_NO_CELLS = (
+    "is an update from Scylla in which a null may be a value that did not change: do not set cdc.output.format to advanced at the connector, so that "
+    "each value is a cell"
 )
 _NO_ROW = "creates, updates or reads a row, and has none in `after`"
 _NO_KEY = "deletes a row, and neither `before` nor the record's key says which: land whole records and set `container: kafka`"
@@ -79,8 +98,12 @@ def wrapped(text: str, outer: str = "") -> tuple[str, str]:
 
 def outer_of(text: str) -> str:
     """SQL: a text that may be wrapped, as a struct of `schema` and `payload`; null for other text, and for rows with more members."""
-    two = f"contains({text}, '\"payload\"') AND array_sort(json_object_keys({text})) = array('payload', 'schema')"
-    return f"(CASE WHEN {two} THEN {from_json(text, literal('schema STRING, payload STRING'))} END)"
+    names = f"array_sort(json_object_keys({text}))"
+    # TiCDC without schemas
+    change = f"size(array_intersect(json_object_keys(get_json_object({text}, '$.payload')), array('source', 'op', 'ddl'))) = 2"
+    alone = f"startswith(ltrim({text}), '{{\"payload\"') AND {names} = array('payload') AND {change}"
+    wraps = f"contains({text}, '\"payload\"') AND ({names} = array('payload', 'schema') OR {alone})"
+    return f"(CASE WHEN {wraps} THEN {from_json(text, literal('schema STRING, payload STRING'))} END)"
 
 
 def bodies(rows: DataFrame) -> DataFrame:
@@ -90,11 +113,13 @@ def bodies(rows: DataFrame) -> DataFrame:
 
 
 def _json(raw: RawFrame, spec: TableSpec) -> Frame:
-    body_type = literal(_BODY.format(", ".join(f"{quoted(name)}: STRING" for name in source_fields(spec.order_by))))
+    members = (", ".join(f"{quoted(name)}: STRING" for name in names) for names in (source_fields(spec), transaction_fields(spec)))
+    body_type = literal(_BODY.format(*members))
     rows = bodies(raw.rows).withColumn(SCHEMA, as_column(f"CASE WHEN NOT contains({SCHEMA}, {literal(_MONGODB)}) THEN {SCHEMA} END"))
     parsed = once(rows.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "CASE WHEN _m.op IS NULL THEN json_object_keys(_body) END AS _keys"))
     row = "coalesce(_m.after, _m.before)"
     writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(json_object_keys({row}))))) END"
+    capture = "get_json_object(_body, '$.source.value_capture_type')"
     heartbeat, *others = (f"array({', '.join(map(literal, sorted(names)))})" for names in (_HEARTBEAT, *_NO_ROWS))
     silent = " OR ".join((f"_keys = {heartbeat}", *(f"size(array_except({names}, _keys)) = 0" for names in others)))
     no_envelope = f"_m.op IS NULL AND NOT ({silent})"
@@ -104,11 +129,15 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     invalid = (
         f"CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN _m.op IS NULL AND _keys IS NULL THEN {no_object('_body')} "
         f"WHEN {no_envelope} THEN 'is not a Debezium envelope (no `op`)' "
+        f"WHEN _m.source.connector = 'cassandra' THEN {literal(_CASSANDRA)} "
         f"WHEN _m.op IS NOT NULL AND _m.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_m.op')}) "
         f"WHEN _m.op IS NULL OR {other} THEN NULL "
         f"WHEN {row} RLIKE {literal(_UNION)} AND size(json_object_keys({row})) = 1 THEN {literal(_UNIONS)} "
         f"WHEN _m.source.connector = 'yugabytedb' AND {row} RLIKE {literal(_CELL)} THEN {literal(_CELLS)} "
         f"WHEN _m.source.connector = 'mongodb' AND _m.op = 'u' AND _m.after IS NULL THEN {literal(_PARTIAL)} "
+        f"WHEN _m.source.connector = 'spanner' AND _m.op = 'u' AND {capture} = 'NEW_VALUES' THEN {literal(_NEW_VALUES)} "
+        f"WHEN _m.source.connector = 'scylla' AND _m.op = 'u' AND _m.after RLIKE {literal(_NULL)} AND NOT _m.after RLIKE {literal(_CELL)} "
+        f"THEN {literal(_NO_CELLS)} "
         f"{_incomplete('_m')} END"
     )
     judged = parsed.selectExpr("*", f"coalesce({raw.unreadable}, {invalid}) AS _why")
@@ -117,32 +146,44 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
             *PLACE,
             TEXT,
             "_why AS _invalid",
-            f"CASE WHEN _why IS NULL THEN {op} END AS _op",
-            f"{writer} AS _writer",
+            f"CASE WHEN _why IS NULL THEN coalesce({op}, CASE WHEN NOT {other} THEN {_TRUNCATES} END) END AS _op",
+            f"concat({_mark('_m.source.connector', capture)}, {writer}) AS _writer",
             SCHEMA,
             f"{_document('_m.after')} AS _after",
             f"{_document('_m.before')} AS _before",
             f"{_record_key(wrapped('_key')[1])} AS _record_key",
             f"{wrapped('_old_key')[1]} AS _old_key",
-            f"{_source(spec, lambda name: f'_m.source.{quoted(name)}', '_m.transaction.total_order')} AS _source",
+            f"{_source(spec, lambda block, name: f'_m.{block}.{quoted(name)}')} AS _source",
             f"CASE WHEN NOT ({_ignored_read(op, '_m.op')}) THEN "
             "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_multiply(try_cast(_m.source.ts_ms AS BIGINT), 1000L)) END AS _time",
         )
     )
-    return Frame(decoded, None, order_names=with_source_fields(spec.order_by), cells=True)
+    return Frame(decoded, None, order_names=with_own_fields(spec), fillers=True)
 
 
-def _source(spec: TableSpec, text: Callable[[str], str], total_order: str) -> str:
-    """SQL for SOURCE. `text` gives SQL for a field of the source block. Before Debezium 0.9 that did not name the connector."""
-    older = f"CASE WHEN {text('file')} IS NOT NULL AND {text('pos')} IS NOT NULL THEN 'mysql' WHEN {text('lsn')} IS NOT NULL THEN 'postgresql' END"
-    fields = {name: text(name) for name in source_fields(spec.order_by)}
-    fields = {**fields, "connector": f"coalesce({text('connector')}, {older})", "total_order": total_order}
+def _mark(connector: str, capture: str) -> str:
+    """SQL for the beginning of the writer's id: PARTIAL where a null may be a value that the connector did not send. `capture`: Spanner's setting."""
+    return f"CASE WHEN {connector} = 'scylla' OR ({connector} = 'spanner' AND {capture} = 'OLD_AND_NEW_VALUES') THEN '{PARTIAL}' ELSE '' END"
+
+
+def _source(spec: TableSpec, text: Callable[[str, str], str]) -> str:
+    """SQL for SOURCE. `text` gives SQL for a field of a block, source or transaction. Before Debezium 0.9 that did not name the connector."""
+    fields = {name: text("source", name) for name in source_fields(spec)}
+    older = (
+        f"CASE WHEN {fields['file']} IS NOT NULL AND {fields['pos']} IS NOT NULL THEN 'mysql' WHEN {fields['lsn']} IS NOT NULL THEN 'postgresql' END"
+    )
+    fields |= {name: text("transaction", name) for name in transaction_fields(spec)}
+    fields["connector"] = f"coalesce({fields['connector']}, {older})"
     return f"struct({', '.join(f'{value} AS {quoted(name)}' for name, value in fields.items())})"
 
 
 def _origin(text: Callable[[str], str]) -> tuple[str, str]:
-    """SQL for schema and table. MySQL has databases for schemas, MongoDB collections for tables. `text`: SQL for a field of the source block."""
-    return f"coalesce({text('schema')}, {text('db')})", f"coalesce({text('table')}, {text('collection')})"
+    """SQL for schema and table, where `source_table` is set. MySQL has databases for schemas, others have keyspaces, MongoDB collections for tables.
+
+    `text`: SQL for a field of the source block.
+    """
+    above = (text("schema"), f"nullif({text('db')}, '')", text("keyspace"), text("keyspace_name"))
+    return f"coalesce({', '.join(above)})", f"coalesce({text('table')}, {text('collection')}, {text('table_name')})"
 
 
 def _document(image: str) -> str:
@@ -190,8 +231,8 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
             "If the records are plain rows, set `envelope: flat`."
         )
     images = has["after"]
-    source = dict(has.get("source", ("struct", ()))[1])
-    transaction = dict(has.get("transaction", ("struct", ()))[1])
+    blocks = {name: dict(has.get(name, ("struct", ()))[1]) for name in ("source", "transaction")}
+    source = blocks["source"]
 
     def text(path: str, kinds: dict[str, types.Type], name: str) -> str:
         return f"CAST({member(path, name)} AS STRING)" if name in kinds else "CAST(NULL AS STRING)"
@@ -201,28 +242,33 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
             f"table {spec.name}: not rows: `after` is {types.text(images)}, as Debezium's MongoDB connector writes documents: unwrap them at the "
             "connector (io.debezium.connector.mongodb.transforms.ExtractNewDocumentState), and set `envelope: flat`."
         )
-    if images[1] and all(kind[0] == "struct" and {name for name, _ in kind[1]} == {"value", "set"} for _, kind in images[1]):
-        raise InputRefused(f"table {spec.name}: each record {_CELLS}")
+    if images[1] and all(kind[0] == "struct" and {name for name, _ in kind[1]} >= {"value", "set"} for _, kind in images[1]):
+        raise InputRefused(f"table {spec.name}: each record {_CASSANDRA if 'keyspace' in source else _CELLS}")
+    connector, capture = text("_value.source", source, "connector"), text("_value.source", source, "value_capture_type")
+    plain_values = [name for name, kind in images[1] if not is_cell(kind) and name.lower() not in map(str.lower, spec.key)]
+    nulls = " OR ".join(f"{member('_value.after', name)} IS NULL" for name in plain_values) or "false"
     before = "_value.before" if has.get("before") == images else _same("_value.before", has.get("before"), images)
     schema, table = _origin(lambda name: text("_value.source", source, name))
     other = of_other_table(schema, table, spec.source_table)
     op = _operation("_value.op", "_value.after IS NULL", "_value.before IS NULL", schema, table, spec)
     invalid = (
         f"CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_value.op')}) "
-        f"WHEN {other} THEN NULL {_incomplete('_value')} END"
+        f"WHEN {other} THEN NULL {_incomplete('_value')} "
+        f"WHEN {connector} = 'spanner' AND _value.op = 'u' AND {capture} = 'NEW_VALUES' THEN {literal(_NEW_VALUES)} "
+        f"WHEN {connector} = 'scylla' AND _value.op = 'u' AND ({nulls}) THEN {literal(_NO_CELLS)} END"
     )
     rows = (
         raw.rows.selectExpr(
             *PLACE,
             f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
             f"{op} AS _op",
-            f"{literal(_writer_id(raw))} AS _writer",
+            f"concat({_mark(connector, capture)}, {literal(_writer_id(raw))}) AS _writer",
             "CAST(NULL AS STRING) AS _schema",
             "_value.after AS _after",
             f"{before} AS _before",
             "_key AS _record_key",
             OLD_KEY,
-            f"{_source(spec, lambda name: text('_value.source', source, name), text('_value.transaction', transaction, 'total_order'))} AS _source",
+            f"{_source(spec, lambda block, name: text(f'_value.{block}', blocks[block], name))} AS _source",
             f"CASE WHEN NOT ({_ignored_read(op, '_value.op')}) THEN "
             f"coalesce({text('_value.source', source, 'ts_us')}, concat({text('_value.source', source, 'ts_ms')}, '000')) END AS _time",
         )
@@ -231,16 +277,17 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
         .withColumnRenamed("_us", TIME)
     )
     described = from_avro(raw.avro) if raw.avro else plain_writer(_writer_id(raw), images)
-    return Frame(rows, images, (described,), order_names=with_source_fields(spec.order_by), cells=True)
+    writers = (described, replace(described, id=PARTIAL + described.id)) if {"keyspace_name", "value_capture_type"} & {*source} else (described,)
+    return Frame(rows, images, writers, order_names=with_own_fields(spec), fillers=True)
 
 
 def _silent(raw: RawFrame, spec: TableSpec) -> Frame:
     """Return records that hold no row as a frame: heartbeats, schema changes, transaction markers."""
     nothing = dict.fromkeys((OP, WRITER, SCHEMA, AFTER, BEFORE, RECORD_KEY, OLD_KEY), "CAST(NULL AS STRING)")
-    source = _source(spec, lambda name: "CAST(NULL AS STRING)", "CAST(NULL AS STRING)")
+    source = _source(spec, lambda block, name: "CAST(NULL AS STRING)")
     given = [f"{sql} AS {name}" for name, sql in nothing.items()]
     rows = raw.rows.selectExpr(*PLACE, f"{raw.unreadable} AS _invalid", *given, f"{source} AS _source", "CAST(NULL AS BIGINT) AS _time")
-    return Frame(rows, ("struct", ()), order_names=with_source_fields(spec.order_by))
+    return Frame(rows, ("struct", ()), order_names=with_own_fields(spec))
 
 
 def _writer_id(raw: RawFrame) -> str:

@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from compactor.core.model import types
-from compactor.core.model.errors import OrderRefused
+from compactor.core.model.errors import InputRefused, OrderRefused
 from compactor.core.model.inputs import Input
 from compactor.core.model.position import OFFSETS
 from compactor.core.model.spec import TableSpec
-from compactor.core.schema.writer import from_avro, signature
-from compactor.core.sources import shared_stream
+from compactor.core.schema.writer import WriterSchema, from_avro, signature
+from compactor.core.sources import records, shared_stream
 from compactor.core.sources.flat_rows import DELETED, TABLE, connector, is_metadata, operation_column, operations, source_columns
 from compactor.spark.columns import BEFORE, DELETES, INVALID, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
@@ -126,7 +127,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
         f"{time} AS _time",
     )
     metadata = {writer: frozenset(name for name in columns if is_metadata(spec, name, op)) for writer, op in by_writer.items()}
-    return dataclasses.replace(frame, rows=rows, metadata=metadata, order_names=PLAIN_ROWS)
+    return dataclasses.replace(frame, rows=rows, metadata=metadata, order_names=PLAIN_ROWS, fillers=DELETED in columns)
 
 
 def _code(frame: Frame, by_writer: dict[str, str | None], columns: dict[str, types.Type]) -> str:
@@ -142,7 +143,11 @@ def _code(frame: Frame, by_writer: dict[str, str | None], columns: dict[str, typ
 
 
 def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
-    """Return the order columns of a new table: `order_by`, else those that the metadata columns allow. Raises OrderRefused if there are none."""
+    """Return the order columns of a new table: `order_by`, else those that the metadata columns allow. Raises OrderRefused if there are none.
+
+    Raises InputRefused for records of another program's envelope, or without the column of `op:`.
+    """
+    _check_columns(spec, [writer for frame in frames for writer in frame.writers])
     if spec.order_by:
         return declared_order(spec.order_by, frames)
     _, offsets = survey.main_connector(frames)
@@ -151,3 +156,18 @@ def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
         raise OrderRefused(f"table {spec.name}: `order_by` is not set, and the rows carry no order; set it to the columns that order a row's changes")
     # a flattened row has no transaction block
     return tuple(name for name in default_order(name_of_connector, offsets, spec.name) if name != "total_order")
+
+
+def _check_columns(spec: TableSpec, writers: Sequence[WriterSchema]) -> None:
+    shapes: dict[str, Any] = {"struct": {}, "array": []}
+    examples = (
+        {**dict.fromkeys(writer.undecided), **{field.name: shapes.get(field.raw[0], records.LEAF) for field in writer.fields}} for writer in writers
+    )
+    if program := next(filter(None, map(records.foreign, examples)), None):
+        raise InputRefused(f"table {spec.name}: the records look like {program}'s, which are not read. Land one row a record, or Debezium's records.")
+    columns = {name: None for writer in writers for name in (*(field.name for field in writer.fields), *writer.undecided)}
+    if spec.op and writers and operation_column(spec, columns) is None:
+        raise InputRefused(
+            f"table {spec.name}: no record has the column {spec.op} that `op:` names, so that deletes would be rows; the columns are: "
+            f"{', '.join(columns)}. Correct `op:`. For an export without operations leave it out until that is ingested."
+        )

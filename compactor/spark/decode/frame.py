@@ -24,6 +24,10 @@ from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.order import WRAPPED, OrderNames, of_snapshot
 from compactor.spark.sql import as_column, from_json, literal, member, once, quoted, struct
 
+PARTIAL = "partial "
+"""The beginning of the ids of writers whose nulls may be values that did not change: Scylla's instead of a cell `{value: ..}`, Spanner's in an update
+whose before image has none either."""
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -53,8 +57,8 @@ class Frame:
     members: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Source name → member of AFTER and BEFORE, for columns whose member has another name: Spark finds members without regard to case."""
 
-    cells: bool = False
-    """Whether Scylla's connector may have written the rows: a value is `{value: ..}`, and null where the change did not set it."""
+    fillers: bool = False
+    """Whether Debezium wrote the rows: a delete may have fillers in columns outside of the key."""
 
     one_image: bool = False
     """Whether BEFORE is a copy of AFTER, because a record holds one image of the row."""
@@ -97,6 +101,11 @@ class Frame:
             invalid = f"coalesce({INVALID}, {_not_exact(doubles, members)}) AS {INVALID}"
             rows = rows.selectExpr(*[invalid if column == INVALID else column for column in self.rows.columns])
         return dataclasses.replace(self, rows=rows, images=images, writers=tuple(writers), members=members)
+
+
+def is_cell(kind: types.Type) -> bool:
+    """Return whether values of a type are Scylla's, such as `{value: 7}`."""
+    return kind[0] == "struct" and [name for name, _ in kind[1]] == ["value"]
 
 
 def _doubles(kind: types.Type) -> types.Type | None:

@@ -4,9 +4,9 @@
 |---|---|---|
 | `commit_lsn`, `lsn`, `total_order` | `source.sequence[0]` (a snapshot's rows: `source.lsn`), `source.lsn`, `transaction.total_order` | PostgreSQL |
 | `file_number`, `pos`, `row` | `source.file` (its digits), `source.pos`, `source.row`, as numbers | MySQL, MariaDB |
-| `commit_lsn_text`, `change_lsn_text`, `event_serial_no` | `source.commit_lsn`, `source.change_lsn` (fixed-width hex) | SQL Server |
-| `scn`, `rs_id`, `ssn` | `source.scn`, `source.rs_id`, `source.ssn` | Oracle |
-| `source.ts_ms`, `source.ord` | the second, and the place in it | MongoDB |
+| `commit_lsn_text`, `change_lsn_text`, `event_serial_no` | `source.commit_lsn`, `source.change_lsn` (`_padded`) | SQL Server, Informix |
+| `scn`, `rs_id`, `ssn` | `source.scn`, `source.rs_id` (XStream: `source.lcr_position`), `source.ssn` | Oracle |
+| `mongodb.time`, `mongodb.ord` | `source.ts_ms`, and `source.ord`, the place in a second; null for rows of a snapshot | MongoDB |
 | `source.commit_ts` | the same | TiCDC |
 | `commit_lsn`, `total_order` | `nextlsn`, the place in `change` | wal2json, format 1 |
 | `commit_time`, `change_lsn` | `timestamp`, `lsn` | wal2json, format 2 |
@@ -32,7 +32,8 @@ from dataclasses import dataclass
 
 from compactor.core.model import times, types
 from compactor.core.model.errors import OrderRefused
-from compactor.core.model.position import CONNECTOR, DEFAULTS, OFFSETS
+from compactor.core.model.position import BY_OFFSET, CONNECTOR, DEFAULTS, NULLABLE, OFFSETS
+from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import OFFSET
@@ -42,14 +43,25 @@ from compactor.spark.sql import quoted
 
 SOURCE = (
     *("connector", "snapshot", "schema", "table", "db", "collection", "txId", "lsn", "sequence", "file", "pos", "row", "change_lsn", "commit_lsn"),
-    *("event_serial_no", "commit_scn", "scn", "rs_id", "ssn", "ts_ms", "ts_us", "commit_ts", "ord"),
+    *("event_serial_no", "commit_scn", "scn", "rs_id", "lcr_position", "ssn", "ts_ms", "ts_us", "commit_ts", "ord"),
 )
 """The fields of Debezium's source block that are read, as text. `order_by` may name others."""
+
+TABLE_NAMES = ("keyspace", "keyspace_name", "table_name")
+"""Fields in which Vitess and Scylla name a table."""
 
 FIRST_COMMIT = "_source.sequence LIKE '[null%'"
 """SQL: whether PostgreSQL's connector had seen no commit before an event: the rows of an initial snapshot, and the first transaction after it."""
 
+_IN_SECOND = "_op <> 'r' AND try_cast(_source.ts_ms AS BIGINT) % 1000 = 0"
+
 _SEQUENCE = "from_json(_source.sequence, 'ARRAY<STRING>')"
+
+
+def _padded(lsn: str) -> str:
+    """SQL: an LSN of SQL Server as it is (hexadecimal of a fixed width), one of Informix, which is a decimal number, with leading zeros."""
+    return f"CASE WHEN contains({lsn}, ':') THEN {lsn} ELSE lpad({lsn}, greatest(20, length({lsn})), '0') END"
+
 
 _COMPUTED = {
     # a snapshot's rows have no commit: the LSN at which it was taken lies above older slots' (and see `epochs.snapshot_lsn`)
@@ -60,17 +72,21 @@ _COMPUTED = {
     "file_number": "try_cast(regexp_extract(_source.file, '([0-9]+)$', 1) AS BIGINT)",
     "pos": "try_cast(_source.pos AS BIGINT)",
     "row": "try_cast(_source.row AS BIGINT)",
-    "commit_lsn_text": "_source.commit_lsn",
-    "change_lsn_text": "_source.change_lsn",
+    "commit_lsn_text": _padded("_source.commit_lsn"),
+    "change_lsn_text": _padded("_source.change_lsn"),
     "event_serial_no": "try_cast(_source.event_serial_no AS BIGINT)",
     "commit_time": "try_cast(_source.ts_us AS BIGINT)",
     "change_lsn": "try_cast(_source.lsn AS BIGINT)",
     # a snapshot's rows have no commit: changes of the transactions that were open then come after them, and have lower SCNs of their own
     "commit_scn": "try_cast(coalesce(_source.commit_scn, _source.scn) AS BIGINT)",
     "scn": "try_cast(_source.scn AS BIGINT)",
-    # hexadecimal digits of a fixed width; `ssn` counts within it
-    "rs_id": "trim(_source.rs_id)",
+    # hexadecimal digits of a fixed width; `ssn` counts within it. XStream has a position instead
+    "rs_id": "coalesce(trim(_source.rs_id), _source.lcr_position)",
     "ssn": "try_cast(_source.ssn AS BIGINT)",
+    # rows of a snapshot have the time of Connect's clock, which does not compare with that of changes
+    "mongodb.time": "CASE WHEN _op <> 'r' THEN try_cast(_source.ts_ms AS BIGINT) END",
+    # a time with milliseconds is that of a clock, and `ord` counts in the seconds of the cluster
+    "mongodb.ord": f"CASE WHEN {_IN_SECOND} THEN try_cast(_source.ord AS BIGINT) END",
     **dict.fromkeys(OFFSETS, OFFSET),
     "dms.phase": "_source.phase",
     "dms.change_seq": "_source.change_seq",
@@ -83,20 +99,27 @@ TEXTUAL = ("commit_lsn_text", "change_lsn_text", "rs_id", "dms.change_seq", "dms
 
 NULL_WHILE = {
     **dict.fromkeys(("dms.change_seq", "dms.stream_position"), "_source.phase = 0"),
-    **dict.fromkeys(("file_number", "commit_lsn"), "_op = 'r'"),
+    **dict.fromkeys(("file_number", "commit_lsn", "mongodb.time"), "_op = 'r'"),
+    "mongodb.ord": f"NOT ({_IN_SECOND})",
 }
-"""Order columns that may be null, and then sort first, only while this SQL holds: rows of a full load, and incremental snapshots (MySQL's `file` is
-empty, a PostgreSQL without `sequence` has no LSN), come from no log."""
+"""Order columns that may be null only while this SQL holds: rows of a full load, and incremental snapshots (MySQL's `file` is empty, a PostgreSQL
+without `sequence` has no LSN), come from no log."""
 
 
 NO_MEMBERS: Mapping[str, str] = {}
 
 
-def source_fields(order_by: Sequence[str]) -> tuple[str, ...]:
-    """Return the fields of the source block to read: those above, and those that `order_by` names."""
+def source_fields(spec: TableSpec) -> tuple[str, ...]:
+    """Return the fields of the source block to read: those above, those that `order_by` names, and, in a shared stream, the tables' names."""
     own = {name.lower() for name in SOURCE}
-    named = (name.removeprefix("source.") for name in order_by if name.startswith("source."))
+    named = (*(name.removeprefix("source.") for name in spec.order_by if name.startswith("source.")), *(TABLE_NAMES if spec.source_table else ()))
     return (*SOURCE, *dict.fromkeys(name for name in named if name.lower() not in own))
+
+
+def transaction_fields(spec: TableSpec) -> tuple[str, ...]:
+    """Return the members of the transaction block to read."""
+    named = (name.removeprefix("transaction.") for name in spec.order_by if name.startswith("transaction."))
+    return tuple(dict.fromkeys(("total_order", *named)))
 
 
 @dataclass(frozen=True)
@@ -112,6 +135,16 @@ class OrderNames:
     event_fields: bool = False
     """Whether a name that is not a column of the row is a field of the record. The decoder puts such fields into `_source.event_<name>`."""
 
+    def may_be_null(self, name: str, first: bool) -> str:
+        """SQL: whether a change may have a null in an order column. `first`: it is the first one, so that otherwise file names would decide."""
+        if name in NULL_WHILE or name not in NULLABLE:
+            return NULL_WHILE.get(name, "_op = 'r'" if name.startswith("transaction.") else "false")
+        read = "false" if name in OFFSETS else "_op = 'r'"
+        field = "_source." + name.removeprefix("source.")
+        # what the source sent, and is no number, is no null
+        sent = f"{field} IS NOT NULL" if field in self.first.get(name, field) and not name.startswith("__") else "false"
+        return read if first else f"{read} OR NOT ({sent})"
+
 
 WRAPPED = OrderNames(_COMPUTED)
 """Records with an envelope, and those that name their columns."""
@@ -120,10 +153,11 @@ PLAIN_ROWS = OrderNames(_COMPUTED, columns_first=True)
 """Records that are rows."""
 
 
-def with_source_fields(order_by: Sequence[str]) -> OrderNames:
-    """Return the names of records with an envelope, and the fields of the source block that only `order_by` names: numbers, LSNs or times."""
-    more = source_fields(order_by)[len(SOURCE) :]
-    return OrderNames({**_COMPUTED, **{f"source.{name}": _comparable(f"_source.{quoted(name)}") for name in more}}) if more else WRAPPED
+def with_own_fields(spec: TableSpec) -> OrderNames:
+    """Return the names of records with an envelope, and the fields of it that only `order_by` names: numbers, LSNs or times."""
+    more = {f"source.{name}": name for name in source_fields(spec)[len(SOURCE) :]}
+    more |= {f"transaction.{name}": name for name in transaction_fields(spec)[1:]}
+    return OrderNames({**_COMPUTED, **{name: _comparable(f"_source.{quoted(field)}") for name, field in more.items()}}) if more else WRAPPED
 
 
 FULL_LOADS = OrderNames({HOUR: _COMPUTED[HOUR]})
@@ -160,7 +194,7 @@ def in_range(micros: str) -> str:
 def default_order(connector: str | None, has_offset: bool, table: str) -> tuple[str, ...]:
     """Return the order columns of a connector. Raises OrderRefused if the connector has none and there are no Kafka offsets."""
     columns = DEFAULTS.get(connector or "", ())
-    order = (*columns, "offset") if has_offset else columns
+    order = (*(() if connector in BY_OFFSET else columns), "offset") if has_offset else columns
     if not order:
         raise OrderRefused(
             f"table {table}: the records {f'come from the connector {connector}' if connector else 'name no connector (RisingWave and others)'}, "
@@ -205,7 +239,7 @@ def expression(
         return _comparable(f"_source.{quoted(field)}"), ("bigint",)
     part = name.split(".", 1)[-1]
     if name.startswith("source.") and part in SOURCE:
-        return (_COMPUTED["commit_lsn"], ("bigint",)) if part == "sequence" else _number_or_text(part)
+        return (comparable.first_number("_source.sequence", _COMPUTED["commit_lsn"]), ("string",)) if part == "sequence" else _number_or_text(part)
     if name == "transaction.total_order":
         return _COMPUTED["total_order"], ("bigint",)
     raise OrderRefused(
@@ -229,4 +263,4 @@ def _comparable(text: str) -> str:
 def _number_or_text(part: str) -> tuple[str, types.Type]:
     if part in ("txId", "lsn", "pos", "row", "commit_scn", "scn", "ssn", "ts_ms", "ts_us", "event_serial_no", "commit_ts", "ord"):
         return f"try_cast(_source.{part} AS BIGINT)", ("bigint",)
-    return f"_source.{part}", ("string",)
+    return _COMPUTED.get(f"{part}_text", f"_source.{part}"), ("string",)

@@ -28,7 +28,9 @@ _MEMBERS = (
 )
 """What a record without value may have in JSON, as kcat, Kafka's console consumer and Connect's file sinks name it."""
 
-_RECORD = "key STRING, value STRING, payload STRING, headers STRING, partition STRING, `offset` STRING, topic STRING, _corrupt STRING"
+_RECORD = (
+    "key STRING, value STRING, payload STRING, headers STRING, partition STRING, `offset` STRING, topic STRING, metadata STRING, _corrupt STRING"
+)
 
 
 def unpack(raw: RawFrame, container: str, schemas: wire.Schemas, hold: wire.Hold) -> list[RawFrame]:
@@ -71,8 +73,9 @@ def _json(raw: RawFrame) -> RawFrame:
         BLOCK,
         ROW,
         f"CASE WHEN {corrupt} THEN _text ELSE {value} END AS _text",
-        "try_cast(_record.`offset` AS BIGINT) AS _offset",
-        "try_cast(_record.partition AS INT) AS _partition",
+        # Lenses' sinks write both into `metadata`
+        "try_cast(coalesce(_record.`offset`, get_json_object(_record.metadata, '$.offset')) AS BIGINT) AS _offset",
+        "try_cast(coalesce(_record.partition, get_json_object(_record.metadata, '$.partition')) AS INT) AS _partition",
         "_record.key AS _key",
         f"{_json_header(OLD_KEY_HEADER)} AS _old_key",
         f"{wire.of_text(value)} AS _wire",
@@ -117,7 +120,9 @@ def _typed(raw: RawFrame) -> RawFrame:
             f"container: kafka expects a column `value`; found {', '.join(has)}. Set `container: value` if the files hold the values alone."
         )
     origin = (FILE, BLOCK, ROW)
-    offset = "CAST(_value.`offset` AS BIGINT)" if "offset" in has else "CAST(NULL AS BIGINT)"
+    inner = has.get("metadata", ("", ()))
+    place = {name: f"_value.metadata.{name}" for name, _ in (inner[1] if inner[0] == "struct" else ())} | {name: f"_value.{name}" for name in has}
+    offset, partition = (f"CAST({place.get(name, 'NULL')} AS {kind})" for name, kind in (("offset", "BIGINT"), ("partition", "INT")))
     key = (
         "CAST(_value.key AS STRING)"
         if has.get("key", ("struct",))[0] in ("string", "binary")
@@ -126,7 +131,6 @@ def _typed(raw: RawFrame) -> RawFrame:
         else "CAST(NULL AS STRING)"
     )
     old = f"CAST({_header(OLD_KEY_HEADER)} AS STRING)" if "headers" in has else _old_column(has)
-    partition = "CAST(_value.partition AS INT)" if "partition" in has else "CAST(NULL AS INT)"
     extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _old_key")
     if has["value"][0] in ("string", "binary"):
         text = "CAST(_value.value AS STRING)"

@@ -110,10 +110,14 @@ def _ordered(value: str, kind: types.Type, name: str, table: str) -> tuple[str, 
     raise OrderRefused(f"table {table}: order_by column {name!r} has type {types.text(kind)}, which has no order. Set `order_by:` to another column.")
 
 
+def first_number(value: str, number: str) -> str:
+    """SQL: the text of PostgreSQL's `sequence`, which is the JSON of a list, as `number`. Other text, or null, as it is, unless there is a number."""
+    return f"coalesce(CASE WHEN NOT startswith({value}, '[') THEN {value} END, CAST({number} AS STRING))"
+
+
 def _text(value: str, name: str) -> tuple[str, types.Type]:
     if name.endswith("sequence"):
-        # Debezium's sequence holds numbers written as text: as text 10 would sort before 9
-        return f"try_cast(get(filter(from_json({value}, 'ARRAY<STRING>'), _x -> _x IS NOT NULL), 0) AS BIGINT)", ("bigint",)
+        return first_number(value, f"get(filter(from_json({value}, 'ARRAY<STRING>'), _x -> _x IS NOT NULL), 0)"), ("string",)
     if name.lower().endswith("lsn"):
         halves = ", '/', ".join(f"lpad(upper(split_part({value}, '/', {part})), 8, '0')" for part in (1, 2))
         return f"CASE WHEN {value} RLIKE '{LSN}' THEN concat({halves}) ELSE {value} END", ("string",)

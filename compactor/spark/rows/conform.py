@@ -12,8 +12,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 
 from compactor.core.model import types
-from compactor.core.model.errors import OrderRefused
-from compactor.core.model.position import NULLABLE, Position
+from compactor.core.model.position import Position
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import ROW_ID, TableSpec
 from compactor.core.schema import shards
@@ -23,10 +22,8 @@ from compactor.core.sources import increment
 from compactor.spark.columns import (
     AFTER,
     BEFORE,
-    EVENT,
     FILE,
     FROM,
-    INVALID,
     LINK,
     OLD_KEY,
     OP,
@@ -34,19 +31,16 @@ from compactor.spark.columns import (
     PARTITION,
     POSITION,
     RECORD_KEY,
-    ROW,
     SOURCE,
     TIME,
 )
 from compactor.spark.decode import conversions
-from compactor.spark.decode.frame import Frame, ddl
+from compactor.spark.decode.frame import PARTIAL, Frame, ddl, is_cell
 from compactor.spark.decode.named import can_be_absent
-from compactor.spark.decode.order import FIRST_COMMIT, NULL_WHILE, expression, in_range
 from compactor.spark.input import wire
 from compactor.spark.keys import key_text, key_types, row_key
 from compactor.spark.rows import position
-from compactor.spark.rows.comparable import exactly
-from compactor.spark.sql import as_column, cast, coalesce, from_json, literal, member, named, null, quoted
+from compactor.spark.sql import cast, coalesce, from_json, literal, member, named, null, quoted
 from compactor.spark.tables import defaults
 
 _PLAIN = r"^(?s)(?!\s*(Struct)?\s*[{\[])[^\x00-\x1f]+$"
@@ -55,58 +49,24 @@ _PLAIN = r"^(?s)(?!\s*(Struct)?\s*[{\[])[^\x00-\x1f]+$"
 _LONG = 1_000
 """Characters of SQL that are not repeated. For less another step of the plan costs more."""
 
-EVENTS_MAX = 1 << 30
-"""The greatest number of events in one record. Together with the 33 bits of a row's number it fills a bigint."""
-
-
-def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: str, valid: bool = False, snapshot_lsn: int | None = None) -> Frame:
-    """Return the frame with POSITION. `epoch` is SQL; `valid`: no record is INVALID, as an earlier pass has found out; see `epochs.snapshot_lsn`.
-
-    A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP. A TIME that is none becomes null.
-    """
-    assert frame.images is not None
-    parts = [_order_part(frame, frame.images, spec, name, types.parse(kind)) for name, kind in order]
-    typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
-    if snapshot_lsn is not None:
-        typed[0] = f"CASE WHEN {FIRST_COMMIT} AND _op <> 'r' THEN greatest({typed[0]}, {snapshot_lsn}L) ELSE {typed[0]} END"
-    required = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(typed, order) if name not in NULLABLE]
-    unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
-    names = ", ".join(name for name, _ in order)
-    reason = literal(f"a column of the order ({names}) is null or not of the order's type; set `order_by:` to columns that every change has")
-    tested = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} END"
-    why = "CAST(NULL AS STRING)" if valid else tested
-    keep = [f"{in_range(TIME)} AS {TIME}" if name == TIME else name for name in frame.rows.columns if name not in (INVALID, OP)]
-    # a record that holds several events: the record's place orders the file, the event's number orders the record
-    place = f"_row * {EVENTS_MAX}L + coalesce(_event, 0)" if EVENT in frame.rows.columns else ROW
-    rows = frame.rows.selectExpr(*keep, f"{position.built(epoch, typed, order, place)} AS _position", f"{why} AS _invalid", OP)
-    return dataclasses.replace(frame, rows=rows.withColumn(OP, as_column("CASE WHEN _invalid IS NULL THEN _op END")))
-
-
-def _order_part(frame: Frame, images: types.Type, spec: TableSpec, name: str, kind: types.Type) -> tuple[str, types.Type]:
-    """Return SQL for an order column of a frame's rows, and its type. Raises OrderRefused."""
-    try:
-        return expression(name, images, spec.name, frame.order_names, frame.writers, frame.members)
-    except OrderRefused:
-        if images[1]:
-            raise
-        # no record of these files has a column: all are invalid
-        return null(kind), kind
-
 
 def missing_columns(frame: Frame) -> list[tuple[str, str]]:
     """Return (source column, SQL: whether a row's value is unavailable) for the columns whose value can be unavailable."""
     assert frame.images is not None
     if frame.absent is not None:
         return [(name, _not_named(name)) for name in frame.absent]
-    tests = [(name, _is_unavailable(frame, frame.value(name), kind)) for name, kind in frame.images[1]]
+    tests = [(name, _is_unavailable(frame, name, kind)) for name, kind in frame.images[1]]
     return [(name, f"coalesce({test}, false)") for name, test in tests if test]
 
 
-def _is_unavailable(frame: Frame, raw: str, kind: types.Type) -> str | None:
-    """SQL: whether a raw value means that the source did not send the value. None if its type cannot say so."""
-    if frame.cells and kind[0] == "struct" and [name for name, _ in kind[1]] == ["value"]:
-        return f"(_source.connector = 'scylla' AND {raw} IS NULL)"
-    return conversions.is_placeholder(raw, kind)
+def _is_unavailable(frame: Frame, name: str, kind: types.Type) -> str | None:
+    """SQL: whether the raw value of a column means that the source did not send it. None if its type cannot say so."""
+    raw, before = frame.value(name), frame.value(name, BEFORE)
+    placeholder = conversions.is_placeholder(raw, kind)
+    if not any(writer.id.startswith(PARTIAL) for writer in frame.writers):
+        return placeholder
+    unset = f"{raw} IS NULL" if is_cell(kind) else f"_op = 'u' AND _before IS NOT NULL AND {raw} IS NULL AND {before} IS NULL"
+    return _either((placeholder, f"(startswith(_writer, '{PARTIAL}') AND {unset})"))
 
 
 def _not_named(name: str) -> str:
@@ -243,7 +203,7 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
         value = raw if as_written else conversions.change_type(stored, column.type, kind)
         only = "" if len(writers) == len(frame.writers) else f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         values.append((only, value))
-        absent.append(_both(only, None if frame.omits else _is_unavailable(frame, raw, images[column.name])))
+        absent.append(_both(only, None if frame.omits else _is_unavailable(frame, column.name, images[column.name])))
         mistyped.append(_both(only, conversions.is_mistyped(raw, images[column.name], value, column.type)))
         mistyped.append(_both(only, conversions.is_inexact(stored, column.type, kind)))
     older, unavailable = _reads_default(frame, evolved, field, order), _either(absent)

@@ -19,8 +19,8 @@ from compactor.spark import measured
 from compactor.spark.columns import BLOCK, FILE, FROM, LINK_MARK, MOVED, ROW, TO
 from compactor.spark.keys import key_columns, key_text, key_types, row_key
 from compactor.spark.rows import survey
-from compactor.spark.rows.conform import EVENTS_MAX
 from compactor.spark.rows.invalid import record_place
+from compactor.spark.rows.position import EVENTS_MAX
 from compactor.spark.rows.protect import hashing, secret
 from compactor.spark.sql import literal
 from compactor.spark.sql import named as named_sql

@@ -12,7 +12,7 @@ from compactor.spark.columns import FILE, INVALID, TEXT
 from compactor.spark.decode.frame import Frame
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import survey
-from compactor.spark.rows.conform import EVENTS_MAX
+from compactor.spark.rows.position import EVENTS_MAX
 from compactor.spark.sql import literal, quoted
 
 

@@ -5,17 +5,31 @@ Spark compares structs member by member, nulls first, as `core.model.position` d
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
 from compactor.core.model import position as core
+from compactor.core.model import types
+from compactor.core.model.errors import OrderRefused
 from compactor.core.model.inputs import NAME_ENDING
 from compactor.core.model.position import Partitions, Position
-from compactor.spark.sql import literal
+from compactor.core.model.spec import TableSpec
+from compactor.spark.columns import BEFORE, EVENT, INVALID, OP, ROW, TIME
+from compactor.spark.decode.frame import Frame
+from compactor.spark.decode.order import FIRST_COMMIT, expression, in_range
+from compactor.spark.rows.comparable import exactly
+from compactor.spark.sql import as_column, literal, null
 
 Order = core.Order
 ddl, own_ddl = core.ddl, core.own_ddl
+
+EVENTS_MAX = 1 << 30
+"""The greatest number of events in one record. Together with the 33 bits of a row's number it fills a bigint."""
+
+_FILLER = "^(__debezium_unavailable_value|false|[-0.:TZ ]*|1970-01-01.*|A*=*|[{][}])$"
+"""The text of a value that PostgreSQL's connector writes into a column that may not be null, where the source sends only the key of a deleted row."""
 
 
 def lacks(order: Order) -> str:
@@ -29,6 +43,60 @@ def built(epoch: str, values: Sequence[str], order: Order, row: str = "_row") ->
     # where the file is part of the order, its second content has the events of the first
     file = f"regexp_replace(_file, {literal(NAME_ENDING)}, '')" if by_file(order) else "_file"
     return f"named_struct('epoch', {epoch}, {middle}'file', {file}, 'block', _block, 'row', {row})"
+
+
+def with_position(frame: Frame, spec: TableSpec, order: Order, epoch: str, valid: bool = False, snapshot_lsn: int | None = None) -> Frame:
+    """Return the frame with POSITION. `epoch` is SQL; `valid`: no record is INVALID, as an earlier pass has found out; see `epochs.snapshot_lsn`.
+
+    A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP. A TIME that is none becomes null.
+    """
+    assert frame.images is not None
+    parts = [_order_part(frame, frame.images, spec, name, types.parse(kind)) for name, kind in order]
+    typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
+    if snapshot_lsn is not None:
+        typed[0] = f"CASE WHEN {FIRST_COMMIT} AND _op <> 'r' THEN greatest({typed[0]}, {snapshot_lsn}L) ELSE {typed[0]} END"
+    required = [(part, frame.order_names.may_be_null(name, at == 0)) for at, (part, (name, _)) in enumerate(zip(typed, order))]
+    unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
+    names = ", ".join(name for name, _ in order)
+    reason = literal(f"a column of the order ({names}) is null or not of the order's type; set `order_by:` to columns that every change has")
+    fillers = _fillers(frame, spec, typed, order)
+    tested = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} {fillers}END"
+    why = "CAST(NULL AS STRING)" if valid else tested
+    keep = [f"{in_range(TIME)} AS {TIME}" if name == TIME else name for name in frame.rows.columns if name not in (INVALID, OP)]
+    # a record that holds several events: the record's place orders the file, the event's number orders the record
+    place = f"_row * {EVENTS_MAX}L + coalesce(_event, 0)" if EVENT in frame.rows.columns else ROW
+    rows = frame.rows.selectExpr(*keep, f"{built(epoch, typed, order, place)} AS _position", f"{why} AS _invalid", OP)
+    return dataclasses.replace(frame, rows=rows.withColumn(OP, as_column("CASE WHEN _invalid IS NULL THEN _op END")))
+
+
+def _order_part(frame: Frame, images: types.Type, spec: TableSpec, name: str, kind: types.Type) -> tuple[str, types.Type]:
+    """Return SQL for an order column of a frame's rows, and its type. Raises OrderRefused."""
+    try:
+        return expression(name, images, spec.name, frame.order_names, frame.writers, frame.members)
+    except OrderRefused:
+        if images[1]:
+            raise
+        # no record of these files has a column: all are invalid
+        return null(kind), kind
+
+
+def _fillers(frame: Frame, spec: TableSpec, values: Sequence[str], order: Order) -> str:
+    """SQL for a CASE: why a delete that has fillers for values of the row has no place in an order by these. "" if none of them comes first."""
+    key = {"", *(name.lower() for name in spec.key)}
+    own = {
+        name: value for value, (name, _) in zip(values, order) if not name.startswith("__") and (core.payload_column(name) or "").lower() not in key
+    }
+    if not frame.fillers or frame.images is None or not spec.key or order[0][0] not in own:
+        return ""
+    others = (name for name, kind in frame.images[1] if types.is_scalar(kind) and name.lower() not in key and not name.startswith("__"))
+    # a delete with any other value has the whole row
+    values = [*own.values(), *(frame.value(name, BEFORE) for name in others)]
+    fillers = " AND ".join(f"coalesce(CAST({value} AS STRING) RLIKE {literal(_FILLER)}, true)" for value in values)
+    reason = (
+        f"is a delete in which {', '.join(own)} may be a filler: PostgreSQL sends no more than the key, unless REPLICA IDENTITY is FULL. Set "
+        "`order_by:` to fields of the connector, such as source.lsn or __source_lsn, or leave it out"
+    )
+    return f"WHEN _op = 'd' AND {fillers} THEN {literal(reason)} "
 
 
 def fixed(position: Position, order: Order) -> str:
