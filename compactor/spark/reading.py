@@ -202,8 +202,7 @@ class Reader:
             changes = link_key_changes(changes, evolved.schema)
         changes = protect.protect(changes, evolved.schema, spec)
         changes = changes.coalesce(1) if opened.small and len(frames) > 1 else changes
-        kept = parent is not None or not _read_again(opened)
-        changes, mistyped, listed, moves = without_invalid(opened, changes, evolved.schema, kept)
+        changes, mistyped, listed, moves = without_invalid(opened, changes, evolved.schema, parent is not None or not _read_again(opened))
         unusable = (*surveyed.unusable, *listed)
         if mistyped:
             counts = counts.with_invalid(mistyped)
@@ -217,9 +216,8 @@ class Reader:
         writers = writer_positions(surveyed.counts.writers, payload_writers(surveyed.frames, spec), spec.keyless)
         if parent is None and not writers:
             of = f" of `source_table: {spec.source_table}` (`compactor plan {spec.name}` names their tables)" if spec.source_table else ""
-            raise NoRowsYet(
-                f"table {spec.name}: {surveyed.counts.read} records landed, none of them with a row{of}; they wait for the first that has one"
-            )
+            landed = f"{surveyed.counts.read} records landed, none of them with a row{of}"
+            raise NoRowsYet(f"table {spec.name}: {landed}; they wait for the first that has one")
         try:
             evolved = evolve(parent.schema if parent else None, writers, spec.row_key, version, spec.name, spec.policy)
         except SchemaRefused as error:

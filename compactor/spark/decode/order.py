@@ -55,7 +55,8 @@ FIRST_COMMIT = "_source.sequence LIKE '[null%'"
 
 _IN_SECOND = "_op <> 'r' AND try_cast(_source.ts_ms AS BIGINT) % 1000 = 0"
 
-_SEQUENCE = "from_json(_source.sequence, 'ARRAY<STRING>')"
+_COMMIT = "try_cast(trim(BOTH '[]\" ' FROM substring_index(_source.sequence, ',', 1)) AS BIGINT)"
+"""The first member of a list such as `["24","25"]` or `[null,"25"]`. A parser of JSON would cost each record more than its values do."""
 
 
 def _padded(lsn: str) -> str:
@@ -65,7 +66,7 @@ def _padded(lsn: str) -> str:
 
 _COMPUTED = {
     # a snapshot's rows have no commit: the LSN at which it was taken lies above older slots' (and see `epochs.snapshot_lsn`)
-    "commit_lsn": f"try_cast(coalesce(get({_SEQUENCE}, 0), _source.lsn) AS BIGINT)",
+    "commit_lsn": f"coalesce({_COMMIT}, try_cast(_source.lsn AS BIGINT))",
     # a snapshot's rows were read before the changes of the transactions that were open then
     "lsn": "CASE WHEN _op <> 'r' THEN try_cast(_source.lsn AS BIGINT) END",
     "total_order": "try_cast(_source.total_order AS BIGINT)",
