@@ -10,7 +10,7 @@ locals {
   # S3 does not deliver access logs into a bucket whose default encryption is a KMS key.
   keys = { for role, name in local.buckets : role => role == "logs" ? null : local.kms_key_arn }
 
-  # Prefixes whose objects expire as logs do.
+  # Prefixes whose objects expire as logs do. Of the plans those of this version: no prefix has all, and not the packages beside them.
   expiring = { lake = [], code = ["jobs/${var.package_version}/plans/"], logs = ["jobs/", "access/"] }
 
   noncurrent_days = { lake = var.lake.noncurrent_days, code = 90, logs = 7 }

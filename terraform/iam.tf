@@ -46,6 +46,7 @@ locals {
     notices      = ["s3:PutObject"]                                                   # marks of sent schema notices
     discovered   = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"]                # tables of `discover:`; the probe for conditional puts
     samples      = ["s3:GetObject"]                                                   # landed files of such tables
+    samples_key  = ["kms:Decrypt"]                                                    # their own key
     alerts       = ["sns:Publish"]                                                    # `notify:` targets: new schemas, failed and late tables
     key          = ["kms:Decrypt", "kms:GenerateDataKey"]                             # SSE-KMS
     metrics      = ["cloudwatch:PutMetricData"]                                       # the alarms' metrics
@@ -215,9 +216,10 @@ locals {
           Condition = { StringLikeIfExists = { "s3:prefix" = ["jobs/reports", "jobs/reports/*"] } }
         },
         { Effect = "Allow", Action = local.caller_actions.alerts, Resource = local.topic_arn },
-        { Effect = "Allow", Action = local.caller_actions.key, Resource = concat([local.kms_key_arn], compact([var.lake.kms_key_arn]), var.callers.discover ? local.landing_keys : []) },
+        { Effect = "Allow", Action = local.caller_actions.key, Resource = concat([local.kms_key_arn], compact([var.lake.kms_key_arn])) },
       ],
-      [for place in ["${local.lake_arn}/${var.lake.warehouse}/_compactor/tables.d/*"] : { Effect = "Allow", Action = local.caller_actions.discovered, Resource = place } if var.callers.discover],
+      var.callers.discover ? [{ Effect = "Allow", Action = local.caller_actions.discovered, Resource = "${local.lake_arn}/${var.lake.warehouse}/_compactor/tables.d/*" }] : [],
+      [for arn in local.landing_keys : { Effect = "Allow", Action = local.caller_actions.samples_key, Resource = arn } if var.callers.discover],
       [for bucket, prefixes in local.landing_prefixes : {
         Effect   = "Allow"
         Action   = local.caller_actions.samples

@@ -65,12 +65,12 @@ resource "aws_lakeformation_permissions" "database" {
   depends_on = [aws_glue_catalog_database.this]
 }
 
-# Every session of Spark looks at it.
+# Every session of Spark looks at it. If the tables are in it, this grant must equal the one above, or the two would undo each other.
 resource "aws_lakeformation_permissions" "default" {
   for_each = var.lake_formation == null ? {} : local.job_roles
 
   principal   = each.value
-  permissions = ["DESCRIBE"]
+  permissions = contains(values(local.databases), "default") ? ["CREATE_TABLE", "DESCRIBE"] : ["DESCRIBE"]
 
   database {
     name = "default"

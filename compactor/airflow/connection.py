@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from compactor.airflow.compat import AirflowException, AirflowRuntimeError, BaseHook, mask_secret
-from compactor.core.model.errors import Refused
+from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.settings.variables import USER_INFO
 
 if TYPE_CHECKING:
@@ -105,13 +105,18 @@ def export() -> None:
 
 
 def _session(name: str) -> tuple[Any, str | None]:
-    """Return the session of a connection, and the connection's region."""
+    """Return the session of a connection, and the connection's region if it has one."""
     try:
         from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
+        from botocore.exceptions import BotoCoreError, ClientError
     except ImportError:
         raise Refused("`airflow: {aws_conn_id: ..}` needs the provider: pip install apache-airflow-providers-amazon") from None
-    hook = AwsBaseHook(aws_conn_id=name, client_type="sts")
-    return hook.get_session(), hook.conn_region_name
+    hook = AwsBaseHook(aws_conn_id=name)
+    try:
+        # it asks STS for the credentials of a role
+        return hook.get_session(), hook.region_name
+    except (BotoCoreError, ClientError) as error:
+        raise Unavailable(f"key airflow.aws_conn_id: no credentials by the connection {name} ({error})") from None
 
 
 def _connection(name: str, key: str) -> Any:

@@ -43,7 +43,8 @@ class SkipUnlessOperator(BaseOperator):
     def execute(self, context: Any) -> list[str]:
         """Return the tables."""
         if context["params"][self.param] is not self.value:
-            raise AirflowSkipException(f"nothing to do, because `{self.param}` is {'off' if self.value else 'on'}")
+            now, then = ("off", "on") if self.value else ("on", "off")
+            raise AirflowSkipException(f"nothing to do, because `{self.param}` is {now}. To go on, start again with `{self.param}` {then}.")
         if not self.tables:
             raise AirflowSkipException("no table was run")
         return list(self.tables)

@@ -53,6 +53,7 @@ def account(app: AppBase, output: str, usage: Callable[[], JobUsage | None]) -> 
     except (ValueError, TypeError, KeyError, CompactorError) as error:
         log.warning("the job's output has no reports: %s", error)
         return
+    seconds = sum(report.seconds for report in reports if isinstance(report, RunRecord)) or 1.0
     # a table may have left the configuration while the job ran
     reports = [report for report in reports if report.table in app.settings.tables]
     try:
@@ -61,7 +62,6 @@ def account(app: AppBase, output: str, usage: Callable[[], JobUsage | None]) -> 
         log.warning("the usage of the job is not known: %s", error)
         used = None
     if used is not None:
-        seconds = sum(report.seconds for report in reports if isinstance(report, RunRecord)) or 1.0
         reports = [_with_usage(app, report, used.share(report.seconds / seconds)) for report in reports]
     if reports:
         send(app, app.specs([report.table for report in reports]), reports)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from compactor.app.base import AppBase
 from compactor.config.keys import Emr
 from compactor.config.values import absolute
 from compactor.core.model.errors import Refused
-from compactor.core.model.layout import join
 from compactor.core.results.record import JobUsage
 from compactor.ports import RemoteRunner, Runner, Submitted
+from compactor.runners.emr import EmrRunner, Jobs, Sending
 
 
 class Runners(AppBase):
@@ -49,19 +48,18 @@ class Runners(AppBase):
         group = group or tables[0].group
         subject = names[0] if len(names) == 1 else f"{group} ({len(names)} tables): {', '.join(names)}"
         tags = {"compactor-group": group, "compactor-table": names[0] if len(names) == 1 else ""}
-        settings = (conf, seconds or max(table.timeout for table in tables), subject, tuple((name, value) for name, value in tags.items() if value))
-        return self._emr_runner(kind, emr, settings, lambda: self.job_config(names, schemas=True).written(), attempt)
+        limit = seconds or max(table.timeout for table in tables)
+        sending = Sending(str(emr.job), str(emr.logs), conf, limit, subject, tuple((name, value) for name, value in tags.items() if value))
+        return self._emr_runner(kind, emr, sending, lambda: self.job_config(names, schemas=True).written(), attempt)
 
     def submitted_runner(self, submitted: Submitted) -> RemoteRunner:
         """Return the runner of a job where it was submitted, whatever the configuration has by now."""
-        return self._emr_runner(submitted.runner, Emr(**submitted.emr))
+        emr = Emr(**submitted.emr)
+        return self._emr_runner(submitted.runner, emr, Sending(str(emr.job), str(emr.logs)))
 
-    def _emr_runner(
-        self, kind: str, emr: Emr, settings: tuple[Any, ...] = (), job_config: Callable[[], bytes] = bytes, attempt: str = ""
-    ) -> RemoteRunner:
+    def _emr_runner(self, kind: str, emr: Emr, sending: Sending, job_config: Callable[[], bytes] = bytes, attempt: str = "") -> RemoteRunner:
         try:
             from compactor.aws.client import ClientConfig
-            from compactor.runners.emr import EmrRunner, Jobs, Sending
             from compactor.runners.emr_serverless import ServerlessJobs
             from compactor.runners.emr_steps import ClusterSteps
             from compactor.storage.s3.storage import S3Storage
@@ -71,6 +69,4 @@ class Runners(AppBase):
         jobs: Jobs = ClusterSteps(str(emr.cluster), client)
         if kind == "emr-serverless":
             jobs = ServerlessJobs(str(emr.application), str(emr.role), client)
-        sending = Sending(str(emr.job), join(str(emr.job), "plans"), str(emr.logs), *settings)
-        storage = S3Storage(sending.plans, self.settings.s3_keys)
-        return EmrRunner(jobs, sending, storage, job_config, attempt)
+        return EmrRunner(jobs, sending, S3Storage(sending.plans, self.settings.s3_keys), job_config, attempt)

@@ -40,9 +40,9 @@ session_region: str | None = None
 """Region of that connection. It comes before the region in the environment."""
 
 
-def environment() -> dict[str, str]:
-    """Return the environment variables, with the region of Airflow's connection if it has one."""
-    return {**os.environ, **({"AWS_REGION": session_region} if session_region else {})}
+def region(given: str | None) -> str | None:
+    """Return the region that requests go to: `given`, else that of Airflow's connection, else the environment's."""
+    return given or session_region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
 
 
 @dataclass(frozen=True)
@@ -175,9 +175,8 @@ class AwsClient:
         return str(self._connection.client.meta.region_name)
 
     def _connect(self) -> Any:
-        region = self._config.region or environment().get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         try:
-            client = connect(self._service, self._config, region)
+            client = connect(self._service, self._config, region(self._config.region))
         except (BotoCoreError, ValueError) as error:
             raise self.refusal(error, self._service, "connect") from error
         client.meta.events.register("before-parse", _whole)

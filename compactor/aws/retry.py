@@ -23,13 +23,15 @@ from compactor.core.model.errors import Unavailable
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-ABSENT, TAKEN, UNSUPPORTED, EXPIRED, PASSING, FINAL = "absent", "taken", "unsupported", "expired", "passing", "final"
+ABSENT, TAKEN, UNSUPPORTED, EXPIRED, UNKNOWN, PASSING, FINAL = "absent", "taken", "unsupported", "expired", "unknown", "passing", "final"
 
 _KINDS = {
     ABSENT: {"NoSuchKey", "NoSuchVersion", "404", "NotFound", "EntityNotFoundException"},
     TAKEN: {"PreconditionFailed", "412", "AlreadyExistsException", "ConditionalCheckFailedException"},
     UNSUPPORTED: {"NotImplemented", "501"},
     EXPIRED: {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"},
+    # EMR Serverless, EMR: no such job
+    UNKNOWN: {"ResourceNotFoundException", "InvalidRequestException"},
 }
 _PASSING = {
     *("InternalError", "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "ThrottledException", "RequestLimitExceeded"),

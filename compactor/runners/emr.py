@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from compactor.core.model.errors import CompactorError, Unavailable
+from compactor.core.model.errors import Unavailable
 from compactor.core.model.layout import join
 from compactor.core.results.record import JobUsage
 from compactor.core.results.reports import Ended
@@ -102,7 +102,7 @@ class Jobs(Protocol):
         """Submit the job, or find the job that was submitted with this token. Return its id."""
 
     def state(self, job: str) -> JobState:
-        """Return the state of a job."""
+        """Return the state of a job. One that EMR does not know is not active."""
 
     def cancel(self, job: str) -> None:
         """Cancel the job. A job that has ended is left unchanged."""
@@ -121,9 +121,6 @@ class Sending:
     job: str
     """S3 folder that `compactor package` wrote."""
 
-    plans: str
-    """S3 folder for job configurations."""
-
     logs: str
     """S3 folder for reports and logs."""
 
@@ -138,6 +135,11 @@ class Sending:
 
     tags: tuple[tuple[str, str], ...] = ()
     """Tags (name, value) for cost allocation."""
+
+    @property
+    def plans(self) -> str:
+        """Return the S3 folder for job configurations."""
+        return join(self.job, "plans")
 
 
 class EmrRunner:
@@ -196,12 +198,7 @@ class EmrRunner:
             raise Unavailable(f"{submitted.report}: expected a job's report, found something else ({error})") from None
 
     def usage(self, submitted: Submitted) -> JobUsage | None:
-        try:
-            return self._jobs.usage(submitted.job)
-        except CompactorError as error:
-            # the report of a job that has ended is worth more than its bill
-            log.warning("%s: could not read what it used: %s", submitted.job, error)
-            return None
+        return self._jobs.usage(submitted.job)
 
     def stop(self, submitted: Submitted) -> None:
         self._jobs.cancel(submitted.job)

@@ -6,11 +6,12 @@ import shlex
 from typing import Any
 
 from compactor.aws.client import AwsClient, ClientConfig
+from compactor.aws.retry import UNKNOWN, ExpectedError
 from compactor.core.model.errors import Refused
 from compactor.core.results.record import JobUsage
 from compactor.runners.emr import FINAL_ERRORS, JobState, Order
 
-ENDED = ("SUCCESS", "FAILED", "CANCELLED")
+ENDED = ("SUCCESS", "FAILED", "CANCELLED", "UNKNOWN")
 
 
 class ServerlessJobs:
@@ -77,6 +78,9 @@ class ServerlessJobs:
 
     def _run(self, job: str) -> dict[str, Any]:
         where = {"applicationId": self._application, "jobRunId": job}
-        answer = self._client.retry(job, "look at it on EMR Serverless", lambda: self._client.request("get_job_run", job, **where))
+        try:
+            answer = self._client.retry(job, "look at it on EMR Serverless", lambda: self._client.request("get_job_run", job, (UNKNOWN,), **where))
+        except ExpectedError:
+            return {"state": "UNKNOWN", "stateDetails": "EMR has no such job"}
         run: dict[str, Any] = answer["jobRun"]
         return run

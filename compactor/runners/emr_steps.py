@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from compactor.aws.client import AwsClient, ClientConfig
+from compactor.aws.retry import UNKNOWN, ExpectedError
 from compactor.core.results.record import JobUsage
 from compactor.runners.emr import FINAL_ERRORS, JobState, Order
 
@@ -42,7 +43,10 @@ class ClusterSteps:
         """Return the state of a step."""
 
         def attempt() -> JobState:
-            status = self._client.request("describe_step", job, ClusterId=self._cluster, StepId=job)["Step"]["Status"]
+            try:
+                status = self._client.request("describe_step", job, (UNKNOWN,), ClusterId=self._cluster, StepId=job)["Step"]["Status"]
+            except ExpectedError:
+                return JobState(False, "UNKNOWN (EMR has no such job)")
             why = status.get("FailureDetails", {}).get("Message") or status.get("StateChangeReason", {}).get("Message")
             started = status.get("Timeline", {}).get("StartDateTime")
             return JobState(status["State"] in ACTIVE, status["State"] + (f" ({why})" if why else ""), started.timestamp() if started else None)

@@ -196,8 +196,8 @@ run "callers_add_tables_where_they_may" {
   }
 
   assert {
-    condition     = strcontains(output.caller_policy, var.landing[0].kms_key_arn)
-    error_message = "Samples may have a key of their own."
+    condition     = [for statement in jsondecode(output.caller_policy).Statement : statement.Action if strcontains(jsonencode(statement.Resource), var.landing[0].kms_key_arn)] == [["kms:Decrypt"]]
+    error_message = "Samples may have a key of their own, which callers write nothing with."
   }
 }
 
@@ -326,6 +326,17 @@ run "lake_formation_grants_what_jobs_and_readers_need" {
   assert {
     condition     = aws_lakeformation_resource.lake[0].arn == "arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc" && toset(keys(aws_lakeformation_permissions.location)) == toset(["job", "cluster"])
     error_message = "Only the warehouse is registered, and jobs may create tables in it."
+  }
+}
+
+run "two_grants_of_one_database_are_equal" {
+  variables {
+    database = { name = "default", create = false }
+  }
+
+  assert {
+    condition     = alltrue([for job, grant in aws_lakeformation_permissions.default : grant.permissions == aws_lakeformation_permissions.database["${job}-views"].permissions])
+    error_message = "Else each would undo the other."
   }
 }
 

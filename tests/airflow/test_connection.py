@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +24,7 @@ from compactor.config.settings import Settings, load
 from compactor.core.model.errors import Refused
 from compactor.core.settings.variables import USER_INFO
 from compactor.flows.run import failure
+from compactor.ports import Submitted
 from tests.airflow.conftest import PROGRAM, Company, states
 
 pytestmark = pytest.mark.airflow
@@ -66,12 +67,62 @@ def test_the_connections_region_comes_before_that_of_the_environment(tmp_path: P
     """In S3 and in every other service; a key of the configuration comes before both."""
     from compactor.storage.s3.client import S3Client
 
-    refused = lambda error, *_: Refused(str(error))  # noqa: E731
     connection.use(settings(tmp_path, "airflow: {aws_conn_id: aws_lake}"))
-    assert client.AwsClient("emr", client.ClientConfig(), refused).region == "eu-west-1"
-    assert client.AwsClient("emr", client.ClientConfig("eu-north-1"), refused).region == "eu-north-1"
+    assert client.AwsClient("emr", client.ClientConfig()).region == "eu-west-1"
+    assert client.AwsClient("emr", client.ClientConfig("eu-north-1")).region == "eu-north-1"
     assert S3Client(settings(tmp_path, "").s3_keys).settings.region == "eu-west-1"
     assert S3Client(settings(tmp_path, "region: eu-north-1").s3_keys).settings.region == "eu-north-1"
+
+
+def test_a_connection_without_region_leaves_that_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS_REGION before AWS_DEFAULT_REGION, as without a connection; and none where there is none."""
+    from compactor.storage.s3.client import S3Client
+
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_LAKE", "aws://KEY_OF_LAKE:secret@/")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    connection.use(settings(tmp_path, "airflow: {aws_conn_id: aws_lake}"))
+    assert client.AwsClient("emr", client.ClientConfig()).region == "eu-central-1"
+    assert S3Client(settings(tmp_path, "").s3_keys).settings.region == "eu-central-1"
+    connection.export()
+    assert [os.environ[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_REGION", "AWS_DEFAULT_REGION")] == ["KEY_OF_LAKE", "eu-central-1", "us-east-1"]
+    monkeypatch.delenv("AWS_REGION")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    assert S3Client(settings(tmp_path, "").s3_keys).settings.region is None
+
+
+def test_a_moment_without_sts_ends_no_wait_for_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that assumes a role asks for it when its session is made."""
+    from botocore.client import BaseClient
+    from botocore.exceptions import EndpointConnectionError
+
+    from compactor.airflow.triggers import JobTrigger
+
+    def away(*_: object) -> None:
+        raise EndpointConnectionError(endpoint_url="https://sts.eu-west-1.amazonaws.com/")
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", away)
+    role = "role_arn=arn%3Aaws%3Aiam%3A%3A123456789012%3Arole%2Fx"
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_LAKE", f"aws://KEY_OF_LAKE:secret@/?region_name=eu-west-1&{role}")
+    file = settings(tmp_path, "airflow: {aws_conn_id: aws_lake}").file
+    trigger = JobTrigger(str(file), ["t"], asdict(Submitted("job-1", "s3://logs/r", time.time() + 0.3)), 0.1)
+    payload = asyncio.run(anext(trigger.run())).payload
+    assert "aws_conn_id: no credentials by the connection aws_lake" in payload["problem"]
+
+
+def test_airflows_own_errors_are_known_before_3_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`airflow.sdk.exceptions` has their exception there too, and not those of tasks."""
+    import runpy
+
+    from airflow.sdk import exceptions
+
+    from compactor.airflow import compat
+
+    for name in ("AirflowException", "AirflowFailException", "AirflowSkipException", "DownstreamTasksSkipped"):
+        monkeypatch.setattr("airflow.exceptions." + name, getattr(exceptions, name), raising=False)
+    monkeypatch.delattr(exceptions, "DownstreamTasksSkipped")
+    old = runpy.run_path(str(compat.__file__))
+    assert (old["AsyncCallback"], old["AirflowRuntimeError"]) == (None, exceptions.AirflowRuntimeError)
 
 
 def test_a_changed_connection_is_used_after_some_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -364,6 +364,18 @@ def test_a_backfill_is_a_dry_run_unless_told_otherwise(company: Company, answers
     assert (told["new"], told["ingested"], told["missing"]) == (["2024-03-05T01:00"], ["2024-03-05T02"], ["2024-03-05T03"])
 
 
+@pytest.mark.parametrize(("param", "value", "then"), [("dry_run", False, "off"), ("rebuild", True, "on")])
+def test_a_skipped_step_says_how_to_take_it(param: str, value: bool, then: str) -> None:
+    """Whoever looks at a dry run wants to go on."""
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from compactor.airflow.gates import SkipUnlessOperator
+
+    task = SkipUnlessOperator(task_id="skip", param=param, value=value, tables=["t"])
+    with pytest.raises(AirflowSkipException, match=f"start again with `{param}` {then}"):
+        task.execute({"params": {param: not value}})
+
+
 def test_a_backfill_in_earnest_runs_the_tables(company: Company, answers: Path) -> None:
     """Those that the form names."""
     answer(answers, plan=planned(["2024-03-05T01"]), run=reported(COMMITTED))

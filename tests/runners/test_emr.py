@@ -26,7 +26,7 @@ from compactor.runners.emr_steps import ClusterSteps
 from tests.parts.memory_storage import MemoryStorage
 from tests.parts.s3 import Server
 
-SENDING = Sending("s3://code/jobs/1", "s3://code/plans", "s3://logs/jobs", (("spark.executor.memory", "8g"),), 3600.0)
+SENDING = Sending("s3://code/jobs/1", "s3://logs/jobs", (("spark.executor.memory", "8g"),), 3600.0)
 WORDS = ["run", "student", "--output", "json", "--label", "scheduled__2026-11-20"]
 
 
@@ -80,7 +80,7 @@ def test_a_command_line_becomes_a_job_with_the_same_words(storage: MemoryStorage
     submitted = runner(jobs, storage, job_config=b'{"format": 1}').submit(WORDS)
     (order,) = jobs.orders
     assert re.fullmatch("[0-9a-f]{48}", order.token)
-    plan, place = f"s3://code/plans/{order.token}.json", f"s3://logs/jobs/reports/{order.token}"
+    plan, place = f"s3://code/jobs/1/plans/{order.token}.json", f"s3://logs/jobs/reports/{order.token}"
     assert order.arguments == ("--job-config", plan, "--report", place, *WORDS)
     assert order.parameters == ("--py-files", "s3://code/jobs/1/compactor.zip", "--conf", "spark.executor.memory=8g")
     assert (order.program, order.name, order.minutes) == ("s3://code/jobs/1/main.py", "compactor run student", 60)
@@ -249,18 +249,6 @@ def test_what_a_job_used(aws: None, answer: dict[str, Any], expected: tuple[floa
     assert ClusterSteps("j-1", REACH).usage("s-1") is None
 
 
-def test_a_usage_that_emr_does_not_tell_does_not_lose_the_report(storage: MemoryStorage, caplog: pytest.LogCaptureFixture) -> None:
-    """The job has done its work; only its bill is missing."""
-
-    class Billless(List):
-        def usage(self, job: str) -> JobUsage | None:
-            raise Unavailable("EMR is away")
-
-    sender = runner(Billless(), storage)
-    assert sender.usage(sender.submit(WORDS)) is None
-    assert "job-0: could not read what it used: EMR is away" in caplog.text
-
-
 def test_a_step_of_a_cluster_is_added_once(aws: None) -> None:
     """EMR takes no token for it; its name holds one."""
     client = boto3.client("emr", region_name="us-east-1")
@@ -318,6 +306,24 @@ def test_every_state_and_only_what_goes_on_is_cancelled(aws: None, kind: Any, st
     if goes_on or on_cluster:
         jobs.cancel("j")
     stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "code"),
+    [(ServerlessJobs, "get_job_run", "ResourceNotFoundException"), (ClusterSteps, "describe_step", "InvalidRequestException")],
+)
+def test_a_job_that_emr_does_not_know_has_ended(aws: None, storage: MemoryStorage, kind: Any, operation: str, code: str) -> None:
+    """Its application or cluster is gone: no wait changes that. Its report may be there all the same."""
+    jobs = ServerlessJobs("00app", ROLE, REACH) if kind is ServerlessJobs else ClusterSteps("j-1", REACH)
+    stub = stubbed(jobs)
+    for _ in range(2):
+        stub.add_client_error(operation, code, "no such job", 400)
+    sender, submitted = EmrRunner(jobs, SENDING, storage, bytes), Submitted("j", "s3://logs/jobs/reports/j", time.time() + 60)
+    assert sender.ended(submitted)
+    with pytest.raises(Unavailable, match=r"ended without a report: UNKNOWN \(EMR has no such job\)"):
+        sender.result(submitted, lambda line: None)
+    report(storage, submitted)
+    assert sender.result(submitted, lambda line: None).code == 0
 
 
 @pytest.mark.parametrize(

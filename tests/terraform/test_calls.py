@@ -44,6 +44,8 @@ PACKAGE = Path(__file__).parents[2] / "compactor"
 WAREHOUSE, LANDING = "s3://lake/cdc", "s3://sink/raw"
 KEY = "arn:aws:kms:us-east-1:123456789012:key/archive"
 
+OF_DEFAULT = {"glue:CreateDatabase": "a job makes no database but `default`; the tool asks for it where there is none"}
+
 OTHERS = {
     "s3:ListBucketMultipartUploads": "S3A's committers",
     "glue:GetDatabases": "EMR's Hive client",
@@ -218,7 +220,7 @@ def needed(calls: Calls) -> set[str]:
 
 
 def test_no_call_lacks_its_right(calls: Calls) -> None:
-    assert needed(calls) - rights.actions("job") == set()
+    assert needed(calls) - (rights.actions("job") - set(OF_DEFAULT)) == set(OF_DEFAULT)
 
 
 def test_no_right_lacks_its_call(calls: Calls) -> None:

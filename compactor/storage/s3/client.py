@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -9,7 +11,7 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from compactor.aws.client import ClientConfig, Connection, connect, environment
+from compactor.aws.client import ClientConfig, Connection, connect, region
 from compactor.aws.retry import ABSENT, UNSUPPORTED, ExpectedError, Retryable, RetryPolicy, api_name, kind_of
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import Layout
@@ -70,7 +72,7 @@ class S3Client:
     """Requests with one S3Settings. Thread-safe; connects on first use. `archive_keys`: root of a table → KMS key of its raw files."""
 
     def __init__(self, settings: S3Settings, archive_keys: Mapping[str, str] = MappingProxyType({})) -> None:
-        self.settings = settings.within(environment())
+        self.settings = dataclasses.replace(settings.within(os.environ), region=region(settings.region))
         self._archive_keys = archive_keys
         self._retry_policy = RetryPolicy(settings.operation_seconds, settings.wait_seconds_min, settings.wait_seconds_max)
         self._connection = Connection(self._connect)
