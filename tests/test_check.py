@@ -101,7 +101,7 @@ CASES = {
     "Maxwell": (
         "key: [type], order_by: [ts], increments: p/in",
         "p/in/a.json",
-        '{"database": "shop", "table": "t", "type": "insert", "ts": 1, "data": {"id": 1}}\n',
+        '{"database": "shop", "table": "t", "type": "insert", "ts": 1, "xid": 2, "data": {"id": 1}}\n',
         "the records look like Maxwell's, which are not read",
     ),
     "another delimiter": (GOOD, "people/in/a.csv", CSV, "separated by ';', expected ','; set `csv: {delimiter: ';'}`"),

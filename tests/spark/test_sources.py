@@ -174,6 +174,12 @@ FILLERS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
     "times": ({**DEBEZIUM, "order_by": ("at",)}, [[postgres(1, "c", None, ROW), postgres(2, "d", FILLED, None)]], ["a"], "in which at may be"),
     "flat": ({"order_by": ("version",)}, [[{**ROW, "__op": "c", "__deleted": "false"}, {**FILLED, "__op": "d", "__deleted": "true"}]], ["a"], "__source_lsn"),
     "whole rows": ({**DEBEZIUM, "order_by": ("version",)}, [[postgres(1, "c", None, {**ROW, "version": 0}), postgres(2, "d", {**ROW, "version": 0}, None)]], [], ""),
+    "beside a default": ({**DEBEZIUM, "order_by": ("at",), "types": (("at", "timestamp"),)},
+                         [[postgres(1, "c", None, ROW), postgres(2, "d", {**FILLED, "v": "new"}, None)]], ["a"], "in which at may be"),
+    "after a column of the key": ({**DEBEZIUM, "key": ("id", "v"), "order_by": ("v", "version")},
+                                  [[postgres(1, "c", None, ROW), postgres(2, "d", {**FILLED, "v": "a"}, None)]], ["a"], "in which version"),
+    "of MySQL": ({**DEBEZIUM, "order_by": ("version",)},
+                 [[change("c", {"connector": "mysql"}, None, {"id": 1, "version": 0, "v": ""}), change("d", {"connector": "mysql"}, {"id": 1, "version": 0, "v": ""})]], [], ""),
     "by hand": ({"order_by": ("version",)}, [[{"id": 1, "version": 0, "v": "a", "op": "c"}, {"id": 1, "version": 0, "op": "d"}]], [], ""),
 }  # fmt: skip
 
@@ -216,6 +222,17 @@ def test_the_newest_change_by_its_place_whatever_form_that_has(lake: Lake) -> No
     expect(lake, PLACES)
 
 
+def test_a_fraction_has_no_place_among_whole_numbers(lake: Lake) -> None:
+    """Rounded, 100.4 and 100.2 would be equal, and the later line would win."""
+    spec = lake.spec(order_by=("n",), quarantine_share=0.9)
+    lake.land(spec, 1, [{"id": 1, "n": "9" * 21}, {"id": 2, "n": "5"}])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 2, "n": "100.4"}, {"id": 2, "n": "100.2"}, {"id": 1, "n": "1" + "0" * 21}])
+    lake.run(spec)
+    assert [(row["id"], row["n"]) for row in lake.rows(spec)] == [(1, "1" + "0" * 21), (2, "5")]
+    assert {"not of the order's type" in reason for _, reason in lake.unusable(spec)} == {True}
+
+
 def ticdc(at: int, op: str | None, row: Any, **more: Any) -> dict[str, Any]:
     """A change, or without `op` a schema change, as TiCDC wraps it without schemas."""
     source = {"connector": "TiCDC", "snapshot": "false", "db": "test", "table": "t", "file": "", "pos": 0, "row": 0, "commit_ts": at}
@@ -234,6 +251,7 @@ ENVELOPES: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
     "payload alone": (DEBEZIUM, [[ONE, TWO, ticdc(10, None, None, **DDL, ddl="ALTER TABLE t ADD COLUMN w int")]], ["one", "two"], ""),
     "truncate": ({**DEBEZIUM, "source_table": "test.t"}, [[ticdc(5, None, None, **DDL, ddl="TRUNCATE TABLE `t`"), ONE, TWO]], ["two"], ""),
     "drop": (DEBEZIUM, [[ONE, ticdc(5, None, None, **DDL, ddl="drop  table if exists t"), TWO]], ["two"], ""),
+    "no envelope": ({"key": (), "order_by": ("offset",), "container": "kafka"}, [[{"offset": 1, "value": {"payload": {"source": "x", "op": "y"}}}]], [None], ""),
     "a column payload": ({"key": ("payload",), "order_by": ("payload",)}, [[{"payload": "a"}]], [None], ""),
     "members of the transaction": ({**DEBEZIUM, "order_by": RANKS}, [[vitess(0, 70, "old"), vitess(0, 0, "read", "r")], [vitess(0, 100, "new")]], ["new"], ""),
     "keyspace": ({**DEBEZIUM, "order_by": RANKS, "source_table": "commerce.t"}, [[vitess(0, 70, "a")]], ["a"], ""),
@@ -255,13 +273,17 @@ FOREIGN: dict[str, dict[str, Any]] = {
     "TiCDC": {"version": 1, **ENVELOPE, "type": "INSERT", "commitTs": 447984084414103554, "data": {"id": "1"}, "old": None},
     "GoldenGate": {"table": "S.T", "op_type": "I", "op_ts": "2026-06-02 22:14:36", "pos": "0001", "after": {"id": 1}},
     "AWS DMS": {"data": {"id": 1}, "metadata": {"record-type": "data", "operation": "insert"}},
-    "Datastream": {"uuid": "u", "source_metadata": {"change_type": "UPDATE"}, "payload": {"id": "1"}},
+    "Datastream": {"uuid": "u", "read_method": "mysql-cdc-binlog", "source_metadata": {"change_type": "UPDATE"}, "payload": {"id": "1"}},
     "Striim": {"metadata": {"OperationName": "INSERT"}, "data": {"id": 1}, "before": None, "userdata": None},
     "Qlik Replicate": {"magic": "atMSG", "type": "DT", "message": {"data": {"id": 1}, "headers": {"operation": "INSERT"}}},
 }
 NAMED = {"id": 1, "v": "a", "header__change_oper": "I", "seq": 1}
 COLUMNS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
     **{name: ({"order_by": ("es",)}, [[record]], [], f"look like {name}'s, which are not read") for name, record in FOREIGN.items()},
+    "rows with such members": (
+        {"order_by": ("seq",)}, [[{"id": 1, "seq": 1, "v": "a", "data": {"x": 1}, "metadata": {"event_id": "e"}, "message": {"a": 1}, "magic": "m"}]], ["a"], ""
+    ),
+    "an audit table": ({"key": ("ts",), "order_by": ("ts",)}, [[{**ENVELOPE, "type": "insert", "ts": 1, "data": {"x": 1}, "v": "a"}]], ["a"], ""),
     "mistyped": ({"order_by": ("seq",), "op": "header__change_operation"}, [[NAMED]], [], "no record has the column header__change_operation"),
     "in one of the files": ({"order_by": ("seq",), "op": "header__change_oper"}, [[NAMED], [{"id": 2, "v": "b", "seq": 2}]], ["a", "b"], ""),
 }  # fmt: skip

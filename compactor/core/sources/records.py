@@ -60,8 +60,10 @@ def parsed(value: Any) -> Any:
 
 def without_schema(document: Any) -> tuple[str, Any]:
     """Return (name of the schema, payload) of a value in Kafka Connect's JSON wrapper, ("", document) of any other. TiCDC may write no schema."""
-    alone = isinstance(document, dict) and document.keys() == {"payload"} and isinstance(document["payload"], dict)
-    if isinstance(document, dict) and (document.keys() == {"schema", "payload"} or (alone and {"source", "op"} <= document["payload"].keys())):
+    payload = document.get("payload") if isinstance(document, dict) else None
+    source = payload.get("source") if isinstance(payload, dict) else None
+    alone = isinstance(source, dict) and source.get("connector") == "TiCDC" and document.keys() == {"payload"}
+    if isinstance(document, dict) and (document.keys() == {"schema", "payload"} or alone):
         schema = document.get("schema")
         return str(schema.get("name") or "") if isinstance(schema, dict) else "", document["payload"]
     return "", document
@@ -162,25 +164,28 @@ def flat(value: Mapping[str, Any], column: str = "", codes: Mapping[str, str] = 
         yield Row(str(value.get("__table") or ""), op, dict(value), value if deleted else {})
 
 
-_FOREIGN: tuple[tuple[str, frozenset[str], Mapping[str, type], bool], ...] = (
-    ("TiCDC", frozenset({"commitTs", "type", "version"}), {"data": dict, "tableSchema": dict}, False),
-    ("Maxwell", frozenset({"database", "table", "type", "ts"}), {"data": dict, "def": dict}, False),
-    ("Canal", frozenset({"database", "table", "type", "es"}), {"data": list}, False),
-    ("Canal", frozenset({"data", "type"}), {"data": list}, True),
-    ("GoldenGate", frozenset({"op_type", "op_ts"}), {"after": dict, "before": dict}, False),
-    ("AWS DMS", frozenset({"data", "metadata"}), {"metadata": dict}, True),
-    ("Datastream", frozenset({"source_metadata", "payload"}), {"payload": dict}, False),
-    ("Striim", frozenset({"metadata", "data", "userdata"}), {"metadata": dict}, False),
-    ("Qlik Replicate", frozenset({"magic", "message"}), {"message": dict}, False),
-    ("Qlik Replicate", frozenset({"data", "beforeData", "headers"}), {"headers": dict}, False),
+_FOREIGN: tuple[tuple[str, str, str, str], ...] = (
+    ("TiCDC", "commitTs type version", "data", ""),
+    ("TiCDC", "commitTs type version", "tableSchema", ""),
+    ("Maxwell", "database table type ts xid", "data", ""),
+    ("Maxwell", "database table type ts sql", "def", ""),
+    ("Canal", "database table type es pkNames", "", ""),
+    ("GoldenGate", "op_type op_ts", "after", ""),
+    ("GoldenGate", "op_type op_ts", "before", ""),
+    ("AWS DMS", "data metadata", "metadata", "record-type"),
+    ("Datastream", "source_metadata payload read_method", "payload", ""),
+    ("Striim", "metadata data userdata", "metadata", "OperationName"),
+    ("Qlik Replicate", "magic message", "message", "data headers"),
+    ("Qlik Replicate", "data beforeData headers", "headers", "operation"),
 )
-"""Envelopes that are not read: (program, members of a record, members that are objects or lists if they are there, whether there are no others)."""
+"""Envelopes that are not read: (program, members of a record, a member that is an object, members of that object)."""
 
 
 def foreign(value: Mapping[str, Any]) -> str:
     """Return the program whose envelope a value has, if that is none that compactor reads; else ""."""
-    for program, members, nested, only in _FOREIGN:
-        if (members == value.keys() if only else members <= value.keys()) and any(isinstance(value.get(name), kind) for name, kind in nested.items()):
+    for program, members, nested, inside in _FOREIGN:
+        inner = value.get(nested, {} if not nested else None)
+        if value.keys() >= {*members.split()} and isinstance(inner, dict) and inner.keys() >= {*inside.split()}:
             return program
     return ""
 

@@ -100,8 +100,8 @@ def outer_of(text: str) -> str:
     """SQL: a text that may be wrapped, as a struct of `schema` and `payload`; null for other text, and for rows with more members."""
     names = f"array_sort(json_object_keys({text}))"
     # TiCDC without schemas
-    change = f"size(array_intersect(json_object_keys(get_json_object({text}, '$.payload')), array('source', 'op', 'ddl'))) = 2"
-    alone = f"startswith(ltrim({text}), '{{\"payload\"') AND {names} = array('payload') AND {change}"
+    by_ticdc = f"get_json_object({text}, '$.payload.source.connector') = 'TiCDC'"
+    alone = f"startswith(ltrim({text}), '{{\"payload\"') AND {names} = array('payload') AND {by_ticdc}"
     wraps = f"contains({text}, '\"payload\"') AND ({names} = array('payload', 'schema') OR {alone})"
     return f"(CASE WHEN {wraps} THEN {from_json(text, literal('schema STRING, payload STRING'))} END)"
 
@@ -116,7 +116,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     members = (", ".join(f"{quoted(name)}: STRING" for name in names) for names in (source_fields(spec), transaction_fields(spec)))
     body_type = literal(_BODY.format(*members))
     rows = bodies(raw.rows).withColumn(SCHEMA, as_column(f"CASE WHEN NOT contains({SCHEMA}, {literal(_MONGODB)}) THEN {SCHEMA} END"))
-    parsed = once(rows.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "CASE WHEN _m.op IS NULL THEN json_object_keys(_body) END AS _keys"))
+    parsed = once(rows.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "json_object_keys(_body) AS _keys"))
     row = "coalesce(_m.after, _m.before)"
     writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(json_object_keys({row}))))) END"
     capture = "get_json_object(_body, '$.source.value_capture_type')"
@@ -127,7 +127,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", schema, table, spec)
     other = of_other_table(schema, table, spec.source_table)
     invalid = (
-        f"CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN _m.op IS NULL AND _keys IS NULL THEN {no_object('_body')} "
+        f"CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN _keys IS NULL THEN {no_object('_body')} "
         f"WHEN {no_envelope} THEN 'is not a Debezium envelope (no `op`)' "
         f"WHEN _m.source.connector = 'cassandra' THEN {literal(_CASSANDRA)} "
         f"WHEN _m.op IS NOT NULL AND _m.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_m.op')}) "

@@ -158,11 +158,12 @@ def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
     return tuple(name for name in default_order(name_of_connector, offsets, spec.name) if name != "total_order")
 
 
+def _example(kind: types.Type) -> Any:
+    return dict.fromkeys(name for name, _ in kind[1]) if kind[0] == "struct" else records.LEAF
+
+
 def _check_columns(spec: TableSpec, writers: Sequence[WriterSchema]) -> None:
-    shapes: dict[str, Any] = {"struct": {}, "array": []}
-    examples = (
-        {**dict.fromkeys(writer.undecided), **{field.name: shapes.get(field.raw[0], records.LEAF) for field in writer.fields}} for writer in writers
-    )
+    examples = ({**dict.fromkeys(writer.undecided), **{field.name: _example(field.raw) for field in writer.fields}} for writer in writers)
     if program := next(filter(None, map(records.foreign, examples)), None):
         raise InputRefused(f"table {spec.name}: the records look like {program}'s, which are not read. Land one row a record, or Debezium's records.")
     columns = {name: None for writer in writers for name in (*(field.name for field in writer.fields), *writer.undecided)}

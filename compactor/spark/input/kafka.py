@@ -121,8 +121,10 @@ def _typed(raw: RawFrame) -> RawFrame:
         )
     origin = (FILE, BLOCK, ROW)
     inner = has.get("metadata", ("", ()))
-    place = {name: f"_value.metadata.{name}" for name, _ in (inner[1] if inner[0] == "struct" else ())} | {name: f"_value.{name}" for name in has}
-    offset, partition = (f"CAST({place.get(name, 'NULL')} AS {kind})" for name, kind in (("offset", "BIGINT"), ("partition", "INT")))
+    place = {name: f"_value.metadata.{name}" for name, kind in (inner[1] if inner[0] == "struct" else ()) if types.is_scalar(kind)}
+    place |= {name: f"_value.{name}" for name in has}
+    numbers = (("offset", "BIGINT"), ("partition", "INT"))
+    offset, partition = (f"try_cast(CAST({place.get(name, 'NULL')} AS STRING) AS {kind})" for name, kind in numbers)
     key = (
         "CAST(_value.key AS STRING)"
         if has.get("key", ("struct",))[0] in ("string", "binary")

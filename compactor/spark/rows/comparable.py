@@ -76,7 +76,9 @@ def exactly(value: str, kind: types.Type, target: types.Type) -> str:
     if kind == target:
         return value
     if kind == ("string",):
-        return cast(value, target)
+        # a cast to a decimal rounds
+        whole = f"{value} RLIKE '^[ ]*[+-]?[0-9]+[ ]*$'"
+        return f"CASE WHEN {whole} THEN {cast(value, target)} END" if target[0] == "decimal" and target[2] == 0 else cast(value, target)
     if target == ("string",):
         return null(target)
     return f"CASE WHEN {cast(cast(value, target), kind)} = {value} THEN {cast(value, target)} END"

@@ -58,7 +58,8 @@ def with_position(frame: Frame, spec: TableSpec, order: Order, epoch: str, valid
     required = [(part, frame.order_names.may_be_null(name, at == 0)) for at, (part, (name, _)) in enumerate(zip(typed, order))]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
     names = ", ".join(name for name, _ in order)
-    reason = literal(f"a column of the order ({names}) is null or not of the order's type; set `order_by:` to columns that every change has")
+    advice = "set `order_by:` to columns that every change has; a snapshot's rows may lack them, if `op` or `__op` is r"
+    reason = literal(f"a column of the order ({names}) is null or not of the order's type; {advice}")
     fillers = _fillers(frame, spec, typed, order)
     tested = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} {fillers}END"
     why = "CAST(NULL AS STRING)" if valid else tested
@@ -86,17 +87,23 @@ def _fillers(frame: Frame, spec: TableSpec, values: Sequence[str], order: Order)
     own = {
         name: value for value, (name, _) in zip(values, order) if not name.startswith("__") and (core.payload_column(name) or "").lower() not in key
     }
-    if not frame.fillers or frame.images is None or not spec.key or order[0][0] not in own:
+    # a column of the key is the same in all changes of a row
+    first = next((name for name, _ in order if (core.payload_column(name) or "").lower() not in key - {""}), None)
+    if not frame.fillers or frame.images is None or not spec.key or first not in own:
         return ""
     others = (name for name, kind in frame.images[1] if types.is_scalar(kind) and name.lower() not in key and not name.startswith("__"))
-    # a delete with any other value has the whole row
-    values = [*own.values(), *(frame.value(name, BEFORE) for name in others)]
+    times = {field.name.lower() for writer in frame.writers for field in writer.fields if field.type[0] in ("timestamp", "date")}
+    is_time = str(core.payload_column(first)).lower() in times
+    # a counter may begin with zero: a delete with any other value has the whole row, but that may be the default of a column
+    values = [own[first]] if is_time else [*own.values(), *(frame.value(name, BEFORE) for name in others)]
     fillers = " AND ".join(f"coalesce(CAST({value} AS STRING) RLIKE {literal(_FILLER)}, true)" for value in values)
     reason = (
         f"is a delete in which {', '.join(own)} may be a filler: PostgreSQL sends no more than the key, unless REPLICA IDENTITY is FULL. Set "
         "`order_by:` to fields of the connector, such as source.lsn or __source_lsn, or leave it out"
     )
-    return f"WHEN _op = 'd' AND {fillers} THEN {literal(reason)} "
+    # others send whole rows
+    of = "" if frame.order_names.columns_first else "AND _source.connector = 'postgresql' "
+    return f"WHEN _op = 'd' {of}AND {fillers} THEN {literal(reason)} "
 
 
 def fixed(position: Position, order: Order) -> str:
