@@ -234,7 +234,7 @@ def _store(location: str) -> Storage:
         return LocalStorage()
     from compactor.storage.s3.storage import S3Storage
 
-    return S3Storage(location, S3Settings().within(os.environ))
+    return S3Storage(location, S3Settings())
 
 
 class Journal(logging.Handler):

@@ -104,7 +104,7 @@ def _existing(folder: str, noun: str) -> str:
 def _s3(location: str) -> Storage:
     from compactor.storage.s3.storage import S3Storage
 
-    return S3Storage(location, S3Settings().within(os.environ))
+    return S3Storage(location, S3Settings())
 
 
 def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -> dict[str, Any]:

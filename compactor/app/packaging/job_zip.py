@@ -94,7 +94,7 @@ def opened(location: str, config: Path) -> tuple[Storage, str]:
         return LocalStorage(), folder
     from compactor.storage.s3.storage import S3Storage
 
-    settings = load(config).s3_settings if config.exists() else S3Settings().within(os.environ)
+    settings = load(config).s3_keys if config.exists() else S3Settings()
     return S3Storage(folder, settings), folder
 
 

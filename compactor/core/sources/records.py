@@ -184,7 +184,7 @@ _FOREIGN: tuple[tuple[str, str, str, str], ...] = (
 def foreign(value: Mapping[str, Any]) -> str:
     """Return the program whose envelope a value has, if that is none that compactor reads; else ""."""
     for program, members, nested, inside in _FOREIGN:
-        inner = value.get(nested, {} if not nested else None)
+        inner = value.get(nested) if nested else {}
         if value.keys() >= {*members.split()} and isinstance(inner, dict) and inner.keys() >= {*inside.split()}:
             return program
     return ""

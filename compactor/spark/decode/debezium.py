@@ -245,24 +245,22 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     if images[1] and all(kind[0] == "struct" and {name for name, _ in kind[1]} >= {"value", "set"} for _, kind in images[1]):
         raise InputRefused(f"table {spec.name}: each record {_CASSANDRA if 'keyspace' in source else _CELLS}")
     connector, capture = text("_value.source", source, "connector"), text("_value.source", source, "value_capture_type")
-    plain_values = [name for name, kind in images[1] if not is_cell(kind) and name.lower() not in map(str.lower, spec.key)]
-    nulls = " OR ".join(f"{member('_value.after', name)} IS NULL" for name in plain_values) or "false"
+    partial, writer = bool({"keyspace_name", "value_capture_type"} & source.keys()), literal(_writer_id(raw))
+    unsent = _unsent(connector, capture, [name for name, kind in images[1] if not is_cell(kind)], spec) if partial else ""
     before = "_value.before" if has.get("before") == images else _same("_value.before", has.get("before"), images)
     schema, table = _origin(lambda name: text("_value.source", source, name))
     other = of_other_table(schema, table, spec.source_table)
     op = _operation("_value.op", "_value.after IS NULL", "_value.before IS NULL", schema, table, spec)
     invalid = (
         f"CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_value.op')}) "
-        f"WHEN {other} THEN NULL {_incomplete('_value')} "
-        f"WHEN {connector} = 'spanner' AND _value.op = 'u' AND {capture} = 'NEW_VALUES' THEN {literal(_NEW_VALUES)} "
-        f"WHEN {connector} = 'scylla' AND _value.op = 'u' AND ({nulls}) THEN {literal(_NO_CELLS)} END"
+        f"WHEN {other} THEN NULL {_incomplete('_value')} {unsent} END"
     )
     rows = (
         raw.rows.selectExpr(
             *PLACE,
             f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
             f"{op} AS _op",
-            f"concat({_mark(connector, capture)}, {literal(_writer_id(raw))}) AS _writer",
+            f"{f'concat({_mark(connector, capture)}, {writer})' if partial else writer} AS _writer",
             "CAST(NULL AS STRING) AS _schema",
             "_value.after AS _after",
             f"{before} AS _before",
@@ -277,8 +275,18 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
         .withColumnRenamed("_us", TIME)
     )
     described = from_avro(raw.avro) if raw.avro else plain_writer(_writer_id(raw), images)
-    writers = (described, replace(described, id=PARTIAL + described.id)) if {"keyspace_name", "value_capture_type"} & {*source} else (described,)
+    writers = (described, replace(described, id=PARTIAL + described.id)) if partial else (described,)
     return Frame(rows, images, writers, order_names=with_own_fields(spec), fillers=True)
+
+
+def _unsent(connector: str, capture: str, plain_values: list[str], spec: TableSpec) -> str:
+    """SQL for the cases of an update in which a null may be a value that the connector did not send. `plain_values`: columns without cells."""
+    key = {name.lower() for name in spec.key}
+    nulls = " OR ".join(f"{member('_value.after', name)} IS NULL" for name in plain_values if name.lower() not in key) or "false"
+    return (
+        f"WHEN {connector} = 'spanner' AND _value.op = 'u' AND {capture} = 'NEW_VALUES' THEN {literal(_NEW_VALUES)} "
+        f"WHEN {connector} = 'scylla' AND _value.op = 'u' AND ({nulls}) THEN {literal(_NO_CELLS)}"
+    )
 
 
 def _silent(raw: RawFrame, spec: TableSpec) -> Frame:

@@ -18,7 +18,7 @@ from compactor.core.model.errors import InputRefused
 from compactor.spark.columns import BLOCK, FILE, KEY, ROW, TEXT, UNREADABLE, VALUE, WIRE
 from compactor.spark.input import json_text, wire
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import as_column, from_json, literal, member, once
+from compactor.spark.sql import as_column, from_json, literal, member, once, quoted
 
 OLD_KEY_HEADER = "__debezium.oldkey"
 """The header of a create that holds the key which the row had before."""
@@ -121,10 +121,15 @@ def _typed(raw: RawFrame) -> RawFrame:
         )
     origin = (FILE, BLOCK, ROW)
     inner = has.get("metadata", ("", ()))
-    place = {name: f"_value.metadata.{name}" for name, kind in (inner[1] if inner[0] == "struct" else ()) if types.is_scalar(kind)}
-    place |= {name: f"_value.{name}" for name in has}
-    numbers = (("offset", "BIGINT"), ("partition", "INT"))
-    offset, partition = (f"try_cast(CAST({place.get(name, 'NULL')} AS STRING) AS {kind})" for name, kind in numbers)
+    scalars = {name for name, kind in (inner[1] if inner[0] == "struct" else ()) if types.is_scalar(kind)}
+
+    def number(name: str, kind: str) -> str:
+        if name in has:
+            return f"CAST(_value.{quoted(name)} AS {kind})"
+        # Lenses' sinks write it into `metadata`, which others have for other things
+        return f"try_cast(CAST(_value.metadata.{quoted(name)} AS STRING) AS {kind})" if name in scalars else f"CAST(NULL AS {kind})"
+
+    offset, partition = number("offset", "BIGINT"), number("partition", "INT")
     key = (
         "CAST(_value.key AS STRING)"
         if has.get("key", ("struct",))[0] in ("string", "binary")

@@ -83,19 +83,16 @@ def _order_part(frame: Frame, images: types.Type, spec: TableSpec, name: str, ki
 
 def _fillers(frame: Frame, spec: TableSpec, values: Sequence[str], order: Order) -> str:
     """SQL for a CASE: why a delete that has fillers for values of the row has no place in an order by these. "" if none of them comes first."""
-    key = {"", *(name.lower() for name in spec.key)}
-    own = {
-        name: value for value, (name, _) in zip(values, order) if not name.startswith("__") and (core.payload_column(name) or "").lower() not in key
-    }
-    # a column of the key is the same in all changes of a row
-    first = next((name for name, _ in order if (core.payload_column(name) or "").lower() not in key - {""}), None)
-    if not frame.fillers or frame.images is None or not spec.key or first not in own:
+    # order column → column of the row, "" for a field of the connector. A column of the key is the same in all changes of a row
+    key, columns = {name.lower() for name in spec.key}, {name: (core.payload_column(name) or "").lower() for name, _ in order}
+    first = next((name for name in columns if columns[name] not in key), "")
+    own = {name: value for name, value in zip(columns, values) if columns[name] not in {"", *key} and not name.startswith("__")}
+    if not frame.fillers or frame.images is None or not key or first not in own:
         return ""
     others = (name for name, kind in frame.images[1] if types.is_scalar(kind) and name.lower() not in key and not name.startswith("__"))
     times = {field.name.lower() for writer in frame.writers for field in writer.fields if field.type[0] in ("timestamp", "date")}
-    is_time = str(core.payload_column(first)).lower() in times
     # a counter may begin with zero: a delete with any other value has the whole row, but that may be the default of a column
-    values = [own[first]] if is_time else [*own.values(), *(frame.value(name, BEFORE) for name in others)]
+    values = [own[first]] if columns[first] in times else [*own.values(), *(frame.value(name, BEFORE) for name in others)]
     fillers = " AND ".join(f"coalesce(CAST({value} AS STRING) RLIKE {literal(_FILLER)}, true)" for value in values)
     reason = (
         f"is a delete in which {', '.join(own)} may be a filler: PostgreSQL sends no more than the key, unless REPLICA IDENTITY is FULL. Set "
