@@ -50,6 +50,12 @@ def key_struct(schema: Schema) -> str:
     return struct([(name, quoted(name)) for name in schema.key])
 
 
+def key_struct_before(schema: Schema, now: Schema) -> str:
+    """SQL: the key of a row in the columns of `now` as a struct that compares as it did in `schema`: a number that became text has another order."""
+    text = {name for name in schema.key if now.field(name).type == "string" != schema.field(name).type}
+    return struct([(name, cast(quoted(name), types.parse(schema.field(name).type)) if name in text else quoted(name)) for name in schema.key])
+
+
 def least_key(schema: Schema) -> str:
     """SQL for an aggregation: the smallest key of a group as text."""
     return key_columns_text(f"min({key_struct(schema)})", schema.key, key_types(schema))
@@ -62,9 +68,12 @@ def bound(low_or_high: Sequence[Any], schema: Schema) -> str:
     return struct(list(zip(schema.key, values)))
 
 
-def segment_index(segments: Sequence[Segment], schema: Schema) -> str:
-    """SQL: the index of the Segment that owns a row's key. `segments` are in key order and cover all keys."""
-    return range_index([segment.high for segment in segments], schema)
+def segment_index(segments: Sequence[Segment], schema: Schema, now: Schema | None = None) -> str:
+    """SQL: the index of the Segment that owns a row's key. `segments` are in key order and cover all keys.
+
+    `schema` is that of the Segments; `now` that of the rows, if another one.
+    """
+    return range_index([segment.high for segment in segments], schema, key_struct_before(schema, now) if now else None)
 
 
 _MASK_BITS = 62
@@ -87,17 +96,18 @@ def not_owning(segments: Sequence[Segment], numbers: Mapping[str, Any]) -> tuple
     return tuple(segment.id for at, segment in enumerate(segments) if masks and not masks[at // _MASK_BITS] >> at % _MASK_BITS & 1)
 
 
-def range_index(highs: Sequence[Any], schema: Schema) -> str:
+def range_index(highs: Sequence[Any], schema: Schema, key: str | None = None) -> str:
     """SQL: the index of the key range that holds a row's key. `highs` are the upper bounds, in key order; the last one does not matter.
 
-    A large table has thousands of ranges. They are compared in groups: of n bounds a row is compared with 2 √n at most.
+    `key` is SQL for the key as a struct, if it is not `key_struct`. A large table has thousands of ranges. They are compared in groups: of n bounds a
+    row is compared with 2 √n at most.
     """
-    size = math.isqrt(len(highs)) or 1
+    size, key = math.isqrt(len(highs)) or 1, key or key_struct(schema)
     groups = [range(first, min(first + size, len(highs))) for first in range(0, len(highs), size)]
-    inner = [_first_above([highs[at] for at in group], [str(at) for at in group], schema) for group in groups]
-    return _first_above([highs[group[-1]] for group in groups], inner, schema) if groups else "0"
+    inner = [_first_above([highs[at] for at in group], [str(at) for at in group], schema, key) for group in groups]
+    return _first_above([highs[group[-1]] for group in groups], inner, schema, key) if groups else "0"
 
 
-def _first_above(highs: Sequence[Any], results: Sequence[str], schema: Schema) -> str:
-    cases = " ".join(f"WHEN {key_struct(schema)} < {bound(high, schema)} THEN {result}" for high, result in zip(highs[:-1], results))
+def _first_above(highs: Sequence[Any], results: Sequence[str], schema: Schema, key: str) -> str:
+    cases = " ".join(f"WHEN {key} < {bound(high, schema)} THEN {result}" for high, result in zip(highs[:-1], results))
     return f"CASE {cases} ELSE {results[-1]} END" if cases else results[-1]

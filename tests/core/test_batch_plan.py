@@ -62,6 +62,13 @@ CASES = {
     "unavailable values stored, a late change": (
         {}, {"unavailable_columns": ("a",)}, {"first": at(3)}, {"new Delta", "one task", "look up the base", "clocks of columns"},
     ),
+    "unavailable values stored, a delete whose row stays visible": (
+        {"delete": "soft"}, {"unavailable_columns": ("a",)}, {"deletes": 1}, {"new Delta", "one task", "look up the base", "clocks of columns"},
+    ),
+    "unavailable values stored, newer than the rows but older than a purge": (
+        {}, {"unavailable_columns": ("a",), "purged_to": at(15)}, {},
+        {"new Delta", "one task", "look up the base", "clocks of columns", "beyond retention"},
+    ),
     "key changes": ({}, {}, {"moves": 2}, {"new Delta", "one task", "key changes"}),
     "older than a purge": ({}, {"purged_to": at(15)}, {}, {"new Delta", "one task", "look up the base", "beyond retention"}),
     "older than a purge of its partition": (
@@ -78,7 +85,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_batch_gets_the_steps_that_it_needs(case: str) -> None:
-    """And a reason for each; a whole base is merged without looking anything up."""
+    """And a reason for each; a whole base is merged without looking anything up, with the clocks of all columns that stored rows lack."""
     settings, parent, summary, steps = CASES[case]
     spec, before = dataclasses.replace(SPEC, **settings), stored()
     columns = parent.get("unavailable_columns", ())
@@ -87,7 +94,8 @@ def test_a_batch_gets_the_steps_that_it_needs(case: str) -> None:
     made = plan(spec, before, batch(**summary), whole=False)
     assert {name for name, _ in made.reasons} == steps
     whole = plan(spec, before, batch(**summary), whole=True)
-    assert {name for name, _ in whole.reasons} == (steps - {"new Delta", "look up the base"}) | {"new base"}
+    clocks = {"clocks of columns"} if columns else set()
+    assert {name for name, _ in whole.reasons} == (steps - {"new Delta", "look up the base"}) | {"new base"} | clocks
 
 
 def test_a_first_load_merges_nothing() -> None:

@@ -209,3 +209,17 @@ def test_a_default_that_a_late_event_changes_is_a_change_of_the_rows_that_read_i
         (3, "update_preimage", 1, 7), (3, "update_postimage", 1, 5), (3, "insert", 3, 3), (3, "update_preimage", 4, 7), (3, "update_postimage", 4, None),
     ] == [tuple(row) for row in told]  # fmt: skip
     assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
+def test_a_key_that_becomes_text_moves_no_row(lake: Lake) -> None:
+    """The ranges of the Segments before were cut in the order of numbers, in which 9 comes before 17."""
+    spec = lake.spec(envelope="debezium", order_by=(), write_mode="merge-on-read", feed="net", target_file_bytes=160, compact_every=1e9)
+    spec = lake.with_settings(spec, policy=TEXT_ALLOWED)
+    land(lake, spec, 1, *({"id": at, "op": "c", "seq": at, "v": f"v{at}"} for at in range(1, 25)))
+    assert [("9",), ("17",), None] == [segment.high for segment in lake.snapshot(spec).segments]
+    land(lake, spec, 2, {"id": 9, "op": "u", "seq": 100, "v": "u"})
+    land(lake, spec, 3, {"id": "ten", "op": "c", "seq": 101, "v": "text"})
+    assert [(row["_change_type"], row["id"]) for row in told(lake, spec, 2)] == [(INSERT, "ten")]
+    assert {row["id"]: row["v"] for row in lake.rows(spec)}["9"] == "u"
+    assert sound(lake, spec) == []

@@ -26,7 +26,7 @@ class Plan:
     late: bool
     """Whether some change or truncate may be no newer than the stored rows. Events compare by their place at the source."""
     partial: tuple[str, ...]
-    """The columns with a clock of their own: some change, or a stored row that a late change meets, has no value for them."""
+    """The columns with a clock of their own: some change, or a row of the base that may be read, has no value for them."""
     moves: bool
     """Whether some change may be one of a key."""
     tombstones: bool
@@ -47,8 +47,8 @@ def plan(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, whole:
     merged = (parent.size if whole else parent.delta.size if parent.delta else 0) if parent else 0
     small = spec.in_one_task(files, merged)
     late = _late(parent, summary)
-    partial = _partial(spec, parent, summary, late)
     behind = _behind(spec, parent, summary)
+    partial = _partial(spec, parent, summary, late or behind or whole or (spec.soft and bool(summary.deletes)))
     barrier = None if spec.shard else latest([summary.truncate, parent.truncated_to if parent else None])
     barriers = summary.barriers(parent.shards_truncated_to if parent else ())
     # without key an update removes a row, too
@@ -86,9 +86,10 @@ def _late(parent: Snapshot | None, summary: BatchSummary) -> bool:
     return at_or_below(event_part(first), event_part(stored)) if summary.order else at_or_below(first, stored)
 
 
-def _partial(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, late: bool) -> tuple[str, ...]:
+def _partial(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, reads_base: bool) -> tuple[str, ...]:
     stored = parent.unavailable_columns if parent else ()
-    needed = not spec.keyless and (summary.unavailable_columns or (stored and late))
+    # a value that came late is in the Delta, at the Position that its row has in the base, too
+    needed = not spec.keyless and (summary.unavailable_columns or (stored and reads_base))
     return tuple(sorted({*summary.unavailable_columns, *stored})) if needed else ()
 
 

@@ -58,7 +58,12 @@ class TableReader:
         if len(set(through)) == 1:
             return rows.where(f"_version > {through[0]}")
         table = ", ".join(f"{value}L" for value in through)
-        return rows.where(f"_version > get(array({table}), {key_sql.segment_index(segments, self.schema)})")
+        return rows.where(f"_version > get(array({table}), {self._owner})")
+
+    @property
+    def _owner(self) -> str:
+        """SQL: the index of the Segment that owns a row's key."""
+        return key_sql.segment_index(self.snapshot.segments, self.snapshot.schema, self.schema)
 
     def live(self, soft: bool) -> DataFrame:
         """Return the rows that the view shows: the newest of each key, without deleted ones unless `soft`."""
@@ -90,8 +95,7 @@ class TableReader:
         keys = rows.select(*[quoted(name) for name in self.schema.key]).distinct()
         segments = self.snapshot.segments
         if len(segments) > 1:
-            index = key_sql.segment_index(segments, self.schema)
-            owners = {row[0] for row in keys.selectExpr(f"{index} AS i").distinct().collect()}
+            owners = {row[0] for row in keys.selectExpr(f"{self._owner} AS i").distinct().collect()}
             segments = tuple(segment for at, segment in enumerate(segments) if at in owners)
         return self.rows(segments).join(keys, list(self.schema.key), "left_semi") if segments else None
 
