@@ -197,7 +197,7 @@ class Reader:
             contents = {} if numbered else {item.name: self._identity(spec, item, place) for item, place in opened.places.items()}
             frames = tuple(keyless.identify(frame, order, contents, shard(spec), spec.container) for frame in frames)
         across = epochs.across(parent, order, counts)
-        changes = conform(frames, evolved, spec, order, bool(counts.unavailable_columns or lacking), across)
+        changes = conform(frames, evolved, spec, order, bool(counts.unavailable_columns or lacking), across, not counts.ignored + counts.invalid)
         if counts.unlinked and not spec.keyless and not across:
             changes = link_key_changes(changes, evolved.schema)
         changes = protect.protect(changes, evolved.schema, spec)

@@ -74,8 +74,15 @@ def _not_named(name: str) -> str:
     return f"(_op = 'u' AND NOT array_contains(_named, {literal(name)}))"
 
 
-def conform(frames: Sequence[Frame], evolved: Evolved, spec: TableSpec, order: position.Order, partial: bool, across: bool = False) -> DataFrame:
-    """Return the Changes of all frames in the evolved schema. Unless `partial`, all values are taken as available. `across`: see `epochs.across`."""
+def conform(
+    frames: Sequence[Frame], evolved: Evolved, spec: TableSpec, order: position.Order, partial: bool, across: bool = False, every: bool = False
+) -> DataFrame:
+    """Return the Changes of all frames in the evolved schema.
+
+    Unless `partial`, all values are taken as available. `across`: see `epochs.across`. `every`: each record is a change, as the survey found out.
+    """
+    # a filter computes the operation anew, several times
+    frames = frames if every else [dataclasses.replace(frame, rows=frame.rows.where("_op IS NOT NULL")) for frame in frames]
     parts = [_changes(frame, evolved, spec, order, partial, across) for frame in frames]
     out = parts[0]
     for part in parts[1:]:
@@ -112,8 +119,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
     absent_list = f"filter(array({', '.join(missing)}), _x -> _x IS NOT NULL)" if missing else "CAST(NULL AS ARRAY<STRING>)"
     time = [TIME] if spec.history else []
     moved = _moved(frame, schema, keys, across) if keys else "CAST(NULL AS STRING)"
-    rows = frame.rows.where("_op IS NOT NULL")
-    rows = rows.selectExpr("*", *parts) if parts else rows
+    rows = frame.rows.selectExpr("*", *parts) if parts else frame.rows
     return rows.selectExpr(
         *columns,
         OP,

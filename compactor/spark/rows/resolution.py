@@ -169,7 +169,7 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
     own: list[DataFrame] = []
     linked = None
     behind = position.behind(parent.purged_to, parent.purged_offsets, summary.order, spec.keyless) if parent and made.behind else "false"
-    changes = batch.changes.where("_op <> 't'").selectExpr("*", f"{behind} AS {BEHIND}")
+    changes = (batch.changes.where("_op <> 't'") if summary.truncates else batch.changes).selectExpr("*", f"{behind} AS {BEHIND}")
     if stored and made.partial and _other_half_may_be_stored(batch, made.late):
         linked = changes = measured.materialize(stored.link_key_changes(changes))
         own.append(linked)
