@@ -534,3 +534,20 @@ def test_records_of_other_programs_are_told_apart(tmp_path: Path, program: str) 
     asked = [each["question"] for each in table["questions"]]
     assert asked[0].startswith(question) if question else not asked, asked
     assert not any("order" in each for each in asked) or program not in ("TiCDC", "SQL Server, flattened"), asked
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the same command can be repeated."""
+    folder(tmp_path / "schemas")
+    arguments = ("--registry", str(tmp_path / "schemas"), "--config", str(tmp_path / "compactor.yaml"))
+
+    def full(path: Path, text: str, **_: Any) -> int:
+        path.write_bytes(text[:10].encode())
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        with pytest.raises(Refused, match=r"compactor.yaml: cannot be written: No space left on device"):
+            init(*arguments)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["schemas"]
+    init(*arguments)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from compactor.cli import console, grid
-from compactor.cli.options import DEFAULT, Output, OutputForm, log_to_stderr, opened, option
+from compactor.cli.options import DEFAULT, Output, OutputForm, log_to_stderr, opened, option, write_file
 from compactor.core.model.errors import Refused
 from compactor.core.results.phrases import counted
 from compactor.core.settings import command_line as declared
@@ -80,11 +80,7 @@ def init(
     tables, home = app_init.propose(top, registry, warehouse, increments, options, base)
     text = proposal.text(tables, home, database, app_init.registry_keys(registry, options, base), hive)
     if not to_stdout:
-        try:
-            with config.open("x", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            raise Refused(f"{config}: cannot be written: {error.strerror}") from None
+        write_file(config, text)
     if output is Output.json:
         console.as_json({"file": None if to_stdout else str(config), **({"text": text} if to_stdout else {}), **tables.to_json()})
     elif to_stdout:

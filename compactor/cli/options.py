@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -19,7 +19,7 @@ from typing import Annotated, Any, TextIO, TypeVar
 import typer
 
 from compactor.cli import console
-from compactor.core.model.errors import CompactorError, ConfigError, exit_code
+from compactor.core.model.errors import CompactorError, ConfigError, Refused, exit_code
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress
 from compactor.core.settings import command_line as declared
@@ -161,6 +161,18 @@ def repeated(look: Callable[[], object], seconds: float | None, title: bool = Fa
         if seconds is None:
             return
         time.sleep(seconds)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a whole file, or nothing. Raises Refused."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise Refused(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def opened(config: Path, verbose: bool = False, wait: float = 0.0, log_format: str = "", run: str = "") -> Any:

@@ -53,7 +53,7 @@ def schema(
         if str(dbt) == "-":
             print(text, end="")
         else:
-            dbt.write_text(text, encoding="utf-8")
+            options.write_file(dbt, text)
         return 0
     if (next_file is not None) + history + notify > 1 or (next_file is not None and len(tables or ()) != 1):
         raise typer.BadParameter("give one of --next, --history and --notify, and one table with --next")

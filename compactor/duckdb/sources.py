@@ -18,6 +18,7 @@ from compactor.core.catalog import daily_views, feed, history_views, views
 from compactor.core.catalog.ddl import TableDef
 from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model import types
+from compactor.core.model.errors import CompactorError, StateRefused
 from compactor.core.model.files import ROW_STATE, DataFile, Delta, Segment
 from compactor.core.model.history import values
 from compactor.core.model.layout import Layout
@@ -197,7 +198,21 @@ def _read(files: Sequence[str], named: bool = False) -> str:
 
 def _described(connection: Any, query: str) -> dict[str, str]:
     """Return column → type of a query."""
-    return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {query}").fetchall()}
+    return {row[0]: row[1] for row in _rows(connection, f"DESCRIBE {query}")}
+
+
+def _rows(connection: Any, query: str) -> list[Any]:
+    """Return the rows of a query over files of a Snapshot. Raises StateRefused for a file that is gone or damaged."""
+    import duckdb
+
+    try:
+        rows: list[Any] = connection.execute(query).fetchall()
+        return rows
+    except duckdb.Error as error:
+        cause = error.__cause__ or error.__context__
+        if isinstance(cause, CompactorError):
+            raise cause from error
+        raise StateRefused(f"a file of the table cannot be read: {error}") from error
 
 
 def _alike(connection: Any, files: Sequence[str]) -> list[list[str]]:
@@ -209,7 +224,7 @@ def _alike(connection: Any, files: Sequence[str]) -> list[list[str]]:
         return [list(group) for group in commits.values()]
     listed = ", ".join(DUCKDB.text(group[0]) for group in commits.values())
     about = "name, type, num_children, converted_type, scale, precision, CAST(logical_type AS VARCHAR)"
-    rows = connection.execute(f"SELECT file_name, list(row({about})) FROM parquet_schema([{listed}]) GROUP BY file_name").fetchall()
+    rows = _rows(connection, f"SELECT file_name, list(row({about})) FROM parquet_schema([{listed}]) GROUP BY file_name")
     signatures = {name: repr(signature) for name, signature in rows}
     groups: dict[str, list[str]] = {}
     for group in commits.values():

@@ -13,6 +13,7 @@ What a crash leaves: a mark of a table without a version, which the next run of 
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 
 from compactor.core.model.errors import Refused
@@ -36,13 +37,13 @@ def check_landing(table: Table) -> None:
     if spec.archive != "move":
         return
     try:
-        owner = _claimed(table, table.layout.landing_owner(), _root_from(spec.landing, spec.root))
+        owner = _claimed(table, _real(table.layout.landing_owner()), _root_from(_real(spec.landing), _real(spec.root)))
     except Refused as error:
         raise Refused(
             f"table {table.name}: {spec.landing} cannot be marked as this table's, which `archive: move` needs to take ingested files out of it. "
             f"Nothing was changed. Allow it, or set `archive: keep` (files stay where they are) or `archive: copy`: {error}"
         ) from error
-    if owner != spec.root:
+    if _real(owner) != _real(spec.root):
         raise Refused(_landing_of_another(table, owner))
 
 
@@ -51,11 +52,11 @@ def foreign(table: Table) -> str:
     spec, layout = table.spec, table.layout
     marks = [(layout.owner(), spec.database, _of_another)]
     if spec.archive == "move":
-        marks.append((layout.landing_owner(), spec.root, _landing_of_another))
+        marks.append((_real(layout.landing_owner()), _real(spec.root), _landing_of_another))
     for path, ours, sentence in marks:
         with suppress(FileNotFoundError):
             owner = _named(path, table.storage.read(path))
-            if owner != ours:
+            if _real(owner) != ours and owner != ours:
                 return sentence(table, owner)
     return ""
 
@@ -90,6 +91,11 @@ def _claimed(table: Table, path: str, ours: str) -> str:
             data = table.storage.read(path)
         table.owners[path] = _named(path, data)
     return table.owners[path]
+
+
+def _real(path: str) -> str:
+    """Return a local path without symbolic links: two folders may be one."""
+    return path if "://" in path else os.path.realpath(path)
 
 
 def _root_from(landing: str, root: str) -> str:

@@ -19,6 +19,9 @@ from compactor.core.schema.adoption import OPERATION
 from compactor.flows.environment import Environment
 from compactor.ports import Catalog, Engine, Storage
 
+_VERSION_MAX = 10**9
+"""A greater number is no version: a run each second would take 30 years."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -228,9 +231,10 @@ class Table:
         """Return the version that one of the two files names; 0 without any. A file that is damaged names none: the next commit writes it again."""
         try:
             content = json.loads(self.storage.read(path))
-            return int(content["version"] if isinstance(content, dict) else content)
-        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            version = int(content["version"] if isinstance(content, dict) else content)
+        except (FileNotFoundError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return 0
+        return version if version <= _VERSION_MAX else 0
 
     def _deleted(self, version: int) -> StateRefused:
         path = self.layout.snapshot(version)

@@ -73,7 +73,7 @@ def discard_table(table: Table, paths: Sequence[str], records: bool = False) -> 
     if records:
         return _ingested_again(table, lambda _: commit.give_up_records(table, paths))
     quarantine.give_up(table, quarantine.waiting(table, table.newest()), paths)
-    return _ingested_again(table, lambda _: commit.replay(table, paths))
+    return _ingested_again(table, lambda _: commit.replay(table, paths, given_up=True))
 
 
 @_recorded("reabsorb")

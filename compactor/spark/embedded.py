@@ -18,7 +18,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from compactor.core.model.errors import Busy
+from compactor.core.model.errors import Busy, Refused
 
 log = logging.getLogger(__name__)
 
@@ -84,13 +84,18 @@ class Lock:
 
 
 def embedded_lock(directory: str, wait_seconds: float) -> Lock:
-    """Lock the embedded metastore's folder for this process, waiting up to `wait_seconds`. Raises Busy, naming the process that has it.
+    """Lock the embedded metastore's folder for this process, waiting up to `wait_seconds`.
 
     Derby admits one process at a time: a second one hung for 23 s and then printed 224 lines.
+
+    Raises Busy, naming the process that has it, and Refused for a folder in which nothing can be written.
     """
-    Path(directory).mkdir(parents=True, exist_ok=True)
     path = Path(directory) / LOCK_NAME
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise Refused(f"the embedded metastore {directory} cannot be opened: {error.strerror}. Make its folder writable, or set another") from error
     start = time.monotonic()
     warned = False
     while not _try_lock(fd):

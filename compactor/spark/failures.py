@@ -60,7 +60,7 @@ _RULES: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
     (
         re.compile(rf"AccessDeniedException|AccessControlException|\(Permission denied\)|{_SERVICE}40[13]"),
         Refused,
-        "Spark was not allowed to ({}): grant it; docs/aws.md lists the permissions",
+        "Spark was not allowed to ({}): grant it (docs/aws.md lists the permissions for S3)",
     ),
     (
         # before the store: an executor that is gone refuses connections, too

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import Refused, TryLater
 from compactor.core.results.record import RunRecord
 from compactor.flows.keep.erase import Request, erase
+from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.ledger import ERASED_REASON
 from compactor.flows.read.changes import changes
 from compactor.flows.read.verify import verify
@@ -253,6 +254,57 @@ def test_runs_between_the_parts_of_an_erase_harm_nothing() -> None:
         assert found(lake) == []
         assert rows(lake) == {**expected(), 8: "x8-500"}
         assert lake.failed_checks() == []
+
+
+class Beside(Faults):
+    """Before call `at` another process does its work."""
+
+    def __init__(self, at: int, work: Callable[[], object]) -> None:
+        super().__init__()
+        self.at, self.work = at, work
+
+    def call(self, operation: str, path: str, effect: Callable[[], Any], half: Callable[[], object] | None = None) -> Any:
+        """Count and carry out one call."""
+        if len(self.calls) + 1 == self.at:
+            self.work()
+        return super().call(operation, path, effect, half)
+
+
+def a_run(lake: Lake) -> None:
+    """One more row arrives and is ingested."""
+    lake.deliver("increment_2026010104/more.json", [row(8, 500)])
+    lake.run()
+
+
+def a_vacuum(lake: Lake) -> None:
+    """Everything goes that no version names."""
+    vacuum(dataclasses.replace(lake.table(), spec=dataclasses.replace(lake.spec, keep=0.0, keep_versions=1, grace=0.0)), False)
+
+
+def check_beside(work: Callable[[Lake], None], numbers: Iterable[int]) -> None:
+    """Let another process work at each of these calls. The erase is finished, or says that it is to be repeated, and then is."""
+    for number in numbers:
+        lake = old().copy()
+        with suppress(TryLater):
+            done(lake, *GONE, faults=Beside(number, lambda lake=lake: work(lake)))
+        report = done(lake, *GONE)
+        assert report.finished
+        assert found(lake) == []
+        assert rows(lake) in (expected(), {**expected(), 8: "x8-500"})
+        assert lake.failed_checks() == []
+
+
+@pytest.mark.parametrize("work", [a_run, a_vacuum])
+def test_an_erase_beside_another_process_is_finished_or_to_be_repeated(work: Callable[[Lake], None]) -> None:
+    """It blames no file that a run has archived meanwhile, and a copy that vacuum took is made again. At some calls."""
+    check_beside(work, range(5, calls(), 23))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", [a_run, a_vacuum])
+def test_an_erase_beside_another_process_at_any_call(work: Callable[[Lake], None]) -> None:
+    """At every call."""
+    check_beside(work, range(1, calls() + 1))
 
 
 def test_readers_of_older_versions_have_time_to_finish() -> None:

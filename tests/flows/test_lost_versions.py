@@ -79,6 +79,15 @@ def stored(made: Lake) -> dict[str, str]:
     return {info.path: info.etag for info in made.storage.list(made.spec.root) if not any(place in info.path for place in places)}
 
 
+@pytest.mark.parametrize("content", ["", "Infinity", "[" * 100_000, "1e400", "99999999999999999999", "null", '{"version": []}'])
+def test_a_damaged_hint_names_no_version(content: str) -> None:
+    """The newest one is found without it."""
+    made = lake()
+    made.storage.write(made.layout.hint(), content.encode())
+    assert made.run().outcome == "idle"
+    assert made.newest().version == 3  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("lost", [(3,), (2, 3)])
 def test_the_object_from_a_backup_is_all_that_is_needed(lost: tuple[int, ...]) -> None:
     """The table goes on as if nothing had happened."""

@@ -6,12 +6,13 @@ import dataclasses
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from compactor.core.model.errors import CatalogRefused, Refused
 from compactor.flows.keep.erase import Request, erase
-from compactor.flows.owner import foreign
+from compactor.flows.owner import check_landing, foreign
 from compactor.flows.publish import sync
 from compactor.flows.read.plan import plan
 from compactor.flows.run_tables import run_tables
@@ -61,6 +62,19 @@ def test_another_warehouse_does_not_take_the_files_of_a_landing_that_is_owned() 
     assert foreign(other.table()) in [result.detail for result in plan(other.table()).checks if not result.ok]
     assert lake.run().outcome == "committed"
     assert lake.landing() == set()
+
+
+def test_one_folder_under_two_names_has_one_owner(tmp_path: Path) -> None:
+    """A symbolic link below the root of another table leads to it."""
+    (tmp_path / "t/incremental").mkdir(parents=True)
+    (tmp_path / "u").mkdir()
+    (tmp_path / "u/incremental").symlink_to(tmp_path / "t/incremental")
+    roots = [{"root": str(tmp_path / name), "landing": str(tmp_path / name / "incremental")} for name in ("t", "u")]
+    lake = Lake(dataclasses.replace(table(archive="move"), **roots[0]))  # type: ignore[arg-type]
+    check_landing(lake.table())
+    with pytest.raises(Refused, match=f"u/incremental belongs to the table {tmp_path}/t "):
+        check_landing(beside(lake, **roots[1]).table())
+    check_landing(lake.table())
 
 
 def test_with_keep_it_reads_the_landing_and_leaves_it_as_it_is() -> None:

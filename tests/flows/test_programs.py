@@ -28,7 +28,7 @@ from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS, preview, put
 from compactor.flows.verbs import discard_table
-from tests.faults import Crash, every_fault
+from tests.faults import Crash, Faults, every_fault
 from tests.oracle.lake import Lake, as_rows, table
 from tests.oracle.model import line, replayed
 from tests.oracle.reader import Shown
@@ -360,6 +360,24 @@ def test_a_copy_replaces_the_unreadable_file(given_up: bool, same_size: bool) ->
     assert {row[0] for row in lake.look().rows} == ({1, 3} if given_up else {1, 2, 3})  # type: ignore[union-attr]
     assert not lake.failed_checks()
     lake.rebuild()
+
+
+def test_a_replay_after_an_interrupted_discard_gives_nothing_up() -> None:
+    """The empty copy that it left is named, not read in the place of the file, which was repaired meanwhile."""
+    lake = Lake(table())
+    one(lake, "a", line("c", [1], [1], {"a": 1}))
+    path, _ = lake.deliver("increment_2026010101/bad.json", [line("c", [2], [2], {"a": 2})], damaged=True)
+    one(lake, "good", line("u", [1], [4], {"a": 4}))
+    (held,) = quarantine.waiting(lake.table(), lake.newest())
+    with pytest.raises(Crash):
+        discard_table(lake.table(Faults(1, "after_effect", only=["write"])), [path])
+    assert held.location is not None
+    lake.storage.write(held.location, line("c", [2], [2], {"a": 2}).encode())
+    with pytest.raises(InputRefused, match=f"{held.repaired} is empty.*an interrupted --discard left it. Delete it and replay again"):
+        lake.replay()
+    lake.storage.delete([held.repaired])
+    lake.replay()
+    assert {row[0] for row in lake.look().rows} == {1, 2}  # type: ignore[union-attr]
 
 
 def test_a_file_of_which_records_are_in_the_table_is_not_given_up() -> None:

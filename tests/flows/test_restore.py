@@ -52,6 +52,19 @@ def test_the_state_of_any_version_comes_back_as_a_new_one() -> None:
         watch.settled()
 
 
+def test_restoring_what_is_newest_finishes_what_a_run_left() -> None:
+    """Readers see that version afterwards."""
+    lake = stages()[-1].copy()
+    lake.deliver("increment_2026040100/fresh.json", [line("u", [7], [9000], {"a": 9000})])
+    with suppress(Crash):
+        lake.run(Faults(1, "from_then_on", only=["replace_view"]))
+    newest = lake.newest()
+    assert newest is not None
+    assert lake.look().version < newest.version  # type: ignore[union-attr]
+    assert lake.restore(newest.version).outcome == "idle"
+    assert lake.look().version == newest.version  # type: ignore[union-attr]
+
+
 def test_going_back_and_forth_ends_where_it_began() -> None:
     """A restore is undone by restoring what was before it; nothing is read again."""
     lake = stages()[-1].copy()

@@ -15,7 +15,7 @@ import pytest
 
 from compactor.app import App
 from compactor.core.catalog.dialect import DUCKDB
-from compactor.core.model.errors import NoRowsYet, Refused
+from compactor.core.model.errors import NoRowsYet, Refused, StateRefused
 from compactor.core.model.policy import UNIQUE, Rule
 from compactor.duckdb import sources
 from compactor.duckdb.session import UnknownTable
@@ -27,6 +27,23 @@ from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.read.conftest import Place
 from tests.read.parquet_lake import export
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no parquet"])
+def test_a_file_of_the_table_that_is_gone_or_damaged_is_named(tmp_path: Path, content: bytes | None) -> None:
+    """The table is what cannot be read, not the statement."""
+    lake = Lake(table())
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    lake.run()
+    export(lake, LocalStorage(), f"{tmp_path}/w/t")
+    config = tmp_path / "compactor.yaml"
+    config.write_text(f"warehouse: {tmp_path}/w\ntables:\n  t: {{key: [id], order_by: [seq]}}\n")
+    (file,) = [Path(file.location) for file in Table.open(config, "t").files()]
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(StateRefused, match=f"a file of the table cannot be read: .*{file.name}"):
+        Table.open(config, "t").to_arrow()
 
 
 def test_a_table_gives_the_rows_of_its_version(place: Place) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from compactor.core.model.errors import InputRefused, Refused
+from compactor.core.model.errors import InputRefused, Refused, TryLater
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input, other_events
 from compactor.core.model.snapshot import Erased, Snapshot
@@ -33,7 +33,10 @@ class RawFile:
 
 
 def find(table: Table, snapshot: Snapshot, erased: Erased) -> list[RawFile]:
-    """Return the files in the archive that have records of erased keys. Raises Refused for a file that no version ingested."""
+    """Return the files in the archive that have records of erased keys.
+
+    Raises Refused for a file that no version ingested, TryLater if a run may have ingested it since `snapshot`.
+    """
     layout = table.layout
     owners: dict[str, list[Input]] = {}
     for item in ledger.latest(ledger.everything(table, snapshot)).values():
@@ -41,6 +44,8 @@ def find(table: Table, snapshot: Snapshot, erased: Erased) -> list[RawFile]:
             owners.setdefault(place, []).append(item)
     there = {info.path: info for info in table.storage.list(layout.inside("archive"))}
     if unaccounted := [location for location in there if location not in owners]:
+        if table.superseded_since(snapshot):
+            raise TryLater(f"table {table.name}: version {snapshot.version + 1} was committed meanwhile; erase again")
         raise Refused(f"table {table.name}: no version ingested {unaccounted[0]}, so nobody knows what is in it. Nothing was erased. Move it.")
     chosen = []
     # an empty one stands for a file that was given up in quarantine, of any format
@@ -95,5 +100,10 @@ def rewrite(table: Table, file: RawFile) -> None:
     if file.copy is None:
         table.storage.delete([file.info.path])
         return
-    table.storage.write(file.info.path, table.storage.read(file.copy.path))
+    try:
+        content = table.storage.read(file.copy.path)
+    except FileNotFoundError:
+        # for vacuum it is an orphan
+        raise TryLater(f"table {table.name}: another command removed {file.copy.path}; erase again, without keys, to finish") from None
+    table.storage.write(file.info.path, content)
     table.storage.delete([info.path for info in table.storage.list(file.copy.path.rpartition("/")[0])])

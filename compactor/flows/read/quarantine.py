@@ -123,6 +123,17 @@ def give_up(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Seque
         table.storage.write(item.repaired, b"")
 
 
+def check_not_empty(table: Table, chosen_files: Sequence[QuarantinedFile]) -> None:
+    """Raise InputRefused for an empty copy, which an interrupted `give_up` leaves: replayed, it would give the file up."""
+    for item in chosen_files:
+        info = table.storage.stat(item.repaired)
+        if info is not None and not info.size:
+            raise InputRefused(
+                f"table {table.name}: {item.repaired} is empty, and a replay reads it in place of {item.path}; an interrupted --discard left it. "
+                "Delete it and replay again, or discard again"
+            )
+
+
 def records_given_up(table: Table, snapshot: Snapshot, paths: Sequence[str]) -> tuple[list[Input], dict[tuple[str, str], str]]:
     """Return the entries that give up the invalid records of these partly ingested files, and where the files lie. Raises InputRefused."""
     selected = chosen(table, waiting(table, snapshot), paths)

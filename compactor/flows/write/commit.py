@@ -60,11 +60,16 @@ def commit(table: Table, newest: Snapshot | None) -> Snapshot | None:
     return ingest(table, choose, "commit", newest)
 
 
-def replay(table: Table, paths: Sequence[str]) -> Snapshot | None:
-    """Ingest what waits in quarantine again: all of it, or these paths. Return None if nothing waits. Raises Conflict as `transact` does."""
+def replay(table: Table, paths: Sequence[str], given_up: bool = False) -> Snapshot | None:
+    """Ingest what waits in quarantine again: all of it, or these paths. Return None if nothing waits. Raises Conflict as `transact` does.
+
+    `given_up`: with the empty copies of `quarantine.give_up`, which are refused otherwise.
+    """
 
     def choose(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
         waiting = quarantine.chosen(table, quarantine.waiting(table, parent), paths)
+        if not given_up:
+            quarantine.check_not_empty(table, waiting)
         return quarantine.again(table, waiting, parent) if parent else ((), _LANDING)
 
     return ingest(table, choose, "replay")

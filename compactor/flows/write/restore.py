@@ -26,6 +26,7 @@ from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
 from compactor.flows import ledger
 from compactor.flows.publish import archive, landing, publish
+from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 from compactor.flows.write import commit, feed, whole_hours
@@ -62,6 +63,7 @@ def restore(table: Table, target: Snapshot) -> TableReport:
     """Make the State of `target` the newest. Raises RequirementFailed when another writer commits meanwhile: the request may be wrong by then."""
     head = table.newest()
     if head is not None and head.version == target.version:
+        resume(table, head)
         return TableReport(table.name, "idle", head.version, notes=(f"version {head.version} is the newest already",))
     if head is None or retention.is_pending_deletion(target, table.layout, head):
         raise Refused(f"table {table.name}: version {target.version} was vacuumed; {_listed(_available(table))}")
