@@ -261,7 +261,7 @@ def test_any_record_of_a_writer_shows_that_its_decimals_are_numbers(lake: Lake, 
 
 
 @pytest.mark.slow
-def test_numbers_and_base64_of_one_writer_are_told_apart_by_value(lake: Lake) -> None:
+def test_numbers_and_base64_of_one_writer_are_distinguished_by_value(lake: Lake) -> None:
     """The converter's setting changed. A text that is both is not used, and its record goes to quarantine."""
     spec = lake.spec("both")
     values: list[int | str | None] = [None, "BNI=", 123, -5, 1234, "1234"]

@@ -131,7 +131,7 @@ def _beginning(frame: Frame, columns: Mapping[str, Sequence[str]], begin: str, k
     """Return the writers with a value that begins so, and is of this type, in one of their `columns`."""
     tests: list[Column] = []
     for writer_id, names in columns.items():
-        # an object inside of the row may have members of these names, which only the parser tells apart
+        # an object inside of the row may have members of these names, which the parser distinguishes
         member = rf"(?:{'|'.join(re.escape(json.dumps(name, ensure_ascii=False)) for name in names)})\s*:\s*{begin}"
         parser = f"'{ddl(('struct', tuple((name, (kind,)) for name in names)))}'"
         shown = literal(f'":{begin}')
