@@ -51,8 +51,39 @@ _NAMES = (
 _LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives")
 """Settings that spark-submit itself must see. All others stay off the command line, because `ps` shows it to everyone."""
 
-_FIXED = {"spark.sql.variable.substitute": "false"}
-"""Settings that nobody overrides. `${name}` in a value or a column's name is text; `sql.as_column` has the rest of this rule."""
+_FIXED = {
+    # `${name}` in a value or a column's name is text; `sql.as_column` has the rest of this rule
+    "spark.sql.variable.substitute": "false",
+    # rows of files that Spark cannot read, or does not find, would be left out without a word
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    # how our SQL is read: texts in either quotes with escapes, names in back-quotes, without regard to case
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.caseSensitive": "false",
+    # what values mean
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.legacy.followThreeValuedLogicInArrayExists": "true",
+    "spark.sql.legacy.castComplexTypesToString.enabled": "false",
+    "spark.sql.legacy.json.allowEmptyString.enabled": "false",
+    "spark.sql.json.enablePartialResults": "true",
+    "spark.sql.csv.parser.columnPruning.enabled": "true",
+    # Dates before 1582 and timestamps before 1900 stay as the source sends them, in the calendar that every other engine uses.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+    # a timestamp without zone is taken as UTC (AWS DMS, pandas and Flink write such Parquet)
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "false",
+    # nanoseconds of landed files are read as numbers (input/parquet_files.py); Spark reads them in no other way
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+}
+"""Settings that nobody overrides, because rows depend on them: most have Spark's default."""
 
 _OPEN = ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions", "spark.ui.enabled")
 _OPEN_S3 = ("spark.hadoop.fs.s3a.attempts.", "spark.hadoop.fs.s3a.connection.timeout", "spark.hadoop.fs.s3a.retry.")
@@ -168,7 +199,6 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
     conf = {
         "spark.app.name": "compactor",
         "spark.sql.ansi.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": settings.warehouse_dir,
         "spark.sql.sources.default": "parquet",
         "spark.sql.adaptive.enabled": "true",
@@ -179,16 +209,10 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         # A commit with history and feed uses more than the 100 generated classes that Spark keeps: each commit compiled all of them again.
         "spark.sql.codegen.cache.maxEntries": "1000",
         **PARQUET[settings.parquet],
-        # Dates before 1582 and timestamps before 1900 stay as the source sends them, in the calendar that every other engine uses.
-        "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-        "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+        # files whose writer names no calendar have the one in which we write (_FIXED)
         "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
         "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
         "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
-        # a timestamp without zone is taken as UTC (AWS DMS, pandas and Flink write such Parquet)
-        "spark.sql.parquet.inferTimestampNTZ.enabled": "false",
-        # nanoseconds of landed files are read as numbers (input/parquet_files.py); Spark reads them in no other way
-        "spark.sql.legacy.parquet.nanosAsLong": "true",
         # Tombstones go into folders of their own. Rows are sorted by key, and Spark would sort them by folder first: it keeps a file open for each.
         "spark.sql.optimizer.plannedWrite.enabled": "false",
         "spark.sql.maxConcurrentOutputFileWriters": "100",

@@ -89,7 +89,15 @@ def test_settings_have_the_last_word_and_secrets_stay_off_the_command_line() -> 
     conf = session_conf(SessionSettings(None, None, "/w", master="local[1]", conf=(("spark.sql.ansi.enabled", "false"),)))
     assert conf["spark.sql.ansi.enabled"] == "false"
     assert conf["spark.sql.parquet.outputTimestampType"] == "INT96"
-    assert not [key for key in conf if "ignoreCorrupt" in key or "ignoreMissing" in key]
+    rows = (
+        ("ignoreCorruptFiles", "files"),
+        ("ignoreMissingFiles", "files"),
+        ("escapedStringLiterals", "parser"),
+        ("doubleQuotedIdentifiers", "ansi"),
+    )
+    wrong = {**{f"spark.sql.{part}.{name}": "true" for name, part in rows}, "spark.sql.session.timeZone": "Asia/Tokyo"}
+    fixed = session_conf(SessionSettings(None, None, "/w", master="local[1]", conf=tuple(wrong.items())))
+    assert {fixed[name] for name in wrong} == {"false", "UTC"}
     assert not "spark.hadoop.fs.s3a.secret.key".startswith(session._LAUNCH_PREFIXES)
 
 

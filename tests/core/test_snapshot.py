@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -56,6 +57,20 @@ def one() -> Snapshot:
         "t", "u", 2, 1, "w", "", "2026-01-01T00:00:00Z", "commit", schema, (("seq", "bigint"),), "b", (segment,), delta, position=position,
         truncated_to=(0, 7, "f", 0, 1), inputs=given, pending=given, ledger=(LedgerFile("l", 1, ("f",)),), counts={"read": 1, "applied": 1},
     )  # fmt: skip
+
+
+def test_the_documents_show_every_field_that_is_stored() -> None:
+    """In its order, also inside of lists. What the example leaves out is "..."."""
+    page = (Path(__file__).parents[2] / "docs" / "design" / "protocol.md").read_text(encoding="utf-8")
+    example = json.loads(page.partition("A Snapshot as a run wrote it")[2].partition("```json")[2].partition("```")[0])
+    stored = json.loads(dataclasses.replace(one(), pins=(Pin("p", 1, "t"),)).to_bytes())
+    parts: list[tuple[object, object]] = [(example, stored)]
+    for shown, there in parts:
+        if isinstance(shown, dict) and isinstance(there, dict):
+            assert [*shown] == [*there] or {*there} == {"read", "applied"}
+            parts += [(value, there[name]) for name, value in shown.items() if name in there]
+        elif isinstance(shown, list) and isinstance(there, list):
+            parts += [*zip(shown, there)]
 
 
 @sized(150)

@@ -19,7 +19,9 @@ from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from compactor.flows.verbs import discard_table, reabsorb_table, rebuild_table
 from compactor.flows.write import restore
+from compactor.spark.decode.frame import Frame
 from compactor.spark.input import files
+from compactor.spark.rows import json_writers
 from tests.oracle.sizes import tiered
 from tests.parts.one_spark import AVRO
 from tests.spark.added_defaults import TEXT_ALLOWED
@@ -890,3 +892,14 @@ def test_rows_of_an_incremental_snapshot_have_no_lsn(lake: Lake) -> None:
     )
     lake.run(spec)
     assert {1: "change", 2: "read"} == {each["id"]: each["v"] for each in lake.rows(spec)}
+
+
+def test_columns_are_in_the_order_of_the_first_record(lake: Lake) -> None:
+    """Of twins it gives the plain name to the first, whichever record Spark's tasks come to first."""
+    texts = ['{"A": 1, "a": 2, "id": 1}', '{"a": 1, "id": 2, "A": 2}', '{"id": 3, "a": 1, "A": 2}']
+    rows = [("f", 0, at, "u", "k", None, text, text) for at, text in enumerate(texts)]
+    kinds = "_file STRING, _block BIGINT, _row BIGINT, _op STRING, _writer STRING, _schema STRING, _after STRING, _before STRING"
+    for given in (rows, rows[::-1], [rows[1], rows[0], rows[2]]):
+        frame = Frame(lake.spark.createDataFrame(given, kinds).coalesce(1), None, one_image=True)
+        (writer,) = json_writers.writers_of(lake.spark, frame, ("id",), few=True)
+        assert [field.name for field in writer.fields] == ["A", "a", "id"]

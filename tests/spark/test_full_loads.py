@@ -14,10 +14,30 @@ from compactor.core.model.errors import CheckFailed, InputRefused
 from compactor.core.model.spec import TableSpec
 from compactor.flows.table import Table
 from compactor.flows.verbs import rebuild_table
+from compactor.spark.tables.compare import comparable
 from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
+
+
+def test_maps_are_compared_in_any_order_of_their_entries(lake: Lake) -> None:
+    """Also inside of each other; another key, another value and a null are other maps."""
+    kind = "map<string,struct<a:array<map<int,double>>>>"
+    values = (
+        "map('x', struct(array(map(1, 1D, 2, 2D)) AS a), 'y', NULL)",
+        "map('y', NULL, 'x', struct(array(map(2, 2D, 1, 1D)) AS a))",
+        "map('y', NULL, 'x', struct(array(map(2, 1D, 1, 1D)) AS a))",
+        "map('y', NULL, 'z', struct(array(map(1, 1D, 2, 2D)) AS a))",
+        "map('x', struct(array(map(1, 1D, 2, 2D)) AS a))",
+        "map()",
+        "NULL",
+    )
+    rows = lake.spark.sql(" UNION ALL ".join(f"SELECT {at} AS at, CAST({value} AS {kind}) AS m" for at, value in enumerate(values)))
+    shown = {row["at"]: row["m"] for row in rows.selectExpr("at", f"{comparable('m', kind)} AS m").collect()}
+    assert shown[0] == shown[1]
+    assert len({*shown.values()}) == len(values) - 1
+
 
 DDL = "w STRING, id INT, a STRING, b DOUBLE, c MAP<STRING, INT>, _time STRING"
 COLUMNS = ("a", "b", "c", "_time")

@@ -100,6 +100,9 @@ def test_numbers_stay_numbers_until_text_is_asked_for_and_then_are_as_the_source
     wrong = lake.land(spec, 3, [{"id": 3, "seq": 3, "a": 1, "big": 0.5}])
     with pytest.raises(SchemaRefused, match=r"column big: .*9007199254740993.* would be another number"):
         lake.run(spec)
+    protected = lake.with_settings(spec, archive_kms_key="arn:aws:kms:eu-west-1:123456789012:key/a")
+    with pytest.raises(SchemaRefused, match=r"column big: .* such as \(not shown: .*\) would be another number"):
+        lake.run(protected)
     wrong.unlink()
     lake.land(spec, 3, [{"id": 3, "seq": 3, "a": 9007199254740993, "big": 1}, {"id": 4, "seq": 4, "a": 3, "big": 1}])
     assert lake.run(lake.with_settings(spec, quarantine_share=1.0)).counts["quarantined"] == 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef, quoted
+from compactor.core.catalog.dialect import HIVE
 from compactor.core.model import types
 
 _STORED = {"parquet": "PARQUET", "avro": "AVRO", "json": "TEXTFILE"}
@@ -19,8 +20,7 @@ def literal(value: str) -> str:
     >>> print(literal("it's"))
     'it\\'s'
     """
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
-    return f"'{escaped}'"
+    return HIVE.text(value).replace("\n", "\\n").replace("\r", "\\r")
 
 
 def create_database(name: str, location: str) -> str:

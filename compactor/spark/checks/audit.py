@@ -22,8 +22,6 @@ def audit(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, measured: Se
     """Count offending rows. The version is read from its files, as the catalog does not have it."""
     # temporary views of its own: the name of the view means the new version here, and the shown one everywhere else
     session = spark.newSession()
-    for name in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions", "spark.sql.ansi.enabled"):
-        session.conf.set(name, str(spark.conf.get(name)))
     schema = snapshot.schema
     deleted = [f"_gone IS NOT NULL AS {quoted(views.DELETED)}"] if spec.soft else []
     shown = [f"{quoted(field.name)} AS {quoted(schema.view_name(field))}" for field in schema.payload]

@@ -8,7 +8,6 @@ from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.inputs import path_of
 from compactor.core.model.policy import TO_STRING
-from compactor.core.model.spec import TableSpec
 from compactor.core.schema.change import Change
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.writer import WriterField
@@ -23,7 +22,7 @@ _VALUE_MAX = 80
 
 
 def located(error: SchemaRefused, frames: Sequence[Frame], opened: Inputs) -> SchemaRefused:
-    """Return the error with the first value that no type holds with the stored ones, its file and record. Protected values are not shown."""
+    """Return the error with the first value that no type holds with the stored ones, its file and record."""
     refused = [decision.change for decision in error.decisions if isinstance(decision, Decision) and decision.action == "refuse"]
     places = [place for change in refused if change.kind in (TO_STRING, "incompatible") and (place := _first(change, frames, opened))]
     return SchemaRefused(f"{error} {' '.join(places)}", error.decisions) if places else error
@@ -31,7 +30,7 @@ def located(error: SchemaRefused, frames: Sequence[Frame], opened: Inputs) -> Sc
 
 def _first(change: Change, frames: Sequence[Frame], opened: Inputs) -> str:
     for frame in frames:
-        column, values, kind = _values(frame, change.column)
+        values, kind = _values(frame, change.column)
         if kind is None:
             continue
         stored = types.parse(change.before)
@@ -40,7 +39,7 @@ def _first(change: Change, frames: Sequence[Frame], opened: Inputs) -> str:
         of = f"_writer IN ({', '.join(map(literal, others))}) AND " if others else ""
         tests = [f"coalesce({of}{_does_not_fit(value, kind, stored)}, false)" for value in values]
         shown = " ".join(f"WHEN {test} THEN {conversions.plain(value, kind, ('string',))}" for test, value in zip(tests, values))
-        if place := first(frame, " OR ".join(tests), f"CASE {shown} END", column, opened):
+        if place := first(frame, " OR ".join(tests), f"CASE {shown} END", opened):
             return f"The first such value, of {change.column}, is {place}."
     return ""
 
@@ -49,28 +48,25 @@ def _fits(field: WriterField, stored: types.Type) -> bool:
     return types.widest(stored, field.type, field.inferred) is not None
 
 
-def first(frame: Frame, test: str, value: str, column: str, opened: Inputs) -> str:
-    """Return value, file and record of the first event that passes a test; "" without one. `test` and `value` (text of the column) are SQL."""
+def first(frame: Frame, test: str, value: str, opened: Inputs) -> str:
+    """Return value, file and record of the first event that passes a test; "" without one. `test` and `value` (text) are SQL."""
     rows = frame.rows.where(f"_op IS NOT NULL AND ({test})").selectExpr(FILE, BLOCK, ROW, f"substr({value}, 1, {_VALUE_MAX}) AS value")
     for row in rows.orderBy(FILE, BLOCK, ROW).limit(1).collect():
         place = (row[FILE], row[BLOCK], row[ROW])
-        return f"{_quoted(opened.spec, column, row.value)}: {path_of(place[0])}, record {survey.record_numbers([place], opened.raws)[place]}"
+        shown = repr(row.value) if opened.spec.quotes_records else survey.HIDDEN
+        return f"{shown}: {path_of(place[0])}, record {survey.record_numbers([place], opened.raws)[place]}"
     return ""
 
 
-def _values(frame: Frame, path: str) -> tuple[str, list[str], types.Type | None]:
-    """Return the column of a path of struct members, SQL for its value in both images, and its type there; no type if the rows do not have it."""
+def _values(frame: Frame, path: str) -> tuple[list[str], types.Type | None]:
+    """Return SQL for the value of a path of struct members in both images, and its type there; no type if the rows do not have it."""
     images = dict((frame.images or ("struct", ()))[1])
     column = path if path in images else path.partition(".")[0]
     values, kind = [frame.value(column, image) for image in (AFTER, BEFORE)], images.get(column)
     for name in path[len(column) + 1 :].split(".") if path != column else ():
         kind = dict(kind[1]).get(name) if kind is not None and kind[0] == "struct" else None
         values = [member(value, name) for value in values]
-    return column, values, kind
-
-
-def _quoted(spec: TableSpec, column: str, value: str) -> str:
-    return "not shown (`columns:` protects it)" if any(rule.covers(column) for rule in spec.columns) else repr(value)
+    return values, kind
 
 
 def _does_not_fit(value: str, kind: types.Type, stored: types.Type) -> str:

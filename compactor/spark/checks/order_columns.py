@@ -65,7 +65,7 @@ def _type_of_text(table: str, name: str, column: str, frames: Sequence[Frame], v
     count, digits, long, misordered = _counts(frames, values)
 
     def first(test: Callable[[str], str]) -> str:
-        places = (misfits.first(frame, test(value), value, column, opened) for frame, value in zip(frames, values))
+        places = (misfits.first(frame, test(value), value, opened) for frame, value in zip(frames, values))
         return next(filter(None, places), "")
 
     if 0 < digits < count:

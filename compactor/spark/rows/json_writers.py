@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -21,14 +21,14 @@ from compactor.core.model import types
 from compactor.core.model.inputs import InputLimits
 from compactor.core.schema import column_types, nested_types, writer
 from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
-from compactor.spark.columns import AFTER, BEFORE, WRITER
+from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, ROW, WRITER
 from compactor.spark.decode import pg_text
 from compactor.spark.decode.conversions import BASE64, NUMBER
-from compactor.spark.decode.frame import Frame
+from compactor.spark.decode.frame import Frame, ddl
 from compactor.spark.input.files import from_spark
 from compactor.spark.input.limits import check_columns, row_columns
 from compactor.spark.jvm.private import json_schema
-from compactor.spark.sql import JSON_OPTIONS, literal, named
+from compactor.spark.sql import JSON_OPTIONS, from_json, literal, named
 
 INFERRED_HERE = 4 << 20
 """Bytes of landed files up to which the driver infers types from the values of JSON records. For more a Spark job does."""
@@ -72,9 +72,9 @@ def writers_of(
         .groupBy(WRITER)
         .agg(
             named("first(_schema)", "text"),
-            named(f"max_by({image}, CASE WHEN _schema IS NOT NULL THEN length({image}) END)", "sample"),
             named("max(_op IN ('c', 'u', 'r'))", "rows"),
-            named(f"json_object_keys(first({image}))", "names"),
+            # not of any record: twins such as `A` and `a` get their names in this order
+            named(f"json_object_keys(min_by({image}, CASE WHEN _schema IS NULL THEN struct({FILE}, {BLOCK}, {ROW}) END))", "names"),
             named(f"max({image} RLIKE {literal(pg_text.FRACTION)})", "fractions"),
             named(f"max(_schema IS NULL AND {image} RLIKE {literal(pg_text.LARGE_NUMBER)})", "large"),
             named(f"max(_schema IS NULL AND {image} RLIKE {literal(pg_text.LONG_NUMBER)})", "long"),
@@ -89,12 +89,13 @@ def writers_of(
     names_of = {row[WRITER]: [*dict.fromkeys(row.names or ())] if not row.text else [] for row in rows}
     limits = limits or InputLimits()
     check_columns(len({name for names in names_of.values() for name in names}), limits)
+    connect = {row[WRITER]: dataclasses.replace(writer.from_connect(row.text, bare=frame.one_image), id=row[WRITER]) for row in rows if row.text}
+    forms = _forms(frame, connect.values())
     out = []
     words: dict[str, set[str]] = {}
     for row in sorted(rows, key=lambda row: str(row[WRITER])):
         if row.text:
-            described = dataclasses.replace(writer.from_connect(row.text, bare=frame.one_image), id=row[WRITER])
-            described = _with_numeric_decimals(described, row.sample, bool(row.fractions))
+            described = _with_numeric_decimals(connect[row[WRITER]], forms.get(row[WRITER]), bool(row.fractions))
             described = column_types.as_declared(described, typed) if typed else described
         else:
             described, words[row[WRITER]] = _from_values(spark, frame, row, names_of[row[WRITER]], stored, bare, not key)
@@ -110,13 +111,43 @@ def writers_of(
     return [_as_doubles(each, words.get(each.id, set()) & numbers) for each in out]
 
 
-def _with_numeric_decimals(described: WriterSchema, sample: str | None, fractions: bool) -> WriterSchema:
-    """Return a writer whose decimals are numbers, if they are in the longest of its images: Connect's JSON with `decimal.format=NUMERIC`."""
-    packed = {field.name for field in described.fields if field.semantic == DECIMAL and field.raw == ("binary",)}
-    row = json.loads(sample, strict=False) if packed and sample else {}
-    if not any(isinstance(row.get(name), (int, float)) for name in packed):
+def _packed(described: WriterSchema) -> list[str]:
+    """Return the columns of decimals that are bytes in the schema."""
+    return [field.name for field in described.fields if field.semantic == DECIMAL and field.raw == ("binary",)]
+
+
+def _forms(frame: Frame, writers: Iterable[WriterSchema]) -> dict[str, str]:
+    """Return the writers with numbers where the schema has bytes (`decimal.format=NUMERIC`) → how to read these columns: "" or NUMBER_OR_BYTES.
+
+    One Spark job if there are such columns, and one more for writers with numbers, which may have base64 in other records.
+    """
+    packed = {each.id: names for each in writers if (names := _packed(each))}
+    numbers = _beginning(frame, packed, "-?[0-9]", "DOUBLE")
+    texts = _beginning(frame, {each: packed[each] for each in numbers}, '"', "BINARY")
+    return {each: NUMBER_OR_BYTES if each in texts else "" for each in numbers}
+
+
+def _beginning(frame: Frame, columns: Mapping[str, Sequence[str]], begin: str, kind: str) -> list[str]:
+    """Return the writers with a value that begins so, and is of this type, in one of their `columns`."""
+    tests: list[Column] = []
+    for writer_id, names in columns.items():
+        # an object inside of the row may have members of these names, which the parser distinguishes
+        member = rf"(?:{'|'.join(re.escape(json.dumps(name, ensure_ascii=False)) for name in names)})\s*:\s*{begin}"
+        parser = f"'{ddl(('struct', tuple((name, (kind,)) for name in names)))}'"
+        shown = literal(f'":{begin}')
+        parsed = {image: f"to_json({from_json(image, parser)})" for image in ([AFTER] if frame.one_image else [AFTER, BEFORE])}
+        has = " OR ".join(f"({image} RLIKE {literal(member)} AND {json_} RLIKE {shown})" for image, json_ in parsed.items())
+        tests.append(named(f"coalesce(max({WRITER} = {literal(writer_id)} AND ({has})), false)", f"w{len(tests)}"))
+    row = frame.rows.where("_op IS NOT NULL").agg(*tests).collect()[0] if tests else ()
+    return [writer_id for writer_id, has in zip(columns, row) if has]
+
+
+def _with_numeric_decimals(described: WriterSchema, semantic: str | None, fractions: bool) -> WriterSchema:
+    """Return a writer whose decimals are not all base64. `semantic`: how to read them; None if they are."""
+    if semantic is None:
         return described
-    fields = (dataclasses.replace(field, raw=("string",), semantic="") if field.name in packed else field for field in described.fields)
+    packed = _packed(described)
+    fields = (dataclasses.replace(field, raw=("string",), semantic=semantic) if field.name in packed else field for field in described.fields)
     return dataclasses.replace(described, fields=tuple(fields), fractions=fractions)
 
 

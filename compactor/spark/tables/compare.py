@@ -18,7 +18,7 @@ from compactor.core.results.checks import Check, Difference
 from compactor.spark.decode import conversions
 from compactor.spark.input.files import from_spark
 from compactor.spark.rows.reduce import Reducer
-from compactor.spark.sql import literal, named, quoted
+from compactor.spark.sql import literal, member, named, quoted, struct
 from compactor.spark.tables.table_reader import TableReader
 
 SAMPLES = 5
@@ -30,10 +30,23 @@ _EVERY = "'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS', 'ignoreNullFields', '
 
 def comparable(value: str, kind: str) -> str:
     """SQL for a value that can be compared: 0.0 differs from -0.0, and maps, which Spark cannot compare, become JSON."""
-    text = types.text(types.parse(kind))
+    parsed = types.parse(kind)
+    text = types.text(parsed)
     if text in ("float", "double"):
         return f"CAST({value} AS STRING)"
-    return f"to_json({value}, map({_EVERY}))" if any(part in text for part in ("map<", "float", "double")) else value
+    return f"to_json({_entries(value, parsed)}, map({_EVERY}))" if any(part in text for part in ("map<", "float", "double")) else value
+
+
+def _entries(value: str, kind: types.Type) -> str:
+    """SQL: a value with a list of entries, sorted by key, for each map. A map is the same in any order."""
+    if "map<" not in types.text(kind):
+        return value
+    if kind[0] == "array":
+        return f"transform({value}, _e -> {_entries('_e', kind[1])})"
+    if kind[0] == "map":
+        entries = f"transform(map_entries({value}), _e -> struct(_e.key AS k, {_entries('_e.value', kind[2])} AS v))"
+        return f"array_sort({entries}, (_l, _r) -> CASE WHEN _l.k < _r.k THEN -1 WHEN _l.k > _r.k THEN 1 ELSE 0 END)"
+    return f"CASE WHEN {value} IS NOT NULL THEN {struct([(name, _entries(member(value, name), inner)) for name, inner in kind[1]])} END"
 
 
 def as_text(rows: DataFrame, columns: list[tuple[str, str]], key: Sequence[str] = ()) -> DataFrame:

@@ -10,6 +10,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.evolution import Evolved
 from compactor.spark.decode import conversions
+from compactor.spark.rows import survey
 from compactor.spark.rows.reduce import union
 from compactor.spark.sql import named, quoted
 from compactor.spark.tables.table_reader import TableReader
@@ -32,8 +33,9 @@ def check(spark: SparkSession, spec: TableSpec, parent: Snapshot, evolved: Evolv
     row = rows.agg(*samples).collect()[0]
     for name in tests:
         if row[name] is not None:
+            shown = row[name] if spec.quotes_records else survey.HIDDEN
             raise SchemaRefused(
                 f"table {spec.name}, column {evolved.schema.field(name).source}: the new data has fractions, and as a double a stored value such as "
-                f"{row[name]} would be another number. The increments stay in landing. Declare a decimal in `types:`, or repair the producer.",
+                f"{shown} would be another number. The increments stay in landing. Declare a decimal in `types:`, or repair the producer.",
                 evolved.decisions,
             )
