@@ -69,8 +69,8 @@ EXACT = """
     select school.people.id from school.people
     select count(*) from people
     select COUNT(*), count(name), count(distinct age), count(null) from people
-    select sum(age), min(age), max(age) from people
-    select sum(small) as s, avg(cast(small as double)) as a, sum(id) as i from people
+    select sum(age), min(age), max(age), avg(age) from people
+    select sum(small) as s, avg(small) as a, sum(id) as i from people
     select min(name), max(name), min(born), max(born), min(seen), max(seen), min(ok), max(ok) from people
     select min(score), max(score), min(ratio), max(ratio) from people
     select min(balance), max(balance), sum(balance), count(balance) from people
@@ -257,7 +257,7 @@ EXACT = """
     select count(distinct score) as c, count(distinct ratio) as r, count(distinct balance) as b from people
     select score = 0 as a, score > 1 as b, score is null as c, score <> score as d from people
     select sum(balance) as s, min(balance) as m from people where balance is null
-    select sum(age) as s, count(*) as n, avg(cast(age as double)) as a, max(name) as m from people where id > 100
+    select sum(age) as s, count(*) as n, avg(age) as a, max(name) as m from people where id > 100
     select kind, sum(amount) as s from orders where id > 100 group by kind
     select ok and age > 1 as a, ok or age > 1 as b, not ok as c from people
     select o.day, count(*) as n from orders o group by o.day order by o.day desc
@@ -265,7 +265,7 @@ EXACT = """
     select p.name, sum(o.amount) as total from people p left join orders o on o.person = p.id group by p.name order by total desc, p.name
     with recent as (select * from orders where day > '2026-01-02') select count(*) as n, sum(amount) as s from recent
     select count(*) as n from people p join orders o on p.id = o.person and o.amount > p.id
-    select a.id from orders a where a.amount > (select min(b.id) from orders b)
+    select a.id from orders a where a.amount > (select avg(b.id) from orders b)
     select id from orders where amount = (select max(amount) from orders) or person is null
     select substr(name, 1, 1) as first, count(*) as n from people group by substr(name, 1, 1) order by 1
     select length(name) as l, count(*) as n from people group by length(name) order by l
@@ -329,7 +329,7 @@ SPARK = {
     "Overflow": ["select balance * balance as a from people", "select 2147483647 + 1 as a"],
     "out of range": ["select sum(9223372036854775807) as s from orders"],
     "`%`": ["select id % age as a from people", "select 5 % 0 as a"],
-    "`avg`": ["select avg(amount) as a from orders", "select avg(ratio) as a from people", "select avg(id + 9007199254740992) as a from people"],
+    "`avg`": ["select avg(amount) as a from orders", "select avg(ratio) as a from people"],
     "`round`": ["select round(score, 1) as r from people", "select round(balance, 1) as r from people"],
     "`floor`": ["select floor(score) as f from people"],
     "a cast from": [
@@ -410,7 +410,6 @@ HIVE = {
     "select id from order": ['{"id":1}'],
     "select tags[1] as t, substr(name, 0, 2) as s, round(2.675e0, 2) as r from people where id = 1": ['{"t":"b","s":"An","r":2.68}'],
     "select avg(amount) as a from orders": ['{"a":1.138889}'],
-    "select avg(id + 9007199254740992) as a from people where id in (1, 3, 5)": ['{"a":9.007199254740994E15}'],
 }
 """Statements of Hive's dialect, and their rows."""
 
