@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.spec import TableSpec
 from compactor.core.reconcile.canonical import Columns, pair_columns
 from compactor.core.reconcile.repair import signal_data
-from compactor.core.reconcile.report import KINDS, TOO_MANY, ReconcileReport, RepairReport
+from compactor.core.reconcile.report import KINDS, TOO_MANY, ReconcileReport, RepairReport, RowDifference
 from compactor.core.reconcile.side import Key, Rows
 from compactor.core.results.record import TableReport
 from compactor.flows.land import repair as repairs
@@ -63,6 +63,14 @@ class _Opened:
         remember_comparison(self.lake.table, report)
         return report
 
+    def repairable(self, differences: Sequence[RowDifference], where: str) -> list[RowDifference]:
+        """Return the differences without rows of the lake that the source has outside of the condition `where`: they are no rows to delete."""
+        extra = [tuple(item.key.values()) for item in differences if item.kind == "extra"]
+        self.source.select(self.lake.columns, "")
+        there = current_rows(self.source, extra, None, self.pause)
+        self.source.select(self.lake.columns, where)
+        return [item for item in differences if tuple(item.key.values()) not in there]
+
     def signal(self, keys: list[Key], table: str) -> str:
         """Write Debezium's signal for these keys into its signal table. Return the signal's id."""
         label = f"compactor-{self.lake.table.env.nonce()}"
@@ -94,6 +102,7 @@ class Reconcile(AppBase):
                 raise Refused(f"table {name}: too many rows differ to repair each: first let the lake come further (--at now), or rebuild the table.")
             kinds = KINDS if signal is None else opened.source.signal_repairs
             chosen = [item for item in before.differences if item.proof and item.kind in kinds and item.rows[0] <= 1]
+            chosen = opened.repairable(chosen, options.where) if options.where else chosen
             keys, deletes = [tuple(item.key.values()) for item in chosen], sum(item.kind == "extra" for item in chosen)
             written, after = "", None
             if run and keys:

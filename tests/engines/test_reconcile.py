@@ -213,7 +213,7 @@ def at(table: Table) -> tuple[Order, Position | None]:
 
 
 def test_repaired_rows_keep_the_texts_that_the_stream_sends(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blanks of a char(n) key and zeros of an unscaled number: a repaired row is the same row, and a delete deletes it."""
+    """Blanks of a char(n) key and zeros of an unscaled number: a repaired row is the same row, and a delete deletes it. `--where` makes no row extra."""
     landing = tmp_path / "landing/increment_2026112000"
     landing.mkdir(parents=True)
     config = tmp_path / "compactor.yaml"
@@ -233,6 +233,9 @@ def test_repaired_rows_keep_the_texts_that_the_stream_sends(url: str, tmp_path: 
         opened = app.runtime.table(app.specs(["codes"])[0])
         # nobody writes, so that the lake would never come further
         monkeypatch.setattr(PostgresSource, "end", lambda source: source.log.reached(*at(opened)))
+        # cd is gone; ef is a row that the condition leaves out
+        report = app.repair("codes", url, Options(wait=0, where="code in ('ab', 'gh')"))
+        assert (report.before.kinds, report.deletes, report.left) == ({"changed": 1, "missing": 1, "extra": 2}, 1, 1), report
         report = app.repair("codes", url, Options(wait=0), run=True)
         assert (report.rows, report.deletes, report.left) == (2, 1, 0), report
         rows = app.runtime.spark().sql("SELECT code, plain, fixed, v FROM proof.codes ORDER BY code").collect()

@@ -281,6 +281,20 @@ def test_a_row_that_the_source_changes_in_every_look_is_not_judged() -> None:
     assert (report.outcome, report.changing, report.different) == ("equal", 1, 0)
 
 
+def test_a_row_that_changed_once_and_for_which_no_time_is_left_is_unproven() -> None:
+    """A run has moved the lake between the digests and the look, and it is still behind the source."""
+    seen: list[int] = []
+
+    def come_further(both: Both) -> None:
+        seen.append(1)
+        if len(seen) == 3:
+            both.lake = Memory([(key, "v2" if key == both.lake.all[3][0] else value, "2") for key, value, _ in both.lake.all])
+
+    both = Both(Memory(edited(rows(10), 3, "new")), Memory(rows(10)), at=1000, reached=500, happens=come_further, patience=0.0)
+    report = both.compared()
+    assert (report.outcome, report.changing, report.different) == ("unproven", 0, 1)
+
+
 def test_a_row_that_comes_and_goes_all_the_time_is_not_judged() -> None:
     """In every look the lake has it, each time as a later version stored it, and the source never has it when it is read."""
     base, seen = rows(10), []

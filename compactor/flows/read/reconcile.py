@@ -173,7 +173,7 @@ def _await(source: Source, lake: Lake, place: str, pause: Callable[[], bool]) ->
         raise Refused(f"expected `now` or a position such as {log.example}, got {place!r}")
     if lake.reached() is None or not _until(lake.reached, position, pause):
         at = log.text(lake.reached())
-        raise Unavailable(f"the lake has not reached {log.text(position)}, it is at {at}. Wait longer (--wait), or run the table.")
+        raise Unavailable(f"the lake has not reached {log.text(position)}, it is at {at}. Wait longer (--wait-lake), or run the table.")
 
 
 Suspects = dict[Key, tuple[tuple[Row, ...], tuple[Row, ...]]]
@@ -274,10 +274,12 @@ def _judge(
                 continue
             if [_marks(rows) for rows in before] != [_marks(rows) for rows in (there, shown)]:
                 changes[key] += 1
-                if changes[key] < _CHANGING and in_time and in_step:
+                if changes[key] == _CHANGING:
+                    changing += 1
+                elif in_time and in_step:
                     left[key] = (there, shown)
                 else:
-                    changing += 1
+                    differences.append(difference(lake.columns, key, there, shown, ""))
                 continue
             # a view has a key once, whatever the source did since
             repeated = f"version {pinned.version} has the key {len(shown)} times" if len(shown) > max(1, len(there)) else ""
