@@ -208,7 +208,7 @@ def test_limits_and_exclusions(tmp_path: Path) -> None:
     """`at_most` counts the tables that are there; a table whose name is taken waits; what is excluded is named by nobody."""
     config = written(
         tmp_path,
-        "discover: [{from: 'topics/{table}', exclude: ['audit*'], at_most: 2, envelope: debezium}]\n"
+        "discover: [{from: 'topics/{table}', exclude: ['audit*'], at_most: 2, envelope: debezium}, {from: 'other/{table}', exclude: ['*']}]\n"
         "tables: {d: {key: [id], envelope: debezium, increments: elsewhere/d}}\n",
     )
     for name in ("audit_log", "a", "b", "c", "d", "_hidden"):

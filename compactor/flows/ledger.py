@@ -12,6 +12,7 @@ from compactor.core.model.errors import Conflict, StateRefused
 from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.layout import join, relative
 from compactor.core.model.snapshot import Snapshot, of_json
+from compactor.core.planning.folders import upwards
 from compactor.flows.table import Table
 
 _MERGE_AT = 16
@@ -19,16 +20,17 @@ _FOLDERS_MAX = 200
 """A ledger file of more folders than this names none: it is always read."""
 
 
-def absorbed(table: Table, snapshot: Snapshot | None, folders: Iterable[str]) -> frozenset[tuple[str, str]]:
-    """(path, etag) of the inputs already taken, as far as files in these folders are concerned."""
+def absorbed(table: Table, snapshot: Snapshot | None, paths: Iterable[str]) -> frozenset[tuple[str, str]]:
+    """(path, etag) of the inputs already taken, as far as these paths below the landing root are concerned."""
     if snapshot is None:
         return frozenset()
-    return frozenset(item.id for item in (*snapshot.pending, *of_folders(table, snapshot, folders)))
+    return frozenset(item.id for item in (*snapshot.pending, *of_paths(table, snapshot, paths)))
 
 
-def of_folders(table: Table, snapshot: Snapshot, folders: Iterable[str]) -> list[Input]:
-    """Return the entries about inputs in these folders, oldest first, and some about others."""
-    chosen = set(folders)
+def of_paths(table: Table, snapshot: Snapshot, paths: Iterable[str]) -> list[Input]:
+    """Return the entries about inputs with these paths below the landing root, oldest first, and some about others."""
+    # an input's folder is that of the pattern by which it was taken, which may have been another one
+    chosen = {folder for below in {path.rpartition("/")[0] for path in paths} for folder in (*upwards(below), "")}
     files = [file for file in snapshot.ledger if chosen and (not file.folders or chosen & set(file.folders))]
     return [*(item for file in files for item in entries(table, file)), *snapshot.inputs]
 

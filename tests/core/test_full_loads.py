@@ -48,6 +48,14 @@ def test_a_folder_is_taken_when_it_is_complete(spec: TableSpec, files: dict[str,
     assert len(result.new) + result.waiting == sum(not path.rsplit("/", 1)[-1].startswith(("_", ".")) and "/_" not in path for path in files)
 
 
+def test_a_marker_may_have_any_name() -> None:
+    """It is no file of the load."""
+    spec = dataclasses.replace(MARKED, complete="manifest.json")
+    files = [FileInfo(f"{ONE}/{name}", 5, "e", modified) for name, modified in (("a.json", 5), ("manifest.json", 6))]
+    result = landing.discover(spec, files, frozenset(), NOW)
+    assert ([item.path for item in result.new], result.ignored) == ([f"{ONE}/a.json"], 1)
+
+
 def test_a_file_that_cannot_be_finished_yet_holds_its_load_back() -> None:
     """A Parquet file without a byte may still be being written, whatever the marker says."""
     files = [FileInfo(f"{ONE}/a.parquet", 5, "e", 990), FileInfo(f"{ONE}/b.parquet", 0, "e", 990), FileInfo(f"{ONE}/_SUCCESS", 0, "e", 995)]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 END = 253_402_300_800_000_000
 """The microseconds since 1970 at which the year 10000 begins, which no text of this module can name."""
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return a time zone by its name. UTC needs no zone database."""
+    return timezone.utc if name == "UTC" else ZoneInfo(name)
 
 
 def parse(text: str) -> datetime:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from datetime import date, datetime, timedelta, timezone
-from zoneinfo import ZoneInfo
+from datetime import date, datetime, timedelta
 
+from compactor.core.model import times
 from compactor.core.model.policy import Daily
 from compactor.core.model.snapshot import Day, Days
 
@@ -23,8 +23,7 @@ def ended(setting: Daily, since: datetime, until: datetime) -> Iterator[str]:
     >>> [*ended(Daily(), datetime(2026, 11, 20, 23, tzinfo=timezone.utc), datetime(2026, 11, 22, tzinfo=timezone.utc))]
     ['2026-11-20', '2026-11-21']
     """
-    # UTC needs no zone database
-    zone = timezone.utc if setting.time_zone == "UTC" else ZoneInfo(setting.time_zone)
+    zone = times.zone_of(setting.time_zone)
     first, last = since.astimezone(zone).date(), until.astimezone(zone).date()
     day = max(first, last - setting.keep * _ONE)
     while datetime.combine(day + _ONE, datetime.min.time(), zone) <= until:

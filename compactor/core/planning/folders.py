@@ -57,7 +57,7 @@ class Discovery:
     def excludes(self, folder: str) -> bool:
         """Return whether `exclude:` names a folder."""
         below = folder[len(self.top) :].strip("/")
-        return any(fnmatchcase(below, each) for each in self.exclude)
+        return folder.startswith(f"{self.top}/") and any(fnmatchcase(below, each) for each in self.exclude)
 
     def fits(self, place: str) -> bool:
         """Return whether a landing folder is one of these, or lies below one."""

@@ -67,7 +67,8 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
     unfinished: set[str] = set()
     files = list(files)
     for item in files:
-        if increment.ignored(item.path, spec.ignore) and increment.repaired_table(item.path) != spec.name:
+        marker = spec.complete is not None and item.path.rpartition("/")[2] == spec.complete
+        if marker or (increment.ignored(item.path, spec.ignore) and increment.repaired_table(item.path) != spec.name):
             ignored += 1
             continue
         place = increment.landed(spec.pattern, item.path, spec.hours_in, spec.source.load_files)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from zoneinfo import ZoneInfo
 
+from compactor.core.model import times
 from compactor.core.model.envelopes import BESIDE_VALUES
 
 _PARTS = {
@@ -109,7 +109,7 @@ def folder_at(pattern: str, seconds: float, zone: str = "UTC") -> str:
     >>> folder_at("increment_%Y%m%d%H", 0.0)
     'increment_1970010100'
     """
-    moment = datetime.fromtimestamp(seconds, ZoneInfo(zone))
+    moment = datetime.fromtimestamp(seconds, times.zone_of(zone))
     return _filled(pattern, moment)
 
 
@@ -145,8 +145,7 @@ def landed(pattern: str, relative: str, zone: str = "UTC", load_files: bool = Fa
         return Landed(match["folder"], None, shard)
     try:
         moment = datetime(int(parts["Y"]), int(parts.get("m") or 1), int(parts.get("d") or 1), int(parts.get("H") or 0), int(parts.get("M") or 0))
-        if zone != "UTC":
-            moment = moment.replace(tzinfo=ZoneInfo(zone)).astimezone(timezone.utc)
+        moment = moment.replace(tzinfo=times.zone_of(zone)).astimezone(timezone.utc)
     except (ValueError, OverflowError):
         return None
     # `strftime` writes years below 1000 with fewer digits
@@ -177,7 +176,7 @@ def hour_place(pattern: str, hour: datetime, zone: str = "UTC") -> tuple[str, st
     """
     if "%Y" not in pattern:
         return None
-    local = hour.astimezone(timezone.utc if zone == "UTC" else ZoneInfo(zone)).replace(minute=0)
+    local = hour.astimezone(times.zone_of(zone)).replace(minute=0)
     place = landed(pattern, _filled(pattern, local) + "/", zone)
     if place is None or place.hour is None:
         return None

@@ -21,8 +21,7 @@ def landing(table: Table, snapshot: Snapshot | None, listed: Iterable[FileInfo] 
     """
     infos = table.storage.list(table.spec.landing) if listed is None else listed
     files = [FileInfo(relative(info.path, table.spec.landing), info.size, info.etag, info.modified, info.problem) for info in infos]
-    places = [increment.landed(table.spec.pattern, item.path, load_files=table.spec.source.load_files) for item in files]
-    ledgered = ledger.absorbed(table, snapshot, {place.folder for place in places if place})
+    ledgered = ledger.absorbed(table, snapshot, (item.path for item in files))
     # a store's clock is a request, and only the age of a file that may still be written matters
     timed = table.spec.settle or table.spec.source.full_loads or any(item.size == 0 for item in files)
     landed = discover(table.spec, files, ledgered, table.storage.now() if timed else 0.0, first=snapshot is None)

@@ -109,9 +109,10 @@ def pending(table: Table, snapshot: Snapshot, files: Sequence[FileInfo]) -> tupl
     folders = {item.folder: item.epoch for item in landing.new}
     names = {(relative(info.path, table.spec.landing), info.etag) for info in files}
     hidden = set()
-    for item in ledger.latest(ledger.of_folders(table, snapshot, folders)).values():
-        if item.folder in folders and item.id in names and live.hides(table.spec, snapshot, folders[item.folder], item):
-            hidden.add(item.folder)
+    for item in ledger.latest(ledger.of_paths(table, snapshot, (path for path, _ in names))).values():
+        place = increment.landed(table.spec.pattern, item.path)
+        if place and place.folder in folders and item.id in names and live.hides(table.spec, snapshot, folders[place.folder], item):
+            hidden.add(place.folder)
     for info in files:
         path = relative(info.path, table.spec.landing)
         # what a run leaves out and engines read; they read no empty file, such as the marker of a folder
