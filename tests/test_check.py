@@ -33,6 +33,7 @@ CSV = "id;name;updated_at\n1;x;5\n"
 QLIK = "header__change_seq,header__change_oper,id,name\n" + "".join(
     f"{at},{code},{id_},x\n" for at, (code, id_) in enumerate([*[("I", number) for number in range(1, 9)], ("B", 1), ("U", 1), ("D", 2), ("I", 2)], 1)
 )
+STREAM = "key: [id], increments: o/in"
 GOOD = "key: [id], order_by: [updated_at], increments: people/in"
 
 CASES = {
@@ -229,6 +230,25 @@ CASES = {
         "o/in/a.json",
         DEBEZIUM,
         "none of the tables in the sampled files: public.orders",
+    ),
+    "a table of flat rows without schema": (
+        f"{STREAM}, source_table: public.users",
+        "o/in/a.json",
+        '{"id": 1, "__lsn": 1, "__table": "users"}',
+        None,
+    ),
+    "a table of flat rows in another schema": (
+        f"{STREAM}, source_table: a.users",
+        "o/in/a.json",
+        '{"id": 1, "__lsn": 1, "__source_schema": "b", "__source_table": "users"}',
+        "none of the tables in the sampled files: b.users",
+    ),
+    "flat rows that name no table": (f"{STREAM}, source_table: a.users", "o/in/a.json", '{"id": 1, "__lsn": 1}', "do not name their table"),
+    "a database of SQL Server": (
+        "key: [id], envelope: debezium, increments: o/in, source_table: shop.public.orders",
+        "o/in/a.json",
+        DEBEZIUM.replace('"schema"', '"connector": "sqlserver", "db": "shop", "schema"'),
+        None,
     ),
 }
 

@@ -266,6 +266,43 @@ def test_envelopes_with_other_members(lake: Lake) -> None:
     expect(lake, ENVELOPES)
 
 
+def user(number: int, **names: Any) -> dict[str, Any]:
+    """A flattened row whose id and value are a number."""
+    return {"id": number, "v": number, "__op": "c", "__lsn": number, **names}
+
+
+def sqlserver(db: str, number: int) -> dict[str, Any]:
+    place = {"commit_lsn": f"00000027:00000ac0:{number:04}", "change_lsn": f"00000027:00000ac0:{number:04}", "event_serial_no": 1}
+    return change("c", {"connector": "sqlserver", "db": db, "schema": "dbo", "table": "users", **place}, after={"id": number, "v": number})
+
+
+SCHEMAS = [[user(1, __schema="a", __table="users"), user(2, __schema="b", __table="users"), user(3, __schema="a", __table="orders")]]
+SOURCES = [[user(1, __source_schema="a", __source_table="users"), user(2, __source_schema="a", __source_table="orders")]]
+DATABASES = [[user(at, __db=db, __table="users") for at, db in enumerate("abc", 1)]]
+FULL = [[user(at, __db=db, __schema=schema, __table="users") for at, (db, schema) in enumerate(("xa", "xb", "ya"), 1)]]
+BOTH = [[user(1, __table="users"), user(2, __source_table="users"), user(3, __source_table="orders")]]
+TABLES: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
+    "schema": ({"source_table": "a.users"}, SCHEMAS, [1], ""),
+    "any schema": ({"source_table": "users"}, SCHEMAS, [1, 2], ""),
+    "pattern": ({"source_table": "a.*"}, SCHEMAS, [1, 3], ""),
+    "two": ({"source_table": "b.users, a.orders"}, SCHEMAS, [2, 3], ""),
+    "fields of the source": ({"source_table": "a.users"}, SOURCES, [1], ""),
+    "either name": ({"source_table": "a.users"}, BOTH, [1, 2], ""),
+    "database": ({"source_table": "b.users"}, DATABASES, [2], ""),
+    "database and schema": ({"source_table": "x.a.users"}, FULL, [1], ""),
+    "schema of any database": ({"source_table": "a.users"}, FULL, [1, 3], ""),
+    "table alone": ({"source_table": "a.users"}, [[user(1, __table="users"), user(2, __table="orders")]], [1], ""),
+    "no name": ({"source_table": "a.users"}, [[user(1)]], [], "do not name their table; add `table` and `schema`"),
+    "envelope": ({**DEBEZIUM, "source_table": "db1.dbo.users"}, [[sqlserver("db1", 1), sqlserver("db2", 2)]], [1], ""),
+    "envelope of any database": ({**DEBEZIUM, "source_table": "dbo.users"}, [[sqlserver("db1", 1), sqlserver("db2", 2)]], [1, 2], ""),
+}  # fmt: skip
+
+
+def test_a_table_of_a_stream_by_all_names_that_its_records_have(lake: Lake) -> None:
+    """Schema and database too, under both prefixes. Rows that do not name their table are refused."""
+    expect(lake, TABLES)
+
+
 ENVELOPE = {"database": "d", "table": "t"}
 FOREIGN: dict[str, dict[str, Any]] = {
     "Maxwell": {**ENVELOPE, "type": "insert", "ts": 1, "xid": 2, "data": {"id": 1}},

@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -145,9 +144,13 @@ def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mappin
         )
         yield "source table", problem, ""
     if spec.source_table:
-        profiles = [profile for profile in profiles if not profile.table or _is_source(spec.source_table, profile.table)]
+        profiles = [profile for profile in profiles if not profile.table or shared_stream.selects(spec.source_table, profile.table)]
         problem = "" if profiles else f"`source_table: {spec.source_table}` is none of the tables in the sampled files: {', '.join(names[:10])}"
-        yield "source table", problem, spec.source_table
+        if spec.source.order_columns and not names and any(profile.columns for profile in profiles):
+            problem = flat_rows.no_table(spec)
+        bare = [name for name in names if "." not in name] if "." in spec.source_table else []
+        compared = f"; the rows name no schema, so that only the table is compared ({', '.join(bare[:10])})" if bare else ""
+        yield "source table", problem, f"{spec.source_table}{compared}"
     if profiles and not any(profile.opaque for profile in profiles):
         other = other_envelope(spec, profiles)
         unknown = next((profile.foreign for profile in profiles if profile.foreign), None)
@@ -259,15 +262,6 @@ def _dialect(spec: TableSpec, profile: SourceProfile) -> str:
     if spec.csv.columns and not profile.columns and profile.csv_width != len(spec.csv.columns):
         return f"the rows have {profile.csv_width} values, expected {len(spec.csv.columns)} as in `csv: {{columns: ..}}`"
     return ""
-
-
-def _is_source(source_table: str, name: str) -> bool:
-    """Return whether `schema.table` is one of those that `source_table` selects."""
-    for part in shared_stream.tables(source_table):
-        pattern = shared_stream.pattern(part)
-        if re.fullmatch(pattern, name) or ("." not in part and re.fullmatch(pattern, name.rpartition(".")[2])):
-            return True
-    return False
 
 
 def _shared(spec: TableSpec, others: Sequence[TableSpec]) -> str:
