@@ -105,6 +105,37 @@ CASES = {
         '{"database": "shop", "table": "t", "type": "insert", "ts": 1, "xid": 2, "data": {"id": 1}}\n',
         "the records look like Maxwell's, which are not read",
     ),
+    "Debezium's CloudEvents": (
+        "key: [id], envelope: debezium, increments: p/in",
+        "p/in/a.json",
+        '{"id": "lsn:1", "specversion": "1.0", "iodebeziumop": "d", "data": {"before": {"id": 1}, "after": null}}\n',
+        "the records look like CloudEventsConverter's, which are not read",
+    ),
+    "an unknown envelope with a member like the key": (
+        "key: [id], envelope: debezium, increments: p/in",
+        "p/in/a.json",
+        '{"id": "e1", "kind": "d", "row": {"id": 1}}\n',
+        "the records are not in `envelope: debezium`, and their own is unknown",
+    ),
+    "an unknown envelope around the key": (
+        f"{GOOD}",
+        "people/in/a.json",
+        '{"type": "RECORD", "record": {"id": 1, "updated_at": 5}, "updated_at": 5}\n',
+        "no sampled file has id; .*; record has it, so that the rows may be wrapped",
+    ),
+    "a member as the order": (f"{STREAM}, order_by: [meta.at]", "o/in/a.json", '{"id": 1, "meta": {"at": 5}}\n', "no sampled file has meta.at"),
+    "an object as the order": (
+        f"{STREAM}, order_by: [meta]",
+        "o/in/a.json",
+        '{"id": 1, "meta": {"at": 5}}\n',
+        "meta has objects, which have no order",
+    ),
+    "a key that is not stored": (
+        "key: [__id], order_by: [at], increments: p/in",
+        "p/in/a.json",
+        '{"__id": 1, "at": 5}\n',
+        "__id is not stored; name it in `metadata_columns`",
+    ),
     "another delimiter": (GOOD, "people/in/a.csv", CSV, "separated by ';', expected ','; set `csv: {delimiter: ';'}`"),
     "no header": (GOOD, "people/in/a.csv", "1,x,5\n2,y,6\n", "seem to have no header"),
     "no header, and no columns": (

@@ -304,7 +304,9 @@ def test_a_table_of_a_stream_by_all_names_that_its_records_have(lake: Lake) -> N
 
 
 ENVELOPE = {"database": "d", "table": "t"}
+EVENT = {"id": "lsn:1", "specversion": "1.0", "type": "io.debezium.connector.postgresql.DataChangeEvent", "datacontenttype": "application/json"}
 FOREIGN: dict[str, dict[str, Any]] = {
+    "CloudEventsConverter": {**EVENT, "iodebeziumop": "d", "data": {"before": {"id": 1}, "after": None}, "es": 1},
     "Maxwell": {**ENVELOPE, "type": "insert", "ts": 1, "xid": 2, "data": {"id": 1}},
     "Canal": {"id": 0, **ENVELOPE, "type": "INSERT", "es": 1, "data": [{"id": "1"}], "old": None, "pkNames": ["id"]},
     "TiCDC": {"version": 1, **ENVELOPE, "type": "INSERT", "commitTs": 447984084414103554, "data": {"id": "1"}, "old": None},
@@ -320,6 +322,11 @@ COLUMNS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
     "rows with such members": (
         {"order_by": ("seq",)}, [[{"id": 1, "seq": 1, "v": "a", "data": {"x": 1}, "metadata": {"event_id": "e"}, "message": {"a": 1}, "magic": "m"}]], ["a"], ""
     ),
+    "CloudEvents of an application": ({"order_by": ("time",)}, [[{**EVENT, "time": 1, "v": "a", "data": {"order": 7}}]], ["a"], ""),
+    "in the envelope of Debezium": (DEBEZIUM, [[FOREIGN["CloudEventsConverter"]]], [], "look like CloudEventsConverter's.*no `op`"),
+    "around the key": ({"order_by": ("at",)}, [[{"at": 1, "row": {"ID": 1, "v": "a"}}]], [], "no key column 'id'; .*; row has it, so that the rows may be wrapped"),
+    "around the key, in a list": ({"order_by": ("at",)}, [[{"at": 1, "data": [{"id": 1}]}]], [], "; data has it"),
+    "a key that is not stored": ({"key": ("__id",), "order_by": ("at",)}, [[{"at": 1, "__id": 1}]], [], "name it in `metadata_columns`"),
     "an audit table": ({"key": ("ts",), "order_by": ("ts",)}, [[{**ENVELOPE, "type": "insert", "ts": 1, "data": {"x": 1}, "v": "a"}]], ["a"], ""),
     "mistyped": ({"order_by": ("seq",), "op": "header__change_operation"}, [[NAMED]], [], "no record has the column header__change_operation"),
     "in one of the files": ({"order_by": ("seq",), "op": "header__change_oper"}, [[NAMED], [{"id": 2, "v": "b", "seq": 2}]], ["a", "b"], ""),

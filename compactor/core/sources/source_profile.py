@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,6 +74,8 @@ class SourceProfile:
     """Columns in order of appearance."""
     foreign: str = ""
     """The program whose envelope its records have, if that is none that compactor reads."""
+    members: dict[str, set[str]] = field(default_factory=dict, repr=False)
+    """Column with objects, or arrays of them → the members of these, in lower case."""
     has_offsets: bool = False
     """Whether every record has a Kafka offset."""
     opaque: bool = False
@@ -126,6 +128,10 @@ class SourceProfile:
     def add(self, row: records.Row) -> None:
         """Add a row's columns, and its values if the row was inserted."""
         self.columns = tuple(dict.fromkeys([*self.columns, *row.columns]))
+        for name, value in row.columns.items():
+            inner = next(iter(value), None) if isinstance(value, list) else value
+            if isinstance(inner, dict):
+                self.members.setdefault(name, set()).update(map(str.lower, inner))
         if row.op in ("c", "r"):
             self.sample.add(row.columns, row.op == "r")
         elif row.op == "d":
@@ -152,15 +158,22 @@ Profiles = dict[str, SourceProfile]
 """Profiles by `schema.table`; "" where records name no table, `?topic` where they cannot be read."""
 
 
-def other_envelope(spec: TableSpec, profiles: Iterable[SourceProfile]) -> str | None:
-    """Return the envelope that the records have instead of the table's, None if the records agree with it or do not show theirs."""
+def other_envelope(spec: TableSpec, profiles: Collection[SourceProfile]) -> str:
+    """Return how the envelope of the records differs from the table's, as a sentence; "" if it does not, or if the records do not show theirs."""
+    if program := next((each.foreign for each in profiles if each.foreign), ""):
+        return f"the records look like {program}'s, which are not read"
     key = {name.lower() for name in spec.key}
-    # what looks like rows and lacks the key has an envelope that nobody knows here
-    shown = {each.envelope for each in profiles if not each.opaque and (each.envelope != "flat" or key <= {name.lower() for name in each.columns})}
+    # what looks like rows, and lacks the key or has objects, may have an envelope that nobody knows here
+    rows = [each for each in profiles if each.envelope == "flat" and not each.members and key <= {name.lower() for name in each.columns}]
+    shown = {each.envelope for each in profiles if not each.opaque and (each.envelope != "flat" or each in rows)}
     # rows of DMS are plain rows: whoever sets their order reads them as such
     unordered = spec.envelope == "flat" and not spec.order_by
-    others = {name for name in shown if name in _WRAPPED or spec.envelope in _WRAPPED or (name == "dms" and unordered)}
-    return min(others - {spec.envelope}, default=None)
+    others = {name for name in shown if name in _WRAPPED or spec.envelope in _WRAPPED or (name == "dms" and unordered)} - {spec.envelope}
+    if others:
+        return f"the records look like `envelope: {min(others)}`, expected {spec.envelope}; set `envelope:`"
+    if spec.envelope in _WRAPPED and profiles and not shown and not any(each.opaque for each in profiles):
+        return f"the records are not in `envelope: {spec.envelope}`, and their own is unknown"
+    return ""
 
 
 def of_file(path: str, file: FileSample, profiles: Profiles, plain: PlainRow = records.flat) -> None:

@@ -23,7 +23,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import UNCERTAIN, Check
-from compactor.core.results.phrases import counted, csv_delimiter
+from compactor.core.results.phrases import absent_key, counted, csv_delimiter
 from compactor.core.sources import flat_rows, increment, key_inference, proposal, records, shared_stream, value_forms
 from compactor.core.sources.source_profile import SourceProfile, other_envelope
 from compactor.flows import owner
@@ -153,10 +153,8 @@ def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mappin
         yield "source table", problem, f"{spec.source_table}{compared}"
     if profiles and not any(profile.opaque for profile in profiles):
         other = other_envelope(spec, profiles)
-        unknown = next((profile.foreign for profile in profiles if profile.foreign), None)
-        looks = f"the records look like {unknown}'s, which are not read" if unknown else ""
-        yield "envelope", f"the records look like `envelope: {other}`, expected {spec.envelope}" if other else looks, spec.envelope
-        if not other and not unknown:
+        yield "envelope", other, spec.envelope
+        if not other:
             yield from _columns(spec, profiles, committed)
 
 
@@ -178,7 +176,7 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
         "track": spec.track,
     }
     if spec.source.plain_rows and spec.container == "value":
-        configured.update(order_by=tuple(name.split(".")[0] for name in spec.order_by), op=(spec.op,) if spec.op else ())
+        configured.update(order_by=tuple(name.removeprefix("after.") for name in spec.order_by), op=(spec.op,) if spec.op else ())
         configured.update(metadata_columns=spec.metadata_columns)
     configured.update(types=tuple(name for name, _ in spec.types))
     if spec.source.order_columns and not spec.order_by and not all(profile.ordered for profile in profiles):
@@ -186,7 +184,8 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
     if unprotected := [rule.column for rule in spec.columns if not rule.covers(*columns)]:
         yield "columns of `columns`", f"{_absent(unprotected, columns)}. A mistyped name protects nothing", ""
     problems = {
-        "key": next((problem for profile in profiles if (problem := _repeated(spec, profile, committed))), ""),
+        "key": next((problem for profile in profiles if (problem := _unstored(spec, profile) or _repeated(spec, profile, committed))), ""),
+        "order_by": next((f"{name} has objects, which have no order" for name in spec.order_by for each in profiles if name in each.members), ""),
         "types": next((problem for name, kind in spec.types for profile in profiles if (problem := _misfit(spec, profile, name, kind))), ""),
     }
     if not spec.subject and (encoded := {name: word for profile in profiles for name, word in _encoded(spec, profile).items()}):
@@ -199,7 +198,15 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
     for setting, names in configured.items():
         absent = [name for name in names if name.lower() not in present]
         if names:
-            yield f"columns of `{setting}`", _absent(absent, columns) if absent else problems.get(setting, ""), ", ".join(names)
+            around = next((name for each in profiles for name in each.members if {*map(str.lower, absent)} <= each.members[name]), None)
+            wrapped = f"; {absent_key(absent[0], around)}" if absent and around and setting == "key" else ""
+            yield f"columns of `{setting}`", f"{_absent(absent, columns)}{wrapped}" if absent else problems.get(setting, ""), ", ".join(names)
+
+
+def _unstored(spec: TableSpec, profile: SourceProfile) -> str:
+    """Return the column of the key that the rows have and a run does not store."""
+    metadata = [name for name in spec.key if spec.source.order_columns and flat_rows.is_metadata(spec, name, None)]
+    return f"{metadata[0]} is not stored; {absent_key(metadata[0], None)}" if metadata and profile.columns else ""
 
 
 def _repeated(spec: TableSpec, profile: SourceProfile, committed: bool) -> str:
