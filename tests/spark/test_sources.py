@@ -328,6 +328,7 @@ COLUMNS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
     "around the key, in a list": ({"order_by": ("at",)}, [[{"at": 1, "data": [{"id": 1}]}]], [], "; data has it"),
     "a key that is not stored": ({"key": ("__id",), "order_by": ("at",)}, [[{"at": 1, "__id": 1}]], [], "name it in `metadata_columns`"),
     "an audit table": ({"key": ("ts",), "order_by": ("ts",)}, [[{**ENVELOPE, "type": "insert", "ts": 1, "data": {"x": 1}, "v": "a"}]], ["a"], ""),
+    "patches with marks": ({"order_by": ("seq",), "patch_rows": True}, [[{**NAMED, "v": None, "v_isMissing": True}]], [], "v_isMissing says whether"),
     "mistyped": ({"order_by": ("seq",), "op": "header__change_operation"}, [[NAMED]], [], "no record has the column header__change_operation"),
     "in one of the files": ({"order_by": ("seq",), "op": "header__change_oper"}, [[NAMED], [{"id": 2, "v": "b", "seq": 2}]], ["a", "b"], ""),
 }  # fmt: skip

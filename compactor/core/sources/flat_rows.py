@@ -15,6 +15,9 @@ OPERATION, DELETED = "__op", "__deleted"
 PLAIN_OPERATION = ("op", "Op")
 """Names of the operation in rows that no connector has added columns to."""
 
+NO_TABLE = "`source_table` is set, and the rows do not name their table; add `table` and `schema` (or `db`) to `add.fields`, or unset it"
+"""Why `source_table` cannot separate rows, and what to do."""
+
 _METADATA = (*ORDERING, "txId", "connector")
 """Fields of Debezium's source block that ExtractNewRecordState's `add.fields` puts into columns: `__source_lsn`, or `__lsn`."""
 
@@ -41,12 +44,11 @@ def table_name(row: Mapping[str, Any]) -> str:
     return ".".join(filter(None, names)) if names[-1] else ""
 
 
-def no_table(spec: TableSpec) -> str:
-    """Return why `source_table` cannot separate the rows, and what to do."""
-    return (
-        f"`source_table: {spec.source_table}` is set, and the rows do not name their table; add `table` and `schema` (or `db`) to the connector's "
-        "`add.fields`, or leave `source_table` out if all rows are of one table"
-    )
+def unsent(spec: TableSpec, columns: Collection[str]) -> str:
+    """Return why `patch_rows` would store nulls of values that GoldenGate's Avro rows leave out, and what to do; "" for other rows."""
+    marks = [f"{name}_isMissing" for name in columns if spec.patch_rows and f"{name}_isMissing" in columns]
+    remedy = "have GoldenGate write JSON, which leaves such columns out, or whole rows without `patch_rows`"
+    return f"`patch_rows` takes null for a value, and {marks[0]} says whether the record has one; {remedy}" if marks else ""
 
 
 def connector(fields: Collection[str]) -> str | None:

@@ -170,7 +170,6 @@ def flat(value: Mapping[str, Any], column: str = "", codes: Mapping[str, str] = 
 _FOREIGN: tuple[tuple[str, str, str, str], ...] = (
     ("CloudEventsConverter", "specversion iodebeziumop", "", ""),
     ("CloudEventsConverter", "specversion datacontenttype", "data", "before after"),
-    ("CloudEventsConverter", "specversion datacontenttype", "data", "schema payload"),
     ("TiCDC", "commitTs type version", "data", ""),
     ("TiCDC", "commitTs type version", "tableSchema", ""),
     ("Maxwell", "database table type ts xid", "data", ""),

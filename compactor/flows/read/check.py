@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +23,7 @@ from compactor.core.model.policy import HASH, HASH_KEY
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.landing import Landing
-from compactor.core.results.checks import UNCERTAIN, Check
+from compactor.core.results.checks import DELETED, UNCERTAIN, Check
 from compactor.core.results.phrases import absent_key, counted, csv_delimiter
 from compactor.core.sources import flat_rows, increment, key_inference, proposal, records, shared_stream, value_forms
 from compactor.core.sources.source_profile import SourceProfile, other_envelope
@@ -147,7 +148,7 @@ def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mappin
         profiles = [profile for profile in profiles if not profile.table or shared_stream.selects(spec.source_table, profile.table)]
         problem = "" if profiles else f"`source_table: {spec.source_table}` is none of the tables in the sampled files: {', '.join(names[:10])}"
         if spec.source.order_columns and not names and any(profile.columns for profile in profiles):
-            problem = flat_rows.no_table(spec)
+            problem = flat_rows.NO_TABLE
         bare = [name for name in names if "." not in name] if "." in spec.source_table else []
         compared = f"; the rows name no schema, so that only the table is compared ({', '.join(bare[:10])})" if bare else ""
         yield "source table", problem, f"{spec.source_table}{compared}"
@@ -165,10 +166,10 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
     columns = [*dict.fromkeys(name for profile in profiles for name in profile.columns), *spec.csv.columns]
     if dialect or not columns or spec.avro_schema:
         return
-    operation = next(filter(None, (profile.likely_operation for profile in profiles)), None)
-    if operation and not spec.op:
-        settings = " and ".join(f"`{name}: {proposal.flow(value)}`" for name, value in operation.items())
-        yield "operation", f"the values of {operation['op']} look like operations; set {settings}, or each delete is one more row", ""
+    if problem := flat_rows.unsent(spec, columns) or _never_null(spec, profiles):
+        yield "columns with a meaning", problem, ""
+    if not spec.op:
+        yield from [*_deletes(spec, profiles, committed)][:1]
     present = {name.lower() for name in columns}
     configured: dict[str, tuple[str, ...]] = {
         "key": spec.key,
@@ -183,8 +184,11 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
         yield "columns of `order_by`", f"`order_by` is not set, and the rows carry no order; set it to columns out of {', '.join(columns[:20])}", ""
     if unprotected := [rule.column for rule in spec.columns if not rule.covers(*columns)]:
         yield "columns of `columns`", f"{_absent(unprotected, columns)}. A mistyped name protects nothing", ""
+    unstored = [name for name in spec.key if spec.source.order_columns and flat_rows.is_metadata(spec, name, None)]
     problems = {
-        "key": next((problem for profile in profiles if (problem := _unstored(spec, profile) or _repeated(spec, profile, committed))), ""),
+        "key": f"{unstored[0]} is not stored; {absent_key(unstored[0], None)}"
+        if unstored
+        else next((problem for profile in profiles if (problem := _repeated(spec, profile, committed))), ""),
         "order_by": next((f"{name} has objects, which have no order" for name in spec.order_by for each in profiles if name in each.members), ""),
         "types": next((problem for name, kind in spec.types for profile in profiles if (problem := _misfit(spec, profile, name, kind))), ""),
     }
@@ -203,10 +207,23 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
             yield f"columns of `{setting}`", f"{_absent(absent, columns)}{wrapped}" if absent else problems.get(setting, ""), ", ".join(names)
 
 
-def _unstored(spec: TableSpec, profile: SourceProfile) -> str:
-    """Return the column of the key that the rows have and a run does not store."""
-    metadata = [name for name in spec.key if spec.source.order_columns and flat_rows.is_metadata(spec, name, None)]
-    return f"{metadata[0]} is not stored; {absent_key(metadata[0], None)}" if metadata and profile.columns else ""
+def _never_null(spec: TableSpec, profiles: Sequence[SourceProfile]) -> str:
+    """Return the column of `delete_when` that is empty text where it is compared with null."""
+    named = {name.lower() for name in re.findall(r"(\w+)`? +IS +NOT +NULL", spec.delete_when or "", re.IGNORECASE)}
+    rows = (row for profile in profiles if profile.quoted for rows in profile.sample.files for row in rows)
+    column = next((name for row in rows for name, value in row.items() if value is None and name.lower() in named), "")
+    return column and f"{column} has `\"\"`, which is text and no null, so that each row would be a delete; compare it with '' in `delete_when`"
+
+
+def _deletes(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield what looks like an operation, or else like a mark of deleted rows, and is not set."""
+    for profile in profiles:
+        if (operation := profile.likely_operation) and operation["op"] not in (spec.delete_when or ""):
+            settings = " and ".join(f"`{name}: {proposal.flow(value)}`" for name, value in operation.items())
+            hint = f"the values of {operation['op']} look like operations; set {settings}, or each delete is one more row"
+            yield ("operation", hint, "") if profile.certain_operation else (DELETED, "", hint)
+        elif (deletes := profile.likely_deletes) and not (operation or committed or spec.delete_when or {*_OPERATIONS} & {*profile.columns}):
+            yield DELETED, "", f'{deletes.split()[0]} may mark deleted rows; then set `delete_when: "{deletes}"`'
 
 
 def _repeated(spec: TableSpec, profile: SourceProfile, committed: bool) -> str:

@@ -133,7 +133,7 @@ def _of_other_table(frame: Frame, columns: dict[str, types.Type], spec: TableSpe
     if not (spec.source_table and columns):
         return "false"
     if not table:
-        raise InputRefused(f"table {spec.name}: {flat_rows.no_table(spec)}.")
+        raise InputRefused(f"table {spec.name}: {flat_rows.NO_TABLE}.")
     name, *levels = (", ".join(f"CAST({frame.value(column)} AS STRING)" for column in names) for names in (table, *above))
     return of_other_table(f"coalesce({name})", [f"coalesce({level})" for level in levels], spec.source_table)
 
@@ -175,6 +175,8 @@ def _check_columns(spec: TableSpec, writers: Sequence[WriterSchema]) -> None:
     if program := next(filter(None, map(records.foreign, examples)), None):
         raise InputRefused(f"table {spec.name}: the records look like {program}'s, which are not read. Land one row a record, or Debezium's records.")
     columns = {name: None for writer in writers for name in (*(field.name for field in writer.fields), *writer.undecided)}
+    if problem := flat_rows.unsent(spec, columns):
+        raise InputRefused(f"table {spec.name}: {problem}.")
     if spec.op and writers and operation_column(spec, columns) is None:
         raise InputRefused(
             f"table {spec.name}: no record has the column {spec.op} that `op:` names, so that deletes would be rows; the columns are: "
