@@ -99,6 +99,12 @@ CASES = {
         '"id","at","removed_at"\n"1","1",""\n"2","2","2026-01-01"\n',
         'removed_at has `""`, which is text and no null',
     ),
+    "a mark of deletes with a type": (
+        "key: [id], order_by: [at], types: {removed_at: date}, delete_when: removed_at IS NOT NULL, increments: p/in",
+        "p/in/a.csv",
+        '"id","at","removed_at"\n"1","1",""\n"2","2","2026-01-01"\n',
+        None,
+    ),
     "a mark of deletes that is null": (
         "key: [id], order_by: [at], delete_when: removed_at IS NOT NULL, increments: p/in",
         "p/in/a.csv",
@@ -429,7 +435,6 @@ MARKS = {
     "a flag": ('{"id": 1, "at": 1, "_fivetran_deleted": false}', 'may mark deleted rows; then set `delete_when: "_fivetran_deleted"`'),
     "a flag of CSV": ("id,at,isDeleted\n1,1,N\n2,1,Y\n", """set `delete_when: "isDeleted = 'Y'"`"""),
     "a number": ('{"id": 1, "at": 1, "_PEERDB_IS_DELETED": 0}', 'set `delete_when: "_PEERDB_IS_DELETED = 1"`'),
-    "a time in quotes": ('id,at,deleted_at\n"1","1",""\n', """set `delete_when: "deleted_at <> ''"`"""),
     "a time": ('{"id": 1, "at": 1, "_ab_cdc_deleted_at": null}', 'set `delete_when: "_ab_cdc_deleted_at IS NOT NULL"`'),
     "codes that an event may have": (
         '{"id": 1, "at": 1, "action": "created"}\n{"id": 1, "at": 2, "action": "removed"}',

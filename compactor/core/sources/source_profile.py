@@ -152,7 +152,7 @@ class SourceProfile:
             return ""
         name, values = marks[0].group(), {value for value in self.values(marks[0].group()) if not isinstance(value, bool)}
         if marks[0]["time"]:
-            return f"{name} <> ''" if self.quoted else f"{name} IS NOT NULL"
+            return f"{name} IS NOT NULL"
         if texts := [value for value in values if isinstance(value, str)]:
             return f"{name} = '{next((text for text in texts if _TRUE.fullmatch(text)), 'true')}'"
         return f"{name} = 1" if values else name

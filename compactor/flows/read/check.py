@@ -208,11 +208,13 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
 
 
 def _never_null(spec: TableSpec, profiles: Sequence[SourceProfile]) -> str:
-    """Return the column of `delete_when` that is empty text where it is compared with null."""
+    """Return the column of `delete_when` that is empty text where it is compared with null. In a declared type empty text is null."""
     named = {name.lower() for name in re.findall(r"(\w+)`? +IS +NOT +NULL", spec.delete_when or "", re.IGNORECASE)}
+    named -= {name.lower() for name, kind in spec.types if kind != "string"}
     rows = (row for profile in profiles if profile.quoted for rows in profile.sample.files for row in rows)
     column = next((name for row in rows for name, value in row.items() if value is None and name.lower() in named), "")
-    return column and f"{column} has `\"\"`, which is text and no null, so that each row would be a delete; compare it with '' in `delete_when`"
+    looks = f'{column} has `""`, which is text and no null, so that each row would be a delete'
+    return column and f"{looks}; declare its type in `types:`, or compare it with '' in `delete_when`"
 
 
 def _deletes(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool) -> Iterator[tuple[str, str, str]]:
