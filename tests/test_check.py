@@ -33,6 +33,7 @@ CSV = "id;name;updated_at\n1;x;5\n"
 QLIK = "header__change_seq,header__change_oper,id,name\n" + "".join(
     f"{at},{code},{id_},x\n" for at, (code, id_) in enumerate([*[("I", number) for number in range(1, 9)], ("B", 1), ("U", 1), ("D", 2), ("I", 2)], 1)
 )
+STREAM = "key: [id], increments: o/in"
 GOOD = "key: [id], order_by: [updated_at], increments: people/in"
 
 CASES = {
@@ -74,6 +75,54 @@ CASES = {
         '{"ID": 1, "pos": "1", "op_type": "I"}\n{"ID": 1, "pos": "2", "op_type": "D"}\n',
         None,
     ),
+    "an operation among a connector's columns": (
+        "key: [id], increments: p/in",
+        "p/in/a.json",
+        '{"id": 1, "__lsn": 1, "__operation": "c"}\n{"id": 1, "__lsn": 2, "__operation": "d"}\n',
+        "the values of __operation look like operations; set `op: __operation`, or",
+    ),
+    "Delta's change feed": (
+        "key: [id], order_by: [at], increments: p/in",
+        "p/in/a.json",
+        "".join(json.dumps({"id": 1, "at": at, "_change_type": code}) + "\n" for at, code in enumerate(["insert", "update_preimage", "delete"])),
+        "set `op: _change_type` and `op_map: {update_preimage: ignore}`",
+    ),
+    "an operation that a condition names": (
+        "key: [ID], order_by: [pos], delete_when: op_type = 'D', increments: p/in",
+        "p/in/a.json",
+        '{"ID": 1, "pos": "1", "op_type": "I"}\n{"ID": 1, "pos": "2", "op_type": "D"}\n',
+        None,
+    ),
+    "a mark of deletes that is empty text": (
+        "key: [id], order_by: [at], delete_when: removed_at IS NOT NULL, increments: p/in",
+        "p/in/a.csv",
+        '"id","at","removed_at"\n"1","1",""\n"2","2","2026-01-01"\n',
+        'removed_at has `""`, which is text and no null',
+    ),
+    "a mark of deletes with a type": (
+        "key: [id], order_by: [at], types: {removed_at: date}, delete_when: removed_at IS NOT NULL, increments: p/in",
+        "p/in/a.csv",
+        '"id","at","removed_at"\n"1","1",""\n"2","2","2026-01-01"\n',
+        None,
+    ),
+    "a mark of deletes that is null": (
+        "key: [id], order_by: [at], delete_when: removed_at IS NOT NULL, increments: p/in",
+        "p/in/a.csv",
+        '"id","at","removed_at"\n"1","1",\n"2","2","2026-01-01"\n',
+        None,
+    ),
+    "GoldenGate's Avro rows as patches": (
+        "key: [id], order_by: [at], patch_rows: true, increments: p/in",
+        "p/in/a.json",
+        '{"id": 1, "at": 1, "n": null, "n_isMissing": true}\n',
+        "n_isMissing says whether the record has one",
+    ),
+    "events of an application": (
+        "key: [id], order_by: [at], increments: p/in",
+        "p/in/a.json",
+        '{"id": 1, "at": 1, "event_type": "created"}\n{"id": 2, "at": 2, "event_type": "deleted"}\n',
+        None,
+    ),
     "an operation with images before updates": (
         "key: [id], order_by: [header__change_seq], increments: p/in",
         "p/in/a.csv",
@@ -103,6 +152,37 @@ CASES = {
         "p/in/a.json",
         '{"database": "shop", "table": "t", "type": "insert", "ts": 1, "xid": 2, "data": {"id": 1}}\n',
         "the records look like Maxwell's, which are not read",
+    ),
+    "Debezium's CloudEvents": (
+        "key: [id], envelope: debezium, increments: p/in",
+        "p/in/a.json",
+        '{"id": "lsn:1", "specversion": "1.0", "iodebeziumop": "d", "data": {"before": {"id": 1}, "after": null}}\n',
+        "the records look like CloudEventsConverter's, which are not read",
+    ),
+    "an unknown envelope with a member like the key": (
+        "key: [id], envelope: debezium, increments: p/in",
+        "p/in/a.json",
+        '{"id": "e1", "kind": "d", "row": {"id": 1}}\n',
+        "the records are not in `envelope: debezium`, and their own is unknown",
+    ),
+    "an unknown envelope around the key": (
+        f"{GOOD}",
+        "people/in/a.json",
+        '{"type": "RECORD", "record": {"id": 1, "updated_at": 5}, "updated_at": 5}\n',
+        "no sampled file has id; .*; record has it, so that the rows may be wrapped",
+    ),
+    "a member as the order": (f"{STREAM}, order_by: [meta.at]", "o/in/a.json", '{"id": 1, "meta": {"at": 5}}\n', "no sampled file has meta.at"),
+    "an object as the order": (
+        f"{STREAM}, order_by: [meta]",
+        "o/in/a.json",
+        '{"id": 1, "meta": {"at": 5}}\n',
+        "meta has objects, which have no order",
+    ),
+    "a key that is not stored": (
+        "key: [__id], order_by: [at], increments: p/in",
+        "p/in/a.json",
+        '{"__id": 1, "at": 5}\n',
+        "__id is not stored; name it in `metadata_columns`",
     ),
     "another delimiter": (GOOD, "people/in/a.csv", CSV, "separated by ';', expected ','; set `csv: {delimiter: ';'}`"),
     "no header": (GOOD, "people/in/a.csv", "1,x,5\n2,y,6\n", "seem to have no header"),
@@ -230,6 +310,25 @@ CASES = {
         DEBEZIUM,
         "none of the tables in the sampled files: public.orders",
     ),
+    "a table of flat rows without schema": (
+        f"{STREAM}, source_table: public.users",
+        "o/in/a.json",
+        '{"id": 1, "__lsn": 1, "__table": "users"}',
+        None,
+    ),
+    "a table of flat rows in another schema": (
+        f"{STREAM}, source_table: a.users",
+        "o/in/a.json",
+        '{"id": 1, "__lsn": 1, "__source_schema": "b", "__source_table": "users"}',
+        "none of the tables in the sampled files: b.users",
+    ),
+    "flat rows that name no table": (f"{STREAM}, source_table: a.users", "o/in/a.json", '{"id": 1, "__lsn": 1}', "do not name their table"),
+    "a database of SQL Server": (
+        "key: [id], envelope: debezium, increments: o/in, source_table: shop.public.orders",
+        "o/in/a.json",
+        DEBEZIUM.replace('"schema"', '"connector": "sqlserver", "db": "shop", "schema"'),
+        None,
+    ),
 }
 
 
@@ -330,6 +429,34 @@ def test_two_tables_on_one_folder_are_reported_unless_each_names_its_source(tmp_
     ]
     file.write_text(f"warehouse: .\ntables:\n  a: {{{table}, source_table: public.orders}}\n  b: {{{table}, source_table: items}}\n")
     assert checked(file)[0] == 0
+
+
+MARKS = {
+    "a flag": ('{"id": 1, "at": 1, "_fivetran_deleted": false}', 'may mark deleted rows; then set `delete_when: "_fivetran_deleted"`'),
+    "a flag of CSV": ("id,at,isDeleted\n1,1,N\n2,1,Y\n", """set `delete_when: "isDeleted = 'Y'"`"""),
+    "a number": ('{"id": 1, "at": 1, "_PEERDB_IS_DELETED": 0}', 'set `delete_when: "_PEERDB_IS_DELETED = 1"`'),
+    "a time": ('{"id": 1, "at": 1, "_ab_cdc_deleted_at": null}', 'set `delete_when: "_ab_cdc_deleted_at IS NOT NULL"`'),
+    "codes that an event may have": (
+        '{"id": 1, "at": 1, "action": "created"}\n{"id": 1, "at": 2, "action": "removed"}',
+        "set `op: action` and `op_map: {created: c, removed: d}`",
+    ),
+    "none": ('{"id": 1, "at": 1, "undeleted": 1, "deleted_by": "x"}', None),
+}
+
+
+@pytest.mark.parametrize("case", MARKS)
+def test_a_mark_of_deleted_rows_is_mentioned(tmp_path: Path, case: str) -> None:
+    """Without `delete_when` each deleted row stays. It may be a column of the row, so that it is no problem."""
+    content, remark = MARKS[case]
+    (tmp_path / "in").mkdir()
+    (tmp_path / f"in/a.{'csv' if content.startswith('id,') else 'json'}").write_text(content + "\n")
+    (tmp_path / "compactor.yaml").write_text("warehouse: .\ntables:\n  t: {key: [id], order_by: [at], increments: in}\n")
+    code, checks = checked(tmp_path / "compactor.yaml")
+    details = [check["detail"] for check in checks if check["name"] == "deleted rows"]
+    assert (code, len(details)) == (0, int(remark is not None))
+    assert all(str(remark) in detail for detail in details), details
+    shown = CliRunner().invoke(cli.app, ["plan", "--config", str(tmp_path / "compactor.yaml")]).stdout
+    assert ("deleted rows: " in shown) == (remark is not None)
 
 
 def test_large_numbers_in_hand_made_rows_are_mentioned(tmp_path: Path) -> None:

@@ -94,6 +94,12 @@ CASES: dict[str, tuple[str, dict[str, list[Any]], str | None, str]] = {
         "key id by the table definition _definition.json",
     ),
     "another envelope than expected": ("", {HOUR: [{"id": 1, "updated_at": 5}]}, None, "look like `envelope: flat`"),
+    "an operation of another name": (
+        "envelope: flat, key: [id], order_by: [pos]",
+        {HOUR: [{"id": 1, "pos": 1, "op_type": "I"}, {"id": 1, "pos": 2, "op_type": "D"}]},
+        None,
+        "The values of op_type look like operations",
+    ),
     "two source tables in one folder": ("", {HOUR: [change(1), change(2, "lines")]}, None, "several source tables (shop.orders, shop.lines)"),
 }
 

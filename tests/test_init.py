@@ -248,6 +248,7 @@ def test_unique_columns_of_csv_files_are_proposed_as_the_key(tmp_path: Path) -> 
 GUESSES = {
     "by its name": ("a.csv", "id,modified_on\n1,x\n", "order_by", ["modified_on"], "A guess by its name"),
     "by its values": ("a.csv", "id,seen\n1,2024-03-05 10:00:00\n", "order_by", ["seen"], "its values are times"),
+    "by its place": ("a.csv", "id,_ab_cdc_updated_at,_ab_cdc_lsn\n1,x,7\n", "order_by", ["_ab_cdc_lsn"], "A guess by its name"),
     "no order": ("a.csv", "id,name\n1,x\n", "order_by", ["changed_at"], "`envelope: full-load`"),
 }
 

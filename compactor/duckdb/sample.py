@@ -108,9 +108,13 @@ def _csv(text: str, dms: bool) -> FileSample:
     parsed = islice(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), _CSV_ROWS)
     rows = [[cell or None for cell in row] for row in parsed if row]
     first = [str(name) for name in rows[0]] if rows else []
+    between = re.escape(delimiter)
+    quoted = bool(re.search(f'(?m)(?:^|{between})""(?:{between}|\r?$)', head)) and not re.search(f"(?m){between}(?:{between}|\r?$)", head)
     dialect = {} if delimiter == "," else {"delimiter": delimiter}
     if rows and header and _is_header(rows, dms):
-        return FileSample([dict(zip(first, row)) for row in rows[1:]], columns=first, csv={"header": "true", **dialect} if dms else dialect)
+        return FileSample(
+            [dict(zip(first, row)) for row in rows[1:]], columns=first, csv={"header": "true", **dialect} if dms else dialect, quoted=quoted
+        )
     # DMS writes the operation first; its full load may leave it out
     coded = bool(rows) and dms and all(row[0] in _DMS_OPERATIONS for row in rows)
     columns = [f"column_{at + 1}" for at in range(max(len(first) - coded, 1))]

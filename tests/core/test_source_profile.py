@@ -90,6 +90,30 @@ def test_records_of_one_table(case: str) -> None:
     assert (table, seen.envelope, seen.container, seen.key, seen.columns) == expected
 
 
+OPERATIONS: dict[str, tuple[str, list[Any], dict[str, Any] | None]] = {
+    "Delta": ("_change_type", ["insert", "update_preimage", "update_postimage"], {"op_map": {"update_postimage": "u", "update_preimage": "ignore"}}),
+    "Iceberg": ("_change_type", ["INSERT", "DELETE", "UPDATE_BEFORE"], {"op_map": {"UPDATE_BEFORE": "ignore"}}),
+    "Flink": ("rowkind", ["+I", "-U", "+U", "-D"], {"op_map": {"+I": "c", "+U": "u", "-D": "d", "-U": "ignore"}}),
+    "SAP": ("ODQ_CHANGEMODE", ["C", "U", "D"], {}),
+    "Estuary": ("_meta/op", ["c", "u", "d"], {}),
+    "Informatica": ("INFA_OPERATION_TYPE", ["INSERT_EVENT", "DELETE_EVENT"], {"op_map": {"DELETE_EVENT": "d", "INSERT_EVENT": "c"}}),
+    "Oracle": ("OPERATION$", ["I", "UU", "UN", "D"], {"op_map": {"UN": "u", "UU": "ignore"}}),
+    "a connector's": ("__operation", ["c", "d"], {}),
+    "inserts only": ("__operation", ["c", "c"], None),
+    "grades": ("grade", ["C", "D"], None),
+    "directions": ("way", ["U", "D"], None),
+    "states": ("state", ["created", "deleted", "open"], None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OPERATIONS)
+def test_codes_of_operations_are_recognised_by_their_values(case: str) -> None:
+    """In any column, with what each program's codes mean; two letters alone may be anything."""
+    name, codes, settings = OPERATIONS[case]
+    (seen,) = source_profile.of_documents([{"id": at, name: code} for at, code in enumerate(codes)]).values()
+    assert seen.likely_operation == ({} if settings is None else {"op": name, **settings})
+
+
 NOTHING = {
     "a tombstone": kafka({"id": 1}, None),
     "a heartbeat": {"ts_ms": 1},

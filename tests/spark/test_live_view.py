@@ -78,6 +78,18 @@ def test_avro_files_are_read_as_avro_whatever_the_settings_leave_open(lake: Lake
 
 
 @pytest.mark.slow
+def test_the_live_view_shows_one_table_of_a_stream(lake: Lake) -> None:
+    """By schema and table, as a run takes it."""
+    spec = lake.spec(live_view=True, archive="keep", source_table="a.users, a.m_*")
+    names = [("a", "users"), ("b", "users"), (None, "users"), ("a", "m_1"), ("a", "orders")]
+    for hour in (1, 2):
+        rows = [{"id": 10 * hour + at, "seq": hour, "__schema": schema, "__table": table} for at, (schema, table) in enumerate(names)]
+        lake.land_parquet(spec, hour, rows, "id BIGINT, seq BIGINT, __schema STRING, __table STRING")
+        shown = live(lake, spec) if hour > 1 else lake.run(spec)
+    assert [row["id"] for row in shown] == [10, 12, 13, 20, 22, 23]
+
+
+@pytest.mark.slow
 def test_the_live_view_after_truncates_nulls_epochs_restores_and_an_adoption(lake: Lake) -> None:
     """Rows of ingested files do not come back, records for quarantine do not show, nothing is doubled, and a restore takes the view along."""
     spec = lake.spec(live_view=True, archive="keep", write_mode="merge-on-read", quarantine_share=1.0)

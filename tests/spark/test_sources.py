@@ -266,8 +266,47 @@ def test_envelopes_with_other_members(lake: Lake) -> None:
     expect(lake, ENVELOPES)
 
 
+def user(number: int, **names: Any) -> dict[str, Any]:
+    """A flattened row whose id and value are a number."""
+    return {"id": number, "v": number, "__op": "c", "__lsn": number, **names}
+
+
+def sqlserver(db: str, number: int) -> dict[str, Any]:
+    place = {"commit_lsn": f"00000027:00000ac0:{number:04}", "change_lsn": f"00000027:00000ac0:{number:04}", "event_serial_no": 1}
+    return change("c", {"connector": "sqlserver", "db": db, "schema": "dbo", "table": "users", **place}, after={"id": number, "v": number})
+
+
+SCHEMAS = [[user(1, __schema="a", __table="users"), user(2, __schema="b", __table="users"), user(3, __schema="a", __table="orders")]]
+SOURCES = [[user(1, __source_schema="a", __source_table="users"), user(2, __source_schema="a", __source_table="orders")]]
+DATABASES = [[user(at, __db=db, __table="users") for at, db in enumerate("abc", 1)]]
+FULL = [[user(at, __db=db, __schema=schema, __table="users") for at, (db, schema) in enumerate(("xa", "xb", "ya"), 1)]]
+BOTH = [[user(1, __table="users"), user(2, __source_table="users"), user(3, __source_table="orders")]]
+TABLES: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
+    "schema": ({"source_table": "a.users"}, SCHEMAS, [1], ""),
+    "any schema": ({"source_table": "users"}, SCHEMAS, [1, 2], ""),
+    "pattern": ({"source_table": "a.*"}, SCHEMAS, [1, 3], ""),
+    "two": ({"source_table": "b.users, a.orders"}, SCHEMAS, [2, 3], ""),
+    "fields of the source": ({"source_table": "a.users"}, SOURCES, [1], ""),
+    "either name": ({"source_table": "a.users"}, BOTH, [1, 2], ""),
+    "database": ({"source_table": "b.users"}, DATABASES, [2], ""),
+    "database and schema": ({"source_table": "x.a.users"}, FULL, [1], ""),
+    "schema of any database": ({"source_table": "a.users"}, FULL, [1, 3], ""),
+    "table alone": ({"source_table": "a.users"}, [[user(1, __table="users"), user(2, __table="orders")]], [1], ""),
+    "no name": ({"source_table": "a.users"}, [[user(1)]], [], "do not name their table; add `table` and `schema`"),
+    "envelope": ({**DEBEZIUM, "source_table": "db1.dbo.users"}, [[sqlserver("db1", 1), sqlserver("db2", 2)]], [1], ""),
+    "envelope of any database": ({**DEBEZIUM, "source_table": "dbo.users"}, [[sqlserver("db1", 1), sqlserver("db2", 2)]], [1, 2], ""),
+}  # fmt: skip
+
+
+def test_a_table_of_a_stream_by_all_names_that_its_records_have(lake: Lake) -> None:
+    """Schema and database too, under both prefixes. Rows that do not name their table are refused."""
+    expect(lake, TABLES)
+
+
 ENVELOPE = {"database": "d", "table": "t"}
+EVENT = {"id": "lsn:1", "specversion": "1.0", "type": "io.debezium.connector.postgresql.DataChangeEvent", "datacontenttype": "application/json"}
 FOREIGN: dict[str, dict[str, Any]] = {
+    "CloudEventsConverter": {**EVENT, "iodebeziumop": "d", "data": {"before": {"id": 1}, "after": None}, "es": 1},
     "Maxwell": {**ENVELOPE, "type": "insert", "ts": 1, "xid": 2, "data": {"id": 1}},
     "Canal": {"id": 0, **ENVELOPE, "type": "INSERT", "es": 1, "data": [{"id": "1"}], "old": None, "pkNames": ["id"]},
     "TiCDC": {"version": 1, **ENVELOPE, "type": "INSERT", "commitTs": 447984084414103554, "data": {"id": "1"}, "old": None},
@@ -283,7 +322,13 @@ COLUMNS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
     "rows with such members": (
         {"order_by": ("seq",)}, [[{"id": 1, "seq": 1, "v": "a", "data": {"x": 1}, "metadata": {"event_id": "e"}, "message": {"a": 1}, "magic": "m"}]], ["a"], ""
     ),
+    "CloudEvents of an application": ({"order_by": ("time",)}, [[{**EVENT, "time": 1, "v": "a", "data": {"order": 7}}]], ["a"], ""),
+    "in the envelope of Debezium": (DEBEZIUM, [[FOREIGN["CloudEventsConverter"]]], [], "look like CloudEventsConverter's.*no `op`"),
+    "around the key": ({"order_by": ("at",)}, [[{"at": 1, "row": {"ID": 1, "v": "a"}}]], [], "no key column 'id'; .*; row has it, so that the rows may be wrapped"),
+    "around the key, in a list": ({"order_by": ("at",)}, [[{"at": 1, "data": [{"id": 1}]}]], [], "; data has it"),
+    "a key that is not stored": ({"key": ("__id",), "order_by": ("at",)}, [[{"at": 1, "__id": 1}]], [], "name it in `metadata_columns`"),
     "an audit table": ({"key": ("ts",), "order_by": ("ts",)}, [[{**ENVELOPE, "type": "insert", "ts": 1, "data": {"x": 1}, "v": "a"}]], ["a"], ""),
+    "patches with marks": ({"order_by": ("seq",), "patch_rows": True}, [[{**NAMED, "v": None, "v_isMissing": True}]], [], "v_isMissing says whether"),
     "mistyped": ({"order_by": ("seq",), "op": "header__change_operation"}, [[NAMED]], [], "no record has the column header__change_operation"),
     "in one of the files": ({"order_by": ("seq",), "op": "header__change_oper"}, [[NAMED], [{"id": 2, "v": "b", "seq": 2}]], ["a", "b"], ""),
 }  # fmt: skip

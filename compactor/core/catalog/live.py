@@ -238,11 +238,10 @@ def _operation_of_row(spec: TableSpec, snapshot: Snapshot, files: TableDef) -> s
     """Return SQL for what a record is: u (a row), d (a delete), t (a truncate), or null if a run ignores it or puts it into quarantine."""
     columns, op, meanings = _columns(files), _operation(spec, snapshot, files), flat_rows.operations(spec)
     cases = []
-    if spec.source_table and flat_rows.TABLE in columns:
-        names = shared_stream.tables(spec.source_table, schema=False)
-        tests = (f"RLIKE {HIVE.text(shared_stream.pattern(name))}" if "*" in name else f"= {HIVE.text(name)}" for name in names)
-        any_of = " OR ".join(f"`__i`.`{flat_rows.TABLE}` {test}" for test in tests)
-        cases.append(f"WHEN NOT coalesce({any_of}, false) THEN NULL")
+    table, above = flat_rows.origin(columns)
+    if spec.source_table and table:
+        name, *levels = (f"`__i`.`{names[0]}`" for names in (table, *above))
+        cases.append(f"WHEN NOT {shared_stream.condition(spec.source_table, name, levels, HIVE.text)} THEN NULL")
 
     def means(operations: str) -> str:
         codes = [code for code, meaning in meanings.items() if meaning in operations]

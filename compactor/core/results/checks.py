@@ -9,13 +9,16 @@ from compactor.core.results.plain import Plain
 UNCERTAIN = "values without a schema"
 """The check of values that may be more than they look like."""
 
+DELETED = "deleted rows"
+"""The check of rows that may be deletes, while no setting says so."""
+
 SILENT = "arrival of files"
 """The check of a table in whose folder nothing has landed for longer than usual. Others have no such check."""
 
 UNTAKEN = "folders of no table"
 """The checks of landed folders that no table takes. Their table is "", as that of everything that concerns all tables."""
 
-REMARKS = (UNCERTAIN, SILENT, UNTAKEN)
+REMARKS = (UNCERTAIN, DELETED, SILENT, UNTAKEN)
 """The checks whose details are worth reading although they passed."""
 
 

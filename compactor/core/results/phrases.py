@@ -18,6 +18,13 @@ def csv_delimiter(delimiter: str) -> str:
     return f"set `csv: {{delimiter: {delimiter!r}}}` if the files ingested before have it too; otherwise have the source write as before"
 
 
+def absent_key(name: str, around: str | None) -> str:
+    """Return what to do about a column of the key that no row has. `around`: a column whose objects have it."""
+    if around:
+        return f"{around} has it, so that the rows may be wrapped in an envelope that is not read; land the members of {around} as columns"
+    return "name it in `metadata_columns` to store a column that begins with __" if name.startswith("__") else "correct `key:`"
+
+
 def without_table(table: str, message: str) -> str:
     """Return an error's message without the table's name in front, for lines that begin with it.
 

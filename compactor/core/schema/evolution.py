@@ -38,6 +38,7 @@ from compactor.core.model.policy import EVOLVE, EXPLICIT, TO_STRING, Policy
 from compactor.core.model.position import Position, at_or_below, latest, sort_key
 from compactor.core.model.schema import RESERVED, Field, Schema, called
 from compactor.core.model.spec import ROW_ID
+from compactor.core.results.phrases import absent_key
 from compactor.core.schema import nested_types, policy
 from compactor.core.schema.change import Change
 from compactor.core.schema.policy import Decision
@@ -304,7 +305,9 @@ def _key_column(fields: Collection[Field], name: str, table: str, before: Schema
     column = called(name, [field for field in fields if before and field.name in before.key]) or called(name, fields)
     if column is None:
         names_ = ", ".join(field.source for field in fields) or "none"
-        raise SchemaRefused(f"table {table}: the data has no key column {name!r}; it has the columns {names_}. Correct `key:`.")
+        members = {field.source: nested_types.paths(types.parse(field.type)) for field in fields}
+        around = next((column for column, paths in members.items() if {f".{name.lower()}", f"[].{name.lower()}"} & {*paths}), None)
+        raise SchemaRefused(f"table {table}: the data has no key column {name!r}; it has the columns {names_}; {absent_key(name, around)}.")
     if types.parse(column.type)[0] in ("float", "double", "array", "map", "struct"):
         change = Change("incompatible", name, before.field(column.name).type, column.type) if before and column.name in before.key else None
         decisions = (Decision(change, "refuse", column.name),) if change else ()

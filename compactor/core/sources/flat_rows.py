@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.position import ORDERING
 from compactor.core.model.spec import OPERATIONS, TableSpec
 
-OPERATION, DELETED, TABLE = "__op", "__deleted", "__table"
-"""Columns that ExtractNewRecordState adds: the operation, whether the row was deleted, and its source table."""
+OPERATION, DELETED = "__op", "__deleted"
+"""Columns that ExtractNewRecordState adds: the operation, and whether the row was deleted."""
 
 PLAIN_OPERATION = ("op", "Op")
 """Names of the operation in rows that no connector has added columns to."""
+
+NO_TABLE = "`source_table` is set, and the rows do not name their table; add `table` and `schema` (or `db`) to `add.fields`, or unset it"
+"""Why `source_table` cannot separate rows, and what to do."""
 
 _METADATA = (*ORDERING, "txId", "connector")
 """Fields of Debezium's source block that ExtractNewRecordState's `add.fields` puts into columns: `__source_lsn`, or `__lsn`."""
@@ -22,6 +26,29 @@ def source_columns(columns: Collection[str]) -> dict[str, str]:
     """Return field of the source block → the column of a flattened row that has it."""
     names = ((field, name) for field in _METADATA for name in (f"__{field}", f"__source_{field}") if name in columns)
     return dict(names)
+
+
+def origin(columns: Collection[str]) -> tuple[list[str], list[list[str]]]:
+    """Return the columns that may have the source table of a flattened row, and those of its schema and of its database, where there are any."""
+    table, *above = (
+        [name for field in fields for name in (f"__{field}", f"__source_{field}") if name in columns]
+        for fields in (("table", "collection"), ("schema",), ("db",))
+    )
+    return table, [names for names in above if names]
+
+
+def table_name(row: Mapping[str, Any]) -> str:
+    """Return the source table of a flattened row with schema and database as far as it has them, "" if it has no table."""
+    table, above = origin(row)
+    names = [next((str(row[name]) for name in columns if row[name]), "") for columns in (*reversed(above), table)]
+    return ".".join(filter(None, names)) if names[-1] else ""
+
+
+def unsent(spec: TableSpec, columns: Collection[str]) -> str:
+    """Return why `patch_rows` would store nulls of values that GoldenGate's Avro rows leave out, and what to do; "" for other rows."""
+    marks = [f"{name}_isMissing" for name in columns if spec.patch_rows and f"{name}_isMissing" in columns]
+    remedy = "have GoldenGate write JSON, which leaves such columns out, or whole rows without `patch_rows`"
+    return f"`patch_rows` takes null for a value, and {marks[0]} says whether the record has one; {remedy}" if marks else ""
 
 
 def connector(fields: Collection[str]) -> str | None:

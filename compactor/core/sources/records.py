@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from compactor.core.model.spec import OPERATIONS
 from compactor.core.schema.avro import ROUTING
+from compactor.core.sources import flat_rows
 
 LEAF = ""
 """The example value of a column in an example document that a schema gives."""
@@ -107,7 +108,9 @@ def _debezium(value: Mapping[str, Any]) -> Iterator[Row]:
     # MySQL has databases instead of schemas, Vitess and Scylla keyspaces, MongoDB collections instead of tables
     above = next((source[name] for name in ("schema", "db", "keyspace", "keyspace_name") if source.get(name)), "")
     named = source.get("table") or source.get("table_name")
-    table = ".".join(str(part) for part in (above, named) if part) if named else str(source.get("collection") or "")
+    # one connector of SQL Server reads several databases
+    database = source.get("db") if source.get("connector") == "sqlserver" and above != source.get("db") else ""
+    table = ".".join(str(part) for part in (database, above, named) if part) if named else str(source.get("collection") or "")
     # MongoDB's connector writes documents as text
     row = parsed(value.get("after") or value.get("before"))
     if isinstance(row, dict):
@@ -161,10 +164,12 @@ def flat(value: Mapping[str, Any], column: str = "", codes: Mapping[str, str] = 
     deleted = str(value.get("__deleted")).lower() == "true" or codes.get(code) == "d"
     op = "d" if deleted else codes.get(code, "u")
     if op in "crud":
-        yield Row(str(value.get("__table") or ""), op, dict(value), value if deleted else {})
+        yield Row(flat_rows.table_name(value), op, dict(value), value if deleted else {})
 
 
 _FOREIGN: tuple[tuple[str, str, str, str], ...] = (
+    ("CloudEventsConverter", "specversion iodebeziumop", "", ""),
+    ("CloudEventsConverter", "specversion datacontenttype", "data", "before after"),
     ("TiCDC", "commitTs type version", "data", ""),
     ("TiCDC", "commitTs type version", "tableSchema", ""),
     ("Maxwell", "database table type ts xid", "data", ""),

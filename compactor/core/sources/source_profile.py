@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,9 +25,23 @@ _ADDED = {"flat": re.compile(r"__.*|op", re.IGNORECASE), "dms": re.compile(r"op|
 _NAMED_OPERATION = re.compile(
     r"_*(header_*)?(cdc_?|dml_?|change_?|event_?|row_?)?(op|operation|action|kind|type|oper)(_?(type|code))?", re.IGNORECASE
 )
-_CHANGES = frozenset(code for code, meaning in OPERATIONS.items() if meaning in "ud")
+_PAST = {"created": "c", "inserted": "c", "updated": "u", "modified": "u", "deleted": "d", "removed": "d", "remove": "d"}
+"""Codes that an event's own column may well have."""
+_CODES = {
+    **OPERATIONS,
+    **_PAST,
+    **dict.fromkeys(("+i", "insert_event"), "c"),
+    **dict.fromkeys(("+u", "un", "update_postimage", "update_after", "update_event", "update-insert"), "u"),
+    **dict.fromkeys(("-d", "delete_event", "update-delete"), "d"),
+    **dict.fromkeys(("b", "-u", "uo", "uu", "update_preimage", "update_before"), "ignore"),
+}
+"""Codes of operations as programs write them, in lower case: Flink's row kinds, the change feeds of Delta and Iceberg, Oracle's change tables, Qlik,
+Informatica, Datastream. A row before an update is ignored."""
 _SQL_SERVER, _SQL_SERVER_CODES = "__$operation", {"1": "d", "2": "c", "3": "ignore", "4": "u"}
-"""The operation in SQL Server's own change tables. 3 is the row before an update, as Qlik's B is."""
+"""The operation in SQL Server's own change tables. 3 is the row before an update."""
+
+_DELETED = re.compile(r"(?:.*_|is|)(?:deleted|removed)(?P<time>_?(?:at|on|date|time|ts))?", re.IGNORECASE)
+_TRUE = re.compile("true|t|yes|y|1|x|d", re.IGNORECASE)
 
 _DEPTH_MAX = 4
 
@@ -42,6 +56,8 @@ class FileSample:
     """The columns of a CSV file without DMS's operation; `column_1` and so on where nothing names them."""
     csv: Mapping[str, Any] | None = None
     """Value for `csv:`, with `columns` where nothing names them. None if it is no CSV file."""
+    quoted: bool = False
+    """Whether a CSV file has empty values in quotes only."""
 
 
 ReadSample = Callable[[str, bytes, int], FileSample]
@@ -74,12 +90,16 @@ class SourceProfile:
     """Columns in order of appearance."""
     foreign: str = ""
     """The program whose envelope its records have, if that is none that compactor reads."""
+    members: dict[str, set[str]] = field(default_factory=dict, repr=False)
+    """Column with objects, or arrays of them → the members of these, in lower case."""
     has_offsets: bool = False
     """Whether every record has a Kafka offset."""
     opaque: bool = False
     """Whether there are records whose value cannot be read here, such as Avro bytes."""
     csv: dict[str, Any] = field(default_factory=dict)
     """Value for `csv:`. `columns` holds placeholders when the files have no header."""
+    quoted: bool = False
+    """Whether CSV files have empty values in quotes only, which are text and not null."""
     csv_width: int = 0
     """Values in the first row of a CSV file, without DMS's operation; 0 if no CSV file was read."""
     forms: Sequence[str] = ()
@@ -111,12 +131,31 @@ class SourceProfile:
             return {}
         if _SQL_SERVER in self.columns:
             return {"op": _SQL_SERVER, "op_map": _SQL_SERVER_CODES}
-        for name in self.row_columns:
-            codes = {str(value).strip().lower() for value in self.values(name)}
-            named = _NAMED_OPERATION.fullmatch(name)
-            if codes <= {*OPERATIONS, "b"} and codes & _CHANGES and (named or codes & {"i", "insert"}):
-                return {"op": name, **({"op_map": {"B": "ignore"}} if "b" in codes else {})}
+        for name in self.columns:
+            codes = {text: _CODES.get(text.lower(), "") for text in sorted({str(value).strip() for value in self.values(name)})}
+            meanings, inserts = {*codes.values()}, {*map(str.lower, codes)} & {"i", "insert", "+i", "insert_event"}
+            if "" not in meanings and meanings & {"u", "d"} and (_NAMED_OPERATION.fullmatch(name) or inserts or meanings >= {"c", "u", "d"}):
+                others = {text: meaning for text, meaning in codes.items() if text.lower() not in OPERATIONS}
+                return {"op": name, **({"op_map": others} if others else {})}
         return {}
+
+    @property
+    def certain_operation(self) -> bool:
+        """Whether the codes of `likely_operation` are hardly those of a column of the row."""
+        return not _PAST.keys() & {*map(str.lower, self.likely_operation.get("op_map", ()))}
+
+    @property
+    def likely_deletes(self) -> str:
+        """Return a condition for `delete_when`, by a column that is named like a mark of deleted rows; "" without one."""
+        marks = [mark for name in self.columns if name != DELETED and (mark := _DELETED.fullmatch(name))]
+        if not marks or self.envelope != "flat":
+            return ""
+        name, values = marks[0].group(), {value for value in self.values(marks[0].group()) if not isinstance(value, bool)}
+        if marks[0]["time"]:
+            return f"{name} IS NOT NULL"
+        if texts := [value for value in values if isinstance(value, str)]:
+            return f"{name} = '{next((text for text in texts if _TRUE.fullmatch(text)), 'true')}'"
+        return f"{name} = 1" if values else name
 
     @property
     def is_signal_table(self) -> bool:
@@ -126,6 +165,10 @@ class SourceProfile:
     def add(self, row: records.Row) -> None:
         """Add a row's columns, and its values if the row was inserted."""
         self.columns = tuple(dict.fromkeys([*self.columns, *row.columns]))
+        for name, value in row.columns.items():
+            inner = next(iter(value), None) if isinstance(value, list) else value
+            if isinstance(inner, dict):
+                self.members.setdefault(name, set()).update(map(str.lower, inner))
         if row.op in ("c", "r"):
             self.sample.add(row.columns, row.op == "r")
         elif row.op == "d":
@@ -152,15 +195,22 @@ Profiles = dict[str, SourceProfile]
 """Profiles by `schema.table`; "" where records name no table, `?topic` where they cannot be read."""
 
 
-def other_envelope(spec: TableSpec, profiles: Iterable[SourceProfile]) -> str | None:
-    """Return the envelope that the records have instead of the table's, None if the records agree with it or do not show theirs."""
+def other_envelope(spec: TableSpec, profiles: Collection[SourceProfile]) -> str:
+    """Return how the envelope of the records differs from the table's, as a sentence; "" if it does not, or if the records do not show theirs."""
+    if program := next((each.foreign for each in profiles if each.foreign), ""):
+        return f"the records look like {program}'s, which are not read"
     key = {name.lower() for name in spec.key}
-    # what looks like rows and lacks the key has an envelope that nobody knows here
-    shown = {each.envelope for each in profiles if not each.opaque and (each.envelope != "flat" or key <= {name.lower() for name in each.columns})}
+    # what looks like rows, and lacks the key or has objects, may have an envelope that nobody knows here
+    rows = [each for each in profiles if each.envelope == "flat" and not each.members and key <= {name.lower() for name in each.columns}]
+    shown = {each.envelope for each in profiles if not each.opaque and (each.envelope != "flat" or each in rows)}
     # rows of DMS are plain rows: whoever sets their order reads them as such
     unordered = spec.envelope == "flat" and not spec.order_by
-    others = {name for name in shown if name in _WRAPPED or spec.envelope in _WRAPPED or (name == "dms" and unordered)}
-    return min(others - {spec.envelope}, default=None)
+    others = {name for name in shown if name in _WRAPPED or spec.envelope in _WRAPPED or (name == "dms" and unordered)} - {spec.envelope}
+    if others:
+        return f"the records look like `envelope: {min(others)}`, expected {spec.envelope}; set `envelope:`"
+    if spec.envelope in _WRAPPED and profiles and not shown and not any(each.opaque for each in profiles):
+        return f"the records are not in `envelope: {spec.envelope}`, and their own is unknown"
+    return ""
 
 
 def of_file(path: str, file: FileSample, profiles: Profiles, plain: PlainRow = records.flat) -> None:
@@ -183,7 +233,7 @@ def of_file(path: str, file: FileSample, profiles: Profiles, plain: PlainRow = r
 
 def of_csv(file: FileSample, profile: SourceProfile, plain: PlainRow) -> None:
     """Add the head of a CSV file to a profile: its dialect and its rows."""
-    profile.csv, profile.csv_width = dict(file.csv or {}), len(file.columns)
+    profile.csv, profile.csv_width, profile.quoted = dict(file.csv or {}), len(file.columns), profile.quoted or file.quoted
     if "columns" in profile.csv:
         for row in file.documents:
             profile.sample.add(row)

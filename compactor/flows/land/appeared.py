@@ -26,8 +26,8 @@ _FILES_MAX = 5_000
 _KEY_RECORDS = 1_000
 """Records of a file of keys that are compared."""
 
-_SURE = ("key", "order_by", "csv")
-"""Settings without which no run takes the files. Other questions are comments in the file of the table."""
+_SURE = ("key", "order_by", "csv", "op")
+"""Settings without which no run takes the files, or deletes become rows. Other questions are comments in the file of the table."""
 
 
 def appeared(storage: Storage, read: ReadSample, folder: Folder, topics: Profiles) -> TableProposal:

@@ -25,8 +25,8 @@ from compactor.ports import Registry, Storage
 SIGNAL = "has the columns of Debezium's signal table; add it if it is one of your tables"
 
 _LIKELY_ORDER = ("__source_ts_us", "__source_ts_ms", "__ts_us", "__ts_ms", "AR_H_CHANGE_SEQ", "transact_id", "seq", "lsn", "version", "updated_at")
+_POSITION = re.compile(r"_(?:lsn|scn|csn|cursor|sequence|change_seq)$", re.IGNORECASE)
 _CHANGED = re.compile(r"(?:^|_)(?:changed|updated|modified|last_?update|last_?modified)", re.IGNORECASE)
-_DELETED = re.compile(r"(?:deleted|removed)_?(?:at|on|date|time|ts)", re.IGNORECASE)
 
 LeftOut = list[tuple[str, str]]
 
@@ -211,6 +211,7 @@ def _order_questions(profile: SourceProfile) -> Iterator[Question]:
         )
     if not profile.ordered:
         named = [column for column in _LIKELY_ORDER if column in profile.columns]
+        named += [column for column in profile.columns if _POSITION.search(column)]
         named += [column for column in profile.columns if _CHANGED.search(column)]
         typed = [column for column, kind in profile.likely(value_forms.DATED).items() if kind == "timestamp"]
         hint = "A guess by its name." if named else "A guess: its values are times." if typed else "No sampled column looks like it."
@@ -223,8 +224,7 @@ def _value_questions(profile: SourceProfile, key: Sequence[str]) -> Iterator[Que
     # a registry's schema shows what they are
     if (encoded := {name: word for name, word in profile.likely(value_forms.JSON_FORMS).items() if name not in key}) and not profile.subject:
         yield Question(f"{value_forms.sentence(encoded, profile.example)}. Without a schema the values do not say.", {"types": encoded})
-    deleted = next((column for column in profile.columns if _DELETED.fullmatch(column)), None)
-    if deleted and profile.envelope == "flat":
-        yield Question(f'A row with a value in {deleted} may be a deleted one: then add `delete_when: "{deleted} IS NOT NULL"`.')
+    if deletes := profile.likely_deletes:
+        yield Question(f'{deletes.split()[0]} may mark deleted rows: then add `delete_when: "{deletes}"`.')
     for column, form in profile.likely(value_forms.FOREIGN).items():
         yield Question(f"{column} has {form} ({profile.example(column)}). It becomes text; convert it at the source, or in queries.")

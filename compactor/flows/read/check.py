@@ -23,8 +23,8 @@ from compactor.core.model.policy import HASH, HASH_KEY
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.landing import Landing
-from compactor.core.results.checks import UNCERTAIN, Check
-from compactor.core.results.phrases import counted, csv_delimiter
+from compactor.core.results.checks import DELETED, UNCERTAIN, Check
+from compactor.core.results.phrases import absent_key, counted, csv_delimiter
 from compactor.core.sources import flat_rows, increment, key_inference, proposal, records, shared_stream, value_forms
 from compactor.core.sources.source_profile import SourceProfile, other_envelope
 from compactor.flows import owner
@@ -145,15 +145,17 @@ def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mappin
         )
         yield "source table", problem, ""
     if spec.source_table:
-        profiles = [profile for profile in profiles if not profile.table or _is_source(spec.source_table, profile.table)]
+        profiles = [profile for profile in profiles if not profile.table or shared_stream.selects(spec.source_table, profile.table)]
         problem = "" if profiles else f"`source_table: {spec.source_table}` is none of the tables in the sampled files: {', '.join(names[:10])}"
-        yield "source table", problem, spec.source_table
+        if spec.source.order_columns and not names and any(profile.columns for profile in profiles):
+            problem = flat_rows.NO_TABLE
+        bare = [name for name in names if "." not in name] if "." in spec.source_table else []
+        compared = f"; the rows name no schema, so that only the table is compared ({', '.join(bare[:10])})" if bare else ""
+        yield "source table", problem, f"{spec.source_table}{compared}"
     if profiles and not any(profile.opaque for profile in profiles):
         other = other_envelope(spec, profiles)
-        unknown = next((profile.foreign for profile in profiles if profile.foreign), None)
-        looks = f"the records look like {unknown}'s, which are not read" if unknown else ""
-        yield "envelope", f"the records look like `envelope: {other}`, expected {spec.envelope}" if other else looks, spec.envelope
-        if not other and not unknown:
+        yield "envelope", other, spec.envelope
+        if not other:
             yield from _columns(spec, profiles, committed)
 
 
@@ -164,10 +166,10 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
     columns = [*dict.fromkeys(name for profile in profiles for name in profile.columns), *spec.csv.columns]
     if dialect or not columns or spec.avro_schema:
         return
-    operation = next(filter(None, (profile.likely_operation for profile in profiles)), None)
-    if operation and not spec.op:
-        settings = " and ".join(f"`{name}: {proposal.flow(value)}`" for name, value in operation.items())
-        yield "operation", f"the values of {operation['op']} look like operations; set {settings}, or each delete is one more row", ""
+    if problem := flat_rows.unsent(spec, columns) or _never_null(spec, profiles):
+        yield "columns with a meaning", problem, ""
+    if not spec.op:
+        yield from [*_deletes(spec, profiles, committed)][:1]
     present = {name.lower() for name in columns}
     configured: dict[str, tuple[str, ...]] = {
         "key": spec.key,
@@ -175,15 +177,19 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
         "track": spec.track,
     }
     if spec.source.plain_rows and spec.container == "value":
-        configured.update(order_by=tuple(name.split(".")[0] for name in spec.order_by), op=(spec.op,) if spec.op else ())
+        configured.update(order_by=tuple(name.removeprefix("after.") for name in spec.order_by), op=(spec.op,) if spec.op else ())
         configured.update(metadata_columns=spec.metadata_columns)
     configured.update(types=tuple(name for name, _ in spec.types))
     if spec.source.order_columns and not spec.order_by and not all(profile.ordered for profile in profiles):
         yield "columns of `order_by`", f"`order_by` is not set, and the rows carry no order; set it to columns out of {', '.join(columns[:20])}", ""
     if unprotected := [rule.column for rule in spec.columns if not rule.covers(*columns)]:
         yield "columns of `columns`", f"{_absent(unprotected, columns)}. A mistyped name protects nothing", ""
+    unstored = [name for name in spec.key if spec.source.order_columns and flat_rows.is_metadata(spec, name, None)]
     problems = {
-        "key": next((problem for profile in profiles if (problem := _repeated(spec, profile, committed))), ""),
+        "key": f"{unstored[0]} is not stored; {absent_key(unstored[0], None)}"
+        if unstored
+        else next((problem for profile in profiles if (problem := _repeated(spec, profile, committed))), ""),
+        "order_by": next((f"{name} has objects, which have no order" for name in spec.order_by for each in profiles if name in each.members), ""),
         "types": next((problem for name, kind in spec.types for profile in profiles if (problem := _misfit(spec, profile, name, kind))), ""),
     }
     if not spec.subject and (encoded := {name: word for profile in profiles for name, word in _encoded(spec, profile).items()}):
@@ -196,7 +202,30 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
     for setting, names in configured.items():
         absent = [name for name in names if name.lower() not in present]
         if names:
-            yield f"columns of `{setting}`", _absent(absent, columns) if absent else problems.get(setting, ""), ", ".join(names)
+            around = next((name for each in profiles for name in each.members if {*map(str.lower, absent)} <= each.members[name]), None)
+            wrapped = f"; {absent_key(absent[0], around)}" if absent and around and setting == "key" else ""
+            yield f"columns of `{setting}`", f"{_absent(absent, columns)}{wrapped}" if absent else problems.get(setting, ""), ", ".join(names)
+
+
+def _never_null(spec: TableSpec, profiles: Sequence[SourceProfile]) -> str:
+    """Return the column of `delete_when` that is empty text where it is compared with null. In a declared type empty text is null."""
+    named = {name.lower() for name in re.findall(r"(\w+)`? +IS +NOT +NULL", spec.delete_when or "", re.IGNORECASE)}
+    named -= {name.lower() for name, kind in spec.types if kind != "string"}
+    rows = (row for profile in profiles if profile.quoted for rows in profile.sample.files for row in rows)
+    column = next((name for row in rows for name, value in row.items() if value is None and name.lower() in named), "")
+    looks = f'{column} has `""`, which is text and no null, so that each row would be a delete'
+    return column and f"{looks}; declare its type in `types:`, or compare it with '' in `delete_when`"
+
+
+def _deletes(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield what looks like an operation, or else like a mark of deleted rows, and is not set."""
+    for profile in profiles:
+        if (operation := profile.likely_operation) and operation["op"] not in (spec.delete_when or ""):
+            settings = " and ".join(f"`{name}: {proposal.flow(value)}`" for name, value in operation.items())
+            hint = f"the values of {operation['op']} look like operations; set {settings}, or each delete is one more row"
+            yield ("operation", hint, "") if profile.certain_operation else (DELETED, "", hint)
+        elif (deletes := profile.likely_deletes) and not (operation or committed or spec.delete_when or {*_OPERATIONS} & {*profile.columns}):
+            yield DELETED, "", f'{deletes.split()[0]} may mark deleted rows; then set `delete_when: "{deletes}"`'
 
 
 def _repeated(spec: TableSpec, profile: SourceProfile, committed: bool) -> str:
@@ -259,15 +288,6 @@ def _dialect(spec: TableSpec, profile: SourceProfile) -> str:
     if spec.csv.columns and not profile.columns and profile.csv_width != len(spec.csv.columns):
         return f"the rows have {profile.csv_width} values, expected {len(spec.csv.columns)} as in `csv: {{columns: ..}}`"
     return ""
-
-
-def _is_source(source_table: str, name: str) -> bool:
-    """Return whether `schema.table` is one of those that `source_table` selects."""
-    for part in shared_stream.tables(source_table):
-        pattern = shared_stream.pattern(part)
-        if re.fullmatch(pattern, name) or ("." not in part and re.fullmatch(pattern, name.rpartition(".")[2])):
-            return True
-    return False
 
 
 def _shared(spec: TableSpec, others: Sequence[TableSpec]) -> str:

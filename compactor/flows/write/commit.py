@@ -183,19 +183,18 @@ class _Ingestion:
         except (InputRefused, OrderRefused, SchemaRefused) as error:
             if isinstance(error, SchemaRefused):
                 notices.notify(table, parent, error.decisions, None)
-            other = self._other_envelope(inputs)
-            if other is None:
+            looks = self._other_envelope(inputs)
+            if not looks or looks in str(error):
                 raise
-            looks = f"the records look like `envelope: {other}`, expected {table.spec.envelope}; set `envelope:`"
             raise InputRefused(f"table {table.name}: {looks}. Otherwise: {str(error).removeprefix(f'table {table.name}: ')}") from error
 
-    def _other_envelope(self, inputs: Sequence[Input]) -> str | None:
-        """Return the envelope that the records of a few inputs have instead of the configured one, if they show it."""
+    def _other_envelope(self, inputs: Sequence[Input]) -> str:
+        """Return how the envelope of the records of a few inputs differs from the configured one, "" if they do not show it."""
         table = self.table
         smallest = sorted((item for item in inputs if item.size), key=lambda item: item.size)[:_SAMPLED]
         places = {item.path: self.locations.get(item.id) or table.layout.landed(item.path) for item in smallest}
         infos = {item.path: FileInfo(places[item.path], item.size, item.etag, 0.0) for item in smallest}
-        return other_envelope(table.spec, sample(table.storage, table.env.read_sample, [*infos], infos, []).values()) if infos else None
+        return other_envelope(table.spec, sample(table.storage, table.env.read_sample, [*infos], infos, []).values()) if infos else ""
 
     def _unsteady(self, batch: Batch) -> list[str]:
         """Return the paths that were written while we read them, or that a sink has not finished. What was read of them is worth nothing."""

@@ -95,7 +95,7 @@ def _typed(raw: RawFrame, spec: TableSpec, own: list[str]) -> DataFrame:
 
 def _other(spec: TableSpec) -> str:
     # events of a stream with one table need not name the table
-    return f"_d.`table` IS NOT NULL AND {of_other_table('_d.schema', '_d.`table`', spec.source_table)}"
+    return f"_d.`table` IS NOT NULL AND {of_other_table('_d.`table`', ('_d.schema',), spec.source_table)}"
 
 
 def _spelled(names: str, spec: TableSpec) -> str:

@@ -123,9 +123,8 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     heartbeat, *others = (f"array({', '.join(map(literal, sorted(names)))})" for names in (_HEARTBEAT, *_NO_ROWS))
     silent = " OR ".join((f"_keys = {heartbeat}", *(f"size(array_except({names}, _keys)) = 0" for names in others)))
     no_envelope = f"_m.op IS NULL AND NOT ({silent})"
-    schema, table = _origin(lambda name: f"_m.source.{name}")
-    op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", schema, table, spec)
-    other = of_other_table(schema, table, spec.source_table)
+    other = of_other_table(*_origin(lambda name: f"_m.source.{name}"), spec.source_table)
+    op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", other)
     invalid = (
         f"CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN _keys IS NULL THEN {no_object('_body')} "
         f"WHEN {no_envelope} THEN 'is not a Debezium envelope (no `op`)' "
@@ -177,13 +176,13 @@ def _source(spec: TableSpec, text: Callable[[str, str], str]) -> str:
     return f"struct({', '.join(f'{value} AS {quoted(name)}' for name, value in fields.items())})"
 
 
-def _origin(text: Callable[[str], str]) -> tuple[str, str]:
-    """SQL for schema and table, where `source_table` is set. MySQL has databases for schemas, others have keyspaces, MongoDB collections for tables.
+def _origin(text: Callable[[str], str]) -> tuple[str, tuple[str, ...]]:
+    """SQL for the table, and for what is above it: a schema and its database. MySQL has databases only, others keyspaces, MongoDB collections.
 
     `text`: SQL for a field of the source block.
     """
     above = (text("schema"), f"nullif({text('db')}, '')", text("keyspace"), text("keyspace_name"))
-    return f"coalesce({', '.join(above)})", f"coalesce({text('table')}, {text('collection')}, {text('table_name')})"
+    return f"coalesce({text('table')}, {text('collection')}, {text('table_name')})", above
 
 
 def _document(image: str) -> str:
@@ -198,9 +197,8 @@ def _record_key(key: str) -> str:
     return f"CASE WHEN _m.source.connector = 'mongodb' THEN {_document(document)} ELSE {key} END"
 
 
-def _operation(op: str, no_after: str, no_before: str, schema: str, table: str, spec: TableSpec) -> str:
-    """SQL for OP: c, u, d, r, t, or null for a record without a row of this table."""
-    other = of_other_table(schema, table, spec.source_table)
+def _operation(op: str, no_after: str, no_before: str, other: str) -> str:
+    """SQL for OP: c, u, d, r, t, or null for a record without a row of this table. `other`: SQL for whether it is of another."""
     return (
         f"CASE WHEN {other} THEN NULL WHEN {op} = 't' THEN 't' WHEN {op} IN ('c', 'u', 'r') AND NOT ({no_after}) THEN {op} "
         f"WHEN {op} = 'd' AND NOT ({no_before} AND _key IS NULL) THEN 'd' END"
@@ -248,9 +246,8 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     partial, writer = bool({"keyspace_name", "value_capture_type"} & source.keys()), literal(_writer_id(raw))
     unsent = _unsent(connector, capture, [name for name, kind in images[1] if not is_cell(kind)], spec) if partial else ""
     before = "_value.before" if has.get("before") == images else _same("_value.before", has.get("before"), images)
-    schema, table = _origin(lambda name: text("_value.source", source, name))
-    other = of_other_table(schema, table, spec.source_table)
-    op = _operation("_value.op", "_value.after IS NULL", "_value.before IS NULL", schema, table, spec)
+    other = of_other_table(*_origin(lambda name: text("_value.source", source, name)), spec.source_table)
+    op = _operation("_value.op", "_value.after IS NULL", "_value.before IS NULL", other)
     invalid = (
         f"CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_value.op')}) "
         f"WHEN {other} THEN NULL {_incomplete('_value')} {unsent} END"

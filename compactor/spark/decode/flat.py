@@ -24,8 +24,8 @@ from compactor.core.model.inputs import Input
 from compactor.core.model.position import OFFSETS
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterSchema, from_avro, signature
-from compactor.core.sources import records, shared_stream
-from compactor.core.sources.flat_rows import DELETED, TABLE, connector, is_metadata, operation_column, operations, source_columns
+from compactor.core.sources import flat_rows, records
+from compactor.core.sources.flat_rows import DELETED, connector, is_metadata, operation_column, operations, source_columns
 from compactor.spark.columns import BEFORE, DELETES, INVALID, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
 from compactor.spark.decode.debezium import bodies, wrapped
@@ -102,10 +102,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
         if "ts_ms" in fields
         else "CAST(NULL AS BIGINT)"
     )
-    other = "false"
-    if spec.source_table and TABLE in columns:
-        # the rows name no schema
-        other = of_other_table("CAST(NULL AS STRING)", frame.value(TABLE), ",".join(shared_stream.tables(spec.source_table, schema=False)))
+    other = _of_other_table(frame, columns, spec)
     op_of_code = mapped(code, {text: meaning for text, meaning in codes.items() if meaning != "ignore"})
     # a row without operation is an upsert; without a key it can only be an insert
     bare = "u" if spec.key else "c"
@@ -128,6 +125,17 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     )
     metadata = {writer: frozenset(name for name in columns if is_metadata(spec, name, op)) for writer, op in by_writer.items()}
     return dataclasses.replace(frame, rows=rows, metadata=metadata, order_names=PLAIN_ROWS, fillers=DELETED in columns)
+
+
+def _of_other_table(frame: Frame, columns: dict[str, types.Type], spec: TableSpec) -> str:
+    """SQL: whether a row is of another table than `source_table`. Raises InputRefused if the rows do not name their table."""
+    table, above = flat_rows.origin(columns)
+    if not (spec.source_table and columns):
+        return "false"
+    if not table:
+        raise InputRefused(f"table {spec.name}: {flat_rows.NO_TABLE}.")
+    name, *levels = (", ".join(f"CAST({frame.value(column)} AS STRING)" for column in names) for names in (table, *above))
+    return of_other_table(f"coalesce({name})", [f"coalesce({level})" for level in levels], spec.source_table)
 
 
 def _code(frame: Frame, by_writer: dict[str, str | None], columns: dict[str, types.Type]) -> str:
@@ -167,6 +175,8 @@ def _check_columns(spec: TableSpec, writers: Sequence[WriterSchema]) -> None:
     if program := next(filter(None, map(records.foreign, examples)), None):
         raise InputRefused(f"table {spec.name}: the records look like {program}'s, which are not read. Land one row a record, or Debezium's records.")
     columns = {name: None for writer in writers for name in (*(field.name for field in writer.fields), *writer.undecided)}
+    if problem := flat_rows.unsent(spec, columns):
+        raise InputRefused(f"table {spec.name}: {problem}.")
     if spec.op and writers and operation_column(spec, columns) is None:
         raise InputRefused(
             f"table {spec.name}: no record has the column {spec.op} that `op:` names, so that deletes would be rows; the columns are: "

@@ -253,13 +253,6 @@ def plain_writer(writer_id: str, struct: types.Type) -> WriterSchema:
     return WriterSchema(writer_id, tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in struct[1]))
 
 
-def of_other_table(schema: str, table: str, source_table: str | None) -> str:
-    """SQL: whether an event belongs to none of the tables in `source_table`. `schema` and `table` are SQL."""
-    if not source_table:
-        return "false"
-    name = f"concat_ws('.', {schema}, {table})"
-    tests = []
-    for part in shared_stream.tables(source_table):
-        for value in (name, table) if "." not in part else (name,):
-            tests.append(f"{value} RLIKE {literal(shared_stream.pattern(part))}" if "*" in part else f"{value} = {literal(part)}")
-    return f"NOT coalesce({' OR '.join(tests)}, false)"
+def of_other_table(table: str, above: Sequence[str], source_table: str | None) -> str:
+    """SQL: whether an event belongs to none of the tables in `source_table`. `table` and `above` are SQL (`shared_stream.condition`)."""
+    return f"NOT {shared_stream.condition(source_table, table, above, literal)}" if source_table else "false"

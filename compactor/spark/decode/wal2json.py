@@ -84,7 +84,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     events = transactions.selectExpr(*kept, "posexplode_outer(_events) AS (_event, _e)")
     names = ", ".join(literal(code) for code in (*_OPS, *_SILENT))
     codes = " ".join(f"WHEN {literal(code)} THEN {literal(op)}" for code, op in _OPS.items())
-    other = of_other_table("_e.schema", "_e.`table`", spec.source_table)
+    other = of_other_table("_e.`table`", ("_e.schema",), spec.source_table)
     unknown = f"CASE WHEN _e.kind NOT IN ({names}) THEN concat('has an unknown action ', {cited('_e.kind')}) END"
     rows = events.selectExpr(
         *(name for name in kept if name != "_problem"),
