@@ -17,6 +17,7 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Feed, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.duckdb import sources
+from compactor.duckdb.rows import spark_text
 
 
 def rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:
@@ -42,7 +43,7 @@ def history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:
 def days(connection: Any, spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form], versions: Iterable[tuple[str, Snapshot]]) -> ViewDef:
     """Return the view with the rows of frozen days. `forms`: those of all days; `versions`: (day, its version)."""
     tables = daily_views.tables(spec, snapshot, forms)
-    dialect = dataclasses.replace(DUCKDB, sources=sources.of_days(connection, spec, tables, versions))
+    dialect = dataclasses.replace(DUCKDB, sources=sources.of_days(connection, spec, tables, versions), as_text=spark_text)
     return daily_views.view(spec, snapshot, forms, dialect)
 
 
