@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -32,9 +32,8 @@ def micros(text: str) -> int:
         raise Refused(f"expected a time such as 2026-11-20T14:00:00Z or '2026-11-20 14:00', got {text!r}") from None
 
 
-def check_names(specs: Iterable[TableSpec], text: str, escapes: bool) -> None:
+def check_names(specs: Sequence[TableSpec], text: str, escapes: bool) -> None:
     """Raise Refused for a statement with names that --as-of does not apply to. `escapes`: see `statements.split`."""
-    specs = [*specs]
     places = {(spec.database.lower(), spec.view.lower()) for spec in specs}
     for database, view in places & statements.qualified(text, escapes):
         raise Refused(f"--as-of shows tables that are named without their database; write {view} instead of {database}.{view}")

@@ -386,8 +386,8 @@ def _name(item: Node) -> str:
         return str(item["column_names"][-1])
     if item["class"] == "CONSTANT":
         kind, text = constant(item)
-        if kind == NULL or (kind in (INT, TEXT) and text and not re.fullmatch(r"-?0\d+", text)):
-            return text or "NULL"
+        if kind == NULL or (kind in (INT, TEXT) and text):
+            return str(int(text)) if kind == INT else text or "NULL"
     if item["class"] == "FUNCTION" and item["function_name"] in functions.KNOWN and not item["is_operator"] and not item["filter"]:
         if item["function_name"] == "count_star":
             return "count(1)"

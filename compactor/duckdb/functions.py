@@ -79,7 +79,8 @@ def widened(kinds: Collection[Kind]) -> Kind | None:
     scale = max(kind[2] for kind in kinds)
     whole = max((38 if _WIDE in kind else kind[1]) - kind[2] for kind in kinds)
     precision = max(kind[1] - kind[2] for kind in kinds) + scale
-    return _decimal(precision, scale, any(_WIDE in kind for kind in kinds)) if whole + scale <= 38 else None
+    wide = [_WIDE] if any(_WIDE in kind for kind in kinds) else []
+    return ("decimal", precision, scale, *wide) if whole + scale <= 38 else None
 
 
 def _arithmetic(name: str, kinds: Sequence[Kind]) -> Kind | None:
@@ -94,16 +95,12 @@ def _arithmetic(name: str, kinds: Sequence[Kind]) -> Kind | None:
     if not families <= {"int", "decimal"}:
         return None
     # a whole number may be a sum, which has 38 digits too
-    wide = "int" in families or any(_WIDE in kind for kind in kinds)
+    wide = [_WIDE] if "int" in families or any(_WIDE in kind for kind in kinds) else []
     (left, left_scale), (right, right_scale) = ((kind[1], kind[2]) if kind[0] == "decimal" else (20, 0) for kind in kinds)
     scale = left_scale + right_scale if name == "*" else max(left_scale, right_scale)
     precision = left + right + 1 if name == "*" else max(left - left_scale, right - right_scale) + scale + 1
     # beyond it Spark drops digits after the point
-    return _decimal(precision, scale, wide) if precision <= 38 else None
-
-
-def _decimal(precision: int, scale: int, wide: bool) -> Kind:
-    return ("decimal", precision, scale, _WIDE) if wide else ("decimal", precision, scale)
+    return ("decimal", precision, scale, *wide) if precision <= 38 else None
 
 
 def _nonzero(node: Node) -> bool:

@@ -313,7 +313,7 @@ TEXTS = {
     ("decimal(10,2)", "1.5::DECIMAL(10,2)"): "1.50",
     ("boolean", "true"): "true",
     ("bigint", "-7::BIGINT"): "-7",
-    ("binary", "'ü\\x'.encode()"): "ü\\x",
+    ("binary", "encode('ü\\x')"): "ü\\x",
     ("double", "NULL::DOUBLE"): None,
     ("timestamp", "NULL::TIMESTAMPTZ"): None,
 }
