@@ -824,6 +824,7 @@ def test_a_watched_status_is_shown_again_and_again(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("compactor.cli.options.time", SimpleNamespace(sleep=wait))
     result = CliRunner().invoke(cli.app, ["status", "--every", "5", "--config", str(tmp_path / "compactor.yaml")])
     assert (waits, result.output.count("every 5 s"), result.output.count("student")) == ([5.0] * 3, 3, 3)
+    assert re.search(r"\d\d:\d\d:\d\dZ, every 5 s", result.output)
     CliRunner().invoke(cli.app, ["status", "--every", "2", "student", "--config", str(tmp_path / "compactor.yaml")])
     assert waits[3:] == [2.0]
     both = CliRunner().invoke(cli.app, ["status", "--every", "5", "--output", "json", "--config", str(tmp_path / "compactor.yaml")])
@@ -835,7 +836,7 @@ def test_the_prompt_helps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     lines = iter(["help", "\\d", "select", "help", ";", "exit", "never"])
     monkeypatch.setattr("builtins.input", lambda _: next(lines))
     ran: list[str] = []
-    sql._loop(ran.append, lambda _: ())
+    sql._loop(ran.append, lambda _: (), True)
     assert [text.split() for text in ran] == [["show", "tables"], ["select", "help"]]
     assert "show tables;" in capsys.readouterr().out
     assert next(lines) == "never"

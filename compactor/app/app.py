@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from compactor.app.as_of import as_of_views, micros
+from compactor.app.as_of import as_of_views, check_names, micros
 from compactor.app.packages import coordinates, s3_packages
 from compactor.app.query import AS_JSON, Rows, check_tables, row_texts, with_sql_errors
 from compactor.app.reconcile import Reconcile
@@ -274,9 +274,8 @@ class App(Versions, Runners, Reconcile):
         """
         check_tables(self.specs(), text)
         moment = micros(as_of) if as_of is not None else None
-        places = {(spec.database.lower(), spec.view.lower()) for spec in self.specs()} if moment is not None else set()
-        for database, view in places & statements.qualified(text):
-            raise Refused(f"--as-of shows tables that are named without their database; write {view} instead of {database}.{view}")
+        if moment is not None:
+            check_names(self.specs(), text, engine != DUCKDB)
         if engine == SPARK or (engine == AUTO and not self._reads_locally(text)):
             return self._spark_sql(text, moment)
         from compactor.app.local_sql import either

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from compactor.core.catalog import history_views
+from compactor.core.catalog import base_views, feed, history_views, live, statements
 from compactor.core.catalog.ddl import quoted
 from compactor.core.model import times
 from compactor.core.model.errors import Refused
@@ -14,6 +15,9 @@ from compactor.core.model.spec import TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_GENERATION = re.compile(r"_g\d+$")
 
 
 def micros(text: str) -> int:
@@ -26,6 +30,19 @@ def micros(text: str) -> int:
         return times.to_micros(text)
     except ValueError:
         raise Refused(f"expected a time such as 2026-11-20T14:00:00Z or '2026-11-20 14:00', got {text!r}") from None
+
+
+def check_names(specs: Sequence[TableSpec], text: str, escapes: bool) -> None:
+    """Raise Refused for a statement with names that --as-of does not apply to. `escapes`: see `statements.split`."""
+    places = {(spec.database.lower(), spec.view.lower()) for spec in specs}
+    for database, view in places & statements.qualified(text, escapes):
+        raise Refused(f"--as-of shows tables that are named without their database; write {view} instead of {database}.{view}")
+    names = statements.mentioned(text, escapes)
+    for spec in specs:
+        shown = {f"{spec.name}_{feed.TABLE}": spec.feed != "off", base_views.called(spec): spec.read_optimized, live.name(spec): spec.live_view}
+        for name in names:
+            if shown.get(_GENERATION.sub("", name)):
+                raise Refused(f"--as-of does not apply to {name}; read {spec.view} with it, or omit --as-of")
 
 
 @contextmanager

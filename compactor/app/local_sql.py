@@ -91,7 +91,7 @@ class LocalSql:
             if statements.shows_tables(text):
                 return Rows(["namespace", "tableName", "isTemporary"], list(self._listed()))
             described, written = statements.described(text), statements.for_duckdb(text)
-            defined = self._define(statements.mentioned(text), moment)
+            defined = self._define(statements.mentioned(text), moment, only_exact)
             try:
                 if described is not None:
                     return _described(defined, described)
@@ -133,15 +133,15 @@ class LocalSql:
                 raise Refused(str(error)) from error
             raise Inexact(f"DuckDB has a column {missing} that is in no table") from missing
 
-    def _define(self, names: set[str], moment: int | None) -> dict[str, ViewDef]:
-        """Define the views with these names, as of now or of a source time. Return name → view."""
+    def _define(self, names: set[str], moment: int | None, only_exact: bool = False) -> dict[str, ViewDef]:
+        """Define the views with these names, as of now or of a source time. Return name → view. `only_exact`: as Spark computes with them."""
         defined = {}
         for spec in self._specs:
             kinds = {kind for kind in (_kind(spec, name) for name in names) if kind is not None}
             snapshot = visible(self._app.table(spec.name)) if kinds else None
             if snapshot is not None:
                 for view in self._views(spec, snapshot, kinds, moment):
-                    self._session.define(view)
+                    self._session.define(queries.widened(view) if only_exact else view)
                     defined[view.name] = view
         return defined
 
@@ -181,11 +181,15 @@ class LocalSql:
     def _explain(self, error: UnknownTable, moment: int | None) -> None:
         """Raise NoRowsYet if the table is one of ours without a version, Refused if it has no history to read it as of a time."""
         for spec in self._specs:
-            if _kind(spec, error.name.lower()) is not None and visible(self._app.table(spec.name)) is None:
+            kind = _kind(spec, error.name.lower())
+            snapshot = visible(self._app.table(spec.name)) if kind else None
+            if kind and snapshot is None:
                 raise none_visible(self._app.table(spec.name)) from error
+            if snapshot is not None and spec.history and (kind == HISTORY or (kind == ROWS and moment is not None)):
+                queries.check_history(spec, snapshot)
             if error.name.lower() == history_views.name(spec).lower() and not spec.history:
                 raise Refused(f"table {spec.name} has no history: set `history: true`") from error
-            if moment is not None and spec.view == error.name.lower() and not spec.history:
+            if moment is not None and kind == ROWS and not spec.history:
                 raise Refused(f"table {spec.name} has no history: set `history: true`, or omit --as-of") from error
 
 

@@ -44,11 +44,11 @@ def as_json(value: Any) -> None:
 
 
 def clear(about: str) -> None:
-    """Clear the terminal, and print the time and `about`. In a file or a pipe, pictures follow each other."""
+    """Clear the terminal, and print the time in UTC and `about`. In a file or a pipe, pictures follow each other."""
     out = console()
     if sys.stdout.isatty():
         out.clear()
-    out.print(f"{time.strftime('%Y-%m-%d %H:%M:%S')}, {about}", style="dim", soft_wrap=True)
+    out.print(f"{time.strftime('%Y-%m-%d %H:%M:%SZ', time.gmtime())}, {about}", style="dim", soft_wrap=True)
 
 
 # ---- reports ---------------------------------------------------------------------------------------------------------

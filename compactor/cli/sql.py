@@ -96,10 +96,11 @@ def sql(
         show(call.app.sql(text, as_of, engine.value), Format(call.output.value))
         sys.stdout.flush()
 
+    escapes = engine is not Engine.duckdb
     if statement is None and sys.stdin.isatty():
-        _loop(run, call.app.sql_words)
+        _loop(run, call.app.sql_words, escapes)
         return
-    texts = statements.split(sys.stdin.read()) if statement is None else statements.split(statement) or [statement]
+    texts = statements.split(sys.stdin.read(), escapes) if statement is None else statements.split(statement, escapes) or [statement]
     for at, text in enumerate(texts):
         if statement is None and text.strip().lower() in ENDS:
             return
@@ -121,8 +122,8 @@ def show(rows: Any, output: Format) -> None:
 # ---- the prompt ------------------------------------------------------------------------------------------------------
 
 
-def _loop(run: Callable[[str], None], words: Words) -> None:
-    """Read and run statements until the end of input. An error is printed and ends nothing."""
+def _loop(run: Callable[[str], None], words: Words, escapes: bool) -> None:
+    """Read and run statements until the end of input. An error is printed and ends nothing. `escapes`: see `statements.split`."""
     typed = ""
     with _readline(lambda: typed, words):
         while True:
@@ -142,8 +143,8 @@ def _loop(run: Callable[[str], None], words: Words) -> None:
                 print(HELP)
                 continue
             typed += ("show tables;" if word in LISTS else line) + "\n"
-            if not statements.unfinished(typed):
-                for text in statements.split(typed):
+            if not statements.unfinished(typed, escapes):
+                for text in statements.split(typed, escapes):
                     _run(run, text)
                 typed = ""
 

@@ -37,7 +37,7 @@ from compactor.duckdb.parse_tree import (
 )
 
 _CAST_TO = {
-    **dict.fromkeys(("tinyint", "smallint", "int", "integer", "bigint"), INT),
+    **dict.fromkeys(("int", "integer", "bigint"), INT),
     **dict.fromkeys(("varchar", "string"), TEXT),
     "double": DOUBLE,
     "boolean": BOOL,
@@ -141,6 +141,8 @@ class _Reader:
         for item in items:
             alias, star = item["alias"].lower(), item["class"] == "STAR"
             kind = self._star(item) if star else self.kind(item)
+            if kind == LOCAL:
+                raise Inexact("a timestamp without a zone as a column")
             result.append(kind)
             if alias:
                 if alias in before and sorts and not (item["class"] == "COLUMN_REF" and item["column_names"][-1].lower() == alias):
@@ -362,8 +364,7 @@ class _Reader:
         """Return the kind that values have together. Raises Inexact if the engines may disagree about it."""
         different = {kind for kind in kinds if kind != NULL}
         if len(different) > 1 and all(kind[0] == "decimal" for kind in different):
-            scale = max(kind[2] for kind in different)
-            different = {("decimal", min(max(kind[1] - kind[2] for kind in different) + scale, 38), scale)}
+            different = {functions.widened(different) or OTHER}
         if len(different) > 1 or UNKNOWN in different or OTHER in different or LOCAL in different:
             raise Inexact(what)
         return next(iter(different), NULL)
@@ -385,12 +386,14 @@ def _name(item: Node) -> str:
         return str(item["column_names"][-1])
     if item["class"] == "CONSTANT":
         kind, text = constant(item)
-        if kind in (INT, TEXT, NULL):
-            return text or "NULL"
+        if kind == NULL or (kind in (INT, TEXT) and text):
+            return str(int(text)) if kind == INT else text or "NULL"
     if item["class"] == "FUNCTION" and item["function_name"] in functions.KNOWN and not item["is_operator"] and not item["filter"]:
         if item["function_name"] == "count_star":
             return "count(1)"
         inside = arguments(item)
-        if all(each["class"] in ("COLUMN_REF", "CONSTANT") for each in inside):
+        # Spark adds the length that `substr` lacks, and writes `extract` as it is
+        same = item["function_name"] != "date_part" and (item["function_name"] not in ("substr", "substring") or len(inside) == 3)
+        if same and all(each["class"] in ("COLUMN_REF", "CONSTANT") for each in inside):
             return f"{item['function_name']}({'DISTINCT ' if item['distinct'] else ''}{', '.join(map(_name, inside))})"
     raise Inexact(_UNNAMED)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from compactor.duckdb.parse_tree import BOOL, DATE, DOUBLE, INT, NULL, SORTED, TEXT, TIME, Kind, Node, constant
 
 _DATE_PARTS = ("year", "quarter", "month", "day", "hour", "minute")
 _TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+_WIDE = "wide"
+"""Last part of the kind of a decimal that may have 38 digits in DuckDB, as every sum has, whatever Spark gives it."""
 AGGREGATES = ("count_star", "count", "sum", "avg", "min", "max")
 KNOWN = (
     *AGGREGATES,
@@ -46,7 +48,7 @@ def result(name: str, kinds: Sequence[Kind], arguments: Sequence[Node]) -> Kind 
         if name in ("min", "max") and kind[0] in SORTED:
             return kind
         if name == "sum":
-            return ("decimal", min(kind[1] + 10, 38), kind[2]) if kind[0] == "decimal" else kind if kind in (INT, DOUBLE) else None
+            return ("decimal", min(kind[1] + 10, 38), kind[2], _WIDE) if kind[0] == "decimal" else kind if kind in (INT, DOUBLE) else None
         # a sum beyond 2^53 depends in Spark on the order of its tasks
         if name == "avg" and kind in (INT, DOUBLE):
             return DOUBLE
@@ -72,6 +74,15 @@ def result(name: str, kinds: Sequence[Kind], arguments: Sequence[Node]) -> Kind 
     return TIME if name == "date_trunc" and kinds[1] == TIME and str(texts[0]).lower() in _TRUNCATED else None
 
 
+def widened(kinds: Collection[Kind]) -> Kind | None:
+    """Return the kind that decimals have together; None if one of the engines may drop digits of them."""
+    scale = max(kind[2] for kind in kinds)
+    whole = max((38 if _WIDE in kind else kind[1]) - kind[2] for kind in kinds)
+    precision = max(kind[1] - kind[2] for kind in kinds) + scale
+    wide = [_WIDE] if any(_WIDE in kind for kind in kinds) else []
+    return ("decimal", precision, scale, *wide) if whole + scale <= 38 else None
+
+
 def _arithmetic(name: str, kinds: Sequence[Kind]) -> Kind | None:
     """Return the kind of a sum, a difference or a product. Overflows are errors in both engines."""
     families = {kind[0] for kind in kinds}
@@ -83,11 +94,13 @@ def _arithmetic(name: str, kinds: Sequence[Kind]) -> Kind | None:
         return DOUBLE
     if not families <= {"int", "decimal"}:
         return None
+    # a whole number may be a sum, which has 38 digits too
+    wide = [_WIDE] if "int" in families or any(_WIDE in kind for kind in kinds) else []
     (left, left_scale), (right, right_scale) = ((kind[1], kind[2]) if kind[0] == "decimal" else (20, 0) for kind in kinds)
     scale = left_scale + right_scale if name == "*" else max(left_scale, right_scale)
     precision = left + right + 1 if name == "*" else max(left - left_scale, right - right_scale) + scale + 1
     # beyond it Spark drops digits after the point
-    return ("decimal", precision, scale) if precision <= 38 else None
+    return ("decimal", precision, scale, *wide) if precision <= 38 else None
 
 
 def _nonzero(node: Node) -> bool:

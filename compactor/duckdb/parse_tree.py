@@ -55,7 +55,7 @@ def constant(node: Node) -> tuple[Kind, str]:
         return (INT if abs(int(text)) < 1 << 63 else OTHER), text
     if kind == "NUMERIC":
         whole, _, part = text.lstrip("-").partition(".")
-        return (DOUBLE if "e" in text.lower() else ("decimal", max(len(whole.lstrip("0")) + len(part), 1), len(part))), text
+        return (DOUBLE if "e" in text.lower() else ("decimal", max(len(whole.lstrip("0")), 1) + len(part), len(part))), text
     return {"STRING": TEXT, "BOOLEAN": BOOL, "NULL_LITERAL": NULL}.get(kind, OTHER), text
 
 

@@ -17,12 +17,13 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Feed, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.duckdb import sources
+from compactor.duckdb.rows import spark_text
 
 
 def rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:
     """Return the view with the current rows. The connection only opens footers."""
     dialect = dataclasses.replace(DUCKDB, sources=sources.of_rows(connection, spec, snapshot))
-    return dataclasses.replace(views.view(spec, snapshot, dialect), name=spec.view)
+    return views.view(spec, snapshot, dialect)
 
 
 def compacted_rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:
@@ -36,15 +37,21 @@ def history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:
     check_history(spec, snapshot)
     assert snapshot.history is not None  # noqa: S101 - checked
     dialect = dataclasses.replace(DUCKDB, sources=sources.of_history(connection, spec, snapshot))
-    view = history_views.view(spec, snapshot, snapshot.history, dialect)
-    return dataclasses.replace(view, name=history_views.name(spec))
+    return history_views.view(spec, snapshot, snapshot.history, dialect)
 
 
 def days(connection: Any, spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form], versions: Iterable[tuple[str, Snapshot]]) -> ViewDef:
     """Return the view with the rows of frozen days. `forms`: those of all days; `versions`: (day, its version)."""
     tables = daily_views.tables(spec, snapshot, forms)
-    dialect = dataclasses.replace(DUCKDB, sources=sources.of_days(connection, spec, tables, versions))
+    dialect = dataclasses.replace(DUCKDB, sources=sources.of_days(connection, spec, tables, versions), as_text=spark_text)
     return daily_views.view(spec, snapshot, forms, dialect)
+
+
+def widened(view: ViewDef) -> ViewDef:
+    """Return a view whose small whole numbers are computed with as INTEGER. DuckDB takes `small * 100` for a SMALLINT, Spark for an int."""
+    names = [DUCKDB.name(column.name) for column in view.columns if column.type in ("tinyint", "smallint")]
+    changed = ", ".join(f"CAST({name} AS INTEGER) AS {name}" for name in names)
+    return dataclasses.replace(view, text=f"SELECT * REPLACE ({changed}) FROM ({view.text})") if names else view
 
 
 def portable(view: ViewDef) -> str:
@@ -55,7 +62,8 @@ def portable(view: ViewDef) -> str:
 def check_history(spec: TableSpec, snapshot: Snapshot) -> None:
     """Raise Refused for a version without history."""
     if snapshot.history is None:
-        raise Refused(f"table {spec.name}: version {snapshot.version} has no history; set `history: true`, it begins with the next run")
+        begins = "it" if spec.history else "set `history: true`, it"
+        raise Refused(f"table {spec.name}: version {snapshot.version} has no history; {begins} begins with the next run")
 
 
 def as_of(connection: Any, spec: TableSpec, snapshot: Snapshot, moment: int) -> ViewDef:

@@ -16,9 +16,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from compactor.core.catalog.dialect import DUCKDB
+from compactor.core.model import types
 
 _NUMBERS = {"tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint", "decimal"}
 _TEXT = DUCKDB.text
+_LEADING_POINT = "regexp_replace({}, '^(-?)[.]', '\\10.')"
+"""DuckDB writes .5 for 0.5 of a decimal without digits before the point."""
 
 
 def object_text(names: Sequence[str], values: Sequence[str], kinds: Sequence[Any]) -> str:
@@ -42,15 +45,13 @@ def _text(value: str, kind: Any, depth: int) -> str:
     """Return SQL for a value as JSON, null for null. `depth`: how many lambdas are around it."""
     family = kind.id
     if family == "decimal" and _child(kind, "precision") == _child(kind, "scale"):
-        # DuckDB writes .5
-        return f"regexp_replace(CAST({value} AS VARCHAR), '^(-?)[.]', '\\10.')"
+        return _LEADING_POINT.format(f"CAST({value} AS VARCHAR)")
     if family in _NUMBERS:
         return f"CAST({value} AS VARCHAR)"
     if family == "boolean":
         return f"CASE WHEN {value} THEN 'true' WHEN NOT {value} THEN 'false' END"
     if family in ("float", "double"):
-        special = f"CASE WHEN isnan({value}) THEN '\"NaN\"' WHEN {value} > 0 THEN '\"Infinity\"' ELSE '\"-Infinity\"' END"
-        return f"CASE WHEN isfinite({value}) THEN {_decimal_text(value)} WHEN {value} IS NOT NULL THEN {special} END"
+        return _float_text(value, '"')
     # a run never stores an infinite time, but a statement may compute one
     if family == "date":
         return f"'\"' || coalesce({_day(value)}, CAST({value} AS VARCHAR)) || '\"'"
@@ -75,6 +76,28 @@ def _text(value: str, kind: Any, depth: int) -> str:
         texts = f"list_transform(map_entries({value}), lambda {item}: {key} || ':' || coalesce({text}, 'null'))"
         return f"'{{' || array_to_string({texts}, ',') || '}}'"
     return f"CAST(to_json(CAST({value} AS VARCHAR)) AS VARCHAR)"
+
+
+def spark_text(value: str, kind: types.Type) -> str:
+    """Return SQL for a value as Spark casts it to text, null for null. `kind`: its Hive type, no nested one."""
+    if kind[0] in ("float", "double"):
+        return _float_text(value)
+    if kind[0] == "date":
+        return _day(value)
+    if kind[0] == "timestamp":
+        moment = f"make_timestamp(epoch_us({value}))"
+        return f"{_day(moment)} || rtrim(rtrim(strftime({moment}, ' %H:%M:%S.%f'), '0'), '.')"
+    if kind[0] == "binary":
+        return f"decode({value})"
+    text = f"CAST({value} AS VARCHAR)"
+    return _LEADING_POINT.format(text) if kind[0] == "decimal" else text
+
+
+def _float_text(value: str, quote: str = "") -> str:
+    """Return SQL for the text of a number, null for null. `quote`: what stands around NaN and infinities."""
+    nan, infinity, negative = (f"'{quote}{text}{quote}'" for text in ("NaN", "Infinity", "-Infinity"))
+    special = f"CASE WHEN isnan({value}) THEN {nan} WHEN {value} > 0 THEN {infinity} ELSE {negative} END"
+    return f"CASE WHEN isfinite({value}) THEN {_decimal_text(value)} WHEN {value} IS NOT NULL THEN {special} END"
 
 
 def _decimal_text(value: str) -> str:

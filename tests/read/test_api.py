@@ -15,9 +15,11 @@ import pytest
 
 from compactor.app import App
 from compactor.core.catalog.dialect import DUCKDB
+from compactor.core.model import types
 from compactor.core.model.errors import NoRowsYet, Refused, StateRefused
 from compactor.core.model.policy import UNIQUE, Rule
 from compactor.duckdb import sources
+from compactor.duckdb.rows import spark_text
 from compactor.duckdb.session import UnknownTable
 from compactor.flows.publish import audit
 from compactor.flows.publish.sync import sync_table
@@ -266,6 +268,64 @@ def test_timestamps_inside_of_values_are_instants_whatever_the_sessions_time_zon
     right = expected.replace("EPOCH", "TIMESTAMPTZ '2024-07-01 12:00:00.000001+00'")
     query = f"SELECT typeof(v), v IS NOT DISTINCT FROM CAST({right} AS {DUCKDB.type(kind)}) FROM (SELECT {text} FROM (SELECT {stored} AS v))"
     assert [(declared, True)] == connection.execute(query).fetchall()
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_source_time_applies_to_views_that_have_one(place: Place, tmp_path: Path) -> None:
+    """`_ro`, `_changes` and `_live` show what they show without it, whichever engine runs; a history that has not begun is said to be so."""
+    config = tmp_path / "compactor.yaml"
+    config.write_text(place.config.read_text().replace("t: {", "t: {history: true, change_feed: true, read_optimized: true, live_view: true, "))
+    with App.open(config) as app:
+        for name in ("t_ro", "t_changes", "T_changes_g2", "t_live"):
+            for engine in ("auto", "duckdb", "spark"):
+                with pytest.raises(Refused, match=f"--as-of does not apply to {name.lower()}; read t with it"):
+                    app.sql(f"select * from {name}", as_of="2026-01-01", engine=engine)
+        for text, as_of in (("select * from t", "2026-01-01"), ("select * from t_history", None), ("select * from t_history", "2026-01-01")):
+            with pytest.raises(Refused, match="table t: version 3 has no history; it begins with the next run"):
+                app.sql(text, as_of=as_of, engine="duckdb")
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_backslash_in_a_text_is_a_character_to_duckdb_and_an_escape_to_spark(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each engine finds the end of a text, and the names after it, where it reads it."""
+    monkeypatch.setattr(App, "_spark_sql", lambda self, text, moment: [text])
+    with App.open(place.config) as app:
+        assert sql(app, "select 'a\\' as x, id from t where b = 'n5'", engine="duckdb") == [{"x": "a\\", "id": 5}]
+        text = "select 'it\\'s' as x from t where b <> 'n5'"
+        assert app.sql(text) == [text]
+        with pytest.raises(Refused, match=r"write t instead of school\.t"):
+            app.sql("select 'it\\'s' from school.t where b = 'x'", as_of="2026-01-01")
+
+
+TEXTS = {
+    ("double", "CAST('1e16' AS DOUBLE)"): "1.0E16",
+    ("double", "1e7::DOUBLE"): "1.0E7",
+    ("double", "-0.00015::DOUBLE"): "-1.5E-4",
+    ("double", "100.0::DOUBLE"): "100.0",
+    ("double", "'nan'::DOUBLE"): "NaN",
+    ("float", "'-inf'::FLOAT"): "-Infinity",
+    ("float", "'-0.1'::FLOAT"): "-0.1",
+    ("timestamp", "TIMESTAMPTZ '2026-01-01 00:00:00+00'"): "2026-01-01 00:00:00",
+    ("timestamp", "TIMESTAMPTZ '2026-01-01 10:20:30.0500+00'"): "2026-01-01 10:20:30.05",
+    ("timestamp", "TIMESTAMPTZ '10000-01-01 00:00:10+00'"): "+10000-01-01 00:00:10",
+    ("date", "DATE '0001-01-02'"): "0001-01-02",
+    ("decimal(2,2)", "'-0.50'::DECIMAL(2,2)"): "-0.50",
+    ("decimal(10,2)", "1.5::DECIMAL(10,2)"): "1.50",
+    ("boolean", "true"): "true",
+    ("bigint", "-7::BIGINT"): "-7",
+    ("binary", "encode('ü\\x')"): "ü\\x",
+    ("double", "NULL::DOUBLE"): None,
+    ("timestamp", "NULL::TIMESTAMPTZ"): None,
+}
+"""Hive type and value → the text that Spark's cast makes of it."""
+
+
+def test_values_become_the_text_that_spark_casts_them_to() -> None:
+    """A frozen day shows a column that has become text in the same way in both engines."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    shown = {(kind, value): connection.execute(f"SELECT {spark_text(value, types.parse(kind))}").fetchall()[0][0] for kind, value in TEXTS}
+    assert shown == TEXTS
 
 
 def test_a_version_that_a_check_has_blocked_is_read_by_its_number_only(tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ ORDERS = pyarrow.table(
         "seq": pyarrow.array(range(10), "int64"),
         "person": pyarrow.array([1, 1, 2, 3, 3, 3, None, 9, 8, 8], "int64"),
         "amount": pyarrow.array([Decimal(at) / 4 if at != 4 else None for at in range(10)], pyarrow.decimal128(10, 2)),
+        "qty": pyarrow.array([Decimal(1)] * 10, pyarrow.decimal128(10, 0)),
+        "big": pyarrow.array([*map(Decimal, range(10))], pyarrow.decimal128(38, 0)),
         "kind": ["new", "old", None, "new", "new", "", "old", "new", "old", "new"],
         "day": [dt.date(2026, 1, 1 + at // 3) for at in range(10)],
     }
@@ -171,6 +173,9 @@ EXACT = """
     select case kind when 'new' then 1 when 'old' then 2 end as c from orders
     select sum(case when kind = 'new' then amount end) as s from orders
     select sum(case when kind = 'new' then 1 else 0 end) as n from orders
+    select substr(name, 1, 2), count(distinct age), null, -5, 0, 007 from people group by name
+    select small * 1000 as a, small - 40000 as b, 2 * small * small * small as c from people
+    select substring(name, 2, 3), length(name), abs(age), year(born), date_trunc('month', seen), nullif(age, 41) from people
     select id + 1 as a, id - 10 as b, id * 3 as c, -id as d from people
     select age + small as s, small * 2 as t from people where age < 100
     select balance + 1 as a, balance - 0.5 as b, balance * 2 as c, -balance as d from people
@@ -290,6 +295,9 @@ EXACT = """
     select kind, count(*) over (partition by kind) as n, min(day) over (partition by kind) as d, id from orders
     select count(*) filter (where kind = 'new') as new, count(*) filter (where kind is null) as none, sum(amount) filter (where day = '2026-01-01') as s from orders
     select id /* all */ from people -- of them
+    select coalesce(sum(amount), 0.00) as a, coalesce(sum(amount), 0.5) as b, sum(qty) > 0.5 as c, sum(qty) - 0.5 as d from orders
+    select id from orders where 10.2 in (select sum(amount) from orders) or amount in (select balance from people)
+    select id from orders where amount = big or big in (0.5, 4) or big between 6.5 and 7.5
     select p.`name` as `a b`, '`' as tick from `people` p where `id` > 1
 """
 """Statements that auto gives to DuckDB, one a line."""
@@ -343,6 +351,7 @@ SPARK = {
         "select cast(born as timestamp) as t from people",
         "select cast(name as date) as d from people",
         "select cast(age as boolean) as b from people",
+        "select cast(id as smallint) * 100 as s from people",
         "select cast(ok as int) as b from people",
         "select cast('2026-1-1' as date) as d",
     ],
@@ -371,8 +380,20 @@ SPARK = {
     "`*`": ["select sum(amount) * sum(balance) as p from people join orders on person = people.id"],
     "array extract": ["select tags[1] as t from people"],
     "a value of unknown type": ["select place.zip from people order by place.zip", "select id from people where place.city = 'Oslo'"],
-    "`coalesce` of several types": ["select coalesce(balance, age) as c from people"],
-    "`case` with several types": ["select case when ok then 1 else 'x' end as c from people"],
+    "`coalesce` of several types": [
+        "select coalesce(balance, age) as c from people",
+        "select coalesce(sum(amount), 0.001) as c from orders where id > 100",
+        "select coalesce(sum(qty), 0.5) as c from orders where id > 100",
+        "select coalesce(sum(qty), 0.00) as c from orders",
+        "select coalesce(sum(qty) + 1, 0.5) as c, sum(id) as s from orders",
+        "select coalesce(sum(id) * 0.1, 0.25) as c from orders",
+        "select coalesce(s, 0.5) as c from (select sum(qty) as s from orders where id > 100) t",
+    ],
+    "`case` with several types": [
+        "select case when ok then 1 else 'x' end as c from people",
+        "select case when sum(qty) > 100 then sum(qty) else 0.25 end as c from orders",
+    ],
+    "`in` with several types": ["select id from orders where 2.4 in (select sum(qty) from orders)", "select id from orders where amount in (select big from orders)"],
     "a comparison of": [
         "select id from people where age = 'x'",
         "select id from people where age = '5.5'",
@@ -387,9 +408,21 @@ SPARK = {
     "order by with": ["select id from people order by tags", "select id from people order by place"],
     "group by with": ["select count(*) as n from people group by tags", "select score, count(*) as n from people group by score"],
     "distinct with": ["select distinct score from people", "select score from people union select score from people", "select distinct tags from people", "select distinct * from people"],
-    "the columns of a union": ["select name from people union select age from people", "select * from orders union all select * from orders"],
+    "the columns of a union": ["select name from people union select age from people", "select * from orders union all select * from orders", "select big from orders union all select 0.05"],
     "`*` of a join with `using`": ["select * from people join orders using (id)", "select * from people natural join orders"],
-    "the name of a computed column": ["select id + 1 from people", "select case when ok then 1 end from people", "select *, id * 2 from people"],
+    "the name of a computed column": [
+        "select id + 1 from people", "select case when ok then 1 end from people", "select *, id * 2 from people",
+        "select substr(name, 2) from people",
+        "select substring(name, 2) from people",
+        "select extract(year from born) from people",
+        "select date_part('year', born) from people",
+        "select ''",
+    ],
+    "a timestamp without a zone": [
+        "select timestamp '2026-01-01 00:00:00' as t",
+        "select * from (select timestamp '2026-01-01 00:00:00' as t) s",
+        "select id from people where seen > (select timestamp '2026-01-01 00:00:00' as t)",
+    ],
     "which has the name of another one": ["select -age as age from people order by age", "select length(name) as name, count(*) as n from people group by name"],
     "grouping sets": ["select kind, count(*) as n from orders group by rollup (kind)"],
     "`lag` over a window": ["select lag(id) over (order by id) as l from orders"],

@@ -25,10 +25,10 @@ SETTINGS = {"op": "op", "policy": TEXT_ALLOWED, "compact_every": 0.0, "target_fi
 
 
 def record(rng: random.Random, day: int, seq: int) -> dict[str, Any]:
-    """A change: from day 2 on with a new column, on day 3 `a` has fractions, from day 4 on it is text."""
+    """A change: from day 2 on with a new column, on day 3 `a` has fractions and large numbers, from day 4 on it is text."""
     if rng.random() < 0.2:
         return {"op": "d", "id": rng.randrange(40), "seq": seq}
-    a = seq if day < 3 else seq + 0.5 if day < 4 else f"text {seq}"
+    a = seq if day < 3 else (seq + 0.5) * 10.0 ** (seq % 3 * 6) if day < 4 else f"text {seq}"
     tags = [seq] if day < 3 else [seq + 0.5]
     return {"op": "u", "id": rng.randrange(40), "seq": seq, "a": a, "tags": tags, "dt": f"of {seq}", **({"b": f"b{seq}"} if day > 1 else {})}
 

@@ -178,9 +178,12 @@ def _values(alias: str, spec: TableSpec, form: Snapshot, columns: Sequence[_Show
             value = f"{alias}.{q(_absent(column.type))}"
         else:
             value = views.value(alias, field, form, dialect, views.exists(alias, spec, dialect))
-            if types.parse(field.type) != column.type:
+            old, text = types.parse(field.type), column.type == ("string",)
+            if old != column.type and text and dialect.as_text is not None:
+                value = dialect.as_text(value, old)
+            elif old != column.type:
                 # of the text types only varchar with a length is known to Spark, Hive and Trino
-                text = column.type == ("string",) and dialect.called == HIVE_NAME
+                text = text and dialect.called == HIVE_NAME
                 value = f"CAST({value} AS {'varchar(65535)' if text else dialect.type(types.text(column.type))})"
         yield f"{value} AS {q(column.name)}"
     if spec.soft:

@@ -36,6 +36,8 @@ class Dialect:
     """Converts a Hive type text."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Name of a table → SQL that stands for it. Other tables are written as names."""
+    as_text: Callable[[str, types.Type], str] | None = None
+    """Returns SQL that converts a value of a type to text as Spark does; None: a cast does."""
 
     def table(self, database: str, name: str) -> str:
         """Return SQL for a table in a FROM clause."""

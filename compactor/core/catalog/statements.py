@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_TOKEN = re.compile(
-    r"(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<text>'(?:[^']|'')*')|(?P<quoted>\"(?:[^\"]|\"\")*\")|(?P<ticked>`(?:[^`]|``)*`)"
-    r"|(?P<word>[^\W\d]\w*)|(?P<end>;)|(?P<open>'|\"|`|/\*)|(?P<other>.)",
-    re.DOTALL,
-)
+_TEXTS = (r"(?P<text>'(?:[^']|'')*')|(?P<quoted>\"(?:[^\"]|\"\")*\")", r"(?P<text>'(?:[^'\\]|\\.|'')*')|(?P<quoted>\"(?:[^\"\\]|\\.|\"\")*\")")
+_TOKENS = [
+    re.compile(
+        rf"(?P<comment>--[^\n]*|/\*.*?\*/)|{texts}|(?P<ticked>`(?:[^`]|``)*`)|(?P<word>[^\W\d]\w*)|(?P<end>;)|(?P<open>'|\"|`|/\*)|(?P<other>.)",
+        re.DOTALL,
+    )
+    for texts in _TEXTS
+]
+"""For standard SQL, and for Spark, where a backslash in a text escapes a character."""
 _QUOTES = {"word": "", "quoted": '"', "ticked": "`"}
 """Kind of a token that is a name → its quotes."""
 
@@ -20,8 +24,8 @@ _DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(?P<name>[\w.\"]+)\s*",
 _SHOW_TABLES = re.compile(r"\s*show\s+tables\s*", re.IGNORECASE)
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    for match in _TOKEN.finditer(text):
+def _tokens(text: str, escapes: bool = False) -> Iterator[tuple[str, str]]:
+    for match in _TOKENS[escapes].finditer(text):
         yield str(match.lastgroup), match[0]
 
 
@@ -31,14 +35,18 @@ def _name(kind: str, piece: str) -> str:
     return piece[1:-1].replace(2 * quote, quote) if quote else piece
 
 
-def split(text: str) -> list[str]:
+def split(text: str, escapes: bool = False) -> list[str]:
     """Return the statements of a text, without `;` and without those that are empty.
+
+    `escapes`: texts have backslashes as Spark reads them.
 
     >>> split("select ';' a; -- one; two\\nselect 2;")
     ["select ';' a", '-- one; two\\nselect 2']
+    >>> split("select 'it\\\\'s; ok'; select 2", escapes=True), split("select 'a\\\\'; select 2")
+    (["select 'it\\\\'s; ok'", 'select 2'], ["select 'a\\\\'", 'select 2'])
     """
     out, current, content = [], "", False
-    for kind, piece in _tokens(text):
+    for kind, piece in _tokens(text, escapes):
         if kind == "end":
             out += [current.strip()] if content else []
             current, content = "", False
@@ -47,14 +55,14 @@ def split(text: str) -> list[str]:
     return [*out, current.strip()] if content else out
 
 
-def unfinished(text: str) -> bool:
-    """Return whether a text ends inside of a statement, so that a shell waits for more lines.
+def unfinished(text: str, escapes: bool = False) -> bool:
+    """Return whether a text ends inside of a statement, so that a shell waits for more lines. `escapes`: see `split`.
 
     >>> unfinished("select 1"), unfinished("select 1;"), unfinished("select ';"), unfinished("  ")
     (True, False, True, False)
     """
     last, opened = "end", False
-    for kind, piece in _tokens(text):
+    for kind, piece in _tokens(text, escapes):
         opened = opened or kind == "open"
         if kind != "comment" and not piece.isspace():
             last = kind
@@ -100,7 +108,7 @@ def for_spark(text: str) -> str:
     >>> for_spark("select 'it''s', ''")
     "select 'it\\\\'s', ''"
     """
-    pieces = [*_tokens(text)]
+    pieces = [*_tokens(text, escapes=True)]
     return "".join("'" + piece[1:-1].replace("''", "\\'") + "'" if kind == "text" and "\\" not in piece else piece for kind, piece in pieces)
 
 
@@ -114,22 +122,22 @@ def for_duckdb(text: str) -> str:
     return "".join(quoted)
 
 
-def mentioned(text: str) -> set[str]:
-    """Return every word and quoted name of a statement in lower case: its tables and more.
+def mentioned(text: str, escapes: bool = False) -> set[str]:
+    """Return every word and quoted name of a statement in lower case: its tables and more. `escapes`: see `split`.
 
     >>> sorted(mentioned('select "A b", `C`, \\'text\\' from s.t'))
     ['a b', 'c', 'from', 's', 'select', 't']
     """
-    return {_name(kind, piece).lower() for kind, piece in _tokens(text) if kind in _QUOTES}
+    return {_name(kind, piece).lower() for kind, piece in _tokens(text, escapes) if kind in _QUOTES}
 
 
-def qualified(text: str) -> set[tuple[str, str]]:
-    """Return the pairs of names with a dot between in lower case: database and table, table and column.
+def qualified(text: str, escapes: bool = False) -> set[tuple[str, str]]:
+    """Return the pairs of names with a dot between in lower case: database and table, table and column. `escapes`: see `split`.
 
     >>> sorted(qualified("select t.id from `My db`.t"))
     [('my db', 't'), ('t', 'id')]
     """
-    pieces = [(kind, piece) for kind, piece in _tokens(text) if kind != "comment" and not piece.isspace()]
+    pieces = [(kind, piece) for kind, piece in _tokens(text, escapes) if kind != "comment" and not piece.isspace()]
     triples = zip(pieces, pieces[1:], pieces[2:])
     return {
         (_name(*left).lower(), _name(*right).lower())
