@@ -15,6 +15,7 @@ Names follow from content, so a repetition writes the same files. Readers see on
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -54,13 +55,17 @@ def export(table: Table, snapshot: Snapshot, advance: bool = True) -> None:
 
 def _export(table: Table, form: str, snapshot: Snapshot, advance: bool) -> None:
     for _ in range(ATTEMPTS):
-        hint, before = _newest(table, form)
-        if before is not None and before.uuid != snapshot.uuid:
+        hint, newest = _newest(table, form)
+        if newest is not None and newest.uuid != snapshot.uuid:
             raise StateRefused(
-                f"table {table.name}: {table.layout.iceberg(form)} holds the Iceberg table of another life of this table (uuid {before.uuid}, ours "
+                f"table {table.name}: {table.layout.iceberg(form)} holds the Iceberg table of another life of this table (uuid {newest.uuid}, ours "
                 f"is {snapshot.uuid}). Delete this folder if that life is over. Nothing was exported."
             )
+        # one that was written before the warehouse was moved or copied names the files of that place
+        before = newest if newest is not None and newest.raw["location"] == metadata.address(table.layout.iceberg(form)) else None
         made = _next(table, form, snapshot, before, advance)
+        if made is not None and newest is not None:
+            made = dataclasses.replace(made, number=newest.number + 1)
         if made is None and (before is None or before.number == hint):
             return
         if made is None or _put(table, form, made):
