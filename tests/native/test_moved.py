@@ -10,6 +10,7 @@ import pytest
 from compactor.core.iceberg import manifests, metadata
 from compactor.core.settings.forms import NEVER
 from compactor.flows.publish.sync import sync_table
+from compactor.flows.run import look_at
 from tests.native.lake import NativeLake, as_parquet
 from tests.native.test_export import change
 from tests.parts.memory_catalog import MemoryCatalog
@@ -67,3 +68,38 @@ def test_a_moved_table_that_cannot_be_shown_yet_waits_for_the_compaction(tmp_pat
     lake.now += 1
     sync_table(lake.table())
     lake.check("pyiceberg")
+
+
+@pytest.mark.parametrize("form", metadata.FORMATS)
+def test_publish_restores_the_table_in_a_new_catalog(tmp_path: Path, form: str) -> None:
+    """As it does the views; the metadata file stays the same."""
+    lake = NativeLake(tmp_path, form)
+    change(lake, 1, *range(10), op="c")
+    before, lake.catalog = lake.exported(), MemoryCatalog()
+    sync_table(lake.table())
+    assert lake.exported() == before
+    lake.check("pyiceberg")
+
+
+def test_settings_that_change_on_a_quiet_table_are_followed(tmp_path: Path) -> None:
+    """`iceberg:` is set, the view renamed, the key removed: the next run follows, and notes what is left until it is dropped; then runs are idle."""
+    lake = NativeLake(tmp_path, iceberg=())
+    change(lake, 1, *range(10), op="c")
+
+    def run(**setting: object) -> list[str]:
+        lake.spec = dataclasses.replace(lake.spec, **setting)  # type: ignore[arg-type]
+        assert isinstance(look_at(lake.table()), int)
+        notes = [note for note in lake.run().notes if "earlier settings" in note]
+        assert not isinstance(look_at(lake.table()), int)
+        return notes
+
+    assert run(iceberg=("base",)) == []
+    lake.check("pyiceberg")
+    left = "an Iceberg table of earlier settings, whose files vacuum deletes: DROP TABLE"
+    assert [note for note in run(view="u") if "Iceberg" in note] == [f"school.t_iceberg is {left} school.t_iceberg in Hive or Spark"]
+    assert lake.catalog.native("school", "u_iceberg") is not None
+    for name in ("t", "t_ro", "t_iceberg"):
+        del lake.catalog._objects["school", name]
+    assert run(iceberg=()) == [f"school.u_iceberg is {left} school.u_iceberg in Hive or Spark"]
+    del lake.catalog._objects["school", "u_iceberg"]
+    assert not any("Iceberg" in note for note in run(view="t"))
