@@ -250,6 +250,14 @@ def test_environment_overrides(tmp_path: Path) -> None:
     assert (settings.catalog.uri, settings.catalog.database, settings.spec("student").key) == ("thrift://h:1", "d", ("a", "b"))
     with pytest.raises(ConfigError, match=r"^environment COMPACTOR_CATALOG__URL: key catalog.url: unknown key; did you mean uri\?"):
         loaded(tmp_path, table(""), {"COMPACTOR_CATALOG__URL": "thrift://h:1"})
+    ineffective = {"COMPACTOR_DEFAULT__ARCHIVE": "copy", "COMPACTOR_TABLES__STUDENT__KEY": "[id]", "COMPACTOR_DISCOVERED": "/x", "COMPACTOR_A__B": ""}
+    with pytest.raises(ConfigError) as refused:
+        loaded(tmp_path, table(""), ineffective)
+    for variable, (name, hint) in zip(
+        ineffective, [("default", "did you mean defaults?"), ("tables", "set it in the file"), ("discovered", "set it in the file")]
+    ):
+        assert f"environment {variable}: `{name}` is none of the keys that variables override; {hint}" in str(refused.value).splitlines()
+    assert len(str(refused.value).splitlines()) == 3
 
 
 def test_metastore_beside_the_tables(tmp_path: Path) -> None:
