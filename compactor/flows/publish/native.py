@@ -61,7 +61,7 @@ def _export(table: Table, form: str, snapshot: Snapshot, advance: bool) -> None:
                 f"table {table.name}: {table.layout.iceberg(form)} holds the Iceberg table of another life of this table (uuid {newest.uuid}, ours "
                 f"is {snapshot.uuid}). Delete this folder if that life is over. Nothing was exported."
             )
-        # one that was written before the warehouse was moved or copied names the files of that place
+        # an export from before the warehouse was moved or copied names the files of that place
         before = newest if newest is not None and newest.raw["location"] == metadata.address(table.layout.iceberg(form)) else None
         made = _next(table, form, snapshot, before, advance)
         if made is not None and newest is not None:
