@@ -250,6 +250,14 @@ def test_environment_overrides(tmp_path: Path) -> None:
     assert (settings.catalog.uri, settings.catalog.database, settings.spec("student").key) == ("thrift://h:1", "d", ("a", "b"))
     with pytest.raises(ConfigError, match=r"^environment COMPACTOR_CATALOG__URL: key catalog.url: unknown key; did you mean uri\?"):
         loaded(tmp_path, table(""), {"COMPACTOR_CATALOG__URL": "thrift://h:1"})
+    ineffective = {"COMPACTOR_DEFAULT__ARCHIVE": "copy", "COMPACTOR_TABLES__STUDENT__KEY": "[id]", "COMPACTOR_DISCOVERED": "/x", "COMPACTOR_A__B": ""}
+    with pytest.raises(ConfigError) as refused:
+        loaded(tmp_path, table(""), ineffective)
+    for variable, (name, hint) in zip(
+        ineffective, [("default", "did you mean defaults?"), ("tables", "set it in the file"), ("discovered", "set it in the file")]
+    ):
+        assert f"environment {variable}: `{name}` is none of the keys that variables override; {hint}" in str(refused.value).splitlines()
+    assert len(str(refused.value).splitlines()) == 3
 
 
 def test_metastore_beside_the_tables(tmp_path: Path) -> None:
@@ -452,6 +460,21 @@ BAD_FILES: list[tuple[str, str]] = [
     ("student: {key: [id]}", ":1: key student: unknown key; tables belong below `tables:`"),
     ("warehous: x\ntables: {a: {key: [x]}}", ":1: key warehous: unknown key; did you mean warehouse?"),
     ("warehouse: s3://lake/x/../y\ntables: {a: {key: [x]}}", ":1: key warehouse: expected a name without"),
+    (
+        "warehouse: s3://x--x-s3/y\ntables: {a: {key: [x]}}",
+        ":1: key warehouse: expected a general purpose bucket, found the directory bucket x--x-s3",
+    ),
+    *(
+        (
+            f"warehouse: s3://lake/w\ntables: {{a: {{key: [x], increments: '{place}'}}}}",
+            "table a, key increments: expected a name without empty, '.' and",
+        )
+        for place in ("../landing/x_%Y", "./landing/..", "a//b")
+    ),
+    (
+        "warehouse: s3://lake/w\ndiscover: [{from: '../x.{table}', envelope: debezium}]",
+        "key discover: expected a name without empty, '.' and '..' parts",
+    ),
     ("warehouse: gs://lake/x\ntables: {a: {key: [x]}}", ":1: key warehouse: gs: locations are not supported"),
     ("warehouse: '/lake/*'\ntables: {a: {key: [x]}}", "key warehouse: '/lake/*' contains '*'"),
     ("registry: {url: []}\ntables: {a: {key: [x]}}", "key registry.url: expected an address"),
@@ -495,6 +518,7 @@ BAD_FILES: list[tuple[str, str]] = [
     ("tables: {a: {key: [x], view: a_delta}}", "table a, key view: default.a_delta is also a name of the table itself"),
     ("tables: {a: {key: [x], daily: {}}, a_daily: {key: [x]}}", "table a_daily, key view: default.a_daily is also a name of table a"),
     ("tables: {a: {key: [x], daily: {}}, b: {key: [x], view: a_daily_rows_g2}}", "default.a_daily_rows_g2 is also a name of table a"),
+    ("tables: {a: {key: [x]}, b: {key: [x], view: a_incremental_g2}}", "default.a_incremental_g2 is also a name of table a"),
     ("tables: {a: {key: [x], read_optimized: on}, a_ro: {key: [x]}}", "table a_ro, key view: default.a_ro is also a name of table a"),
     (
         "tables: {a: {key: [x], iceberg: base, parquet: standard}, a_iceberg: {key: [x], parquet: standard}}",

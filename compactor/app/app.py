@@ -79,7 +79,7 @@ class App(Versions, Runners, Reconcile):
         """Bring tables up to date and return one report a table, also for a table that failed. Without names, `discover:` adds tables first.
 
         Raises only errors that concern all tables, such as a missing Java or a metastore in use. `parallel`: tables at a time; `label`: a name
-        for the run, kept in its Snapshots; `compact`: compaction is due now, whatever `compaction:` says.
+        for the run, kept in its Snapshots; `compact`: compaction is due now, whatever `compact_every`, `compact_window` and `compact_budget` are.
         """
         from compactor.flows.run import failed_early
         from compactor.flows.run_tables import run_tables

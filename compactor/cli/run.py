@@ -24,7 +24,7 @@ def run(
     Ingests what has landed, commits it, compacts if due, publishes the view, and archives the files. If one table fails, the others are
     still done. Exits 1 if a table failed, 75 if tables only have to be tried again later.
 
-    --compact rewrites the parts of the base for which merging the Delta pays off, whatever `compact_every:` is set to. If it rewrites nothing,
+    --compact rewrites the parts of the base for which merging the Delta pays off. If it rewrites nothing,
     the report has the reason. With --every, Spark stays started, only tables that had work are shown, and Ctrl-C or SIGTERM ends with 0.
 
     \b

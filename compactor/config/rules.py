@@ -283,7 +283,9 @@ def _column_problems(table: Table) -> Iterator[Problem]:
 def _landing_problems(keys: Settings, name: str, table: Table) -> Iterator[str]:
     written = table.increments
     place, pattern = landing(keys, name, table)
-    if written is not None and (problem := _location_problem(written.removesuffix(pattern) if shard_column(pattern) else written)):
+    # relative to a warehouse in S3 a location may have parts that S3 takes for names
+    parts = (written.removesuffix(pattern) if shard_column(pattern) else written, place) if written is not None else ()
+    if problem := next((problem for part in parts if (problem := _location_problem(part))), None):
         yield problem
         return
     if is_s3(place) != is_s3(keys.warehouse_dir):
@@ -322,7 +324,7 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
     for name, spec in specs.items():
         for item in _objects(spec):
             # a type change creates `student_base_g2`
-            later = owners.get(re.sub(r"_(base|delta|changes|history_rows|daily_rows)_g\d+$", r"_\1", item), [])
+            later = owners.get(re.sub(r"_(base|delta|incremental|changes|history_rows|daily_rows)_g\d+$", r"_\1", item), [])
             first = owners[item] if len(owners[item]) > 1 else later
             if (len(first) > 1 and first[-1] == name) or (first and name not in first):
                 whose = "the table itself" if first[0] == name else f"table {first[0]}"
@@ -354,6 +356,8 @@ def _location_problem(location: str) -> str | None:
         bucket, _, key = re.sub("^s3[an]?://", "", location).partition("/")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", bucket):
             return f"expected s3://bucket/prefix, found {shown(location)}"
+        if bucket.endswith("--x-s3"):
+            return f"expected a general purpose bucket, found the directory bucket {bucket}"
         return s3.key_problem(key.rstrip("/")) if key.rstrip("/") else None
     if scheme and scheme[1].lower() != "file":
         return f"{scheme[1]}: locations are not supported, found {shown(location)}; use a local folder or s3://bucket/prefix"

@@ -106,11 +106,18 @@ def _content(file: Path) -> str:
 
 
 def _override(values: dict[str, Any], environment: Mapping[str, str]) -> dict[Place, str]:
-    """Override the file's values by the environment's. Return place → variable."""
+    """Override the file's values by the environment's. Return place → variable. Raises ConfigError for variables of other keys."""
     overridden: dict[Place, str] = {}
+    ineffective = []
     for variable, value in sorted(environment.items()):
         place = tuple(variable.removeprefix(PREFIX).lower().split("__"))
-        if not variable.startswith(PREFIX) or place[0] not in OVERRIDABLE or not value:
+        if not variable.startswith(PREFIX) or not value:
+            continue
+        if place[0] not in OVERRIDABLE:
+            # variables of one word, such as COMPACTOR_JARS, are no keys of the file
+            if len(place) > 1 or place[0] in names(Keys):
+                hint = alike(place[0], OVERRIDABLE) or "; set it in the file"
+                ineffective.append(f"environment {variable}: `{place[0]}` is none of the keys that variables override{hint}")
             continue
         inside = values
         for part in place[:-1]:
@@ -120,6 +127,8 @@ def _override(values: dict[str, Any], environment: Mapping[str, str]) -> dict[Pl
         # never parse a path as YAML
         inside[place[-1]] = value if place == ("warehouse",) else config_text.scalar(value)
         overridden[place] = variable
+    if ineffective:
+        raise ConfigError("\n".join(ineffective))
     return overridden
 
 

@@ -163,7 +163,7 @@ def walk(directory: str) -> Iterator[FileInfo]:
 
 def directories(directory: str) -> list[str]:
     """Return the names of the directories in a directory, sorted, without those whose names are not UTF-8."""
-    return sorted(name for name, is_directory in _entries(directory) if is_directory and name.isprintable())
+    return sorted(name for name, is_directory in _entries(directory) if is_directory and name == os.fsencode(name).decode(errors="replace"))
 
 
 def _unnameable(info: FileInfo) -> FileInfo | None:

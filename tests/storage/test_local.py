@@ -87,6 +87,9 @@ def test_names_that_are_not_utf_8(files: World) -> None:
     listed = {info.path.removeprefix(f"{files.root}/"): info for info in files.storage.list(files.root)}
     assert [("caf\\xe9", True), ("d\\xff/x", True), ("fine", False)] == sorted((name, bool(info.problem)) for name, info in listed.items())
     assert files.storage.stat(listed["caf\\xe9"].path) is None
+    # a space that is no space in ASCII
+    files.put("\u5b66\u3000\u751f/x", b"1")
+    assert [*files.storage.folders(files.root)] == ["\u5b66\u3000\u751f"]
 
 
 def test_move_never_unlinks_the_only_copy(files: World) -> None:

@@ -30,7 +30,7 @@ WAIT = Option(("--wait",), "How long to wait if another process uses the embedde
 LOG_FORMAT = Option(("--log-format",), "Format of log lines, on standard error.", str, choices=("text", "json"), variable=LOG_FORMAT_VARIABLE)
 LABEL = Option(("--label",), "A name for this run, kept in its Snapshots.", str, "TEXT")
 PARALLEL = Option(("--parallel", "-p"), "Number of tables at a time (default: by the number of cores).", int, "N", least=1)
-COMPACT = Option(("--compact",), "Also compact now, whatever `compaction:` is set to.")
+COMPACT = Option(("--compact",), "Also compact now, whatever `compact_every`, `compact_window` and `compact_budget` are.")
 FILES_ONLY = Option(("--files-only",), "Only checks that need no Spark.")
 DEEP = Option(("--deep",), "Also read every file of every kept version, and compare the size of every raw file.")
 DELETE = Option(("--run",), "Delete. Without this option: dry run.")

@@ -36,7 +36,7 @@ class S3(Section):
     kms_key: Text = ""
     """ARN of the key for sse-kms and dsse-kms; default the account's."""
     bucket_owner: Text = ""
-    """Account (12 digits, in quotes) that must own every bucket."""
+    """Account (12 digits, in quotes) that must own every bucket; Spark does not check."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ Names follow from content, so a repetition writes the same files. Readers see on
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -54,17 +55,22 @@ def export(table: Table, snapshot: Snapshot, advance: bool = True) -> None:
 
 def _export(table: Table, form: str, snapshot: Snapshot, advance: bool) -> None:
     for _ in range(ATTEMPTS):
-        hint, before = _newest(table, form)
-        if before is not None and before.uuid != snapshot.uuid:
+        hint, newest = _newest(table, form)
+        if newest is not None and newest.uuid != snapshot.uuid:
             raise StateRefused(
-                f"table {table.name}: {table.layout.iceberg(form)} holds the Iceberg table of another life of this table (uuid {before.uuid}, ours "
+                f"table {table.name}: {table.layout.iceberg(form)} holds the Iceberg table of another life of this table (uuid {newest.uuid}, ours "
                 f"is {snapshot.uuid}). Delete this folder if that life is over. Nothing was exported."
             )
+        # an export from before the warehouse was moved or copied names the files of that place
+        before = newest if newest is not None and newest.raw["location"] == metadata.address(table.layout.iceberg(form)) else None
         made = _next(table, form, snapshot, before, advance)
-        if made is None and (before is None or before.number == hint):
+        if made is not None and newest is not None:
+            made = dataclasses.replace(made, number=newest.number + 1)
+        if made is None and (before is None or (before.number == hint and not advance)):
             return
         if made is None or _put(table, form, made):
-            _point(table, form, snapshot, made or before)  # type: ignore[arg-type]
+            # also if nothing is new: the catalog, or the name of the table in it, may be
+            _point(table, form, snapshot, made or before, hint)  # type: ignore[arg-type]
             return
     raise Conflict(f"table {table.name}: other runs exported to Iceberg at the same moment in {ATTEMPTS} attempts. Run again.")
 
@@ -237,8 +243,8 @@ def _put(table: Table, form: str, made: Exported) -> bool:
     return table.storage.put_if_absent(table.layout.iceberg_metadata(form, made.number), json.dumps(made.raw, ensure_ascii=False).encode())
 
 
-def _point(table: Table, form: str, snapshot: Snapshot, made: Exported) -> None:
-    """Point the catalog's table and the hint to a metadata file. Where others have pointed to a newer one, leave it."""
+def _point(table: Table, form: str, snapshot: Snapshot, made: Exported, hint: int) -> None:
+    """Point the catalog's table and the hint, which is `hint`, to a metadata file. Where others have pointed to a newer one, leave it."""
     layout = table.layout
     definition = native_table.definition(
         table.spec, form, snapshot.schema, made.uuid, layout.iceberg(form), layout.iceberg_metadata(form, made.number)
@@ -255,7 +261,8 @@ def _point(table: Table, form: str, snapshot: Snapshot, made: Exported) -> None:
             break
     else:
         raise Conflict(f"{definition.database}.{definition.name}: other runs moved its pointer at the same moment in {ATTEMPTS} attempts. Run again.")
-    table.storage.write(table.layout.iceberg_hint(form), str(made.number).encode())
+    if hint != made.number:
+        table.storage.write(table.layout.iceberg_hint(form), str(made.number).encode())
 
 
 def _check_ours(table: Table, there: NativeDef, ours: NativeDef) -> None:

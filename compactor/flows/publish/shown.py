@@ -15,10 +15,10 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from compactor.core.catalog import base_views, daily_views, history_views, landed, live, views
+from compactor.core.catalog import base_views, daily_views, history_views, landed, live, native_table, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import CatalogRefused
 from compactor.core.model.layout import relative
@@ -70,7 +70,7 @@ class Shown:
     version: int = 0
     """The newest version that was published; 0 if none is known."""
     views: list[str] = field(default_factory=list)
-    """The views (`database.name`) that were published, with those of earlier settings that still exist."""
+    """The views and Iceberg tables (`database.name`) that were published, with those of earlier settings that still exist."""
 
 
 def recall(table: Table, snapshot: Snapshot) -> Shown | None:
@@ -108,7 +108,7 @@ def not_worth(table: Table) -> int:
 def remember(table: Table, snapshot: Snapshot, folders: Sequence[str], compacted: bool = False) -> tuple[str, ...]:
     """Remember that the catalog shows `snapshot` and these folders. Remove the marks of publishers that must have ended.
 
-    `compacted`: no Segment of it is worth compacting. Returns notes about views of earlier settings that still exist: nothing updates them.
+    `compacted`: no Segment of it is worth compacting. Returns notes about what still exists of earlier settings: nothing updates it.
     """
     if table.env.catalog_name is None:
         return ()
@@ -120,21 +120,29 @@ def remember(table: Table, snapshot: Snapshot, folders: Sequence[str], compacted
     through = snapshot.version if compacted else stored.compacted if stored is not None else 0
     names = sorted(f"{view.database}.{view.name}" for view in _of_version(table, snapshot))
     names += [f"{table.spec.database}.{live.name(table.spec)}"] if table.spec.live_view else []
-    former = [name for name in (stored.views if stored is not None else ()) if name not in names and _exists(table, snapshot, name)]
+    names += [f"{table.spec.database}.{native_table.called(table.spec, form)}" for form in table.spec.iceberg]
+    earlier = {name: _note(table, snapshot, name) for name in (stored.views if stored is not None else ()) if name not in names}
+    former = {name: note for name, note in earlier.items() if note}
     made = Shown(_digest(table, snapshot, folders), through, snapshot.version, [*names, *former])
     if made != stored:
         _store(table, made)
-    return tuple(f"the view {name} is of earlier settings, and nothing updates it: DROP VIEW {name}" for name in former)
+    return (*former.values(),)
 
 
-def _exists(table: Table, snapshot: Snapshot, name: str) -> bool:
-    """Return whether the catalog has a view (`database.name`) that shows this table."""
-    try:
-        view = table.catalog().view(*name.split(".", 1))
-    except CatalogRefused:
-        # a table has the name now
-        return False
-    return view is not None and view.properties.get(views.UUID) == snapshot.uuid
+def _note(table: Table, snapshot: Snapshot, name: str) -> str:
+    """Return what to do about a view or an Iceberg table (`database.name`) that still shows this table in the catalog; "" if there is none."""
+    catalog = table.catalog()
+    notes = {
+        catalog.view: f"the view {name} is of earlier settings, and nothing updates it: DROP VIEW {name}",
+        # other engines' statement deletes files that another name may show
+        catalog.native: f"{name} is an Iceberg table of earlier settings, whose files vacuum deletes: DROP TABLE {name} in Hive or Spark",
+    }
+    for look, note in notes.items():
+        # refused: the name is of something else now
+        with suppress(CatalogRefused):
+            there = look(*name.split(".", 1))
+            return note if there is not None and there.properties.get(views.UUID) == snapshot.uuid else ""
+    return ""
 
 
 def _stored(table: Table) -> Shown | None:
@@ -154,5 +162,5 @@ def _digest(table: Table, snapshot: Snapshot, folders: Sequence[str]) -> str:
     catalog = table.env.catalog_name and table.env.catalog_name()
     shown_views = [dataclasses.asdict(view) for view in _of_version(table, snapshot)]
     shown_folders = sorted(folders) if table.spec.live_view else None
-    text = json.dumps([catalog, snapshot.version, shown_views, shown_folders], sort_keys=True)
+    text = json.dumps([catalog, snapshot.version, shown_views, shown_folders, *table.spec.iceberg], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compactor.aws.client import ClientConfig, Connection, connect, region
-from compactor.aws.retry import ABSENT, UNSUPPORTED, ExpectedError, Retryable, RetryPolicy, api_name, kind_of
+from compactor.aws.retry import ABSENT, UNSUPPORTED, ExpectedError, Retryable, RetryPolicy, api_name, code_of, kind_of
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import Layout
 from compactor.core.settings.s3 import Place, S3Settings
@@ -85,14 +85,22 @@ class S3Client:
 
     def request(self, operation: str, where: Place, expect: Iterable[str] = (), **parameters: Any) -> dict[str, Any]:
         """See `Connection.request`."""
+        explained = []
 
         def refused(error: Exception) -> Refused:
             if operation == "head_object" and isinstance(error, ClientError):
                 self._explain(where)
+                explained.append(code_of(error))
             return refusal(error, str(where), _ACTIONS[operation], self.settings.host, self.key(where))
 
         sent = {"Bucket": where.bucket, **self._common(operation), **parameters}
-        answer = self._connection.request(operation, sent, expect, refused)
+        try:
+            answer = self._connection.request(operation, sent, expect, refused)
+        except Refused:
+            if explained != ["400"]:
+                raise
+            # the credentials had expired, and the listing, whose answer says so, has loaded new ones
+            answer = self._connection.request(operation, sent, expect, refused)
         missing = [name for name in _WHOLE.get(operation, ()) if name not in answer]
         if missing:
             raise Retryable(f"the response ended before {missing[0]}")

@@ -269,9 +269,9 @@ class S3Storage:
 
 
 def _is_data(item: dict[str, Any]) -> bool:
-    """Whether a listed object is data. Directory markers and our own probes are not."""
+    """Whether a listed object is data. Directory markers (`x/`, EMRFS's `x_$folder$`) and our own probes are not."""
     key = str(item["Key"])
-    return not (key.endswith("/") and not item["Size"]) and not key.rpartition("/")[2].startswith(PROBE_PREFIX)
+    return not (key.endswith(("/", "_$folder$")) and not item["Size"]) and not key.rpartition("/")[2].startswith(PROBE_PREFIX)
 
 
 def _seconds(moment: datetime) -> float:
