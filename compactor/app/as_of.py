@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_GENERATION = re.compile(r"_g\d+$")
+GENERATION = re.compile(r"_g\d+$")
 
 
 def micros(text: str) -> int:
@@ -41,7 +41,7 @@ def check_names(specs: Sequence[TableSpec], text: str, escapes: bool) -> None:
     for spec in specs:
         shown = {f"{spec.name}_{feed.TABLE}": spec.feed != "off", base_views.called(spec): spec.read_optimized, live.name(spec): spec.live_view}
         for name in names:
-            if shown.get(_GENERATION.sub("", name)):
+            if shown.get(GENERATION.sub("", name)):
                 raise Refused(f"--as-of does not apply to {name}; read {spec.view} with it, or omit --as-of")
 
 

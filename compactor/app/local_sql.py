@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from compactor.app.as_of import GENERATION
 from compactor.app.query import Rows
 from compactor.core.catalog import base_views, daily_views, feed, history_views, statements, views
 from compactor.core.catalog.ddl import ViewDef
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_GENERATION = re.compile(r"_g\d+$")
 HISTORY, CHANGES, STORED, ROWS, DAYS, COMPACTED = "history", "changes", "stored", "rows", "days", "compacted"
 
 
@@ -210,7 +209,7 @@ def _names(spec: TableSpec) -> dict[str, str]:
 def _kind(spec: TableSpec, name: str) -> str | None:
     """Return the kind of a view or table of this name, without the number of its generation; None if it is none of the table's."""
     names = _names(spec)
-    return names.get(name) or names.get(_GENERATION.sub("", name))
+    return names.get(name) or names.get(GENERATION.sub("", name))
 
 
 def _changes(spec: TableSpec, snapshot: Snapshot) -> str:
