@@ -105,6 +105,18 @@ CASES = {
         '"id","at","removed_at"\n"1","1",""\n"2","2","2026-01-01"\n',
         None,
     ),
+    "a mark of deletes that is compared with empty text, too": (
+        "key: [id], order_by: [at], delete_when: \"removed_at IS NOT NULL AND removed_at <> ''\", increments: p/in",
+        "p/in/a.csv",
+        '"id","at","removed_at"\n"1","1",""\n"2","2","2026-01-01"\n',
+        None,
+    ),
+    "permissions, which are no operations": (
+        "key: [id], order_by: [at], increments: p/in",
+        "p/in/a.json",
+        "".join(json.dumps({"id": at, "at": at, "permission": code}) + "\n" for at, code in enumerate(["create", "read", "update", "delete"])),
+        None,
+    ),
     "a mark of deletes that is null": (
         "key: [id], order_by: [at], delete_when: removed_at IS NOT NULL, increments: p/in",
         "p/in/a.csv",

@@ -50,6 +50,11 @@ CASES: dict[str, tuple[dict[str, str], Policy, dict[str, str], tuple[str, ...]]]
 """The base → under which policy, the columns shown, the kinds of difference reported."""
 
 
+def test_the_rows_of_a_base_name_no_table() -> None:
+    """They are those of the table, whatever `source_table` selects from the stream."""
+    assert ForeignBase(CHANGES, ORDER).spec(spec(source_table="public.t"), "/old").source_table is None
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_columns(name: str) -> None:
     """Types that hold both; nothing of the base is lost unless a policy says so, and its rows are of generation 1."""

@@ -292,6 +292,7 @@ TABLES: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
     "database and schema": ({"source_table": "x.a.users"}, FULL, [1], ""),
     "schema of any database": ({"source_table": "a.users"}, FULL, [1, 3], ""),
     "table alone": ({"source_table": "a.users"}, [[user(1, __table="users"), user(2, __table="orders")]], [1], ""),
+    "a pattern": ({"source_table": "ord*"}, [[user(1, __table="ord_1", __db="shop"), user(2, __table="users", __db="ord")]], [1], ""),
     "no name": ({"source_table": "a.users"}, [[user(1)]], [], "do not name their table; add `table` and `schema`"),
     "envelope": ({**DEBEZIUM, "source_table": "db1.dbo.users"}, [[sqlserver("db1", 1), sqlserver("db2", 2)]], [1], ""),
     "envelope of any database": ({**DEBEZIUM, "source_table": "dbo.users"}, [[sqlserver("db1", 1), sqlserver("db2", 2)]], [1, 2], ""),

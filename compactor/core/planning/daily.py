@@ -20,7 +20,7 @@ _ONE = timedelta(days=1)
 def ended(setting: Daily, since: datetime, until: datetime) -> Iterator[str]:
     """Yield the days that ended after `since`, up to `until`, oldest first; of many the `keep` newest.
 
-    >>> [*ended(Daily(), datetime(2026, 11, 20, 23, tzinfo=timezone.utc), datetime(2026, 11, 22, tzinfo=timezone.utc))]
+    >>> [*ended(Daily(), times.parse("2026-11-20T23:00Z"), times.parse("2026-11-22T00:00Z"))]
     ['2026-11-20', '2026-11-21']
     """
     zone = times.zone_of(setting.time_zone)

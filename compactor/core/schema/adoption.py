@@ -46,7 +46,9 @@ class ForeignBase:
 
     def spec(self, spec: TableSpec, path: str) -> TableSpec:
         """Return the settings for reading the Parquet files in the folder `path` as the inputs of a first load."""
-        return dataclasses.replace(spec, landing=path, format="parquet", patch_rows=False, epoch_replaces=False, feed="off", history=False)
+        return dataclasses.replace(
+            spec, landing=path, format="parquet", source_table=None, patch_rows=False, epoch_replaces=False, feed="off", history=False
+        )
 
     def source(self, column: str) -> str:
         """Return the source's name of a column of the base, which Hive may have spelled as it is stored."""

@@ -15,7 +15,10 @@ OPERATION, DELETED = "__op", "__deleted"
 PLAIN_OPERATION = ("op", "Op")
 """Names of the operation in rows that no connector has added columns to."""
 
-NO_TABLE = "`source_table` is set, and the rows do not name their table; add `table` and `schema` (or `db`) to `add.fields`, or unset it"
+NO_TABLE = (
+    "`source_table` is set, and the rows do not name their table; add `table` and `schema` (or `db`) to `add.fields`, or unset it (`reconcile` has "
+    "--source-table)"
+)
 """Why `source_table` cannot separate rows, and what to do."""
 
 _METADATA = (*ORDERING, "txId", "connector")

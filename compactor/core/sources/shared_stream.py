@@ -32,29 +32,35 @@ def selects(source_table: str, name: str) -> bool:
 
     >>> [selects("public.users", name) for name in ("public.users", "shop.public.users", "users", "other.users", "shop.users")]
     [True, True, True, False, False]
+    >>> [selects("orders*", name) for name in ("orders_1", "public.orders_1", "orders.public.users")]
+    [True, True, False]
     """
-    inner = name.partition(".")[2]
     for part in tables(source_table):
-        names = [name, *([inner] if "." in inner else ()), *([] if "." in part else [name.rpartition(".")[2]])]
-        expected = pattern(part if "." in name else part.rpartition(".")[2])
-        if any(re.fullmatch(expected, each) for each in names):
+        levels = min(part.count("."), name.count(".")) + 1
+        if re.fullmatch(pattern(_last(part, levels)), _last(name, levels)):
             return True
     return False
+
+
+def _last(name: str, levels: int) -> str:
+    """Return a name without what is above its last levels."""
+    return ".".join(name.split(".")[-levels:])
 
 
 def condition(source_table: str, table: str, above: Sequence[str], literal: Callable[[str], str]) -> str:
     """Return SQL for whether `source_table` selects the table of a record.
 
-    `table`: SQL for its table; `above`: for its schema and its database, as far as records name them; `literal`: returns a text as SQL.
+    `table`: SQL for its table; `above`: for its schema and its database, as far as records name them, and what may stand for a schema. `literal`
+    returns a text as SQL.
     """
     schema = above[0] if len(above) == 1 else f"coalesce({', '.join(above)})"
-    names = [f"concat({schema}, '.', {table})"] if above else []
+    names = [table, *([f"concat({schema}, '.', {table})"] if above else [])]
     names += [f"concat({above[1]}, '.', {above[0]}, '.', {table})"] if len(above) > 1 else []
     tests = []
     for part in tables(source_table):
-        last = part.rpartition(".")[2]
-        compared = [(name, part) for name in (*names, *([table] if last == part else []))]
-        if last != part:
-            compared.append((f"CASE WHEN {schema} IS NULL THEN {table} END" if above else table, last))
-        tests += [f"{name} RLIKE {literal(pattern(text))}" if "*" in text else f"{name} = {literal(text)}" for name, text in compared]
+        levels = min(part.count(".") + 1, len(names))
+        compared = [(names[levels - 1], levels), *([(f"CASE WHEN {schema} IS NULL THEN {table} END", 1)] if levels > 1 else [])]
+        for value, number in compared:
+            text = _last(part, number)
+            tests.append(f"{value} RLIKE {literal(pattern(text))}" if "*" in text else f"{value} = {literal(text)}")
     return f"coalesce({' OR '.join(tests)}, false)"

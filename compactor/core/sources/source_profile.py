@@ -23,7 +23,7 @@ _ADDED = {"flat": re.compile(r"__.*|op", re.IGNORECASE), "dms": re.compile(r"op|
 """Columns of plain rows that say something about the change: the operation, its place in the source."""
 
 _NAMED_OPERATION = re.compile(
-    r"_*(header_*)?(cdc_?|dml_?|change_?|event_?|row_?)?(op|operation|action|kind|type|oper)(_?(type|code))?", re.IGNORECASE
+    r"(.*/)?_*(header_*|odq_)?(cdc_?|dml_?|change_?|event_?|row_?)?(op|operation|action|kind|type|oper|mode)(_?(type|code))?[$]?", re.IGNORECASE
 )
 _PAST = {"created": "c", "inserted": "c", "updated": "u", "modified": "u", "deleted": "d", "removed": "d", "remove": "d"}
 """Codes that an event's own column may well have."""
@@ -37,6 +37,7 @@ _CODES = {
 }
 """Codes of operations as programs write them, in lower case: Flink's row kinds, the change feeds of Delta and Iceberg, Oracle's change tables, Qlik,
 Informatica, Datastream. A row before an update is ignored."""
+_INSERTS = {"i", "insert", "+i", "insert_event"}
 _SQL_SERVER, _SQL_SERVER_CODES = "__$operation", {"1": "d", "2": "c", "3": "ignore", "4": "u"}
 """The operation in SQL Server's own change tables. 3 is the row before an update."""
 
@@ -133,7 +134,7 @@ class SourceProfile:
             return {"op": _SQL_SERVER, "op_map": _SQL_SERVER_CODES}
         for name in self.columns:
             codes = {text: _CODES.get(text.lower(), "") for text in sorted({str(value).strip() for value in self.values(name)})}
-            meanings, inserts = {*codes.values()}, {*map(str.lower, codes)} & {"i", "insert", "+i", "insert_event"}
+            meanings, inserts = {*codes.values()}, {*map(str.lower, codes)} & _INSERTS
             if "" not in meanings and meanings & {"u", "d"} and (_NAMED_OPERATION.fullmatch(name) or inserts or meanings >= {"c", "u", "d"}):
                 others = {text: meaning for text, meaning in codes.items() if text.lower() not in OPERATIONS}
                 return {"op": name, **({"op_map": others} if others else {})}
@@ -141,8 +142,10 @@ class SourceProfile:
 
     @property
     def certain_operation(self) -> bool:
-        """Whether the codes of `likely_operation` are hardly those of a column of the row."""
-        return not _PAST.keys() & {*map(str.lower, self.likely_operation.get("op_map", ()))}
+        """Whether `likely_operation` is hardly a column of the row, such as a grade or a permission."""
+        name = str(self.likely_operation.get("op", ""))
+        codes = {str(value).strip().lower() for value in self.values(name)}
+        return name == _SQL_SERVER or (bool(_NAMED_OPERATION.fullmatch(name) or codes & _INSERTS) and not codes & _PAST.keys())
 
     @property
     def likely_deletes(self) -> str:

@@ -34,16 +34,18 @@ _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}
 _NO_WORD = re.compile(r"=|[a-z0-9+/][A-Z]|[A-Z]{2}[a-z]")
 _CHARS_MAX, _UNPADDED_MIN = 24, 5
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
+_MOMENT = r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}([.]\d%s)?)?(Z|[+-]\d{2}:?\d{2})?"
 _TEXTS = {
     "date": re.compile(r"\d{4}-\d{2}-\d{2}"),
-    "timestamp": re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}([.]\d+)?)?(Z|[+-]\d{2}:?\d{2})?"),
+    # a timestamp would lose more digits
+    "timestamp": re.compile(_MOMENT % "{1,6}0*"),
     "numbers with a decimal comma": re.compile(r"[+-]?\d{1,3}(\.?\d{3})*,\d+"),
     "dates as day.month.year": re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}"),
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), _WHOLE),
     "decimal": re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*"),
 }
 
-_DECLARED = {**_TEXTS, "date": re.compile(r"[+-]?\d{4,}-\d{2}-\d{2}(Z|[ T]00:00:00([.]0+)?)?")}
+_DECLARED = {**_TEXTS, "timestamp": re.compile(_MOMENT % "+"), "date": re.compile(r"[+-]?\d{4,}-\d{2}-\d{2}(Z|[ T]00:00:00([.]0+)?)?")}
 """What values of declared types look like. A date may be Debezium's isostring, or Oracle's midnight."""
 
 JSON_FORMS = (*_MOMENTS, "date_days", DECIMAL)
@@ -98,7 +100,9 @@ def _may_be(value: Any, word: str) -> bool:
     if word == DECIMAL:
         return isinstance(value, str) and len(value) <= _CHARS_MAX and bool(_BASE64.fullmatch(value)) and _is_shortest(base64.b64decode(value))
     latest = _MOMENTS.get(word, 0) * 23 // 10
-    return isinstance(value, int) and not isinstance(value, bool) and value in (range(-latest, latest) if latest else _DAYS)
+    # the nanoseconds of a counter, such as Stitch's, would be cut off
+    exact = not (word == "timestamp_nanos" and isinstance(value, int) and value % 1000)
+    return isinstance(value, int) and not isinstance(value, bool) and exact and value in (range(-latest, latest) if latest else _DAYS)
 
 
 def _is_shortest(data: bytes) -> bool:

@@ -66,7 +66,8 @@ def _uncertain(profile: SourceProfile, table: TableProposal, given: Mapping[str,
     envelope = str(own.get("envelope", profile.envelope))
     if envelope != profile.envelope and not profile.opaque:
         return f"its records look like `envelope: {profile.envelope}`, and the entry of `discover:` has {envelope}"
-    open_questions = [each for each in table.questions if {*each.settings} & {*_SURE} - {*given}]
+    sure = {*_SURE} - {*given} - (set() if profile.certain_operation else {"op"})
+    open_questions = [each for each in table.questions if {*each.settings} & sure]
     if not profile.key and "key" not in given and not any("key" in each.settings for each in open_questions):
         text = "Its source has no key. `key: []` is a table without one: only inserts and rows with a before image can be followed."
         open_questions.insert(0, Question(text, {"key": []}))

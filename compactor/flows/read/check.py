@@ -147,7 +147,7 @@ def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mappin
     if spec.source_table:
         profiles = [profile for profile in profiles if not profile.table or shared_stream.selects(spec.source_table, profile.table)]
         problem = "" if profiles else f"`source_table: {spec.source_table}` is none of the tables in the sampled files: {', '.join(names[:10])}"
-        if spec.source.order_columns and not names and any(profile.columns for profile in profiles):
+        if spec.source.order_columns and not (names or committed) and any(profile.columns for profile in profiles):
             problem = flat_rows.NO_TABLE
         bare = [name for name in names if "." not in name] if "." in spec.source_table else []
         compared = f"; the rows name no schema, so that only the table is compared ({', '.join(bare[:10])})" if bare else ""
@@ -211,6 +211,7 @@ def _never_null(spec: TableSpec, profiles: Sequence[SourceProfile]) -> str:
     """Return the column of `delete_when` that is empty text where it is compared with null. In a declared type empty text is null."""
     named = {name.lower() for name in re.findall(r"(\w+)`? +IS +NOT +NULL", spec.delete_when or "", re.IGNORECASE)}
     named -= {name.lower() for name, kind in spec.types if kind != "string"}
+    named -= {name.lower() for name in re.findall(r"(\w+)`? *(?:<>|!=|=) *''", spec.delete_when or "")}
     rows = (row for profile in profiles if profile.quoted for rows in profile.sample.files for row in rows)
     column = next((name for row in rows for name, value in row.items() if value is None and name.lower() in named), "")
     looks = f'{column} has `""`, which is text and no null, so that each row would be a delete'

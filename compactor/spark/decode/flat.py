@@ -128,12 +128,10 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
 
 
 def _of_other_table(frame: Frame, columns: dict[str, types.Type], spec: TableSpec) -> str:
-    """SQL: whether a row is of another table than `source_table`. Raises InputRefused if the rows do not name their table."""
+    """SQL: whether a row is of another table than `source_table`. Rows that do not name their table are all taken."""
     table, above = flat_rows.origin(columns)
-    if not (spec.source_table and columns):
+    if not (spec.source_table and table):
         return "false"
-    if not table:
-        raise InputRefused(f"table {spec.name}: {flat_rows.NO_TABLE}.")
     name, *levels = (", ".join(f"CAST({frame.value(column)} AS STRING)" for column in names) for names in (table, *above))
     return of_other_table(f"coalesce({name})", [f"coalesce({level})" for level in levels], spec.source_table)
 
@@ -175,7 +173,7 @@ def _check_columns(spec: TableSpec, writers: Sequence[WriterSchema]) -> None:
     if program := next(filter(None, map(records.foreign, examples)), None):
         raise InputRefused(f"table {spec.name}: the records look like {program}'s, which are not read. Land one row a record, or Debezium's records.")
     columns = {name: None for writer in writers for name in (*(field.name for field in writer.fields), *writer.undecided)}
-    if problem := flat_rows.unsent(spec, columns):
+    if problem := flat_rows.NO_TABLE if spec.source_table and columns and not flat_rows.origin(columns)[0] else flat_rows.unsent(spec, columns):
         raise InputRefused(f"table {spec.name}: {problem}.")
     if spec.op and writers and operation_column(spec, columns) is None:
         raise InputRefused(
