@@ -98,6 +98,13 @@ def test_a_batch_gets_the_steps_that_it_needs(case: str) -> None:
     assert {name for name, _ in whole.reasons} == (steps - {"new Delta", "look up the base"}) | {"new base"} | clocks
 
 
+def test_without_a_delta_no_value_lies_beside_its_row() -> None:
+    """A base has each key once, so that newer changes need no clock for each column."""
+    segments = tuple(dataclasses.replace(part, unavailable_columns=("a",)) for part in stored().segments)
+    assert plan(SPEC, stored(segments=segments, delta=None), batch(), whole=True).partial == ()
+    assert plan(SPEC, stored(segments=segments), batch(), whole=True).partial == ("a",)
+
+
 def test_a_first_load_merges_nothing() -> None:
     """Nothing is stored that could be late, purged or lack a value."""
     made = plan(SPEC, None, batch(first=at(1), deletes=1), whole=True)

@@ -48,7 +48,8 @@ def plan(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, whole:
     small = spec.in_one_task(files, merged)
     late = _late(parent, summary)
     behind = _behind(spec, parent, summary)
-    partial = _partial(spec, parent, summary, late or behind or whole or (spec.soft and bool(summary.deletes)))
+    beside = whole and parent is not None and parent.delta is not None
+    partial = _partial(spec, parent, summary, late or behind or beside or (spec.soft and bool(summary.deletes)))
     barrier = None if spec.shard else latest([summary.truncate, parent.truncated_to if parent else None])
     barriers = summary.barriers(parent.shards_truncated_to if parent else ())
     # without key an update removes a row, too
@@ -86,10 +87,11 @@ def _late(parent: Snapshot | None, summary: BatchSummary) -> bool:
     return at_or_below(event_part(first), event_part(stored)) if summary.order else at_or_below(first, stored)
 
 
-def _partial(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, reads_base: bool) -> tuple[str, ...]:
+def _partial(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, meets: bool) -> tuple[str, ...]:
+    """`meets`: a late change may meet a stored row, or a row of the Delta that of the base."""
     stored = parent.unavailable_columns if parent else ()
     # a value that came late is in the Delta, at the Position that its row has in the base, too
-    needed = not spec.keyless and (summary.unavailable_columns or (stored and reads_base))
+    needed = not spec.keyless and (summary.unavailable_columns or (stored and meets))
     return tuple(sorted({*summary.unavailable_columns, *stored})) if needed else ()
 
 
