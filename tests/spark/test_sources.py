@@ -120,6 +120,7 @@ PARTIAL: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_an_update_leaves_out_is_no_null(lake: Lake) -> None:
     """Spanner's before image shows what changed; without it, and in Scylla's plain values, nothing does. In another run, and in Parquet too."""
     expect(lake, PARTIAL)
@@ -158,6 +159,7 @@ MONGODB: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_times_of_mongodb_do_not_hide_a_change(lake: Lake) -> None:
     """Neither behind a row that a snapshot read, nor behind a change of the second before, nor another of its transaction."""
     expect(lake, {name: ({**settings, "key": ("_id",)}, *rest) for name, (settings, *rest) in MONGODB.items()})  # type: ignore[misc]
@@ -184,6 +186,7 @@ FILLERS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_filler_is_no_place_of_a_delete(lake: Lake) -> None:
     """PostgreSQL's connector writes zeros for what it does not know of a deleted row. A delete by hand, or with any other value, has its place."""
     expect(lake, FILLERS)
@@ -217,6 +220,7 @@ PLACES: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_newest_change_by_its_place_whatever_form_that_has(lake: Lake) -> None:
     """Numbers of a list, with leading zeros, and of more digits than a bigint."""
     expect(lake, PLACES)
@@ -261,6 +265,7 @@ ENVELOPES: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_envelopes_with_other_members(lake: Lake) -> None:
     """A value without schema, a truncate as a schema change, other names of a table, and members of the transaction block."""
     expect(lake, ENVELOPES)
