@@ -304,6 +304,7 @@ TABLES: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_table_of_a_stream_by_all_names_that_its_records_have(lake: Lake) -> None:
     """Schema and database too, under both prefixes. Rows that do not name their table are refused."""
     expect(lake, TABLES)
