@@ -43,7 +43,7 @@ def check_landing(table: Table) -> None:
             f"table {table.name}: {spec.landing} cannot be marked as this table's, which `archive: move` needs to take ingested files out of it. "
             f"Nothing was changed. Allow it, or set `archive: keep` (files stay where they are) or `archive: copy`: {error}"
         ) from error
-    if _real(owner) != _real(spec.root):
+    if owner != _real(spec.root):
         raise Refused(_landing_of_another(table, owner))
 
 
@@ -56,7 +56,7 @@ def foreign(table: Table) -> str:
     for path, ours, sentence in marks:
         with suppress(FileNotFoundError):
             owner = _named(path, table.storage.read(path))
-            if _real(owner) != ours and owner != ours:
+            if owner != ours:
                 return sentence(table, owner)
     return ""
 
@@ -112,5 +112,7 @@ def _named(path: str, data: bytes) -> str:
     except (ValueError, KeyError, TypeError):
         return "of a mark that cannot be read"
     steps = owner.split("/")
-    # below the folder of a mark are `_compactor` and its name
-    return owner if set(steps) != {".."} else path.rsplit("/", len(steps) + 2)[0]
+    if set(steps) == {".."}:
+        # below the folder of a mark are `_compactor` and its name
+        return path.rsplit("/", len(steps) + 2)[0]
+    return owner if len(steps) == 1 else _real(owner)

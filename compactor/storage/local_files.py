@@ -163,13 +163,18 @@ def walk(directory: str) -> Iterator[FileInfo]:
 
 def directories(directory: str) -> list[str]:
     """Return the names of the directories in a directory, sorted, without those whose names are not UTF-8."""
-    return sorted(name for name, is_directory in _entries(directory) if is_directory and name == os.fsencode(name).decode(errors="replace"))
+    return sorted(name for name, is_directory in _entries(directory) if is_directory and name == _utf8(name))
 
 
 def _unnameable(info: FileInfo) -> FileInfo | None:
-    """Return the description of a file whose path is not UTF-8, with such bytes as `\\xe9`; None for all others."""
-    text = os.fsencode(info.path).decode(errors="backslashreplace")
+    """Return the description of a file whose path is not UTF-8; None for all others."""
+    text = _utf8(info.path)
     return None if text == info.path else dataclasses.replace(info, path=text, problem="has a name that is not UTF-8")
+
+
+def _utf8(name: str) -> str:
+    """Return a name with the bytes that are not UTF-8 as `\\xe9`."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def _entries(directory: str) -> list[tuple[str, bool]]:

@@ -107,12 +107,12 @@ def pending(table: Table, snapshot: Snapshot, files: Sequence[FileInfo]) -> tupl
         # no file lies in a folder of the pattern: the run reports it
         return {}, []
     folders = {item.folder: item.epoch for item in landing.new}
-    names = {(relative(info.path, table.spec.landing), info.etag) for info in files}
+    names = ((relative(info.path, table.spec.landing), info.etag) for info in files)
+    places = {name: place.folder for name in names if (place := increment.landed(table.spec.pattern, name[0])) and place.folder in folders}
     hidden = set()
-    for item in ledger.latest(ledger.of_paths(table, snapshot, (path for path, _ in names))).values():
-        place = increment.landed(table.spec.pattern, item.path)
-        if place and place.folder in folders and item.id in names and live.hides(table.spec, snapshot, folders[place.folder], item):
-            hidden.add(place.folder)
+    for name, item in ledger.latest(ledger.of_paths(table, snapshot, (path for path, _ in places))).items():
+        if name in places and live.hides(table.spec, snapshot, folders[places[name]], item):
+            hidden.add(places[name])
     for info in files:
         path = relative(info.path, table.spec.landing)
         # what a run leaves out and engines read; they read no empty file, such as the marker of a folder
