@@ -7,5 +7,5 @@ import sys
 from compactor.app.app import App
 
 with App.open(sys.argv[1]) as app:
-    shown = {name: "[" + ",".join(app.sql(f"select * from {name}")) + "]" for name in sys.argv[2:]}
+    shown = {name: "[" + ",".join(app.sql(f"select * from {name}", engine="spark")) + "]" for name in sys.argv[2:]}
 print("{" + ",".join(f'"{name}": {rows}' for name, rows in shown.items()) + "}")

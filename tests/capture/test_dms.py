@@ -39,7 +39,7 @@ def differing(app: App, names: list[str], form: str, hour: int) -> list[str]:
     dump, found = truth.truth(hour), []
     for name in names:
         if name in dump and app.status([name])[0].version:
-            rows = [json.loads(text, parse_float=Decimal) for text in app.sql(f"SELECT * FROM `{name}`")]
+            rows = [json.loads(text, parse_float=Decimal) for text in app.sql(f"SELECT * FROM `{name}`", engine="spark")]
             found += [str(one) for one in dms.unexpected(truth.differences(rows, dump[name], form), form, hour)]
     return found
 

@@ -64,7 +64,7 @@ FED = ("wal2json, a change a line", "wal2json, transactions of all tables in one
 
 def view_rows(app: App, table: str) -> list[dict[str, object]]:
     """The rows by Spark; DuckDB has the same."""
-    rows = [json.loads(text, parse_float=Decimal) for text in app.sql(f"SELECT * FROM `{table}`")]
+    rows = [json.loads(text, parse_float=Decimal) for text in app.sql(f"SELECT * FROM `{table}`", engine="spark")]
     stored = app.table(table)
     view = same_rows.defined(stored.spec, kept(stored), stored.spec.view)
     assert view is not None

@@ -113,5 +113,5 @@ def until_equal(app: App, sink: Sink, stack: Any, columns: dict[str, str]) -> No
 def differs(app: App, stack: Any, name: str, columns: str) -> set[str]:
     """Rows that only PostgreSQL or only the view has."""
     theirs = {*stack.sql(f"select {columns} from {name}")}
-    ours = {"|".join(map(str, json.loads(row).values())) for row in app.sql(f"select {columns} from {name}")}
+    ours = {"|".join(map(str, json.loads(row).values())) for row in app.sql(f"select {columns} from {name}", engine="spark")}
     return theirs ^ ours

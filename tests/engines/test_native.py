@@ -50,7 +50,7 @@ if FULL:  # the runtime comes from Maven
             done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
             assert done.returncode == 0, done.stderr
         with App.open(tmp_path / "compactor.yaml") as app:
-            views = {view: [json.loads(row) for row in app.sql(f"select * from {view} order by id")] for view in ("t_ro", "t")}
+            views = {view: [json.loads(row) for row in app.sql(f"select * from {view} order by id", engine="spark")] for view in ("t_ro", "t")}
         for view, folder, files in (("t_ro", "_iceberg", "1 1 0"), ("t", "_iceberg_current", "1 1 0")):
             read = [sys.executable, "-c", READ, pins.SYSTEMS["iceberg-cow"].jars, f"file://{tmp_path}/t/{folder}"]
             output = subprocess.run(read, capture_output=True, text=True, timeout=900, check=True).stdout

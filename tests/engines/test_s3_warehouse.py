@@ -133,7 +133,10 @@ def read_elsewhere(file: Path, folder: Path) -> dict[str, Any]:
                 hive.ensure_table(TableDef(database, name, columns, keys, entry["StorageDescriptor"]["Location"], format=kind))
                 hive.ensure_partitions(database, name, glue.partitions(database, name))
         for table in from_.settings.tables:
-            shown, athena = ([json.loads(row, parse_float=Decimal) for row in to.sql(f"select * from {name}")] for name in (table, f"{table}_athena"))
+            shown, athena = (
+                [json.loads(row, parse_float=Decimal) for row in to.sql(f"select * from {name}", engine="spark")]
+                for name in (table, f"{table}_athena")
+            )
             assert sorted(map(str, shown)) == sorted(map(str, athena))
             rows[table] = shown
     return rows

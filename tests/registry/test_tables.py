@@ -38,7 +38,7 @@ def test_a_subject_tells_the_types_that_json_does_not(tmp_path: Path) -> None:
         known, unknown = app.run()
         assert "did you mean pga.public.enrollment-value?" in str(unknown.error)
         assert known.outcome == "committed", known.error
-        rows = [json.loads(row, parse_float=Decimal) for row in app.sql("SELECT * FROM `num_edge`")]
+        rows = [json.loads(row, parse_float=Decimal) for row in app.sql("SELECT * FROM `num_edge`", engine="spark")]
         described = [
             {row["col_name"]: row["data_type"] for row in map(json.loads, app.sql("DESCRIBE num_edge", engine=name))} for name in ("spark", "duckdb")
         ]

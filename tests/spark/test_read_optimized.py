@@ -70,7 +70,7 @@ def same_without_spark(lake: Lake, folder: Path, expected: dict[int, Any]) -> No
     assert (opened.compacted_version, opened.version) == (3, 5)
     assert {row["id"]: row["a"] for row in opened.compacted().to_arrow().to_pylist()} == expected
     with App.open(config) as app:
-        assert [json.loads(row) for row in app.sql("select count(*) as n from t_ro")] == [{"n": len(expected)}]
+        assert [json.loads(row) for row in app.sql("select count(*) as n from t_ro", engine="spark")] == [{"n": len(expected)}]
         assert [json.loads(row)["tableName"] for row in app.sql("show tables")] == ["t", "t_ro"]
         assert not app.runtime.started
 
