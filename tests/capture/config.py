@@ -14,6 +14,8 @@ from . import landing
 # Tables whose replica identity, not a primary key, names the row.
 IDENTITY = {"public.uq_ident": ["email"]}
 
+PARQUET = ("debezium_parquet", "debezium_avro_parquet", landing.CONNECT)
+
 # Per key the order in which the connector handled the rows: `__ts_ms` is never null, `__lsn` breaks its ties (it is null in an
 # incremental snapshot). `__source_sequence` is a JSON text and does not sort.
 FLAT_ORDER = ("__ts_ms", "__lsn")
@@ -47,7 +49,7 @@ REFUSED = {form: {"audit_log", "copied_nopk"} for form in landing.FLAT}
 
 def table_config(form: str, name: str, order_by: Iterable[str] | None = None) -> dict[str, Any]:
     """The settings of one table for a form."""
-    if form not in landing.FORMS:
+    if form not in (*landing.FORMS, landing.CONNECT):
         raise ValueError(f"unknown form {form!r}")
     # its column `flag` was a boolean and became text
     policy = {"on_schema_change": {"to_string": "evolve"}} if name == "evolve" else {}
@@ -56,12 +58,12 @@ def table_config(form: str, name: str, order_by: Iterable[str] | None = None) ->
         return {**stream, "source_table": landing.source_tables(name), "key": list(keys()[name])}
     flat = form in landing.FLAT
     key = list(keys()[name])
-    if form in ("debezium_avro_files", "debezium_parquet", *landing.WIRE):
+    if form in ("debezium_avro_files", "debezium_parquet", landing.CONNECT, *landing.WIRE):
         key = [avro_name(column) for column in key]
     found: dict[str, Any] = {
         **policy,
         "envelope": "flat" if flat else "debezium",
-        "format": {"debezium_avro_files": "avro", "debezium_parquet": "parquet", "debezium_avro_parquet": "parquet"}.get(form, "json"),
+        "format": "avro" if form == "debezium_avro_files" else "parquet" if form in PARQUET else "json",
         "container": "kafka" if form.endswith("_kafka") or form in landing.WIRE else "value",
         "key": key,
     }

@@ -28,6 +28,8 @@ FLAT = ("flat_value", "flat_kafka")
 WAL2JSON = ("wal2json_v1", "wal2json_v2")
 WIRE = ("debezium_avro_kafka", "debezium_avro_parquet")
 """Kafka records whose Avro names its schema by id: JSON lines with base64 in them, and what Spark's Kafka source writes as Parquet."""
+CONNECT = "debezium_avro_connect"
+"""Parquet by way of Avro, as Kafka Connect's S3 sink writes it. Of the tables in `data/files_connect` only."""
 FORMS = (*DEBEZIUM_JSON, *FLAT, "debezium_avro_files", "debezium_parquet", *WAL2JSON, *WIRE)
 
 PARTITIONED = {"public.measure": ("public.measure_2024_01", "public.measure_2024_02", "public.measure_rest")}
@@ -131,9 +133,9 @@ def land(
     Avro and Parquet come one file per schema, as the sink closed them: `files` and `seed` do not apply to them.
     wal2json is one stream for all tables, landed once in the folder `wal2json`; `only` does not matter.
     """
-    if form not in FORMS:
-        raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMS)}")
-    if form in ("debezium_avro_files", "debezium_parquet", "debezium_avro_parquet") and (files != 1 or seed is not None):
+    if form not in (*FORMS, CONNECT):
+        raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMS)}, {CONNECT}")
+    if form in ("debezium_avro_files", "debezium_parquet", "debezium_avro_parquet", CONNECT) and (files != 1 or seed is not None):
         raise ValueError(f"{form} cannot be split")
     written: list[Path] = []
     sources = tables()
@@ -142,7 +144,9 @@ def land(
         for name in names:
             target = folder(warehouse, name, (late or {}).get(hour, hour))
             if form == "debezium_avro_files":
-                made = _copy_avro(sources[name], hour, target)
+                made = _copied(avro_files(sources[name], hour), target)
+            elif form == CONNECT:
+                made = _copied(sorted((DATA / f"files_connect/{name}/hour={hour:02}").glob("*.parquet")), target)
             elif form == "debezium_parquet":
                 if spark is None:
                     raise ValueError("debezium_parquet needs a Spark session")
@@ -205,9 +209,9 @@ def avro_files(source: str, hour: int) -> list[Path]:
     return sorted((DATA / "files_avro" / topic_suffix(source) / "dt=2024-03-05" / f"hour={hour:02}").glob("*.avro"))
 
 
-def _copy_avro(source: str, hour: int, target: Path) -> list[Path]:
+def _copied(paths: Iterable[Path], target: Path) -> list[Path]:
     written = []
-    for path in avro_files(source, hour):
+    for path in paths:
         target.mkdir(parents=True, exist_ok=True)
         written.append(Path(shutil.copyfile(path, target / path.name)))
     return written

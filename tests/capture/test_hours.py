@@ -41,6 +41,12 @@ SAMPLE: dict[str, tuple[str, tuple[str, ...] | None, list[list[int]], dict[str, 
         [[0, 1, 2, 3], [4, 5, 6, 7, 8]],
         {"files": 2},
     ),
+    "Parquet by way of Avro, from Connect's sink": (
+        landing.CONNECT,
+        ("enrollment", "evolve", "mixed_case", "num_edge", "time_edge", "type_zoo", "trunc_solo", "uuid_key") if FULL else ("enrollment", "type_zoo"),
+        [[hour] for hour in landing.HOURS] if FULL else [[0, 1, 2, 3, 4], [5, 6, 7, 8]],
+        {},
+    ),
     "flat rows without schema": ("flat_value", ("student", "trunc_solo", "type_zoo"), [[0, 1, 2, 3, 4], [5, 6, 7, 8]], {}),
 }
 OTHERS = tuple(name for name in landing.tables() if name not in {name for _, names, *_ in SAMPLE.values() for name in names or ()})

@@ -55,7 +55,7 @@ class AvroSchema:
 
     def is_envelope(self) -> bool:
         """Return whether the schema is Debezium's envelope: a record with `op`, and with `after`, which is a record too."""
-        members = {member["name"]: member["type"] for member in self.of(self.root).get("fields", ())}
+        members = {member["name"]: member["type"] for member in self.present(self.root).get("fields", ())}
         return "op" in members and "after" in members and self.present(members["after"])["type"] == "record"
 
     def row(self) -> dict[str, Any]:
@@ -67,6 +67,10 @@ class AvroSchema:
         if root["type"] != "record":
             raise SchemaRefused(f"expected an Avro record, whose fields are the columns, found {root['type']}")
         return root
+
+    def member(self, name: str) -> AvroSchema:
+        """Return the schema of a member of the record."""
+        return AvroSchema(next(member["type"] for member in self.present(self.root)["fields"] if member["name"] == name), self.named)
 
     def text(self) -> str:
         """Return the schema as a self-contained JSON text. It defines every named type at its first use."""

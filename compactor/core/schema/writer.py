@@ -292,6 +292,12 @@ def from_avro(text: str) -> WriterSchema:
     return WriterSchema(signature(text), fields, undecided=undecided)
 
 
+def avro_type(text: str) -> types.Type:
+    """Return the type of the records of an Avro schema, as Spark's Avro reader returns them. Raises SchemaRefused."""
+    schema = avro.parse(text)
+    return _AvroReader(schema).type(schema.root)
+
+
 class _AvroReader:
     """Converts Avro's types to the types that Spark's Avro reader returns (`raw`) and to stored types. Counts the members."""
 
@@ -320,6 +326,10 @@ class _AvroReader:
         listed = member.get("aliases")
         aliases = tuple(str(alias) for alias in listed) if isinstance(listed, list) else ()
         return WriterField(member["name"], raw, stored, semantic, scale, default, member.get("doc") or "", item, aliases=aliases)
+
+    def type(self, avro_type: Any) -> types.Type:
+        """Return a type as Spark's Avro reader returns it."""
+        return self._raw(avro_type, "", ())
 
     def _raw(self, avro_type: Any, path: str, inside: tuple[str, ...]) -> types.Type:
         self._left -= 1

@@ -20,7 +20,7 @@ from compactor.core.model import types
 from compactor.core.model.errors import InputRefused, Refused, SchemaRefused
 from compactor.core.model.layout import join, relative
 from compactor.core.schema import avro
-from compactor.core.schema.writer import WriterField, from_avro
+from compactor.core.schema.writer import WriterField, avro_type, from_avro
 from compactor.spark import failures
 from compactor.spark.columns import UNREADABLE, VALUE
 from compactor.spark.consistency import ConsistentReads, together
@@ -49,7 +49,7 @@ class RawFrame:
     """The struct type of VALUE. None for JSON text."""
 
     avro: str | None = None
-    """The writer's schema text, for Avro."""
+    """The writer's Avro schema: of Avro, and of Parquet that was written by way of it."""
 
     fields: tuple[WriterField, ...] | None = None
     """The columns that have a type, where the rows may have others: types that were declared or inferred (CSV), or not yet (nulls in Parquet)."""
@@ -174,6 +174,8 @@ def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
     for path in paths:
         try:
             schema = parquet_files.columns(spark, path)
+            if schema.avro is not None and not _describes(schema.avro, schema):
+                schema = parquet_files.columns(spark, path, described=False)
         except InputRefused as error:
             unreadable[path] = Problem(str(error))
             continue
@@ -197,12 +199,24 @@ def parquet_schema(spark: SparkSession, path: str) -> T.StructType:
 
 def _parquet(spark: SparkSession, origins: Origins, columns: parquet_files.Columns, paths: list[str], reads: ConsistentReads) -> RawFrame:
     rows = reads.open(parquet_files.reader(spark, columns), paths)
-    struct, fields = from_spark(T.StructType.fromJson(json.loads(columns.meant))), None
+    struct, fields = _struct(columns), None
     value = f"struct({', '.join(parquet_files.values(columns))}) AS _value"
     if len(columns.schema.fields) < len(struct[1]):
         fields = tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in from_spark(columns.schema)[1])
     origin = (f"{origins.sql()} AS _file", "0L AS _block", "_metadata.row_index AS _row")
-    return _with_utf8(RawFrame(with_origin(rows, origin, value), struct, fields=fields, paths=tuple(paths)))
+    return _with_utf8(RawFrame(with_origin(rows, origin, value), struct, columns.avro, fields, tuple(paths)))
+
+
+def _struct(columns: parquet_files.Columns) -> types.Type:
+    return from_spark(T.StructType.fromJson(json.loads(columns.meant)))
+
+
+def _describes(schema: str, columns: parquet_files.Columns) -> bool:
+    """Return whether columns have the types of an Avro schema."""
+    try:
+        return avro_type(schema) == _struct(columns)
+    except SchemaRefused:
+        return False
 
 
 def with_origin(rows: DataFrame, origin: Sequence[str], value: str) -> DataFrame:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
+from compactor.core.schema import avro
 from compactor.spark.columns import BLOCK, FILE, KEY, ROW, TEXT, UNREADABLE, VALUE, WIRE
 from compactor.spark.input import json_text, wire
 from compactor.spark.input.files import RawFrame
@@ -147,7 +148,7 @@ def _typed(raw: RawFrame) -> RawFrame:
         rows = rows.selectExpr("*", f"{apicurio} AS {UNREADABLE}").drop(VALUE)
         return RawFrame(_checked(rows), paths=raw.paths)
     rows = raw.rows.selectExpr(*origin, f"{member(VALUE, 'value')} AS _value", *extra, f"{raw.unreadable} AS {UNREADABLE}")
-    return RawFrame(rows, has["value"], raw.avro, paths=raw.paths)
+    return RawFrame(rows, has["value"], avro.parse(raw.avro).member("value").text() if raw.avro else None, paths=raw.paths)
 
 
 def _header(name: str) -> str:

@@ -3,6 +3,9 @@
 - Nanoseconds are read as numbers, and cut to microseconds.
 - A column of the type null (pandas, Arrow, DuckDB and polars write it where all values are null) is an int32 to Spark. It has no type yet.
 - A type that Spark has no reader for is refused by the column's name.
+- Kafka Connect, Flink, NiFi and others write Parquet by way of Avro, and leave the writer's Avro schema in the footer. It says what numbers and texts
+  mean, such as days or microseconds. They write decimals as `binary` of any length. Spark reads those with 19 to 38 digits: with fewer they are read
+  as such, with more as bytes if the Avro schema says what they mean.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -27,10 +31,17 @@ _FOREIGN = re.compile(
 )
 """A column in parquet-java's text of a schema whose type Spark has no reader for. (parquet-java itself does not know FLOAT16 and newer types.)"""
 _NANOS = "(TIMESTAMP(NANOS,"
+_BINARY_DECIMAL = re.compile(r"( binary \S+) \(DECIMAL\(([0-9]+),([0-9]+)\)\)")
 _MAYBE_NULL = re.compile(r"^  optional int32 \S+;$", re.MULTILINE)
 _JAVA = "parquet-mr"
 _TAIL = 8
 """Bytes at the end of a file: the footer's length in 4, and `PAR1`."""
+
+AVRO = "parquet.avro.schema"
+"""The name of the writer's Avro schema among a footer's texts (parquet-avro's AvroWriteSupport)."""
+
+LONG_DIGITS, DIGITS_MAX = 18, 38
+"""The digits of a decimal that Spark holds in a long, and of any."""
 
 _CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "LZ4_RAW", "ZSTD")
 
@@ -43,6 +54,8 @@ class Columns:
     """As Spark reads them."""
     meant: str
     """As they are meant: nanoseconds are timestamps, and a column of the type null is `void`."""
+    avro: str | None = None
+    """The writer's Avro schema, if the footer has one."""
 
     @property
     def schema(self) -> T.StructType:
@@ -51,8 +64,10 @@ class Columns:
         return T.StructType([field for field in fields if not isinstance(field.dataType, T.NullType)])
 
 
-def columns(spark: SparkSession, path: str) -> Columns:
+def columns(spark: SparkSession, path: str, described: bool = True) -> Columns:
     """Return the columns of a file. The JVM's own reader is 20 times faster than `read.parquet(...).schema`.
+
+    `described`: whether an Avro schema in the footer counts.
 
     Raises InputRefused for a type that Spark does not read, and Spark's error for a file that it cannot open.
     """
@@ -69,17 +84,28 @@ def columns(spark: SparkSession, path: str) -> Columns:
             ]
             raise _refused(", ".join(unknown) or "?", "a type that Spark does not know (FLOAT16, VARIANT, ..)") from None
         raise
-    schema, text = footer.getSchema(), str(footer.getSchema().toString())
-    if foreign := _FOREIGN.search(text):
+    text, avro = str(footer.getSchema().toString()), footer.getKeyValueMetaData().get(AVRO) if described else None
+    read_as = _BINARY_DECIMAL.sub(partial(_readable, bytes_too=avro is not None), text)
+    if foreign := _FOREIGN.search(read_as):
         raise _refused(foreign[1], f"the type {foreign[2]}")
-    read = meant = str(converter.convert(schema).json())
-    if _NANOS in text:
-        micros = java.org.apache.parquet.schema.MessageTypeParser.parseMessageType(text.replace(_NANOS, "(TIMESTAMP(MICROS,"))
-        meant = str(converter.convert(micros).json())
+
+    def spark_json(schema: str) -> str:
+        parsed = footer.getSchema() if schema == text else java.org.apache.parquet.schema.MessageTypeParser.parseMessageType(schema)
+        return str(converter.convert(parsed).json())
+
+    means = _BINARY_DECIMAL.sub(lambda each: each[1] if int(each[2]) > DIGITS_MAX else each[0], text).replace(_NANOS, "(TIMESTAMP(MICROS,")
+    read = spark_json(read_as)
+    meant = read if means == read_as else spark_json(means)
     if _MAYBE_NULL.search(text) and not str(footer.getCreatedBy()).startswith(_JAVA):
         nulls = {str(each.getName()) for each in _top(_elements(java, file)) if each.isSetLogicalType() and each.getLogicalType().isSetUNKNOWN()}
         meant = json.dumps(_with_nulls(json.loads(meant), nulls)) if nulls else meant
-    return Columns(read, meant)
+    return Columns(read, meant, avro)
+
+
+def _readable(decimal: re.Match[str], bytes_too: bool) -> str:
+    """Return a decimal in `binary` as Spark reads it. `bytes_too`: with more digits than a decimal of Spark as bytes."""
+    digits, scale = int(decimal[2]), decimal[3]
+    return f"{decimal[1]} (DECIMAL({max(digits, LONG_DIGITS + 1)},{scale}))" if digits <= DIGITS_MAX or not bytes_too else decimal[1]
 
 
 def _refused(column: str, kind: str) -> InputRefused:
@@ -115,6 +141,20 @@ def _with_nulls(struct: dict[str, Any], nulls: set[str]) -> dict[str, Any]:
     return {**struct, "fields": fields}
 
 
+def copy_with_avro(spark: SparkSession, path: str, to: str, schema: str) -> None:
+    """Copy a file, with a writer's Avro schema in the footer."""
+    file = hadoop.parquet_file(spark, path)
+    with hadoop.parquet(spark, file) as reader:
+        meant = reader.getFooter().getFileMetaData().getSchema()
+        texts = reader.getFooter().getFileMetaData().getKeyValueMetaData()
+    with_schema = jvm(spark).java.util.HashMap(texts)
+    with_schema.put(AVRO, schema)
+    writer = hadoop.parquet_writer(spark, to, meant)
+    writer.start()
+    writer.appendFile(file)
+    writer.end(with_schema)
+
+
 def reader(spark: SparkSession, of: Columns) -> DataFrameReader:
     """Return a reader of files with these columns, as Spark reads them."""
     return spark.read.schema(T.StructType.fromJson(json.loads(of.read))).format("parquet")
@@ -139,6 +179,8 @@ def _meant(value: str, read_as: T.DataType, meant: T.DataType) -> str:
         pairs = zip(read_as.fields, meant.fields)
         members = ", ".join(f"{literal(one.name)}, {_meant(f'{value}.{quoted(one.name)}', one.dataType, two.dataType)}" for one, two in pairs)
         return f"CASE WHEN {value} IS NOT NULL THEN named_struct({members}) END"
+    if isinstance(meant, T.DecimalType):
+        return f"CAST({value} AS {meant.simpleString()})"
     return f"timestamp_micros({value} div 1000L)"
 
 

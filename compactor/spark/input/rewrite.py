@@ -61,11 +61,20 @@ def parquet_without(spark: SparkSession, storage: Storage, location: str, record
     chosen: Any = spark.createDataFrame([(number,) for number in records.numbers], f"{_NUMBER} BIGINT")
     kept = rows.join(chosen.hint("broadcast"), [_NUMBER], "left_anti").repartition(1).sortWithinPartitions(_NUMBER)
     measured.write_parquet(kept.selectExpr(*(f"{VALUE}.{quoted(field.name)}" for field in schema.fields)), staging)
-    made = [info for info in storage.list(staging) if not info.path.rpartition("/")[2].startswith(("_", "."))]
-    if len(made) != 1:
-        raise CheckFailed(f"{staging}: expected one file, found {len(made)}. Nothing was committed.")
-    rest = footers.count_rows(spark, {made[0].path: made[0].size})[made[0].path]
+    made = _only_file(storage, staging)
+    if columns.avro:
+        parquet_files.copy_with_avro(spark, made.path, f"{staging}/described.parquet", columns.avro)
+        storage.delete([made.path])
+        made = _only_file(storage, staging)
+    rest = footers.count_rows(spark, {made.path: made.size})[made.path]
     left = records_there - len(records.numbers)
-    if rest != left or files.parquet_schema(spark, made[0].path) != schema:
-        raise CheckFailed(f"{made[0].path}: expected {left} records with the columns of {location}, found {rest}. Nothing was committed.")
+    if rest != left or files.parquet_schema(spark, made.path) != schema:
+        raise CheckFailed(f"{made.path}: expected {left} records with the columns of {location}, found {rest}. Nothing was committed.")
+    return made
+
+
+def _only_file(storage: Storage, folder: str) -> FileInfo:
+    made = [info for info in storage.list(folder) if not info.path.rpartition("/")[2].startswith(("_", "."))]
+    if len(made) != 1:
+        raise CheckFailed(f"{folder}: expected one file, found {len(made)}. Nothing was committed.")
     return made[0]

@@ -61,3 +61,11 @@ def parquet(spark: SparkSession, file: Any) -> Iterator[Any]:
         yield reader
     finally:
         reader.close()
+
+
+def parquet_writer(spark: SparkSession, location: str, schema: Any) -> Any:
+    """Return a writer of a new Parquet file, to which whole files can be appended."""
+    java = jvm(spark).org.apache.parquet.hadoop
+    out = java.util.HadoopOutputFile.fromPath(_path(spark, location), hadoop_configuration(spark))
+    create = getattr(java, "ParquetFileWriter$Mode").CREATE
+    return java.ParquetFileWriter(out, schema, create, java.ParquetWriter.DEFAULT_BLOCK_SIZE, java.ParquetWriter.MAX_PADDING_SIZE_DEFAULT)

@@ -1,0 +1,80 @@
+"""Records whose Avro schema says what their values mean: Parquet that was written by way of Avro, and whole Kafka records in Avro files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from compactor.core.model.spec import TableSpec
+from compactor.flows.keep.erase import Request, erase
+from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
+from tests.capture import landing, truth
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+DAYS = {"type": "int", "connect.name": "io.debezium.time.Date"}
+ROW = {"type": "record", "name": "row", "fields": [{"name": "id", "type": "int"}, {"name": "d", "type": ["null", DAYS]}]}
+
+
+def differing(lake: Lake, spec: TableSpec) -> list[str]:
+    """Cells that differ from PostgreSQL's at the end of hour 1."""
+    return [str(one) for one in truth.unexpected(truth.differences(lake.rows(spec), truth.truth(1)[spec.name], landing.CONNECT), landing.CONNECT, 1)]
+
+
+def test_parquet_by_way_of_avro(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of Connect's S3 sink: days, times, decimals of few digits and of unknown precision; also of files without the records of an erased key."""
+    monkeypatch.setenv("COMPACTOR_HASH_KEY", "a secret for tests only")
+    spec = lake.spec("type_zoo", envelope="debezium", format="parquet", order_by=())
+    landing.land(lake.root, landing.CONNECT, only=[spec.name], hours=[0, 1])
+    lake.run(spec)
+    assert differing(lake, spec) == []
+    rows = lake.rows(spec)
+
+    assert erase(Table(lake.env, spec), Request(((str(rows[0]["id"]),),), now=True)).rewritten
+    assert rebuild_table(Table(lake.env, spec)).outcome == "published"
+    assert lake.rows(spec) == rows[1:]
+
+
+def test_a_schema_that_does_not_describe_the_columns_is_not_followed(lake: Lake) -> None:
+    """Of other columns, of another type, or no schema at all."""
+    schemas = {"columns": {**ROW, "fields": ROW["fields"][:1]}, "type": json.loads(json.dumps(ROW).replace('"int"', '"long"')), "text": "nothing"}
+    for name, schema in schemas.items():
+        spec = lake.spec(f"other_{name}", order_by=("id",))
+        folder = Path(spec.landing) / "increment_2024030500"
+        folder.mkdir(parents=True)
+        rows = pa.table({"id": pa.array([1], pa.int32()), "d": pa.array([19000], pa.int32())})
+        pq.write_table(rows.replace_schema_metadata({"parquet.avro.schema": json.dumps(schema)}), folder / "a.parquet")
+        lake.run(spec)
+        assert lake.rows(spec) == [{"id": 1, "d": 19000}]
+
+
+def test_whole_kafka_records_in_avro_files(lake: Lake) -> None:
+    """The schema of their values says what those mean. A record without a value is a delete."""
+    record = {
+        "type": "record",
+        "name": "record",
+        "fields": [
+            {"name": "key", "type": {"type": "record", "name": "key", "fields": [{"name": "id", "type": "int"}]}},
+            {"name": "value", "type": ["null", ROW]},
+            {"name": "partition", "type": "int"},
+            {"name": "offset", "type": "long"},
+        ],
+    }
+    values = [(1, {"id": 1, "d": 19000}), (2, {"id": 2, "d": None}), (1, {"id": 1, "d": 19001}), (2, None)]
+    spec = lake.spec(container="kafka", order_by=("kafka.offset",))
+    folder = Path(spec.landing) / "increment_2024030500"
+    folder.mkdir(parents=True)
+    with (folder / "a.avro").open("wb") as out:
+        records = [{"key": {"id": key}, "value": value, "partition": 0, "offset": at} for at, (key, value) in enumerate(values)]
+        fastavro.writer(out, fastavro.parse_schema(record), records)
+
+    lake.run(spec)
+
+    assert lake.rows(spec) == [{"id": 1, "d": "2022-01-09"}]
