@@ -99,6 +99,18 @@ def test_without_types_values_tell_them_and_nothing_is_lost(lake: Lake) -> None:
     assert [Decimal("12.50"), Decimal("-100"), Decimal("1.5")] == [row["price"] for row in rows]
     rows = landed(lake, spec, event("insert", 4, {"id": "4", "n": "012"}), hour=3)
     assert ["12", None, "7", "012"] == [row["n"] for row in rows]
+    rows = landed(lake, spec, event("insert", 5, {"id": "5", "price": "12.505"}), hour=4)
+    assert (rows[-1]["price"], types(lake, spec)["price"]) == (Decimal("12.505"), "decimal(6,3)")
+    rows = landed(lake, spec, event("insert", 6, {"id": "6", "price": "0050.5"}), hour=5)
+    assert ["12.50", "0050.5"] == [rows[0]["price"], rows[-1]["price"]]
+
+
+@pytest.mark.slow
+def test_a_decimal_that_would_be_rounded_is_quarantined(lake: Lake) -> None:
+    """With declared types, as for JSON and CSV."""
+    spec = spec_of(lake, types=(("price", "decimal(10,2)"),), quarantine_rows=1)
+    rows = landed(lake, spec, event("insert", 1, {"id": "1", "price": "12.50"}), event("insert", 2, {"id": "2", "price": "1.005"}))
+    assert ([row["price"] for row in rows], len(lake.unusable(spec))) == ([Decimal("12.5")], 1)
 
 
 @pytest.mark.slow

@@ -152,13 +152,13 @@ def test_declared_types_and_the_lines_that_do_not_fit(lake: Lake) -> None:
 
 
 @pytest.mark.slow
-def test_a_decimal_with_a_power_of_ten_is_exact_or_none(lake: Lake) -> None:
-    """Nothing is rounded."""
-    spec = lake.spec(types=(("amount", "decimal(10,2)"),))
-    put(spec, 1, "id,seq,amount\n1,1,1.5E3\n2,1,1.5E-3\n3,1,150e-2\n4,1,1E-30\n")
+def test_declared_numbers_are_exact_or_none(lake: Lake) -> None:
+    """Nothing is rounded: not a decimal with a power of ten, nor a whole number as a double."""
+    spec = lake.spec(types=(("amount", "decimal(10,2)"), ("x", "double")))
+    put(spec, 1, "id,seq,amount,x\n1,1,1.5E3,0.1\n2,1,1.5E-3,\n3,1,150e-2,1e400\n4,1,1E-30,\n5,1,,12345678901234567\n6,1,,12345678901234568\n")
     lake.run(spec)
-    assert [(1, "1500.00"), (3, "1.50")] == [(row["id"], str(row["amount"])) for row in lake.rows(spec)]
-    assert [2, 4] == [record for record, _ in lake.unusable(spec)]
+    assert [(1, "1500.00"), (6, "None")] == [(row["id"], str(row["amount"])) for row in lake.rows(spec)]
+    assert [2, 3, 4, 5] == [record for record, _ in lake.unusable(spec)]
 
 
 GUESSES = {

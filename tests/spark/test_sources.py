@@ -73,6 +73,25 @@ def test_file_names_never_decide_because_nothing_else_orders(lake: Lake) -> None
     expect(lake, NULLS)
 
 
+def connect(offset: int, key: int, kind: str = "", value: str = "") -> dict[str, Any]:
+    """A whole Kafka record of Connect; without `kind` a tombstone."""
+    fields = [{"field": "id", "type": kind}, {"field": "v", "type": "string"}]
+    body = {"schema": {"type": "struct", "fields": fields}, "payload": {"id": key, "v": value}}
+    return {"key": json.dumps({"id": key}), "value": json.dumps(body) if kind else None, "partition": 0, "offset": offset}
+
+
+def test_a_key_whose_type_became_wider_in_a_batch(lake: Lake) -> None:
+    """A record without a value has a key of either type."""
+    records = [
+        connect(0, 1, "int32", "a"),
+        connect(1, 3_000_000_000, "int64", "b"),
+        connect(2, 2, "int32", "c"),
+        connect(3, 3_000_000_000),
+        connect(4, 2),
+    ]
+    expect(lake, {"wider": ({"container": "kafka", "order_by": ("offset",)}, [records], ["a"], "")})
+
+
 def informix(commit: str, at: str, op: str, value: str) -> dict[str, Any]:
     return change(
         op,

@@ -109,10 +109,7 @@ def exact(value: str, kind: types.Type) -> str:
     if kind[0] in ("tinyint", "smallint", "int", "bigint"):
         return cast(f"regexp_replace({value}, '[.]0+$', '')", kind)
     if kind[0] == "decimal":
-        made = cast(value, kind)
-        # digits behind an exponent are compared as doubles
-        scaled = f"{value} RLIKE '[eE]' AND CAST({made} AS DOUBLE) <> {cast(value, ('double',))}"
-        return f"CASE WHEN NOT ({value} RLIKE '[.][0-9]{{{kind[2]}}}0*[1-9]' OR ({scaled})) THEN {made} END"
+        return pg_text.exact_decimal(value, kind)
     return plain(value, ("string",), kind)
 
 
@@ -163,6 +160,8 @@ def from_text(value: str, kind: types.Type) -> str:
         return cast(f"nullif({day}, '')", kind)
     if kind[0] == "timestamp":
         return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {value} END", kind)
+    if kind[0] == "decimal":
+        return pg_text.exact_decimal(value, kind)
     return _from_digits(value, kind) if types.is_scalar(kind) else _from_json(value, kind)
 
 

@@ -73,7 +73,17 @@ def to_stored(value: str, field: WriterField) -> str:
         return f"unhex({bare})" if field.semantic == HEX else f"CASE WHEN {value} LIKE '\\\\\\\\x%' THEN unhex(substr({value}, 3)) ELSE {coded} END"
     if kind[0] in ("array", "map", "struct"):
         return from_json(value, f"'{types.text(kind, quote=True)}'")
+    if kind[0] == "decimal":
+        return exact_decimal(value, kind)
     return value if kind == ("string",) else cast(value, kind)
+
+
+def exact_decimal(value: str, kind: types.Type) -> str:
+    """SQL: text as a decimal, null where a digit would be lost."""
+    made = cast(value, kind)
+    # digits behind an exponent are compared as doubles
+    scaled = f"{value} RLIKE '[eE]' AND CAST({made} AS DOUBLE) <> {cast(value, ('double',))}"
+    return f"CASE WHEN NOT ({value} RLIKE '[.][0-9]{{{kind[2]}}}0*[1-9]' OR ({scaled})) THEN {made} END"
 
 
 def _era(value: str) -> str:

@@ -26,8 +26,8 @@ from compactor.spark.decode.named import ANY
 from compactor.spark.sql import literal, named
 
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
-_INTEGERS, _PADDED = ("tinyint", "smallint", "int", "bigint"), r"^\s*[+-]?0[0-9]"
-"""Whole numbers, and text of digits that a number would lose."""
+_EXACT, _PADDED = ("tinyint", "smallint", "int", "bigint", "decimal"), r"^\s*[+-]?0[0-9]"
+"""Exact numbers, and text of digits that a number would lose."""
 
 _DECIMAL = r"^-?(0|[1-9][0-9]*)([.][0-9]+)?$"
 _MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?$"
@@ -119,7 +119,7 @@ def _counted(frame: Frame, names: Sequence[str], columns: _Declared) -> dict[str
     # 01067 is no number, however the column began
     fits = [
         f"WHEN {literal(name)} THEN {value} = '' OR ({pg_text.to_stored(value, _textual(field))} IS NOT NULL"
-        f"{f' AND NOT {value} RLIKE {literal(_PADDED)}' if field.type[0] in _INTEGERS else ''})"
+        f"{f' AND NOT {value} RLIKE {literal(_PADDED)}' if field.type[0] in _EXACT else ''})"
         for name, field in stored.items()
     ]
     fraction = f"length(regexp_extract({value}, '[.]([0-9]+)$', 1))"

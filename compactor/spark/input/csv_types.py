@@ -139,14 +139,8 @@ def _typed(raw: RawFrame, guesses: dict[str, types.Type | None], schema: WriterS
 def _fault(text: str, value: str, kind: types.Type, name: str) -> str:
     """SQL: why a value does not fit its declared type, or null."""
     special = ", ".join(literal(word) for word in _NO_VALUE)
-    rounded = ""
-    if kind[0] == "decimal":
-        power = f"({text} RLIKE '[eE]' AND CAST({value} AS DOUBLE) <> try_cast({text} AS DOUBLE))"
-        rounded = f" OR {text} RLIKE '[.][0-9]{{{kind[2]}}}0*[1-9]' OR {power}"
     far = f" AND NOT {text} RLIKE '{_FAR}'" if kind[0] in ("date", "timestamp") else ""
-    if kind[0] in ("float", "double"):
-        # more than the type holds
-        rounded = f" OR abs({value}) = double('Infinity')"
+    rounded = f" OR {conversions.not_exact(text, kind)}" if kind[0] in ("float", "double") else ""
     wrong = f"trim({text}) <> '' AND lower({text}) NOT IN ({special}){far} AND ({value} IS NULL{rounded})"
     why = f"concat({literal(f'column {name} holds ')}, {cited(text)}, {literal(f', expected {types.text(kind)}')})"
     return f"CASE WHEN {wrong} THEN {why} END"

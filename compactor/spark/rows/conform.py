@@ -287,11 +287,14 @@ def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
 
 def record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str | None:
     """SQL for a key column out of a record key (JSON text). None if no writer of the frame has the column, and only a writer shows how it is read."""
-    written = next(iter(_variants(frame, evolved, field)), None)
-    if written is not None:
+    ways = []
+    for written in _variants(frame, evolved, field):
         kind = conversions.json_type(written.raw)
         parsed = from_json(column, f"'{ddl(('struct', ((written.name, kind),)))}'")
-        return conversions.change_type(conversions.key_to_stored(member(parsed, written.name), kind, written), written.type, types.parse(field.type))
+        value = conversions.key_to_stored(member(parsed, written.name), kind, written)
+        ways.append(conversions.change_type(value, written.type, types.parse(field.type)))
+    if ways:
+        return coalesce(ways)
     # of a batch of tombstones
     return own_key(column, field) if field.type in ("string", "int", "bigint") else None
 
