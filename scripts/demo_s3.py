@@ -65,7 +65,7 @@ def differing(path: Path) -> list[str]:
     found = []
     with App.open(path) as app:
         for table in app.settings.names:
-            rows = [json.loads(row, parse_float=Decimal) for row in app.sql(f"select * from {table}")]
+            rows = [json.loads(row, parse_float=Decimal) for row in app.sql(f"select * from {table}", engine="spark")]
             differences = truth.differences(rows, truth.truth(8)[table], FORM)
             found += [str(one) for one in truth.unexpected(differences, FORM, 8)]
     return found

@@ -65,7 +65,7 @@ def differing(stack: Stack, path: Path) -> list[str]:
         ours = ", ".join(
             f"cast(cast({one} as decimal(20, 6)) as string) as {one}" if one == "seen" else f"cast({one} as string) as {one}" for one in columns
         )
-        mine = json.loads(compactor(path, "sql", f"select {ours} from {name}", "--output", "json"))
+        mine = json.loads(compactor(path, "sql", f"select {ours} from {name}", "--engine", "spark", "--output", "json"))
         by_key = [{tuple(row[part] for part in key): row for row in rows} for rows in (theirs, mine)]
         for place in sorted(by_key[0].keys() | by_key[1].keys()):
             left, right = (rows.get(place, {}) for rows in by_key)

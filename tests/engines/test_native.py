@@ -72,7 +72,7 @@ if FULL:  # the runtime comes from Maven
             monkeypatch.setenv("COMPACTOR_WAREHOUSE", "s3://lake/w")
             store = S3Storage("s3://lake/w", S3Settings(path_style=True).within(os.environ))
             extra = {"s3": {"path_style": True}, "catalog": {"database": "school", "uri": uri}}
-            native = {"iceberg": ["base", "current"], "read_optimized": True, "parquet": "standard"}
+            native = {"iceberg": ["base", "current"], "read_optimized": True, "parquet": "standard", "write_mode": "merge-on-read"}
             file = tmp_path / "compactor.yaml"
             file.write_text(config.config_text(FORM, tables, extra=extra, table_extra=native), encoding="utf-8")
             for hours, more in (([0, 1, 2, 3, 4], ["--compact"]), ([5, 6, 7, 8], [])):

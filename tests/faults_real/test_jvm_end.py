@@ -42,7 +42,7 @@ def progress(table, phase, done):
 with App.open(sys.argv[1], conf=SPARK) as app:
     reports = app.run(progress=progress, parallel=2)
     outcomes = [report.error or report.outcome for report in reports]
-    rows = [json.loads([*app.sql(f"select count(*) as n from {name}")][0])["n"] for name in ("one", "two", "three")] if {*outcomes} == {"committed"} else []
+    rows = [json.loads([*app.sql(f"select count(*) as n from {name}", engine="spark")][0])["n"] for name in ("one", "two", "three")] if {*outcomes} == {"committed"} else []
 print(json.dumps({"killed": len(killed), "outcomes": outcomes, "rows": rows}))
 """
 

@@ -296,7 +296,9 @@ def test_text_that_became_a_column_of_another_type(lake: Lake, tmp_path: Path) -
 def test_every_table_of_the_capture(spark: SparkSession, tmp_path: Path, form: str) -> None:
     """What PostgreSQL sent, in some runs (the sample: the telling tables), columns with defaults among it. Both forms."""
     tables = sorted({*(landing.tables() if FULL else TELLING)} - config.REFUSED.get(form, set()))
-    text = config.config_text(form, tables, warehouse=tmp_path, database="school", table_extra={**SETTINGS, "iceberg": ["base", "current"]})
+    text = config.config_text(
+        form, tables, warehouse=tmp_path, database="school", table_extra={**SETTINGS, "iceberg": ["base", "current"], "write_mode": "merge-on-read"}
+    )
     (tmp_path / "compactor.yaml").write_text(text)
     compared = 0
     for hours in ([0, 1, 2], [3, 4, 5, 6, 7, 8]):

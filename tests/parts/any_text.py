@@ -114,9 +114,10 @@ def _land(store: Storage, folder: str, warehouse: str, name: str, line: str) -> 
 
 
 def _check_rows(compactor: Callable[..., tuple[str, str]], rows: dict[str, str]) -> None:
-    found = json.loads(compactor("sql", "select id, name from t", "--output", "json")[0])
-    assert rows == {row["id"]: row["name"] for row in found}
-    assert len(rows) == len(found)
+    for engine in ("duckdb", "spark"):
+        found = json.loads(compactor("sql", "select id, name from t", "--engine", engine, "--output", "json")[0])
+        assert rows == {row["id"]: row["name"] for row in found}
+        assert len(rows) == len(found)
 
 
 def _below(store: Storage, folder: str) -> list[str]:

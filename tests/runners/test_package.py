@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import io
+import os
 import subprocess
 import sys
 import zipfile
@@ -90,7 +91,8 @@ def test_python_3_9_reads_every_file(packed: Package) -> None:
 
 def python_3_9() -> str | None:
     """A real one, when this machine has it."""
-    for name in ("python3.9", str(Path.home() / ".pyenv/versions/3.9.18/bin/python")):
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    for name in ("python3.9", *map(str, pyenv.glob("versions/3.9.*/bin/python"))):
         try:
             said = subprocess.run(
                 [name, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True, check=False, timeout=60

@@ -56,6 +56,7 @@ def values(lake: Lake, spec: TableSpec) -> dict[Any, Any]:
 
 if FULL:
 
+    @pytest.mark.slow
     def test_rows_whose_changes_are_behind_them_lose_to_every_later_change(lake: Lake) -> None:
         """Files up to hour 02 are archived unread, although they would say otherwise; then updates, a partial one, a delete, a key change, a new column,
         a late file; a fold, a history of the adopted rows, a rebuild of all of it.

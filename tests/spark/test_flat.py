@@ -22,7 +22,6 @@ from compactor.flows.write import restore
 from compactor.spark.decode.frame import Frame
 from compactor.spark.input import files
 from compactor.spark.rows import json_writers
-from tests.oracle.sizes import tiered
 from tests.parts.one_spark import AVRO
 from tests.spark.added_defaults import TEXT_ALLOWED
 from tests.spark.lake import Lake
@@ -511,7 +510,7 @@ def test_files_without_events_are_given_up(lake: Lake, monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", tiered(["part-9.json.gz", "part-9.parquet"], fast=["part-9.parquet"]))
+@pytest.mark.parametrize("file", ["part-9.json.gz", "part-9.parquet"])
 def test_a_cut_file_waits_in_quarantine(lake: Lake, file: str) -> None:
     """Of several files the unreadable one is found and named; the others are absorbed; repaired, it is taken again."""
     spec = lake.spec()
@@ -544,7 +543,7 @@ def test_a_cut_file_waits_in_quarantine(lake: Lake, file: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("archive", tiered(["move", "keep"], fast=["keep"]))
+@pytest.mark.parametrize("archive", ["move", "keep"])
 def test_a_file_that_was_given_up_is_never_opened_again(lake: Lake, archive: str) -> None:
     """Of any format: not by a rebuild, not by a run that makes numbers text, not by `verify`, not once a restore has brought it back."""
     spec = lake.spec(archive=archive, policy=TEXT_ALLOWED)

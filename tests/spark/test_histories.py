@@ -56,7 +56,10 @@ PURGED = ("flat, two partitions",)
 """Envelopes whose tombstones are purged at once. Their runs come in order."""
 
 CASES = [
-    (name, late) for at, name in enumerate(ENVELOPES) for late in (False, True) if (FULL or late == bool(at % 2)) and not (late and name in PURGED)
+    (name, late)
+    for at, name in enumerate(ENVELOPES)
+    for late in (False, True)
+    if not (late and name in PURGED) and (FULL or late == bool(at % 2) or name in PURGED)
 ]
 """(envelope, whether the order of runs is random too). The sample has each envelope one way."""
 

@@ -70,7 +70,7 @@ def same_without_spark(lake: Lake, folder: Path, expected: dict[int, Any]) -> No
     assert (opened.compacted_version, opened.version) == (3, 5)
     assert {row["id"]: row["a"] for row in opened.compacted().to_arrow().to_pylist()} == expected
     with App.open(config) as app:
-        assert [json.loads(row) for row in app.sql("select count(*) as n from t_ro", engine="spark")] == [{"n": len(expected)}]
+        assert [json.loads(row) for row in app.sql("select count(*) as n from t_ro", engine="duckdb")] == [{"n": len(expected)}]
         assert [json.loads(row)["tableName"] for row in app.sql("show tables")] == ["t", "t_ro"]
         assert not app.runtime.started
 
@@ -78,11 +78,10 @@ def same_without_spark(lake: Lake, folder: Path, expected: dict[int, Any]) -> No
 @pytest.mark.slow
 def test_a_table_without_key_has_one_too(lake: Lake) -> None:
     """Its rows as of the last compaction."""
-    spec = lake.spec(key=(), read_optimized=True, compact_window=NEVER, order_by=("__lsn",))
+    spec = lake.spec(key=(), read_optimized=True, compact_window=NEVER, order_by=("__lsn",), write_mode="merge-on-read")
     for hour in (0, 1):
         lake.land(spec, hour, [{"__lsn": 10 * hour + at, "id": 10 * hour + at, "a": "x"} for at in range(10)])
         lake.run(spec)
     assert len(lake.rows(spec)) == 20
     version, rows = shown(lake, spec)
-    assert len(rows) in (10, 20)
-    assert (version, len(rows)) == ("1", 10) if lake.snapshot(spec).delta is not None else ("2", 20)
+    assert (version, len(rows)) == ("1", 10)

@@ -14,7 +14,6 @@ from compactor.core.results.batch import Staged
 from compactor.flows.table import Table
 from compactor.flows.write.compact import Spending, compact
 from compactor.spark.engine import SparkEngine
-from tests.oracle.sizes import tiered
 from tests.spark.lake import Lake
 from tests.spark.test_debezium import GONE, debezium, event
 
@@ -229,7 +228,7 @@ def told(lsn: int, key: int, n: int | None, score: int | None = None, default: i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("soft", tiered([False, True], fast=[True]))
+@pytest.mark.parametrize("soft", [False, True])
 def test_rows_from_before_a_column_read_its_first_default_whenever_either_arrives(lake: Lake, soft: bool) -> None:
     """A column arrives, an older event with another default later; rows of writers without it arrive before, between and after. Deleted rows too."""
     spec = debezium(lake, delete="soft" if soft else "hide", write_mode="merge-on-read")

@@ -104,7 +104,6 @@ def rows(lake: Lake, spec: TableSpec) -> list[dict[str, Any]]:
     return sorted((plain(row) for row in lake.rows(spec)), key=lambda row: str(row["id"]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "policy"), [pytest.param(*case, marks=[] if case == FAST_CASE else pytest.mark.slow) for case in CASES])
 def test_changes_are_followed_left_out_or_refused(lake: Lake, name: str, policy: str) -> None:
     """A refused increment stays in landing, nothing else is refused, and it is taken once the policy names what it stopped at.

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import CheckFailed, InputRefused, OrderRefused, SchemaRefused
-from tests.oracle.sizes import tiered
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -18,7 +17,7 @@ def up(key: int, seq: int, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("write_mode", tiered(["merge-on-read", "copy-on-write"], fast=["merge-on-read"]))
+@pytest.mark.parametrize("write_mode", ["merge-on-read", "copy-on-write"])
 def test_a_column_that_a_partial_row_does_not_have_keeps_its_value(lake: Lake, write_mode: str) -> None:
     """Absent is not null: per column the newest row that has it wins, late ones too; a null that is there is a null."""
     spec = lake.spec(patch_rows=True, write_mode=write_mode)
@@ -67,7 +66,7 @@ def test_without_it_an_absent_column_is_null(lake: Lake) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("write_mode", tiered(["merge-on-read", "copy-on-write"], fast=["merge-on-read"]))
+@pytest.mark.parametrize("write_mode", ["merge-on-read", "copy-on-write"])
 def test_soft_deletes_stay_in_the_view_and_are_marked(lake: Lake, write_mode: str) -> None:
     """With the values they had, whatever their retention; a row that comes back is not deleted any more."""
     spec = lake.spec(delete="soft", tombstone_retention=1.0, write_mode=write_mode)

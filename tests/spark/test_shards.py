@@ -127,7 +127,7 @@ def test_the_table_has_the_rows_of_all_shards(seed: int, tmp_path: Path) -> None
     """Random changes with truncates and left-out values, in random order over several runs; then compacted, verified and rebuilt."""
     sources = [Source("eu", 5_000, seed), Source("us", 100, seed + 10), Source("asia", 4_990, seed + 20)]
     draw = random.Random(seed)
-    with opened(tmp_path, "key: [id]") as app:
+    with opened(tmp_path, "key: [id], write_mode: merge-on-read, read_optimized: true") as app:
         batches = {source.name: source.work(24, source.name != "us") for source in sources}
         hours: dict[tuple[str, int], list[dict[str, Any]]] = {}
         for source in sources:
@@ -140,7 +140,15 @@ def test_the_table_has_the_rows_of_all_shards(seed: int, tmp_path: Path) -> None
                 land(tmp_path / "landing", source, hour, landed)
             ingested(app)
         assert shown(app) == rows(*sources)
+        # no truncate, which makes a new base
+        land(tmp_path / "landing", sources[1], 4, sources[1].work(4, False))
+        ingested(app)
+        assert shown(app) == rows(*sources)
+        assert app.table("orders").newest().delta is not None  # type: ignore[union-attr]
         app.run(["orders"], compact=True)
+        assert app.table("orders").newest().delta is None  # type: ignore[union-attr]
+        assert shown(app) == rows(*sources)
+        assert app.rebuild("orders").outcome == "published"
         assert shown(app) == rows(*sources)
         failed = [check for check in app.verify(["orders"]) if not check.ok]
         assert not failed, failed
