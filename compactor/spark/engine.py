@@ -100,30 +100,32 @@ class SparkEngine:
         return self._write_delta(resolution, commit)
 
     def _write_delta(self, work: Resolution, commit: str) -> Staged:
-        directory = work.layout.delta(commit)
+        spec, parent = work.batch.spec, work.batch.parent
+        directory = spec.layout.delta(commit)
         # a base row that was looked up and did not change stays in the base
         rows = work.rows.where(f"NOT (_origin = {BASE} AND {UNCHANGED})")
-        base = work.parent.segments if work.parent else ()
+        base = parent.segments if parent else ()
         owners = keys.owner_masks(base, work.schema)
-        filled = compaction.stored_defaults(work.spec, work.schema)
+        filled = compaction.stored_defaults(spec, work.schema)
         form = table_writer.Form(work.schema, work.order, by_key(work.schema), work.partial, filled, work.plan.tombstones)
-        parts, done = table_writer.write(self._storage, rows, form, directory, work.spec.name, owners)
+        parts, done = table_writer.write(self._storage, rows, form, directory, spec.name, owners)
         counts, ties = work.counts(done)
         note = repeated_keys.note(work.batch, counts)
         if not parts:
             return Staged(None, (), counts, ties, note=note)
         (made,) = parts.values()
         untouched = keys.not_owning(base, made.numbers)
-        path, columns = relative(directory, work.spec.root), made.unavailable_columns
+        path, columns = relative(directory, spec.root), made.unavailable_columns
         delta = Delta(commit, path, made.rows, made.tombstones, made.files, *work.span, columns, untouched, filled)
         return Staged(delta, (), counts, ties, self._unresolved(work, [delta]) if columns else 0, note=note)
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
-        keep = compaction.keeps_tombstones(work.spec, work.order, work.parent.offsets if work.parent else ())
+        spec, parent = work.batch.spec, work.batch.parent
+        keep = compaction.keeps_tombstones(spec, work.order, parent.offsets if parent else ())
         rows = compact.purged(work.rows, purge_through, work.schema, keep)
         placed = work.placed or segments.one()
-        form = segments.form_of(work.spec, work.schema, work.order, work.partial, work.plan.tombstones)
-        made, done = segments.write(self._storage, rows, form, work.spec, commit, placed, work.version, work.span)
+        form = segments.form_of(spec, work.schema, work.order, work.partial, work.plan.tombstones)
+        made, done = segments.write(self._storage, rows, form, spec, commit, placed, work.batch.version, work.span)
         counts, ties = work.counts(done)
         unknown = self._unresolved(work, [segment for segment in made if segment.unavailable_columns])
         purged_to = compact.purged_to(work.rows, purge_through, keep, work.order, done)
@@ -190,7 +192,7 @@ class SparkEngine:
 
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Resolution | None) -> FeedPart | None:
         """Write the change feed of `made`: the rows that it changed, before and after. Returns None if it changed none."""
-        spark = resolution.session if resolution is not None else self._spark
+        spark = resolution.batch.session if resolution is not None else self._spark
         return feed.write(spark, self._storage, spec, parent, made, resolution is not None and resolution.plan.small)
 
     def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
@@ -275,14 +277,14 @@ class SparkEngine:
         """Write the history of the batch and return the table's new history."""
         # where every event is applied, no key has two
         repeated = staged.counts["applied"] < resolution.summary.changes
-        return history_commit.write(resolution.session, self._storage, resolution, commit, repeated)
+        return history_commit.write(resolution.batch.session, self._storage, resolution, commit, repeated)
 
     def _unresolved(self, work: Resolution, parts: Sequence[Segment | Delta]) -> int:
         """Count the values of visible rows that no event has carried."""
-        folders = {work.layout.inside(folder.path): folder.size for part in parts for folder in part.folders if folder.state == LIVE}
+        folders = {work.batch.spec.layout.inside(folder.path): folder.size for part in parts for folder in part.folders if folder.state == LIVE}
         if not folders:
             return 0
-        rows = table_writer.read(work.session, work.summary.evolved.schema, work.summary.order, folders)
+        rows = table_writer.read(work.batch.session, work.summary.evolved.schema, work.summary.order, folders)
         unknown = named("sum(size(filter(map_values(_own), _e -> NOT _e.known)))", "n")
         return int(rows.where("_own IS NOT NULL").agg(unknown).collect()[0].n or 0)
 
