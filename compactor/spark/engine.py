@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core.catalog import live
 from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.files import LIVE, Delta, FeedPart, FileInfo, Segment
@@ -19,6 +20,7 @@ from compactor.core.model.history import History
 from compactor.core.model.inputs import Input, other_events
 from compactor.core.model.layout import relative
 from compactor.core.model.policy import Rule
+from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
@@ -42,7 +44,7 @@ from compactor.spark.interpreting import Sessions
 from compactor.spark.keys import segment_index
 from compactor.spark.reading import Reader, SparkBatch
 from compactor.spark.rows import erase, record_keys
-from compactor.spark.rows.reduce import BASE, Reducer
+from compactor.spark.rows.reduce import BASE
 from compactor.spark.rows.resolution import Resolution, resolve
 from compactor.spark.sql import named
 from compactor.spark.tables import compact, compare, feed, hidden_rows, segments, table_writer
@@ -218,38 +220,43 @@ class SparkEngine:
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None
     ) -> list[Check]:
         checks = [compare.compare_with_reference(self._spark, spec, snapshot)]
+        if not inputs and origin is None:
+            return [*checks, *self._history(spec, snapshot)]
+        with self._rows(spec, origin, inputs, locations, snapshot.erased) as (schema, rows, batch, work):
+            name, other = "view equals full recompute", "a resolve of the whole archive"
+            checks.append(compare.view_against(self._spark, spec, spec.view, name, other, snapshot, schema, rows))
+            if batch is not None:
+                problem = not_usable_now(inputs, batch.summary.inputs, batch.summary.unusable) or _changed_files(inputs, batch.summary.inputs)
+                checks.append(Check(spec.name, "ingested records", problem is None, problem or f"{batch.summary.read:,} read"))
+            return [*checks, *self._history(spec, snapshot, inputs, work)]
+
+    @contextmanager
+    def _rows(
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], locations: InputLocations, erased: Erased | None = None
+    ) -> Iterator[tuple[Schema, DataFrame, SparkBatch | None, Resolution | None]]:
+        """Yield the states of `parent` after one batch of `inputs`, all limits off: columns, states, batch and Resolution.
+
+        Without inputs the rows that `parent` shows, no batch and no Resolution.
+        """
         if not inputs:
-            checks += self._history(spec, snapshot)
-            if origin is None:
-                return checks
-            rows = TableReader(self._spark, spec.layout, origin, origin.schema).live(spec.soft)
-            reducer = Reducer(origin.schema, origin.order, origin.version, spec.keyless)
-            return [*checks, compare.compare_with_archive(self._spark, spec, snapshot, reducer, rows)]
-        batch = self.read(spec.unguarded, origin, inputs, origin.version + 1 if origin else 1, locations, erased=snapshot.erased)
+            assert parent is not None
+            yield parent.schema, TableReader(self._spark, spec.layout, parent, parent.schema).live(spec.soft), None, None
+            return
         with ExitStack() as scratch:
+            batch = self.read(spec.unguarded, parent, inputs, parent.version + 1 if parent else 1, locations, erased=erased)
             scratch.callback(batch.close)
             work = resolve(batch, True, several_passes=True)
             scratch.callback(work.close)
-            checks.append(compare.compare_with_archive(self._spark, spec, snapshot, work.reducer, work.rows))
-            problem = not_usable_now(inputs, batch.summary.inputs, batch.summary.unusable) or _changed_files(inputs, batch.summary.inputs)
-            checks.append(Check(spec.name, "ingested records", problem is None, problem or f"{batch.summary.read:,} read"))
-            return [*checks, *self._history(spec, snapshot, inputs, work)]
+            yield work.schema, work.rows, batch, work
 
     def _history(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input] = (), work: Resolution | None = None) -> list[Check]:
         return history_check.check(self._spark, self._storage, spec, snapshot, inputs, work) if snapshot.history is not None else []
 
     def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
         """Compare the live view with the rows that the view has after a run with the files that wait in landing."""
-        if not waiting:
-            rows = TableReader(self._spark, spec.layout, snapshot, snapshot.schema).live(spec.soft)
-            reducer = Reducer(snapshot.schema, snapshot.order, snapshot.version, spec.keyless)
-            return compare.compare_live(self._spark, spec, snapshot, reducer, rows)
-        batch = self.read(spec.unguarded, snapshot, waiting, snapshot.version + 1, locations)
-        with ExitStack() as scratch:
-            scratch.callback(batch.close)
-            work = resolve(batch, True, several_passes=True)
-            scratch.callback(work.close)
-            return compare.compare_live(self._spark, spec, snapshot, work.reducer, work.rows)
+        with self._rows(spec, snapshot, waiting, locations) as (schema, rows, _, _):
+            name, other = "live view equals the next version", "the rows after a run"
+            return compare.view_against(self._spark, spec, live.name(spec), name, other, snapshot, schema, rows)
 
     def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
         """Raise CheckFailed unless the text of the view is valid in its dialect and gives the view's columns."""
