@@ -1,11 +1,8 @@
 """Debezium's envelope: {before, after, source, op, transaction, ts_ms}, as JSON with or without schema, Avro, or Parquet structs.
 
-Rules:
-- `op` is c, u, d, r or t; `m` (logical messages) carries no row. A null or empty value (Kafka tombstone), heartbeats, transaction markers,
-  schema-change events, and envelopes with neither before nor after count as ignored.
-- The row is `after`. The row of a delete is `before`; only its key is used, because default identity fills the rest with zeros.
-- The key comes from the row. The record's key is the fallback, because a renamed key column can be missing there.
-- With `source_table: schema.table`, events of other tables are ignored.
+`docs/sources.md` has the rules. Beyond them:
+- Of a delete's `before` only the key is used, because default identity fills the rest with zeros.
+- The record's key is the fallback for the row's, because a renamed key column can be missing there.
 - Connectors of other databases deviate. MongoDB's documents are read (`_document`), as are Scylla's cells, and Spanner's updates without what did
   not change (`frame.PARTIAL`). What has no certain meaning is refused.
 """

@@ -1,8 +1,6 @@
-"""CSV files become raw frames whose values are text; `csv_types` gives the values types.
+"""CSV files become raw frames whose values are text; `csv_types` gives the values types. `docs/sources.md` has the dialect.
 
-Dialect (RFC 4180, as AWS DMS and most exporters write it): a value with delimiter, quote or line break stands in quotes, and a quote inside is
-doubled. A line ends with LF or CRLF, each as it likes. One task reads each file whole, because a line break may stand inside a value. An unquoted
-empty value and the null marker differ from `""`; a quoted null marker does not differ from an unquoted one.
+A line ends with LF or CRLF, each as it likes. One task reads each file whole, because a line break may stand inside a value.
 
 A quote that is not doubled (`\\"`, as MySQL writes it) makes the file unreadable: what follows could belong to any value. So does a quoted value that
 never ends, which Spark takes for one that ends with the file. Spark reads the bytes as Latin-1, which loses none, and `_text` makes UTF-8 of them, so
