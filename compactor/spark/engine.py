@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core.catalog import live
 from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.files import LIVE, Delta, FeedPart, FileInfo, Segment
@@ -19,6 +20,7 @@ from compactor.core.model.history import History
 from compactor.core.model.inputs import Input, other_events
 from compactor.core.model.layout import relative
 from compactor.core.model.policy import Rule
+from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
@@ -42,7 +44,7 @@ from compactor.spark.interpreting import Sessions
 from compactor.spark.keys import segment_index
 from compactor.spark.reading import Reader, SparkBatch
 from compactor.spark.rows import erase, record_keys
-from compactor.spark.rows.reduce import BASE, Reducer
+from compactor.spark.rows.reduce import BASE
 from compactor.spark.rows.resolution import Resolution, resolve
 from compactor.spark.sql import named
 from compactor.spark.tables import compact, compare, feed, hidden_rows, segments, table_writer
@@ -100,30 +102,32 @@ class SparkEngine:
         return self._write_delta(resolution, commit)
 
     def _write_delta(self, work: Resolution, commit: str) -> Staged:
-        directory = work.layout.delta(commit)
+        spec, parent = work.batch.spec, work.batch.parent
+        directory = spec.layout.delta(commit)
         # a base row that was looked up and did not change stays in the base
         rows = work.rows.where(f"NOT (_origin = {BASE} AND {UNCHANGED})")
-        base = work.parent.segments if work.parent else ()
+        base = parent.segments if parent else ()
         owners = keys.owner_masks(base, work.schema)
-        filled = compaction.stored_defaults(work.spec, work.schema)
+        filled = compaction.stored_defaults(spec, work.schema)
         form = table_writer.Form(work.schema, work.order, by_key(work.schema), work.partial, filled, work.plan.tombstones)
-        parts, done = table_writer.write(self._storage, rows, form, directory, work.spec.name, owners)
+        parts, done = table_writer.write(self._storage, rows, form, directory, spec.name, owners)
         counts, ties = work.counts(done)
         note = repeated_keys.note(work.batch, counts)
         if not parts:
             return Staged(None, (), counts, ties, note=note)
         (made,) = parts.values()
         untouched = keys.not_owning(base, made.numbers)
-        path, columns = relative(directory, work.spec.root), made.unavailable_columns
+        path, columns = relative(directory, spec.root), made.unavailable_columns
         delta = Delta(commit, path, made.rows, made.tombstones, made.files, *work.span, columns, untouched, filled)
         return Staged(delta, (), counts, ties, self._unresolved(work, [delta]) if columns else 0, note=note)
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
-        keep = compaction.keeps_tombstones(work.spec, work.order, work.parent.offsets if work.parent else ())
+        spec, parent = work.batch.spec, work.batch.parent
+        keep = compaction.keeps_tombstones(spec, work.order, parent.offsets if parent else ())
         rows = compact.purged(work.rows, purge_through, work.schema, keep)
         placed = work.placed or segments.one()
-        form = segments.form_of(work.spec, work.schema, work.order, work.partial, work.plan.tombstones)
-        made, done = segments.write(self._storage, rows, form, work.spec, commit, placed, work.version, work.span)
+        form = segments.form_of(spec, work.schema, work.order, work.partial, work.plan.tombstones)
+        made, done = segments.write(self._storage, rows, form, spec, commit, placed, work.batch.version, work.span)
         counts, ties = work.counts(done)
         unknown = self._unresolved(work, [segment for segment in made if segment.unavailable_columns])
         purged_to = compact.purged_to(work.rows, purge_through, keep, work.order, done)
@@ -190,7 +194,7 @@ class SparkEngine:
 
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Resolution | None) -> FeedPart | None:
         """Write the change feed of `made`: the rows that it changed, before and after. Returns None if it changed none."""
-        spark = resolution.session if resolution is not None else self._spark
+        spark = resolution.batch.session if resolution is not None else self._spark
         return feed.write(spark, self._storage, spec, parent, made, resolution is not None and resolution.plan.small)
 
     def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
@@ -216,38 +220,43 @@ class SparkEngine:
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None
     ) -> list[Check]:
         checks = [compare.compare_with_reference(self._spark, spec, snapshot)]
+        if not inputs and origin is None:
+            return [*checks, *self._history(spec, snapshot)]
+        with self._rows(spec, origin, inputs, locations, snapshot.erased) as (schema, rows, batch, work):
+            name, other = "view equals full recompute", "a resolve of the whole archive"
+            checks.append(compare.view_against(self._spark, spec, spec.view, name, other, snapshot, schema, rows))
+            if batch is not None:
+                problem = not_usable_now(inputs, batch.summary.inputs, batch.summary.unusable) or _changed_files(inputs, batch.summary.inputs)
+                checks.append(Check(spec.name, "ingested records", problem is None, problem or f"{batch.summary.read:,} read"))
+            return [*checks, *self._history(spec, snapshot, inputs, work)]
+
+    @contextmanager
+    def _rows(
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], locations: InputLocations, erased: Erased | None = None
+    ) -> Iterator[tuple[Schema, DataFrame, SparkBatch | None, Resolution | None]]:
+        """Yield the states of `parent` after one batch of `inputs`, all limits off: columns, states, batch and Resolution.
+
+        Without inputs the rows that `parent` shows, no batch and no Resolution.
+        """
         if not inputs:
-            checks += self._history(spec, snapshot)
-            if origin is None:
-                return checks
-            rows = TableReader(self._spark, spec.layout, origin, origin.schema).live(spec.soft)
-            reducer = Reducer(origin.schema, origin.order, origin.version, spec.keyless)
-            return [*checks, compare.compare_with_archive(self._spark, spec, snapshot, reducer, rows)]
-        batch = self.read(spec.unguarded, origin, inputs, origin.version + 1 if origin else 1, locations, erased=snapshot.erased)
+            assert parent is not None
+            yield parent.schema, TableReader(self._spark, spec.layout, parent, parent.schema).live(spec.soft), None, None
+            return
         with ExitStack() as scratch:
+            batch = self.read(spec.unguarded, parent, inputs, parent.version + 1 if parent else 1, locations, erased=erased)
             scratch.callback(batch.close)
             work = resolve(batch, True, several_passes=True)
             scratch.callback(work.close)
-            checks.append(compare.compare_with_archive(self._spark, spec, snapshot, work.reducer, work.rows))
-            problem = not_usable_now(inputs, batch.summary.inputs, batch.summary.unusable) or _changed_files(inputs, batch.summary.inputs)
-            checks.append(Check(spec.name, "ingested records", problem is None, problem or f"{batch.summary.read:,} read"))
-            return [*checks, *self._history(spec, snapshot, inputs, work)]
+            yield work.schema, work.rows, batch, work
 
     def _history(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input] = (), work: Resolution | None = None) -> list[Check]:
         return history_check.check(self._spark, self._storage, spec, snapshot, inputs, work) if snapshot.history is not None else []
 
     def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
         """Compare the live view with the rows that the view has after a run with the files that wait in landing."""
-        if not waiting:
-            rows = TableReader(self._spark, spec.layout, snapshot, snapshot.schema).live(spec.soft)
-            reducer = Reducer(snapshot.schema, snapshot.order, snapshot.version, spec.keyless)
-            return compare.compare_live(self._spark, spec, snapshot, reducer, rows)
-        batch = self.read(spec.unguarded, snapshot, waiting, snapshot.version + 1, locations)
-        with ExitStack() as scratch:
-            scratch.callback(batch.close)
-            work = resolve(batch, True, several_passes=True)
-            scratch.callback(work.close)
-            return compare.compare_live(self._spark, spec, snapshot, work.reducer, work.rows)
+        with self._rows(spec, snapshot, waiting, locations) as (schema, rows, _, _):
+            name, other = "live view equals the next version", "the rows after a run"
+            return compare.view_against(self._spark, spec, live.name(spec), name, other, snapshot, schema, rows)
 
     def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
         """Raise CheckFailed unless the text of the view is valid in its dialect and gives the view's columns."""
@@ -275,14 +284,14 @@ class SparkEngine:
         """Write the history of the batch and return the table's new history."""
         # where every event is applied, no key has two
         repeated = staged.counts["applied"] < resolution.summary.changes
-        return history_commit.write(resolution.session, self._storage, resolution, commit, repeated)
+        return history_commit.write(resolution.batch.session, self._storage, resolution, commit, repeated)
 
     def _unresolved(self, work: Resolution, parts: Sequence[Segment | Delta]) -> int:
         """Count the values of visible rows that no event has carried."""
-        folders = {work.layout.inside(folder.path): folder.size for part in parts for folder in part.folders if folder.state == LIVE}
+        folders = {work.batch.spec.layout.inside(folder.path): folder.size for part in parts for folder in part.folders if folder.state == LIVE}
         if not folders:
             return 0
-        rows = table_writer.read(work.session, work.summary.evolved.schema, work.summary.order, folders)
+        rows = table_writer.read(work.batch.session, work.summary.evolved.schema, work.summary.order, folders)
         unknown = named("sum(size(filter(map_values(_own), _e -> NOT _e.known)))", "n")
         return int(rows.where("_own IS NOT NULL").agg(unknown).collect()[0].n or 0)
 

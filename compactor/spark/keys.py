@@ -6,10 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from compactor.core.model import types
 from compactor.core.model.files import Segment
 from compactor.core.model.schema import Schema
-from compactor.spark.sql import cast, literal, quoted, struct
+from compactor.spark.columns import LINK
+from compactor.spark.sql import cast, literal, named, quoted, struct
 
 
 def key_text(columns: Sequence[str], kinds: Sequence[str]) -> str:
@@ -43,6 +46,11 @@ def key_types(schema: Schema) -> list[str]:
 def row_key(schema: Schema) -> str:
     """SQL: the key of a stored row as text."""
     return key_text([quoted(name) for name in schema.key], key_types(schema))
+
+
+def by_link(rows: DataFrame, name: str) -> DataFrame:
+    """Return (LINK, key as `name`) of rows (LINK, `_key`) that are one half of a key change. Links that several keys share are left out."""
+    return rows.groupBy(LINK).agg(named("min(_key)", name), named("count(DISTINCT _key)", "_n")).where("_n = 1").drop("_n")
 
 
 def key_struct(schema: Schema) -> str:

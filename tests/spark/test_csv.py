@@ -32,6 +32,10 @@ def put(spec: TableSpec, hour: int, text: str, file: str = "part-0.csv") -> Path
     return path
 
 
+def read(lake: Lake, spec: TableSpec, *paths: Path) -> tuple[list[files.RawFrame], files.Unreadable]:
+    return csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [*map(str, paths)], ConsistentReads({}))
+
+
 def test_flat_rows_in_csv(lake: Lake) -> None:
     """A header, an operation, an order of numbers (10 comes after 9), values with delimiter, quote and line break."""
     spec = lake.spec()
@@ -65,11 +69,7 @@ def test_dialects(lake: Lake) -> None:
     for number, (name, (csv, text, expected)) in enumerate(DIALECTS.items()):
         spec = lake.spec(f"t{number}", csv=csv)
         put(spec, 1, text)
-        raws = csv_types.add_types(
-            csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [str(next(Path(spec.landing).rglob("*.csv")))], ConsistentReads({})),
-            (),
-            None,
-        )
+        raws = csv_types.add_types(read(lake, spec, next(Path(spec.landing).rglob("*.csv")))[0], (), None)
         rows = raws[0].rows.selectExpr("_value.id", "_value.v", "_unreadable").orderBy("id").collect()
         assert [(at + 1, value, None) for at, value in enumerate(expected)] == [tuple(row) for row in rows], name
 
@@ -87,7 +87,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_value(lake: Lake, text: str, 
     """Of a file without header, whether it is quoted or not, with one column or several."""
     spec = lake.spec(csv=Csv(columns=("v",), quote=quote))
     path = put(spec, 1, text)
-    (raw,) = csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [str(path)], ConsistentReads({}))
+    ((raw,), _) = read(lake, spec, path)
     assert [row.v for row in raw.rows.selectExpr("_value.v").collect()] == expected
 
 
@@ -95,8 +95,23 @@ def test_a_byte_order_mark_before_a_quoted_delimiter_is_refused(lake: Lake) -> N
     """Spark would divide the value."""
     spec = lake.spec(csv=Csv(columns=("id", "seq", "v")))
     path = put(spec, 1, '\ufeff"1,2",1,a\n')
-    with pytest.raises(InputRefused, match=r"part-0\.csv: a byte order mark stands before a quoted value with a delimiter"):
-        csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [str(path)], ConsistentReads({}))
+    frames, unreadable = read(lake, spec, path)
+    assert [] == frames
+    assert "part-0.csv: a byte order mark stands before a quoted value with a delimiter" in unreadable[str(path)].text
+
+
+def test_files_whose_header_is_refused_leave_the_others_in_one_frame(lake: Lake) -> None:
+    """Each frame has jobs of its own: one such file in a thousand must not make a thousand frames."""
+    spec = lake.spec(quarantine_share=1.0)
+    usable = [put(spec, 1, f"id,seq,v\n{number},1,a\n", f"{number}.csv") for number in range(4)]
+    twice = put(spec, 1, "id,seq,id\n9,1,a\n", "twice.csv")
+    frames, unreadable = read(lake, spec, *usable[:2], twice, *usable[2:])
+    assert [tuple(map(str, usable))] == [frame.paths for frame in frames]
+    assert [str(twice)] == [*unreadable]
+    lake.run(spec)
+    assert [0, 1, 2, 3] == [row["id"] for row in lake.rows(spec)]
+    (waiting,) = quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
+    assert "the header names 'id' twice" in str(waiting.reason)
 
 
 WRONG = [
@@ -188,7 +203,7 @@ def test_guesses_lose_no_digit(lake: Lake) -> None:
     spec = lake.spec(key=(), order_by=())
     rows = itertools.zip_longest(*[values for values, _ in GUESSES.values()], fillvalue="")
     path = put(spec, 1, ",".join(f'"{name}"' for name in GUESSES) + "\n" + "".join(",".join(row) + "\n" for row in rows))
-    (raw,) = csv_types.add_types(csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [str(path)], ConsistentReads({})), (), None)
+    (raw,) = csv_types.add_types(read(lake, spec, path)[0], (), None)
     fields = {field.name: field for field in raw.fields or ()}
     assert {name: kind for name, (_, kind) in GUESSES.items()} == {name: csv_types.types.text(field.type) for name, field in fields.items()}
     printed = raw.rows.selectExpr(*[f"CAST(_value.`{name}` AS STRING) AS `{name}`" for name in GUESSES]).collect()

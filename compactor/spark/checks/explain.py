@@ -41,8 +41,8 @@ def explain(
         reason = whole(summary)
         work = resolve(batch, reason is not None)
         scratch.callback(work.close)
-        more = [commit.explain(work.session, storage, work)] if batch.spec.history else []
-        more += [_feed(work)] if (kept := continued(batch.spec, work.parent)) and kept.mode != OFF else []
+        more = [commit.explain(batch.session, storage, work)] if batch.spec.history else []
+        more += [_feed(work)] if (kept := continued(batch.spec, batch.parent)) and kept.mode != OFF else []
         due = compacted()
     base, *steps = work.plan.reasons
     steps += [*more, *([due] if due else [])]
@@ -61,7 +61,7 @@ def explain(
 
 def _feed(work: Resolution) -> tuple[str, str]:
     """Make the query of the change feed. Its files are not there, so it reads none of them."""
-    parent, spec, summary = work.parent, work.spec, work.summary
+    batch, parent, spec = work.batch, work.batch.parent, work.batch.spec
     made = Snapshot(
         schema=work.schema,
         order=tuple(work.order),
@@ -70,17 +70,17 @@ def _feed(work: Resolution) -> tuple[str, str]:
         delta=None,
         table=spec.name,
         uuid="",
-        version=work.version,
+        version=batch.version,
         parent=parent.version if parent else None,
         writer="",
         run="",
         time="the time of the commit",
         operation="commit",
-        position=summary.last,
+        position=batch.summary.last,
         truncated_to=work.plan.barrier,
         shards_truncated_to=work.plan.barriers,
     )
-    feed.net_changes(work.session, spec, parent, made, work.plan.small)
+    feed.net_changes(batch.session, spec, parent, made, work.plan.small)
     return "change feed", "`change_feed: true`: the rows that the version changed, before and after"
 
 

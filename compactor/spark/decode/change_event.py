@@ -1,14 +1,8 @@
 """change-event: `{changeType, timestamp, columnNames, columnValues, oldKeyNames, oldKeyValues[, columnTypes, oldKeyTypes, schema, table]}`.
 
-Rules beyond `decode/named.py`:
-- `changeType` may have any spelling of `core/model/spec.OPERATIONS`; another one makes the record invalid.
-- Values are text. They are cast to the types of `schema:`, else of `columnTypes`, else of the existing table, else to the narrowest type that reads
-  all values of the batch without loss (whole numbers, decimals, booleans, ISO dates and timestamps; `007` and an empty text make a column text).
-- `oldKeyNames` give the key in any order and case. Columns other than the declared key make the record invalid (key_mismatch). An update without
-  them keeps its key; a delete without them gives its row by `columnNames`.
-- An update may leave out any column. Its value is then unavailable, not null.
+Rules beyond `docs/sources.md` and `decode/named.py`:
+- `oldKeyNames` give the key in any order and case. Columns other than the declared key make the record invalid (key_mismatch).
 - The Position is `timestamp` (ISO text, or a number of s, ms, us or ns since 1970), then `offset` where the sink keeps it, then file and row.
-  `order_by` may name other fields of the record.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Debezium's envelope: {before, after, source, op, transaction, ts_ms}, as JSON with or without schema, Avro, or Parquet structs.
 
-Rules:
-- `op` is c, u, d, r or t; `m` (logical messages) carries no row. A null or empty value (Kafka tombstone), heartbeats, transaction markers,
-  schema-change events, and envelopes with neither before nor after count as ignored.
-- The row is `after`. The row of a delete is `before`; only its key is used, because default identity fills the rest with zeros.
-- The key comes from the row. The record's key is the fallback, because a renamed key column can be missing there.
-- With `source_table: schema.table`, events of other tables are ignored.
+`docs/sources.md` has the rules. Beyond them:
+- Of a delete's `before` only the key is used, because default identity fills the rest with zeros.
+- The record's key is the fallback for the row's, because a renamed key column can be missing there.
 - Connectors of other databases deviate. MongoDB's documents are read (`_document`), as are Scylla's cells, and Spanner's updates without what did
   not change (`frame.PARTIAL`). What has no certain meaning is refused.
 """
@@ -21,7 +18,7 @@ from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
-from compactor.spark.columns import AFTER, BEFORE, OLD_KEY, OP, PLACE, RECORD_KEY, SCHEMA, TEXT, TIME, WRITER
+from compactor.spark.columns import AFTER, BEFORE, OLD_KEY, OP, PLACE, RECORD_KEY, SCHEMA, TEXT, WRITER
 from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import PARTIAL, Frame, is_cell, of_other_table, plain_writer
 from compactor.spark.decode.order import source_fields, transaction_fields, with_own_fields
@@ -153,8 +150,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
             f"{_record_key(wrapped('_key')[1])} AS _record_key",
             f"{wrapped('_old_key')[1]} AS _old_key",
             f"{_source(spec, lambda block, name: f'_m.{block}.{quoted(name)}')} AS _source",
-            f"CASE WHEN NOT ({_ignored_read(op, '_m.op')}) THEN "
-            "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_multiply(try_cast(_m.source.ts_ms AS BIGINT), 1000L)) END AS _time",
+            f"CASE WHEN NOT ({_ignored_read(op, '_m.op')}) THEN {_time('_m.source.ts_us', '_m.source.ts_ms')} END AS _time",
         )
     )
     return Frame(decoded, None, order_names=with_own_fields(spec), fillers=True)
@@ -218,6 +214,11 @@ def _ignored_read(op: str, code: str) -> str:
     return f"({op}) IS NULL AND coalesce({code}, '') = 'r'"
 
 
+def _time(micros: str, millis: str) -> str:
+    """SQL for TIME. Older connectors have milliseconds only."""
+    return f"coalesce(try_cast({micros} AS BIGINT), try_multiply(try_cast({millis} AS BIGINT), 1000L))"
+
+
 def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     assert raw.schema is not None
     has = dict(raw.schema[1])
@@ -252,24 +253,19 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
         f"CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_value.op')}) "
         f"WHEN {other} THEN NULL {_incomplete('_value')} {unsent} END"
     )
-    rows = (
-        raw.rows.selectExpr(
-            *PLACE,
-            f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
-            f"{op} AS _op",
-            f"{f'concat({_mark(connector, capture)}, {writer})' if partial else writer} AS _writer",
-            "CAST(NULL AS STRING) AS _schema",
-            "_value.after AS _after",
-            f"{before} AS _before",
-            "_key AS _record_key",
-            OLD_KEY,
-            f"{_source(spec, lambda block, name: text(f'_value.{block}', blocks[block], name))} AS _source",
-            f"CASE WHEN NOT ({_ignored_read(op, '_value.op')}) THEN "
-            f"coalesce({text('_value.source', source, 'ts_us')}, concat({text('_value.source', source, 'ts_ms')}, '000')) END AS _time",
-        )
-        .selectExpr("*", "try_cast(_time AS BIGINT) AS _us")
-        .drop(TIME)
-        .withColumnRenamed("_us", TIME)
+    rows = raw.rows.selectExpr(
+        *PLACE,
+        f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
+        f"{op} AS _op",
+        f"{f'concat({_mark(connector, capture)}, {writer})' if partial else writer} AS _writer",
+        "CAST(NULL AS STRING) AS _schema",
+        "_value.after AS _after",
+        f"{before} AS _before",
+        "_key AS _record_key",
+        OLD_KEY,
+        f"{_source(spec, lambda block, name: text(f'_value.{block}', blocks[block], name))} AS _source",
+        f"CASE WHEN NOT ({_ignored_read(op, '_value.op')}) THEN "
+        f"{_time(text('_value.source', source, 'ts_us'), text('_value.source', source, 'ts_ms'))} END AS _time",
     )
     described = from_avro(raw.avro) if raw.avro else plain_writer(_writer_id(raw), images)
     writers = (described, replace(described, id=PARTIAL + described.id)) if partial else (described,)

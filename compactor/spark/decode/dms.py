@@ -1,17 +1,10 @@
-"""AWS Database Migration Service's S3 target: one record is one row, as Parquet or CSV, in files that DMS names.
+"""AWS Database Migration Service's S3 target: one record is one row, as Parquet or CSV, in files that DMS names. `docs/sources.md` has the rules.
 
 Source: AWS DMS user guide, "Using Amazon S3 as a target", and the S3Settings of its API.
 
-Rules:
-- Files of the full load are named `LOAD` and a hexadecimal counter; files of changes are named by the time they were written
-  (`20260101-120000123.csv`). The full load comes first, whatever its columns say. After it the order is the file's name, then the row.
-- `Op` is I, U or D, in any case; another code makes the record invalid. Without it (a full load without `IncludeOpForFullLoad`,
-  `CdcInsertsOnly`, `CdcInsertsAndUpdates`) a row is an upsert, or an insert in a table without key.
-- An update holds the row after the change. The columns `BI_<key>` of a before-image rule (`add-before-image-columns`) hold the key before it. Without
-  them a changed key cannot be seen, and the old row stays.
-- A delete holds the row before the change. Only its key is used. A table without key uses all of it: one equal row goes.
-- `AR_H_CHANGE_SEQ` and `transact_id`, if present, order the changes. They are the same when DMS sends a change again.
-- `Op`, `BI_*`, `AR_H_*` and `transact_id` are metadata: they are stored only if `metadata_columns` names them.
+Files of the full load are named `LOAD` and a hexadecimal counter; files of changes are named by the time they were written
+(`20260101-120000123.csv`). The full load comes first, whatever its columns say. `AR_H_CHANGE_SEQ` and `transact_id` are the same when DMS sends a
+change again.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
 """Flat rows: one record is one row (ExtractNewRecordState, JDBC sinks, hand-made files), with metadata columns beside the payload.
 
-Rules:
-- The operation is in the column that `op:` names (default: `__op`, else `op` or `Op`), decided for each writer (`core/sources/flat_rows.py`). Codes
-  may be in any case, see `core/model/spec.OPERATIONS`; an unknown code makes the record invalid. Without such a column, or with null in it, the row
-  is an upsert.
+`docs/sources.md` has the rules. Beyond them:
+- The column of the operation is decided for each writer (`core/sources/flat_rows.py`).
 - `__deleted` = "true" (a string) makes a delete, whatever the operation, and so does the condition of `delete_when` (`spark/rows/deletions.py`).
   Only the key of a delete is used.
-- Columns that begin with `__`, and the operation column, are metadata: they can order changes, and are stored only if `metadata_columns` names them.
-- A null record with a key (tombstone) is a delete of the key. It counts as ignored where rows say themselves that they are deleted: with `__deleted`
-  (ExtractNewRecordState in the mode `rewrite`), and with an operation if the order needs more of a record than its offset.
-- There is no before image, so a table without a key takes inserts only.
+- A null record with a key (tombstone) counts as ignored where rows say themselves that they are deleted: with `__deleted` (ExtractNewRecordState in
+  the mode `rewrite`), and with an operation if the order needs more of a record than its offset.
 """
 
 from __future__ import annotations

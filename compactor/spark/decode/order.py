@@ -1,22 +1,14 @@
 """Order columns: the names that `order_by` may use, and the field of a record that each stands for.
 
-| name | from | connectors |
-|---|---|---|
-| `commit_lsn`, `lsn`, `total_order` | `source.sequence[0]` (a snapshot's rows: `source.lsn`), `source.lsn`, `transaction.total_order` | PostgreSQL |
-| `file_number`, `pos`, `row` | `source.file` (its digits), `source.pos`, `source.row`, as numbers | MySQL, MariaDB |
-| `commit_lsn_text`, `change_lsn_text`, `event_serial_no` | `source.commit_lsn`, `source.change_lsn` (`_padded`) | SQL Server, Informix |
-| `scn`, `rs_id`, `ssn` | `source.scn`, `source.rs_id` (XStream: `source.lcr_position`), `source.ssn` | Oracle |
-| `mongodb.time`, `mongodb.ord` | `source.ts_ms`, and `source.ord`, the place in a second; null for rows of a snapshot | MongoDB |
-| `source.commit_ts` | the same | TiCDC |
-| `commit_lsn`, `total_order` | `nextlsn`, the place in `change` | wal2json, format 1 |
-| `commit_time`, `change_lsn` | `timestamp`, `lsn` | wal2json, format 2 |
-| `commit_time` | `timestamp` | change-event |
-| `offset` | the Kafka offset, where the sink keeps it | all |
-| `dms.phase` | 0 in a file of the full load, 1 in a file of changes | (AWS DMS) |
-| `dms.change_seq`, `dms.stream_position` | `AR_H_CHANGE_SEQ`; `transact_id`, its numbers brought to one width | (AWS DMS) |
-| `dms.file` | the file's name without folders | (AWS DMS) |
-| `full_load.hour` | the hour of the file's folder, UTC, as text | (full loads) |
-| any other | a column of the row, or a dotted path into the envelope such as `source.ts_us` | |
+`docs/sources.md` lists those of the connectors ("The order of events"). Beside them there are these, the columns of the row, and dotted paths into
+the envelope such as `source.ts_us`:
+
+| name | from |
+|---|---|
+| `dms.phase` | 0 in a file of the full load, 1 in a file of changes |
+| `dms.change_seq`, `dms.stream_position` | `AR_H_CHANGE_SEQ`; `transact_id`, its numbers brought to one width |
+| `dms.file` | the file's name without folders |
+| `full_load.hour` | the hour of the file's folder, UTC, as text |
 
 In a default order and in a Snapshot these names always mean the connector's field, whatever columns the row has; `after.lsn` is the row's column
 `lsn`. In the `order_by` of plain rows, `lsn` is the row's column if the rows have one. `of_snapshot` decides that once, when the table is made.

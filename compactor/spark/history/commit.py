@@ -32,6 +32,7 @@ from compactor.spark.history import event_times, plan
 from compactor.spark.history.parts import DAY, DELTA_PART, OPEN_PART, Parts, Writer, assembled
 from compactor.spark.history.plan import Plan
 from compactor.spark.history.versions import CLOSED, MOVED, MOVED_TO, OPEN, Steps, Versions
+from compactor.spark.reading import SparkBatch
 from compactor.spark.rows import position
 from compactor.spark.rows.carry import MAX_ROUNDS
 from compactor.spark.rows.reduce import union
@@ -40,35 +41,36 @@ from compactor.spark.sql import DIGEST, literal, named, query, quoted
 from compactor.spark.tables.table_reader import TableReader
 
 
-def write(spark: SparkSession, storage: Storage, batch: Resolution, commit: str, repeated: bool) -> History:
+def write(spark: SparkSession, storage: Storage, resolution: Resolution, commit: str, repeated: bool) -> History:
     """Write the history of a batch and return the table's new history.
 
     `repeated`: whether some event of the batch occurs twice, or ties with another one. Raises Refused for unknown columns in `track`, InputRefused if
     a change has no time, CheckFailed if what was written is wrong.
     """
-    with _work(spark, storage, batch, commit) as work:
+    with _work(spark, storage, resolution, commit) as work:
         return work.written(work.merged() if work.plan.why_steps else work.following(repeated))
 
 
-def explain(spark: SparkSession, storage: Storage, batch: Resolution) -> tuple[str, str]:
+def explain(spark: SparkSession, storage: Storage, resolution: Resolution) -> tuple[str, str]:
     """Make the queries for the history of a batch, and write nothing. Return (step, why)."""
-    with _work(spark, storage, batch) as work:
+    with _work(spark, storage, resolution) as work:
         why = work.plan.why_steps
-        merged = work.merged() if why else work.following(batch.counts()[0]["applied"] < batch.summary.changes)
+        merged = work.merged() if why else work.following(resolution.counts()[0]["applied"] < resolution.summary.changes)
         work.to_write(merged, work.plan.one_pass(merged.removed))
     return "history", f"in steps: {why}" if why else "in one pass: all events come after the stored ones, and carry all values"
 
 
 @contextmanager
-def recomputed(spark: SparkSession, storage: Storage, batch: Resolution) -> Iterator[DataFrame]:
+def recomputed(spark: SparkSession, storage: Storage, resolution: Resolution) -> Iterator[DataFrame]:
     """Compute the stored events after a batch on a table without a history, without writing them. The rows are valid inside the context."""
-    with _work(spark, storage, batch) as work:
+    with _work(spark, storage, resolution) as work:
         yield work.merged().rows
 
 
 @contextmanager
-def _work(spark: SparkSession, storage: Storage, batch: Resolution, commit: str = "") -> Iterator[_Work]:
-    work = _Work(spark, storage, batch, commit, _versions(batch), batch.layout, Plan(batch))
+def _work(spark: SparkSession, storage: Storage, resolution: Resolution, commit: str = "") -> Iterator[_Work]:
+    batch, linked = resolution.batch, resolution.linked
+    work = _Work(spark, storage, batch, linked, commit, _versions(batch), batch.spec.layout, Plan(batch, linked is not None))
     try:
         yield work
     finally:
@@ -76,7 +78,7 @@ def _work(spark: SparkSession, storage: Storage, batch: Resolution, commit: str 
             measured.release(rows)
 
 
-def _versions(batch: Resolution) -> Versions:
+def _versions(batch: SparkBatch) -> Versions:
     spec, schema = batch.spec, batch.summary.evolved.schema
     tracked = {name: called(name, schema.payload) for name in spec.track}
     if unknown := [name for name, field in tracked.items() if field is None]:
@@ -112,7 +114,9 @@ class _Work:
 
     spark: SparkSession
     storage: Storage
-    batch: Resolution
+    batch: SparkBatch
+    linked: DataFrame | None
+    """`Resolution.linked`."""
     commit: str
     versions: Versions
     layout: Layout
@@ -145,7 +149,7 @@ class _Work:
 
     def merged(self) -> _Merged:
         """Look up the stored events of the batch's keys, and merge the batch into them."""
-        stored, summary, linked = self.plan.stored, self.batch.summary, self.batch.linked
+        stored, summary, linked = self.plan.stored, self.batch.summary, self.linked
         changes = self.batch.changes if linked is None else union([linked, self.batch.changes.where("_op = 't'")])
         truncates, new, moves_now = self._surveyed(changes)
         partial = tuple(sorted({*summary.unavailable_columns, *(stored.unavailable_columns if stored else ())}))
@@ -202,7 +206,7 @@ FROM (SELECT *, {event_times.time(self.batch)} AS __time FROM {{changes}})"""
     def _keys(self, changes: DataFrame, new: Sequence[Truncated], steps: Steps) -> DataFrame:
         """Return the keys to work on, with `__first`: the earliest event of each that is new."""
         versions, order = self.versions, self.batch.summary.order
-        moved = [*([FROM] if steps.moves else []), *([TO] if self.batch.linked is not None else [])]
+        moved = [*([FROM] if steps.moves else []), *([TO] if self.linked is not None else [])]
         here = f"{versions.event()} AS __first FROM {{changes}}"
         texts = [f"SELECT {versions.keys}, {here} WHERE _op <> 't'"]
         texts += [f"SELECT {versions.old_key(column)}, {here} WHERE {column} IS NOT NULL" for column in moved]

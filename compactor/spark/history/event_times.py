@@ -9,7 +9,7 @@ from compactor.core.model.position import payload_column
 from compactor.core.model.schema import called
 from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import TIME
-from compactor.spark.rows.resolution import Resolution
+from compactor.spark.reading import SparkBatch
 from compactor.spark.sql import literal
 
 _DAY_US = 86_400_000_000
@@ -32,7 +32,7 @@ def check(spec: TableSpec, timeless: int, file: str | None) -> None:
         )
 
 
-def time(batch: Resolution) -> str:
+def time(batch: SparkBatch) -> str:
     """SQL: the time of a change, from the first that has one: the source, a timestamp that orders the changes, the hour of the file's folder."""
     sources = [TIME, *ordered_by_time(batch)]
     hours = {item.name: item.hour for item in batch.summary.inputs if item.hour}
@@ -42,7 +42,7 @@ def time(batch: Resolution) -> str:
     return f"coalesce({', '.join(sources)}, NULL)"
 
 
-def ordered_by_time(batch: Resolution) -> list[str]:
+def ordered_by_time(batch: SparkBatch) -> list[str]:
     """SQL for microseconds since 1970 out of a Position, if the first order column is a time."""
     if not batch.summary.order:
         return []

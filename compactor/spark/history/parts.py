@@ -181,7 +181,7 @@ class Writer:
         ends before it begins, or, where parts are read back, if an event occurs twice or a key has two last events.
         """
         files = table_writer.files_by_folder(self.storage, self.layout.history(self.commit))
-        several = len({_kind(part) for part in files}) < len(files) or sum(map(len, files.values())) > footers.FILES_MAX
+        several = len({_kind(part) for part in files}) < len(files)
         if counted is None or several or not unique:
             parts = self._read_back(files)
             if counted is not None:

@@ -9,15 +9,18 @@ from compactor.core.model.history import History, HistoryPart, compaction_due, t
 from compactor.core.model.inputs import work
 from compactor.core.model.position import Position, event_part, latest, sort_key
 from compactor.spark.history.parts import FILE_ROWS_MAX
+from compactor.spark.reading import SparkBatch
 from compactor.spark.rows import position
-from compactor.spark.rows.resolution import Resolution
 
 
 @dataclass(frozen=True)
 class Plan:
     """How the history of one batch is written."""
 
-    batch: Resolution
+    batch: SparkBatch
+
+    linked: bool
+    """Whether stored rows may add an old or a new key to a change (`Resolution.linked`)."""
 
     @property
     def stored(self) -> History | None:
@@ -48,7 +51,7 @@ class Plan:
         For that every event comes after all stored ones and carries all values, and no key changes.
         """
         summary, stored, batch = self.batch.summary, self.stored, self.batch
-        if summary.moves or batch.linked is not None:
+        if summary.moves or self.linked:
             return "some change may be one of a key"
         if summary.truncates or summary.truncate:
             return "there is a truncate, or an epoch that replaces"

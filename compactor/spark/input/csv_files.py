@@ -1,8 +1,6 @@
-"""CSV files become raw frames whose values are text; `csv_types` gives the values types.
+"""CSV files become raw frames whose values are text; `csv_types` gives the values types. `docs/sources.md` has the dialect.
 
-Dialect (RFC 4180, as AWS DMS and most exporters write it): a value with delimiter, quote or line break stands in quotes, and a quote inside is
-doubled. A line ends with LF or CRLF, each as it likes. One task reads each file whole, because a line break may stand inside a value. An unquoted
-empty value and the null marker differ from `""`; a quoted null marker does not differ from an unquoted one.
+A line ends with LF or CRLF, each as it likes. One task reads each file whole, because a line break may stand inside a value.
 
 A quote that is not doubled (`\\"`, as MySQL writes it) makes the file unreadable: what follows could belong to any value. So does a quoted value that
 never ends, which Spark takes for one that ends with the file. Spark reads the bytes as Latin-1, which loses none, and `_text` makes UTF-8 of them, so
@@ -88,22 +86,29 @@ def settings(spec: TableSpec) -> Csv:
     return dataclasses.replace(configured, header=header, columns=columns, null_value=null_value)
 
 
-def read(spark: SparkSession, spec: TableSpec, origins: Origins, paths: Sequence[str], reads: ConsistentReads) -> list[RawFrame]:
-    """Return one raw frame for each layout: VALUE is a struct of text, UNREADABLE is set for lines that do not fit. Raises InputRefused."""
+def read(
+    spark: SparkSession, spec: TableSpec, origins: Origins, paths: Sequence[str], reads: ConsistentReads
+) -> tuple[list[RawFrame], files.Unreadable]:
+    """Return one raw frame for each layout (VALUE is a struct of text, UNREADABLE is set for lines that do not fit), and the files that have none."""
     used = settings(spec)
-    if not used.header and not used.columns:
-        raise InputRefused(
-            f"table {spec.name}: {paths[0]}: this CSV file has no header, and nothing else names its columns. Set `csv: {{columns: [..]}}` to the "
-            "names in the file's order, or `schema:` to an .avsc file. If the first line of each file holds the names (DMS: AddColumnName), set "
-            "`csv: {header: true}`."
-        )
     groups: dict[_Layout, list[str]] = {}
+    unreadable: files.Unreadable = {}
     for path in paths:
-        groups.setdefault(_layout(spark, spec, used, path), []).append(path)
-    return [_frame(spark, used, layout, origins, part, reads) for layout, group in groups.items() for part in together(group)]
+        try:
+            groups.setdefault(_layout(spark, spec, used, path), []).append(path)
+        except InputRefused as error:
+            unreadable[path] = files.Problem(str(error))
+    return [_frame(spark, used, layout, origins, part, reads) for layout, group in groups.items() for part in together(group)], unreadable
 
 
 def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layout:
+    """Return the layout of a file, by its first record. Raises InputRefused if it has none that can be read."""
+    if not used.header and not used.columns:
+        raise InputRefused(
+            f"table {spec.name}: {path}: this CSV file has no header, and nothing else names its columns. Set `csv: {{columns: [..]}}` to the "
+            "names in the file's order, or `schema:` to an .avsc file. If the first line of each file holds the names (DMS: AddColumnName), set "
+            "`csv: {header: true}`."
+        )
     first, marked = _first_record(spark, path, used)
     _check_delimiter(spec, path, used, first)
     if used.header:

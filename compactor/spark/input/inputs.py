@@ -248,15 +248,9 @@ class Inputs:
         return out, unreadable
 
     def _read_plain(self, kind: str, origins: files.Origins, paths: list[str]) -> tuple[list[files.RawFrame], files.Unreadable]:
-        if kind != "csv":
-            return files.read(self._spark, kind, origins, paths, self.reads)
-        try:
-            return csv_files.read(self._spark, self.spec, origins, paths, self.reads), {}
-        except InputRefused as error:
-            if len(paths) == 1:
-                return [], {paths[0]: files.Problem(str(error))}
-            alone = [self._read_plain(kind, origins, [path]) for path in paths]
-            return [raw for frames, _ in alone for raw in frames], {path: problem for _, each in alone for path, problem in each.items()}
+        if kind == "csv":
+            return csv_files.read(self._spark, self.spec, origins, paths, self.reads)
+        return files.read(self._spark, kind, origins, paths, self.reads)
 
     def _read_halves(self, kind: str, paths: list[str]) -> None:
         try:

@@ -19,7 +19,7 @@ from compactor.ports import Storage
 from compactor.spark import measured
 from compactor.spark.columns import VALUE
 from compactor.spark.consistency import ConsistentReads
-from compactor.spark.input import files, parquet_files, raw_records
+from compactor.spark.input import csv_files, files, parquet_files, raw_records
 from compactor.spark.sql import quoted
 from compactor.spark.tables import footers
 
@@ -37,8 +37,8 @@ def without(spark: SparkSession, storage: Storage, spec: TableSpec, location: st
         raise InputRefused(f"{location}: cannot be rewritten: its records hold changes of other keys too, and are no JSON lines")
     if kind == "parquet":
         return parquet_without(spark, storage, location, records, staging)
-    header = spec.csv.header if spec.csv.header is not None else spec.source.csv_header and not spec.csv.columns
-    data = raw_records.without(location, kind, storage.read(location), records, header, spec.csv.delimiter, spec.csv.quote)
+    csv = csv_files.settings(spec)
+    data = raw_records.without(location, kind, storage.read(location), records, bool(csv.header), csv.delimiter, csv.quote)
     storage.write(f"{staging}/{location.rpartition('/')[2]}", data)
     (info,) = storage.list(staging)
     return info

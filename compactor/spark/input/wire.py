@@ -1,16 +1,13 @@
 """Confluent's wire format inside Kafka records: a zero byte, the schema's id (4 bytes, big-endian), then the Avro datum.
 
 Source: docs.confluent.io, "Wire format". The registry turns ids into writers' schemas, and a file may hold records of many. The records of each
-schema become a frame of their own, as if an Avro file held them. All others (JSON, tombstones) stay one frame of text.
+schema become a frame of their own, as if an Avro file held them. All others (JSON, tombstones) stay one frame of text. A record that cannot be read
+goes to quarantine, and the reason names its id, or the settings to change.
 
 Files of JSON lines hold bytes as base64 text, as `{"b64": "..."}`, or as text if they happen to be UTF-8.
 
-Rules:
-- A record whose id the registry does not know, or whose datum does not fit that schema, goes to quarantine. The reason names the id.
-- Without `registry:` all such records go to quarantine. The reason says what to set.
-- Apicurio may put the id into a header instead, in 8 bytes, with the bare datum as value. `contentId` is the id of Confluent's API, so where headers
-  are bytes it is converted to Confluent's form. Other forms (`globalId`, a header as text, 8 bytes of id before the datum) give no reliable id. Such
-  records go to quarantine, and the reason names the settings that write Confluent's form.
+Apicurio may put the id into a header instead, in 8 bytes, with the bare datum as value. `contentId` is the id of Confluent's API, so where headers
+are bytes it is converted to Confluent's form. Other forms (`globalId`, a header as text, 8 bytes of id before the datum) give no reliable id.
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import PARTIAL, Frame, ddl, is_cell
 from compactor.spark.decode.named import can_be_absent
 from compactor.spark.input import wire
-from compactor.spark.keys import key_text, key_types, row_key
+from compactor.spark.keys import by_link, key_text, key_types, row_key
 from compactor.spark.rows import position
-from compactor.spark.sql import cast, coalesce, from_json, literal, member, named, null, quoted
+from compactor.spark.sql import cast, coalesce, from_json, literal, member, null, quoted
 from compactor.spark.tables import defaults
 
 _PLAIN = r"^(?s)(?!\s*(Struct)?\s*[{\[])[^\x00-\x1f]+$"
@@ -358,9 +358,8 @@ def link_key_changes(changes: DataFrame, schema: Schema) -> DataFrame:
     The other half of such a key change is the delete of the same transaction and LSN. Links that several deletes share are left alone.
     """
     key = row_key(schema)
-    deletes = changes.where("_op = 'd' AND _link IS NOT NULL").selectExpr(LINK, f"{key} AS _left")
-    halves = deletes.groupBy(LINK).agg(named("min(_left)", "_left"), named("count(DISTINCT _left)", "_halves"))
-    joined = changes.join(halves.where("_halves = 1"), [LINK], "left")
+    deletes = changes.where("_op = 'd' AND _link IS NOT NULL").selectExpr(LINK, f"{key} AS _key")
+    joined = changes.join(by_link(deletes, "_left"), [LINK], "left")
     old_key = f"CASE WHEN _op = 'c' AND size(_missing) > 0 AND _left <> {key} THEN _left END"
     keep = [quoted(name) for name in changes.columns if name != FROM]
     return joined.selectExpr(*keep, f"coalesce(_from, {old_key}) AS _from")

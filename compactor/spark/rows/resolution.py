@@ -9,13 +9,12 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from compactor.core.model.errors import CheckFailed, InputRefused
-from compactor.core.model.layout import Layout
 from compactor.core.model.position import Span, at_or_below, spanned
 from compactor.core.model.schema import Field, Schema
-from compactor.core.model.snapshot import COUNTS, Snapshot
+from compactor.core.model.snapshot import COUNTS
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.planning.batch import Plan, plan
@@ -57,34 +56,9 @@ class Resolution:
     """The cached rows that `close` frees."""
 
     @property
-    def session(self) -> SparkSession:
-        """Return the session of the batch."""
-        return self.batch.session
-
-    @property
     def summary(self) -> BatchSummary:
         """Return the counts and bounds of the batch."""
         return self.batch.summary
-
-    @property
-    def spec(self) -> TableSpec:
-        """Return the table."""
-        return self.batch.spec
-
-    @property
-    def parent(self) -> Snapshot | None:
-        """Return the version that the batch continues."""
-        return self.batch.parent
-
-    @property
-    def version(self) -> int:
-        """Return the version that is being made."""
-        return self.batch.version
-
-    @property
-    def changes(self) -> DataFrame:
-        """Return the Changes of the batch."""
-        return self.batch.changes
 
     @property
     def schema(self) -> Schema:
@@ -99,17 +73,14 @@ class Resolution:
     @property
     def partial(self) -> tuple[str, ...]:
         """Return the columns that may have a register of their own in some row."""
-        return tuple(sorted({*self.summary.unavailable_columns, *(self.parent.unavailable_columns if self.parent else ())}))
+        parent = self.batch.parent
+        return tuple(sorted({*self.summary.unavailable_columns, *(parent.unavailable_columns if parent else ())}))
 
     @property
     def span(self) -> Span:
         """Return Positions that no resolved row is below and above."""
-        return spanned([(self.summary.first, self.summary.last), *([self.parent.span] if self.parent else [])])
-
-    @property
-    def layout(self) -> Layout:
-        """Return the paths of the table."""
-        return self.spec.layout
+        parent = self.batch.parent
+        return spanned([(self.summary.first, self.summary.last), *([parent.span] if parent else [])])
 
     def counts(self, done: Pass | None = None) -> tuple[dict[str, int], int]:
         """Return the number of events by outcome (the keys are `snapshot.COUNTS`), and the number of ties.
@@ -124,7 +95,7 @@ class Resolution:
             counts = self._by_outcome(numbers)
         if sum(counts.values()) != self.summary.read:
             raise CheckFailed(
-                f"table {self.spec.name}: read {self.summary.read} events, but the outcomes {counts} add up to {sum(counts.values())}. "
+                f"table {self.batch.spec.name}: read {self.summary.read} events, but the outcomes {counts} add up to {sum(counts.values())}. "
                 "Nothing was committed."
             )
         return counts, numbers["ties"] if numbers is not None else 0
@@ -135,7 +106,7 @@ class Resolution:
         barrier = self.reducer.barrier
         if self.reducer.barriers or at_or_below(self.summary.first, barrier):
             bound = self.reducer.bound()
-            counts["superseded"] += self.changes.where(f"_op <> 't' AND _origin = {EVENT} AND _position <= {bound}").count()
+            counts["superseded"] += self.batch.changes.where(f"_op <> 't' AND _origin = {EVENT} AND _position <= {bound}").count()
         counts["applied"] += self.summary.truncates
         counts["duplicate"] += self.summary.unchanged
         counts["late"] += self.summary.late

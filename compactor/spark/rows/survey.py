@@ -77,9 +77,6 @@ class SurveyResult:
 
     deletes: int
 
-    moves: int
-    """Key changes that a header names."""
-
     truncates: int
     """Truncates."""
 
@@ -109,6 +106,9 @@ class SurveyResult:
 
     open_lsn: int | None = None
     """The least LSN of a change before which its connector had seen no commit: it was in the first transaction after an initial snapshot."""
+
+    moves: int = 0
+    """Changes that name the key that their row had before, counted when the Changes are (`invalid.without_invalid`)."""
 
     def with_invalid(self, more: Mapping[str, int]) -> SurveyResult:
         """Return the result with more invalid records (input path → number)."""
@@ -173,7 +173,6 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
         sum(row.unlinked for row in rows),
         sum(row.inserts for row in rows),
         sum(row.deletes for row in rows),
-        sum(row.moves for row in rows),
         sum(row.truncates for row in rows),
         latest([position.from_row(row.truncate) for row in rows]),
         _by_shard(rows, spec),
@@ -234,7 +233,6 @@ SELECT _file, _writer, _partition,
   count_if(_op = 'c' AND ({partial})) AS unlinked,
   count_if(_op IN ('c', 'r')) AS inserts,
   count_if(_op = 'd') AS deletes,
-  count_if(_old_key IS NOT NULL AND _op IN ('c', 'u')) AS moves,
   count_if(_op = 't') AS truncates,
   max(CASE WHEN _op = 't' THEN _position END) AS truncate,
   min(CASE WHEN {lost} THEN named_struct('f', _file, 'b', _block, 'r', _row, 'op', _op) END) AS lost,

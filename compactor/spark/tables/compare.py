@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core.catalog import live, views
+from compactor.core.catalog import views
 from compactor.core.model import types
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
@@ -17,7 +17,6 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check, Difference
 from compactor.spark.decode import conversions
 from compactor.spark.input.files import from_spark
-from compactor.spark.rows.reduce import Reducer
 from compactor.spark.sql import literal, member, named, quoted, struct
 from compactor.spark.tables.table_reader import TableReader
 
@@ -83,28 +82,17 @@ def compare_with_reference(spark: SparkSession, spec: TableSpec, snapshot: Snaps
     return Check(spec.name, "view equals base and Delta", not (left or right), _sentence(left, right, example, "the reference"))
 
 
-def compare_with_archive(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, reducer: Reducer, resolved: DataFrame) -> Check:
-    """Compare the view with one resolve of everything that the table ever absorbed. `resolved` are states in the reducer's schema."""
-    left, right, example = _view_and_states(spark, spec, spec.view, snapshot, reducer, resolved)
-    return Check(spec.name, "view equals full recompute", not (left or right), _sentence(left, right, example, "a resolve of the whole archive"))
-
-
-def compare_live(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, reducer: Reducer, resolved: DataFrame) -> Check:
-    """Compare the live view with the stored rows and the landed files together. `resolved` are states in the reducer's schema."""
-    left, right, example = _view_and_states(spark, spec, live.name(spec), snapshot, reducer, resolved)
-    return Check(spec.name, "live view equals the next version", not (left or right), _sentence(left, right, example, "the rows after a run"))
-
-
-def _view_and_states(
-    spark: SparkSession, spec: TableSpec, view: str, snapshot: Snapshot, reducer: Reducer, resolved: DataFrame
-) -> tuple[int, int, str | None]:
-    """Compare a view with states, in the columns that both have."""
-    pairs = _shared(snapshot.schema, reducer.schema)
+def view_against(
+    spark: SparkSession, spec: TableSpec, view: str, check: str, other: str, snapshot: Snapshot, schema: Schema, rows: DataFrame
+) -> Check:
+    """Compare a view with states in the columns of `schema`, in the columns that both have. `other` names the states in the report of `check`."""
+    pairs = _shared(snapshot.schema, schema)
     columns = [(view_name, kind) for view_name, kind, _ in pairs]
     shown = as_text(spark.table(f"{quoted(spec.database)}.{quoted(view)}"), columns)
-    rows = resolved if spec.soft else resolved.where("_gone IS NULL")
-    again = rows.selectExpr(*[f"{quoted(stored)} AS {quoted(view_name)}" for view_name, _, stored in pairs])
-    return difference(shown, as_text(again, columns))
+    visible = rows if spec.soft else rows.where("_gone IS NULL")
+    again = visible.selectExpr(*[f"{quoted(stored)} AS {quoted(view_name)}" for view_name, _, stored in pairs])
+    left, right, example = difference(shown, as_text(again, columns))
+    return Check(spec.name, check, not (left or right), _sentence(left, right, example, other))
 
 
 def compare_snapshots(before: TableReader, after: TableReader, spec: TableSpec) -> Difference:

@@ -30,10 +30,10 @@ from compactor.core.schema import shards
 from compactor.ports import Storage
 from compactor.spark import measured
 from compactor.spark.columns import POSITION
-from compactor.spark.measured import Numbers, Pass
+from compactor.spark.measured import Numbers
 from compactor.spark.rows import position
 from compactor.spark.rows.reduce import NEWEST, Reducer, union
-from compactor.spark.sql import listed, literal, named, query, quoted
+from compactor.spark.sql import listed, literal, query, quoted
 from compactor.spark.tables import compare, footers, table_writer
 from compactor.spark.tables.table_reader import TableReader
 
@@ -57,13 +57,20 @@ def write(
     """
     rows = net_changes(spark, spec, parent, made, one_task)
     directory = spec.layout.feed(made.writer)
-    counted = measured.observe(rows.select(*[quoted(name) for name, _ in columns(made)]), "feed", {"rows": "count(1)", **_IMAGES})
+    counted = measured.observe(rows.select(*[quoted(name) for name, _ in columns(made)]), "feed", _COUNTS)
     done = measured.write_parquet(counted.sortWithinPartitions(*_order(made.schema)), directory)
-    return _written(spark, storage, spec, made, directory, done)
+    numbers = done.numbers("feed")
+    if numbers is None or numbers["rows"] != done.rows:
+        # Spark counts twice what it computes twice, and nothing where it sees before that there are no rows
+        numbers = measured.compute(rows, _COUNTS) if done.rows else dict.fromkeys(_COUNTS, 0)
+    return _written(spark, storage, spec, directory, numbers)
 
 
-_IMAGES = {f"n{at}": f"count_if(_change_type = '{kind}')" for at, kind in enumerate((INSERT, BEFORE, AFTER, DELETE))}
-"""Aggregates of the feed's rows: the number of images of each kind."""
+_COUNTS = {
+    "rows": "count(1)",
+    **{kind: f"count_if(_change_type = '{kind}')" for kind in (INSERT, BEFORE, AFTER, DELETE)},
+}
+"""Aggregates of the feed's rows: their number, and the number of images of each kind."""
 
 
 def columns(snapshot: Snapshot) -> list[tuple[str, str]]:
@@ -103,16 +110,16 @@ def net_changes(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, m
     """Return the changes from `parent` to `made`: one insert, one delete or a pair of images for each key that differs."""
     new = TableReader(spark, spec.layout, made, made.schema)
     if parent is None:
-        return _images(None, _rows(new), spec, made, "false")
+        return _images(None, new.live(soft=True), spec, made, "false")
     old = _before(spark, spec, parent, made)
     if made.schema.defaults_moved(parent.schema, parent.position_max):
-        return _images(_rows(old), _rows(new), spec, made, "true")
+        return _images(old.live(soft=True), new.live(soft=True), spec, made, "true")
     if made.operation in ("restore", "rebuild"):
         return _images(*_between(old, new), spec, made, "true")
     after = _in_one_task(_fresh(new, parent), one_task)
     if (made.truncated_to, made.shards_truncated_to) != (parent.truncated_to, parent.shards_truncated_to):
         # the rows that a truncate takes leave no trace among the new rows
-        return _images(_rows(old), after, spec, made, _ended(made, spec))
+        return _images(old.live(soft=True), after, spec, made, _ended(made, spec))
     return _images(_in_one_task(_of_keys(old, after, one_task), one_task), after, spec, made, "false", one_task)
 
 
@@ -128,12 +135,6 @@ def _fresh(new: TableReader, parent: Snapshot) -> DataFrame:
         return new.rows(made.segments).where(f"_version = {made.version}")
     delta = new.delta()
     return (new.rows([]) if delta is None else delta).where(f"_version = {made.version}")
-
-
-def _rows(stored: TableReader) -> DataFrame:
-    """Return all stored rows, one for each key: the Delta's before the base's."""
-    delta, base = stored.delta(), stored.rows(stored.snapshot.segments)
-    return base if delta is None else union([base.join(_keys(delta, stored.schema), list(stored.schema.key), "left_anti"), delta])
 
 
 def _in_one_task(rows: DataFrame, one_task: bool) -> DataFrame:
@@ -234,48 +235,30 @@ def _ended(made: Snapshot, spec: TableSpec) -> str:
     return f"_old._position <= {reducer.bound('' if shard in made.schema.key else '_old.')}" if reducer.bounded else "false"
 
 
-def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snapshot, directory: str, done: Pass) -> FeedPart | None:
-    """Check what was written by its footers, or many files by reading them back. Raises CheckFailed unless all rows are there.
+def _written(spark: SparkSession, storage: Storage, spec: TableSpec, directory: str, numbers: Numbers) -> FeedPart | None:
+    """Check what was written by its footers. Raises CheckFailed unless all rows are there, and each update has both of its images.
 
-    Each key has one image, or two for an update: `_images` returns them from one row of each key on either side. Checked where rows are read back.
+    Each key has one image, or two for an update: `_images` returns them from one row of each key on either side.
     """
     files = tuple(DataFile(path, info.size) for path, info in footers.listed(storage, directory))
-    part = FeedPart(relative(directory, spec.root), 0, files, 0, 0, 0)
-    numbers = done.numbers("feed")
-    if numbers is None or len(files) > footers.FILES_MAX:
-        numbers, wrong = _read_back(spark, made, directory, part.size)
-        rows = numbers["rows"]
-    else:
-        there = footers.count_rows(spark, {join(directory, file.name): file.size for file in files})
-        rows, wrong = sum(there.values()), numbers["n1"] != numbers["n2"]
+    rows = sum(footers.count_rows(spark, {join(directory, file.name): file.size for file in files}).values())
     footers.check_complete(rows, numbers["rows"], "changes", directory, spec.name)
-    if wrong:
+    if numbers[BEFORE] != numbers[AFTER]:
         raise CheckFailed(
-            f"table {spec.name}: staged changes in {directory}: a key changed twice, or an update lacks one of its images; expected one insert, "
-            "delete or pair of images per key. Nothing was committed."
+            f"table {spec.name}: staged changes in {directory}: expected the rows before and after each update, found {numbers[BEFORE]} before and "
+            f"{numbers[AFTER]} after. Nothing was committed."
         )
     if not rows:
         storage.delete([info.path for info in storage.list(directory)])
         return None
-    return FeedPart(part.path, rows, files, numbers["n0"], numbers["n2"], numbers["n3"])
-
-
-def _read_back(spark: SparkSession, made: Snapshot, directory: str, size: int) -> tuple[Numbers, bool]:
-    """Count the rows and images of what was written, and check that each key has one image, or two for an update."""
-    read_columns = [(name, kind) for name, kind in columns(made) if name in (*OWN[:3], *made.schema.key)]
-    counted = [named(sql, name) for name, sql in _IMAGES.items()]
-    by_key = table_writer.parquet(spark, read_columns, {directory: size}).groupBy(*[quoted(name) for name in made.schema.key])
-    sums = [named(f"coalesce(sum({name}), 0)", name) for name in ("rows", *_IMAGES)]
-    wrong = named("coalesce(max(n0 + n2 + n3), 0) > 1 OR coalesce(max(abs(n1 - n2)), 0) > 0", "wrong")
-    (row,) = by_key.agg(named("count(1)", "rows"), *counted).agg(*sums, wrong).collect()
-    return row.asDict(), bool(row.wrong)
+    return FeedPart(relative(directory, spec.root), rows, files, numbers[INSERT], numbers[AFTER], numbers[DELETE])
 
 
 def difference(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> DataFrame:
     """Return the same as `net_changes`, computed by comparing all rows of both Snapshots."""
     new = TableReader(spark, spec.layout, made, made.schema)
     old = _before(spark, spec, parent, made) if parent else None
-    return _images(_rows(old) if old else None, _rows(new), spec, made, "true")
+    return _images(old.live(soft=True) if old else None, new.live(soft=True), spec, made, "true")
 
 
 def check(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:

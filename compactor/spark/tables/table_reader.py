@@ -19,7 +19,7 @@ from compactor.spark import keys as key_sql
 from compactor.spark.columns import BEHIND, FROM, LINK, LINK_MARK, MOVED, ORIGIN, TO
 from compactor.spark.rows import keyless, position
 from compactor.spark.rows.reduce import BASE, DELTA, NEWEST, union
-from compactor.spark.sql import named, quoted
+from compactor.spark.sql import quoted
 from compactor.spark.tables import table_writer
 
 
@@ -108,8 +108,10 @@ class TableReader:
         key = key_sql.row_key(self.schema)
         delta, base = self.delta(), self.base(None) if self.snapshot.segments else None
         rows = union([frame for frame in (base, delta) if frame is not None])
-        left = _halves(rows.where(f"_gone IS NOT NULL AND startswith(_moved, '{LINK_MARK}')"), key, "_left")
-        arrived = _halves(rows.where(f"_gone IS NULL AND startswith(_moved, '{LINK_MARK}')"), key, "_arrived")
+        waiting = rows.where(f"startswith(_moved, '{LINK_MARK}')")
+        halves = [f"substring({MOVED}, {len(LINK_MARK) + 1}) AS {LINK}", f"{key} AS _key"]
+        left = key_sql.by_link(waiting.where("_gone IS NOT NULL").selectExpr(*halves), "_left")
+        arrived = key_sql.by_link(waiting.where("_gone IS NULL").selectExpr(*halves), "_arrived")
         joined = changes.join(left, [LINK], "left").join(arrived, [LINK], "left")
         came = f"CASE WHEN _op = 'c' AND size(_missing) > 0 AND _left <> {key} THEN _left END"
         went = f"CASE WHEN _op = 'd' AND _arrived <> {key} THEN _arrived END"
@@ -134,9 +136,3 @@ class TableReader:
             matched = rows.where(keyless.is_matched()).selectExpr("*", content)
             frames.append(matched.join(events.selectExpr(content).distinct(), ["_content"], "left_semi").drop("_content"))
         return union([*frames, *waiting]).dropDuplicates(key)
-
-
-def _halves(rows: DataFrame, key: str, name: str) -> DataFrame:
-    """Return (`_link`, the key as `name`) of rows that wait for the other half of their key change. Links that several keys share are left out."""
-    keyed = rows.selectExpr(f"substring({MOVED}, {len(LINK_MARK) + 1}) AS _link", f"{key} AS _key").groupBy(LINK)
-    return keyed.agg(named("min(_key)", name), named("count(DISTINCT _key)", "_n")).where("_n = 1").drop("_n")
