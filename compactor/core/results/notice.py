@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from compactor.core.catalog import base_views, ddl_text, views
+from compactor.core.catalog import ddl_text, objects, views
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -144,12 +144,9 @@ class Notice:
 def of(spec: TableSpec, parent: Snapshot, decisions: Sequence[Decision], after: Schema | None, time: str) -> Notice:
     """Return the notice for these decisions. `after`: the schema after them; None if they are refused."""
     registered = spec.registry_version
-    parts = ("base", "delta", "incremental")
-    live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
-    live += [f"{spec.database}.{base_views.called(spec)}"] if spec.read_optimized else []
-    objects = (f"{spec.database}.{spec.view}", *live, *(f"{spec.tables_in}.{spec.name}_{part}" for part in parts))
+    names = (*objects.views_of(spec), *objects.tables_of(spec))
     ddl = () if after is None else tuple(_ddl(spec, parent, after))
-    return Notice(spec.name, parent.version + 1, time, after is None, tuple(decisions), parent.schema.registered, registered, ddl, objects)
+    return Notice(spec.name, parent.version + 1, time, after is None, tuple(decisions), parent.schema.registered, registered, ddl, names)
 
 
 def _ddl(spec: TableSpec, parent: Snapshot, after: Schema) -> list[str]:
