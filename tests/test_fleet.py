@@ -346,7 +346,7 @@ def test_of_many_tables_those_that_need_somebody_come_first(tmp_path: Path) -> N
     assert [line.split()[0] for line in shown[1:3]] == ["t09", "t07"]
     assert shown[3] == "1 waiting, 1 file; 17 idle (--verbose shows all)"
     assert "t07: files of 2026-01-01 00:00 still wait in landing" in shown
-    for states, expected in {"failed": ["t09"], "late": ["t07"], "failed,late": ["t09", "t07"], "waiting": ["t03"]}.items():
+    for states, expected in {"failed": ["t09"], "late": ["t07"], "failed, late": ["t09", "t07"], "waiting": ["t03"]}.items():
         found = json.loads(invoked("status", "--only", states, "--output", "json", "--config", str(config))[1])
         assert {item["table"] for item in found} == {*expected}
     assert len(json.loads(invoked("status", "--only", "idle", "--output", "json", "--config", str(config))[1])) == 17
