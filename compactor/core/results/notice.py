@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Union
 
 from compactor.core.catalog import ddl_text, objects, views
 from compactor.core.model.schema import Schema
@@ -23,30 +23,6 @@ IN_VARIABLES = ("webhook_env", "apprise_env")
 """Kinds of recipients whose addresses are in an environment variable."""
 
 FORMAT = 1
-
-
-class Message(Protocol):
-    """A message for a target: text for people, JSON for programs."""
-
-    @property
-    def subject(self) -> str:
-        """Return the message in one line."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """Return the whole message in words."""
-        ...
-
-    @property
-    def urgent(self) -> bool:
-        """Return whether somebody has to act."""
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values, `text` among them."""
-        ...
-
 
 _EVENTS = {"run_failed": "has failed", "table_late": "is late", "quarantined": "has input in quarantine", "run_recovered": "has recovered"}
 
@@ -78,7 +54,7 @@ class Alert:
 
     @property
     def urgent(self) -> bool:
-        """Return whether the alert needs somebody; all do but the last."""
+        """Return whether somebody has to act; an alert about a recovery needs nobody."""
         return self.event != "run_recovered"
 
     def to_json(self) -> dict[str, Any]:
@@ -139,6 +115,10 @@ class Notice:
             "ddl": list(self.ddl),
             "objects": list(self.objects),
         }
+
+
+Message = Union[Alert, Notice]
+"""A message for a target: text for people, JSON for programs."""
 
 
 def of(spec: TableSpec, parent: Snapshot, decisions: Sequence[Decision], after: Schema | None, time: str) -> Notice:
