@@ -95,7 +95,7 @@ def test_numbers_stay_numbers_until_text_is_asked_for_and_then_are_as_the_source
     lake.land(spec, 1, [{"id": 1, "seq": 1, "a": 2, "big": 9007199254740993, "m": [1]}])
     lake.run(spec)
     lake.land(spec, 2, ['{"id": 2, "seq": 2, "a": 1.50, "big": 7, "m": [0.5]}'])
-    assert [note for note in lake.run(spec).notes if "was bigint and is double now" in note]
+    assert [note for note in lake.run(spec).notes if "was widened from bigint to double" in note]
     assert [row["a"] for row in lake.rows(spec)] == [2.0, 1.5]
     wrong = lake.land(spec, 3, [{"id": 3, "seq": 3, "a": 1, "big": 0.5}])
     with pytest.raises(SchemaRefused, match=r"column big: .*9007199254740993.* would be another number"):
