@@ -22,7 +22,6 @@ from compactor.core.results.explained import CompactionDue, Explained
 from compactor.core.results.record import JobUsage
 from compactor.core.results.reports import Ended
 from compactor.core.schema.adoption import ForeignBase
-from compactor.core.schema.registered import RegisteredSchema
 from compactor.core.sources.kafka_files import Bounds, Fetched, Offsets
 
 
@@ -128,6 +127,18 @@ class Catalog(Protocol):
 
     def point(self, table: NativeDef, expected: str | None) -> bool:
         """Create the Iceberg table (`expected` None), or move its pointer if it is `expected`. Return False if others have created or moved it."""
+
+
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """One version of a registry's subject."""
+
+    subject: str
+    version: int
+    id: int | None
+    """The schema id in Kafka records; None if the registry has no ids."""
+    text: str
+    """Self-contained Avro JSON: references are resolved."""
 
 
 class Registry(Protocol):

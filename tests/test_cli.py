@@ -760,6 +760,13 @@ def test_adopting_tells_what_becomes_of_the_columns(fake: FakeApp) -> None:
     assert "adopted as version 1" in called("adopt", "student", "/old", "--ingested-through", "increment_2024030502")[1]
 
 
+def test_erasing_from_a_table_that_is_none_names_the_likely_one(tmp_path: Path) -> None:
+    config = tmp_path / "compactor.yaml"
+    config.write_text("warehouse: .\ntables: {student: {key: [id], envelope: debezium}}\n", encoding="utf-8")
+    with App.open(config) as here, pytest.raises(ConfigError, match="no table 'studnt'; did you mean student"):
+        here.erase("studnt", ("1",))
+
+
 def test_adopting_is_for_this_machine(tmp_path: Path) -> None:
     """A table that runs on EMR, and a base that this configuration does not reach, are refused before Spark starts."""
     emr = "region: us-east-1\nemr: {job: s3://code/j, logs: s3://code/l, application: a, role: 'arn:aws:iam::123456789012:role/j'}"

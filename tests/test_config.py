@@ -17,10 +17,10 @@ from compactor.config.settings import Settings, load
 from compactor.config.text import read
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.policy import Daily
+from compactor.core.model.snapshot import fields_of, of_json
 from compactor.core.model.spec import Csv, TableSpec
 from compactor.core.settings.forms import seconds as duration
 from compactor.core.settings.forms import size
-from compactor.core.settings.job_config import plain, restored
 
 
 def written(folder: Path, text: str) -> Path:
@@ -147,14 +147,14 @@ def test_csv(tmp_path: Path, said: str, expected: Csv) -> None:
     """What is not said is the envelope's affair."""
     spec = loaded(tmp_path, f"tables:\n  t:\n    key: [id]\n    format: csv\n    {said}\n").spec("t")
     assert spec.csv == expected
-    assert restored(json.loads(json.dumps(plain(spec)))) == spec
+    assert of_json(TableSpec, json.loads(json.dumps(fields_of(spec), default=fields_of))) == spec
 
 
 def test_types(tmp_path: Path) -> None:
     """Hive types under any of their names, and words for numbers; a job on a cluster gets the same."""
     spec = loaded(tmp_path, "tables: {t: {key: [id], types: {no: long, fee: 'decimal(10,2)', at: timestamp_millis}}}").spec("t")
     assert spec.types == (("no", "long"), ("fee", "decimal(10,2)"), ("at", "timestamp_millis"))
-    assert restored(json.loads(json.dumps(plain(spec)))) == spec
+    assert of_json(TableSpec, json.loads(json.dumps(fields_of(spec), default=fields_of))) == spec
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_daily(tmp_path: Path, written: str, expected: Daily | None) -> None:
     """Without the key of the table the defaults hold; null switches them off."""
     spec = loaded(tmp_path, f"defaults: {{daily: {{keep: 30, time_zone: Asia/Tokyo}}}}\ntables:\n  t:\n    key: [id]\n    {written}\n").spec("t")
     assert spec.daily == expected
-    assert restored(json.loads(json.dumps(plain(spec)))) == spec
+    assert of_json(TableSpec, json.loads(json.dumps(fields_of(spec), default=fields_of))) == spec
 
 
 @pytest.mark.parametrize(

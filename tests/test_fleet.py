@@ -16,9 +16,10 @@ from benchmarks.fleet import counted
 from compactor.app import App
 from compactor.cli import main as cli
 from compactor.config.settings import load
-from compactor.core.model.errors import CompactorError, ConfigError
+from compactor.core.model.errors import CompactorError, ConfigError, Refused, Unavailable
 from compactor.core.results import attention
 from compactor.core.results.record import RunRecord
+from compactor.storage.local import LocalStorage
 from tests.parts.s3 import Server
 from tests.parts.s3_fixtures import s3_endpoint, server
 from tests.report import synthetic
@@ -228,6 +229,34 @@ def test_limits_and_exclusions(tmp_path: Path) -> None:
         assert [(each.source.rpartition("/")[2], "is there already" in each.waits) for each in app.add_tables()] == [("c", False), ("d", True)]
 
 
+def test_what_a_new_folder_needs_does_not_stop_the_configured_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a registry that is down nor a place that may not be listed: what needs them waits with the reason."""
+    config = written(
+        tmp_path,
+        "registry: {url: 'http://registry:8081'}\ndiscover: [{from: 'shut/{table}'}, {from: 'topics/{table}'}]\ntables: {a: {key: [id], envelope: flat}}\n",
+    )
+    landed(tmp_path / "topics/b" / HOUR, record(1, "id", table="b"))
+
+    def down(app: App) -> Any:
+        raise Unavailable("registry:8081 does not answer")
+
+    def folders(storage: LocalStorage, prefix: str) -> Any:
+        if "shut" in prefix:
+            raise Refused("shut may not be listed")
+        return listed(storage, prefix)
+
+    listed = LocalStorage.folders
+    monkeypatch.setattr(App, "registry", down)
+    monkeypatch.setattr(LocalStorage, "folders", folders)
+    with App.open(config) as app:
+        assert [(report.table, report.outcome) for report in app.run()] == [("a", "idle")]
+        shut, waiting = app.add_tables()
+    assert (shut.source, "may not be listed" in shut.waits) == (f"{tmp_path}/shut/{{table}}", True)
+    assert (waiting.source, "does not answer" in waiting.waits) == (f"{tmp_path}/topics/b", True)
+    monkeypatch.setattr(LocalStorage, "folders", listed)
+    assert "topics/b waits: its key may be in the registry: registry:8081" in invoked("check", "--config", str(config))[1]
+
+
 def test_init_adds_tables_once(tmp_path: Path) -> None:
     """By the entries of `discover:`, or below a folder; with --dry-run it only says which."""
     config = written(tmp_path, "tables: {a: {key: [id], envelope: debezium}}\n")
@@ -317,7 +346,7 @@ def test_of_many_tables_those_that_need_somebody_come_first(tmp_path: Path) -> N
     assert [line.split()[0] for line in shown[1:3]] == ["t09", "t07"]
     assert shown[3] == "1 waiting, 1 file; 17 idle (--verbose shows all)"
     assert "t07: files of 2026-01-01 00:00 still wait in landing" in shown
-    for states, expected in {"failed": ["t09"], "late": ["t07"], "failed,late": ["t09", "t07"], "waiting": ["t03"]}.items():
+    for states, expected in {"failed": ["t09"], "late": ["t07"], "failed, late": ["t09", "t07"], "waiting": ["t03"]}.items():
         found = json.loads(invoked("status", "--only", states, "--output", "json", "--config", str(config))[1])
         assert {item["table"] for item in found} == {*expected}
     assert len(json.loads(invoked("status", "--only", "idle", "--output", "json", "--config", str(config))[1])) == 17

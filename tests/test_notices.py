@@ -21,7 +21,7 @@ from botocore.stub import Stubber
 from compactor.app import notify as app_notify
 from compactor.aws import client as aws_client
 from compactor.core.model.errors import CompactorError, ConfigError, Refused, SchemaRefused, Unavailable
-from compactor.core.model.policy import Policy
+from compactor.core.model.policy import Daily, Policy, Protection
 from compactor.core.results import notice
 from compactor.core.results.notice import Alert, Notice, Target
 from compactor.core.schema.change import Change
@@ -85,6 +85,19 @@ def test_a_change_is_told_before_it_is_used_and_once() -> None:
     told.land(3, a=3, b="y")
     told.lake.run()
     assert len(told.found) == 2
+
+
+def test_a_notice_names_every_view_and_table_that_readers_may_use() -> None:
+    """Those that the settings add, too, and not the table of landed files where they hold protected columns as they are."""
+    told = Told()
+    told.land(1, a=1)
+    told.lake.run()
+    parent = told.lake.newest()
+    assert parent is not None
+    more: dict[str, Any] = {"history": True, "daily": Daily(), "feed": "net", "iceberg": ("base",), "columns": (Protection("secret", "hash"),)}
+    found = notice.of(dataclasses.replace(told.lake.spec, **more), parent, (), None, parent.time)
+    names = [name.removeprefix("school.t") for name in found.objects]
+    assert names == ["", "_history", "_daily", "_iceberg", "_base", "_delta", "_changes", "_history_rows", "_daily_rows"]
 
 
 def test_a_refused_change_is_told_once_however_often_the_table_tries() -> None:

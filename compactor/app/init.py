@@ -17,6 +17,7 @@ from compactor.core.planning.folders import Discovery, Folder, beside
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.sources import proposal as proposal_text
 from compactor.core.sources.proposal import Proposal, TableProposal
+from compactor.core.sources.source_profile import Profiles
 from compactor.duckdb import sample
 from compactor.flows.land import folders as flow_folders
 from compactor.flows.land import propose as flow
@@ -120,27 +121,50 @@ def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -
 
 
 def look_for_tables(app: AppBase, entries: Sequence[Discovery]) -> list[TableProposal]:
-    """Return the tables that folders which fit these entries become, by path. A table that is not certain waits. Writes nothing, starts no JVM."""
-    return _tables_of(app, flow_folders.untaken(app.runtime.storage, app.specs(), entries))
+    """Return the tables that folders which fit these entries become, by path. Writes nothing, starts no JVM.
+
+    A table that is not certain waits. So does an entry whose folders cannot be listed, and so do all folders while the registry does not answer:
+    the configured tables need none of them.
+    """
+    folders: dict[str, Folder] = {}
+    waiting: list[TableProposal] = []
+    for entry in entries:
+        try:
+            here = flow_folders.untaken(app.runtime.storage, app.specs(), [entry])
+        except CompactorError as error:
+            waiting.append(TableProposal("", entry.place, waits=f"it cannot be listed: {error}"))
+        else:
+            folders = {**{each.path: each for each in here if not any(other.excludes(each.path) for other in entries)}, **folders}
+    return [*waiting, *_tables_of(app, [folders[path] for path in sorted(folders)])]
 
 
 def _tables_of(app: AppBase, folders: Sequence[Folder]) -> list[TableProposal]:
     """Return the tables that folders of `discover:` become, those that wait among them."""
-    storage, landings = app.runtime.storage, [spec.landing for spec in app.specs()]
-    topics = flow.topics_of(app.registry())[0] if folders and app.settings.registry.url else {}
+    landings = [spec.landing for spec in app.specs()]
+    try:
+        topics = flow.topics_of(app.registry())[0] if folders and app.settings.registry.url else {}
+    except CompactorError as error:
+        return [TableProposal(each.name, each.path, waits=f"its key may be in the registry: {error}") for each in folders]
     room = {folder.discovery.place: folder.discovery.at_most - sum(map(folder.discovery.fits, landings)) for folder in folders}
     tables: list[TableProposal] = []
     for folder in folders:
         entry = folder.discovery
         if room[entry.place] > 0:
-            table = appeared(storage, sample.read, folder, topics)
-            table = table if table.waits else replace(table, waits=_refusal(app, table, [each for each in tables if not each.waits]))
+            table = _table_of(app, folder, topics, [each for each in tables if not each.waits])
             room[entry.place] -= not table.waits
         else:
             full = f"the entry of `discover:` has `at_most: {entry.at_most}` tables already; raise it, or name the folder in `exclude`"
             table = TableProposal(folder.name, folder.path, waits=full)
         tables.append(table)
     return tables
+
+
+def _table_of(app: AppBase, folder: Folder, topics: Profiles, others: Sequence[TableProposal]) -> TableProposal:
+    try:
+        table = appeared(app.runtime.storage, sample.read, folder, topics)
+    except CompactorError as error:
+        return TableProposal(folder.name, folder.path, waits=str(error))
+    return table if table.waits else replace(table, waits=_refusal(app, table, others))
 
 
 def _refusal(app: AppBase, table: TableProposal, others: Sequence[TableProposal]) -> str:

@@ -140,8 +140,8 @@ class Versions(AppBase):
         """
         from compactor.flows.keep.erase import Request, erase
 
-        self.check_local(name, "erase")
         spec = self.with_schema(self.specs([name])[0])
+        self.check_local(name, "erase")
         request = Request(tuple(key_values(text, spec.row_key, name) for text in keys), now, delete_files, leave_landing)
         self._start_for([spec], archived=True)
         return erase(self.runtime.table(spec, label=label), request)

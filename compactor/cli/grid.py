@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from compactor.core.results import phrases
 from compactor.core.results.visible import visible
 
 PLAIN_WIDTH = 250
@@ -112,21 +113,13 @@ def warned(value: Any) -> Any:
 
 
 def size(count: int | None) -> str | None:
-    """Return a number of bytes with a unit, in powers of 1024.
-
-    >>> [size(count) for count in (0, 1023, 40594, 5 << 30)]
-    ['0 B', '1023 B', '39.6 KB', '5.0 GB']
-    """
-    if count is None:
-        return None
-    units = ("B", "KB", "MB", "GB", "TB", "PB")
-    power = min((max(count, 1).bit_length() - 1) // 10, len(units) - 1)
-    return f"{count} B" if power == 0 else f"{count / 1024**power:.1f} {units[power]}"
+    """Return a number of bytes with a unit."""
+    return None if count is None else phrases.size(count)
 
 
 def moment(text: str | None) -> str:
-    """Return an ISO time, which is UTC, without fractions of a second, for people."""
-    return "" if text is None else text[:19].replace("T", " ")
+    """Return an ISO time, which is UTC, without fractions of a second; "" if there is none."""
+    return "" if text is None else phrases.moment(text)
 
 
 # ---- rows of a query -------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def status(
     """
     if call.json and every is not None:
         raise typer.BadParameter("--every shows text; take --output json in a loop of your own")
-    states = only.split(",") if only else [*summary.STATES]
+    states = [word.strip() for word in only.split(",")] if only else [*summary.STATES]
     if unknown := {*states} - {*summary.STATES}:
         raise typer.BadParameter(f"--only: expected some of {', '.join(summary.STATES)}, found {min(unknown)}")
     code = 0

@@ -10,7 +10,7 @@ from compactor.config.keys import Settings, Table
 from compactor.config.shards import shard_problems
 from compactor.config.text import Place
 from compactor.config.values import absolute, is_s3, is_zone, shown
-from compactor.core.catalog import native_table, views
+from compactor.core.catalog import native_table, objects
 from compactor.core.model.envelopes import ENVELOPES, SPECIAL_SETTINGS, accepting
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
@@ -334,14 +334,7 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
 
 
 def _objects(spec: TableSpec) -> list[str]:
-    optional = {"_history": spec.history, "_daily": spec.daily, "_ro": spec.read_optimized}
-    suffixes = ("", *(name for name, on in optional.items() if on))
-    shown = [f"{spec.database}.{views.in_dialect(spec.view + suffix, dialect)}" for suffix in suffixes for dialect in views.dialects(spec)]
-    shown += [f"{spec.database}.{native_table.called(spec, form)}" for form in spec.iceberg]
-    live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
-    below = {"changes": spec.feed != "off", "history_rows": spec.history, "daily_rows": spec.daily}
-    parts = ("base", "delta", "incremental", "schema", *(name for name, on in below.items() if on))
-    return [*shown, *live, *(f"{spec.tables_in}.{spec.name}_{part}" for part in parts)]
+    return [*objects.views_of(spec), *objects.tables_of(spec), f"{spec.tables_in}.{spec.name}_schema"]
 
 
 def landing(keys: Settings, name: str, table: Table) -> tuple[str, str]:

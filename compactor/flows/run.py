@@ -11,11 +11,11 @@ from typing import Optional
 
 from compactor.core.model.edit import SAME_ROWS
 from compactor.core.model.errors import CompactorError, Conflict, Stopped, TryLater
-from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction
 from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
+from compactor.core.schema.schema_history import differences
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit, shown
@@ -200,7 +200,7 @@ def report_of(
     if current is None:
         return TableReport(table.name, outcome, notes=(missing(table) or f"no file below {table.spec.landing} is ready to be ingested", *notes))
     if before is not None:
-        notes = (*notes, *type_changes(before.schema, current.schema))
+        notes = (*notes, *(change.sentence for change in differences(before.schema, current.schema) if change.kind != "comment"))
     elif table.spec.evidence:
         notes = (f"new table: {table.spec.evidence}", *notes)
     ingested = [snapshot for snapshot in made if snapshot.operation in _INGESTING]

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from compactor.core.model.errors import RegistryRefused, SchemaRefused
 from compactor.core.schema import avro, compatibility
-from compactor.core.schema.registered import RegisteredSchema
+from compactor.ports import RegisteredSchema
 from compactor.registry.http import Answer, Connection, Waiting
 from compactor.registry.settings import RegistrySettings
 

@@ -22,8 +22,7 @@ from urllib.parse import unquote
 
 from compactor.core.model.errors import RegistryRefused, SchemaRefused
 from compactor.core.schema import avro, compatibility
-from compactor.core.schema.registered import RegisteredSchema
-from compactor.ports import Storage
+from compactor.ports import RegisteredSchema, Storage
 
 _SUBJECTS = "subjects.json"
 _BARE_ID = re.compile(r"(?P<id>[0-9]{1,9})\.avsc")

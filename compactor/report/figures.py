@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
+from compactor.core.results import phrases
 from compactor.core.results.attention import duration
 
 
 def size(count: float | None) -> str:
-    """Return a number of bytes for people.
-
-    >>> [size(each) for each in (None, 0, 999, 1_500, 2_400_000, 35_000_000_000)]
-    ['–', '0 B', '999 B', '1.5 kB', '2.4 MB', '35 GB']
-    """
-    if count is None:
-        return "–"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if count < 1000:
-            return f"{count:.1f} {unit}".replace(".0 ", " ") if count < 10 and unit != "B" else f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:,.0f} PB"
+    """Return a number of bytes with a unit, or a dash if it is unknown."""
+    return "–" if count is None else phrases.size(count)
 
 
 def number(value: float | None) -> str:
@@ -35,12 +26,8 @@ def age(seconds: float | None) -> str:
 
 
 def moment(text: str | None) -> str:
-    """Return an ISO time to the minute, UTC.
-
-    >>> moment("2024-03-05T03:10:00.123Z")
-    '2024-03-05 03:10'
-    """
-    return "–" if text is None else text[:16].replace("T", " ")
+    """Return an ISO time to the minute, UTC, or a dash if it is unknown."""
+    return "–" if text is None else phrases.minute(text)
 
 
 def share(part: float | None) -> str:

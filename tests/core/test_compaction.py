@@ -139,7 +139,7 @@ NIGHT = (60, 300)
         ({}, 100, 6, True, None),
         ({}, 200 * MB, 0, True, None),
         ({"write_mode": "copy-on-write"}, 200 * MB, 9, False, None),
-        ({"compact_window": NIGHT}, 100, 12, True, "waits for 01:00-05:00 UTC (`compact_window`); the Delta has 100"),
+        ({"compact_window": NIGHT}, 100, 12, True, "waits for 01:00-05:00 UTC (`compact_window`); the Delta has 100 bytes"),
         ({"compact_window": NIGHT}, 200 * MB, 12, True, "waits for 01:00-05:00 UTC"),
         ({"compact_window": NIGHT}, 100, 26, True, None),
         ({"compact_window": NIGHT}, 100, 5, False, None),

@@ -9,7 +9,7 @@ import pytest
 from compactor.config.keys import Table
 from compactor.core.model.envelopes import ENVELOPES, SPECIAL_SETTINGS, Envelope, accepting
 from compactor.core.model.spec import TableSpec
-from compactor.core.settings.job_config import plain, restored
+from compactor.core.settings.job_config import JobConfig
 from compactor.spark import reading
 
 ALL = list(ENVELOPES.values())
@@ -39,7 +39,7 @@ def test_a_table_knows_its_source(name: str) -> None:
     """Also after it went to a cluster as JSON."""
     spec = TableSpec("t", "/lake/t", "/lake/t/in", "%Y", "d", "t", "d", ("id",), envelope=name)
     assert spec.source is ENVELOPES[name]
-    assert restored(plain(spec)).source is spec.source
+    assert JobConfig.read(JobConfig((spec,), "/lake").written()).specs[0].source is spec.source
 
 
 def test_every_capability_differs_somewhere() -> None:

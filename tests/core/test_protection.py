@@ -20,7 +20,7 @@ from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema import protection
 from compactor.core.schema.writer import WriterField, WriterSchema
-from compactor.core.settings.job_config import JobConfig, plain, restored
+from compactor.core.settings.job_config import JobConfig
 from compactor.spark.rows import protect
 from compactor.spark.session import SessionSettings, session_conf
 from compactor.storage.s3.storage import S3Storage
@@ -109,7 +109,7 @@ def test_rules_travel_to_a_cluster(tmp_path: Path) -> None:
     )
     spec = load(tmp_path / "compactor.yaml").spec("t")
     assert spec.columns == RULES
-    assert restored(plain(spec)).columns == tuple(RULES)
+    assert JobConfig.read(JobConfig((spec,), "/lake").written()).specs[0].columns == tuple(RULES)
 
 
 ARN = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:hashes-AbCdEf"

@@ -16,7 +16,7 @@ from compactor.core.model.inputs import Input, LedgerFile, Watermark
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import COUNTS, FORMAT, Feed, PendingDeletion, Pin, Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.settings.job_config import plain, restored
+from compactor.core.settings.job_config import JobConfig
 from tests.oracle.sizes import sized
 
 TEXT = st.text(max_size=6)
@@ -155,5 +155,5 @@ def test_tables_of_another_generation_are_needed_where_columns_key_or_order_diff
 def test_a_spec_reads_back_equal() -> None:
     """What travels to a cluster."""
     spec = TableSpec("t", "/r", "/l", "", "d", "v", "d", ("a", "b"), order_by=("x",), op_map=(("I", "c"),), metadata_columns=("m",))
-    assert restored(json.loads(json.dumps(plain(spec)))) == spec
+    assert JobConfig.read(JobConfig((spec,), "/lake").written()).specs[0] == spec
     assert not spec.keyless

@@ -13,7 +13,7 @@ from compactor.config.settings import load
 from compactor.core.model.errors import CheckFailed, ConfigError, NoRowsYet, Refused
 from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule
 from compactor.core.planning.audit import Audit, Measured, failures, query
-from compactor.core.settings.job_config import plain, restored
+from compactor.core.settings.job_config import JobConfig
 from compactor.flows.publish import audit
 from compactor.flows.publish.sync import sync_table
 from compactor.flows.read.changes import changes
@@ -270,7 +270,7 @@ def test_rules_come_from_the_configuration_and_travel_to_a_cluster(tmp_path: Any
         Rule(FRESH, (), 21600.0),
         Rule(SQL, ("orphans",), values=("select * from t where x is null",)),
     )
-    assert restored(plain(spec)) == spec
+    assert JobConfig.read(JobConfig((spec,), "/lake").written()).specs == (spec,)
     (tmp_path / "compactor.yaml").write_text(text.replace("'select * from t where x is null;'", "drop table t"))
     with pytest.raises(ConfigError, match=r"orphans: expected a query that begins with SELECT or WITH"):
         load(tmp_path / "compactor.yaml")

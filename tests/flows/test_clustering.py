@@ -10,7 +10,7 @@ import pytest
 from compactor.core.model.errors import Refused
 from compactor.core.schema import clustering
 from compactor.core.settings.forms import NEVER
-from compactor.core.settings.job_config import plain, restored
+from compactor.core.settings.job_config import JobConfig
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 
@@ -52,4 +52,4 @@ def test_a_column_that_has_not_come_is_a_warning(caplog: pytest.LogCaptureFixtur
 def test_the_columns_reach_a_job_on_a_cluster() -> None:
     """The TableSpec travels as JSON."""
     spec = table(cluster_by=("later", "a"))
-    assert restored(plain(spec)) == spec
+    assert JobConfig.read(JobConfig((spec,), "/lake").written()).specs[0] == spec

@@ -20,7 +20,7 @@ from compactor.core.model.policy import Daily
 from compactor.core.model.schema import Field
 from compactor.core.model.snapshot import Day, Snapshot
 from compactor.core.planning import daily
-from compactor.core.settings.job_config import plain, restored
+from compactor.core.settings.job_config import JobConfig
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.publish.sync import sync_table
 from compactor.flows.run import look_at
@@ -373,4 +373,4 @@ def test_a_source_column_called_dt_is_shown_beside_the_day() -> None:
     newest = form(("dt", "string"))
     view = daily_views.view(table(daily=Daily()), newest.snapshot, [newest])
     assert [column.name for column in view.columns] == ["id", "dt_2", "dt"]
-    assert restored(plain(table(daily=Daily(7, "Europe/Berlin")))).daily == Daily(7, "Europe/Berlin")
+    assert JobConfig.read(JobConfig((table(daily=Daily(7, "Europe/Berlin")),), "/lake").written()).specs[0].daily == Daily(7, "Europe/Berlin")

@@ -82,12 +82,12 @@ def test_what_a_table_shows_is_what_its_snapshots_have(school: Path) -> None:
     assert sum(version.written or 0 for version in invoice.versions) == written
     assert sum(version.rewriting or 0 for version in invoice.versions) == rewriting
     assert [(version.rows, version.stored) for version in invoice.versions] == [(each.rows, each.size) for each in made]
-    assert [change.sentences for change in invoice.changes] == [("added email string",)]
+    assert [[each.sentence for each in step.changes] for step in invoice.changes] == [["`email` was added: string, null in older rows"]]
     assert [(item.quarantined, item.reason[:15]) for item in invoice.quarantine] == [(0, "the gzip stream"), (7, "")]
     assert (invoice.vcpu_hours, invoice.last_outcome) == (pytest.approx(5 * 0.4), "idle")
     assert tables["ledger"].failure is not None
     part = page(school).split('id="table-invoice"')[1].split("</details></div>")[0]
-    for text in ("added email string", "the gzip stream ends in the middle of the file", "Events of each commit", "resolve 55 s"):
+    for text in ("`email` was added: string", "the gzip stream ends in the middle of the file", "Events of each commit", "resolve 55 s"):
         assert text in part
 
 

@@ -193,11 +193,11 @@ def test_a_job_config_survives_the_way(tmp_path: Path) -> None:
         (b"", "expected a JSON object with `format`"),
         (b"[]", "expected a JSON object with `format`"),
         (b"{}", "expected a JSON object with `format`"),
-        (b'{"format": 99}', "expected format 1, found 99; package the job"),
-        (b'{"format": 1}', "another version of compactor"),
-        (b'{"format": 1, "specs": [], "s3": {"new": 1}, "schemas": []}', "another version of compactor"),
-        (b'{"format": 1, "specs": [{"name": "t"}], "s3": {}, "schemas": []}', "another version of compactor"),
-        (b'{"format": 1, "specs": [], "s3": {}, "schemas": [], "warehouse": "w", "more": 1}', "another version of compactor"),
+        (b'{"format": 99}', "expected format 2, found 99; package the job"),
+        (b'{"format": 2}', "another version of compactor"),
+        (b'{"format": 2, "specs": [], "s3": {"new": 1}, "schemas": []}', "another version of compactor"),
+        (b'{"format": 2, "specs": [{"name": "t"}], "s3": {}, "schemas": []}', "another version of compactor"),
+        (b'{"format": 2, "specs": [], "s3": {}, "schemas": [], "warehouse": "w", "more": 1}', "another version of compactor"),
     ],
 )
 def test_what_another_version_wrote_is_refused(data: bytes, said: str) -> None:

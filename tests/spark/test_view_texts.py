@@ -76,7 +76,7 @@ def test_the_table_of_landed_files_follows_the_types_of_the_files(lake: Lake) ->
         lake.land_parquet(spec, hour, [{"id": hour, "seq": hour, "n": hour, "op": "c"}], f"id bigint, seq bigint, n {kind}, op string")
         notes = lake.run(spec).notes
         assert [note for note in notes if "not updated" in note] == []
-        assert len([note for note in notes if "column n was int and is bigint now" in note]) == (hour == 2)
+        assert len([note for note in notes if "`n` was widened from int to bigint" in note]) == (hour == 2)
         lake.land_parquet(spec, 9, [{"id": 90, "seq": 90, "n": 90, "op": "c"}], f"id bigint, seq bigint, n {kind}, op string")
         sync_landing(Table(lake.env, spec), lake.snapshot(spec))
         shown, other = ("t_incremental", "t_incremental_g2") if kind == "int" else ("t_incremental_g2", "t_incremental")
@@ -95,7 +95,7 @@ def test_numbers_stay_numbers_until_text_is_asked_for_and_then_are_as_the_source
     lake.land(spec, 1, [{"id": 1, "seq": 1, "a": 2, "big": 9007199254740993, "m": [1]}])
     lake.run(spec)
     lake.land(spec, 2, ['{"id": 2, "seq": 2, "a": 1.50, "big": 7, "m": [0.5]}'])
-    assert [note for note in lake.run(spec).notes if "was bigint and is double now" in note]
+    assert [note for note in lake.run(spec).notes if "was widened from bigint to double" in note]
     assert [row["a"] for row in lake.rows(spec)] == [2.0, 1.5]
     wrong = lake.land(spec, 3, [{"id": 3, "seq": 3, "a": 1, "big": 0.5}])
     with pytest.raises(SchemaRefused, match=r"column big: .*9007199254740993.* would be another number"):
@@ -115,7 +115,7 @@ def test_numbers_stay_numbers_until_text_is_asked_for_and_then_are_as_the_source
     spec = lake.with_settings(spec, policy=TEXT_ALLOWED, quarantine_share=1.0)
     report = lake.run(spec)
     assert [name.split()[0] for name in report.operations] == ["rebuild", "commit"]
-    assert [note for note in report.notes if "column a was double and is string now" in note]
+    assert [note for note in report.notes if "`a` changed from double to string" in note]
     lake.land(spec, 5, ['{"id": 6, "seq": 6, "a": 7.250, "big": 1}'])
     lake.run(spec)
     # the record that was no double fits a column of text

@@ -22,6 +22,8 @@ FRESH_HOURS = 3
 """Hours behind its source after which a table without `checks: {fresh: ..}` is a warning."""
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_PART = "replace(cast({} as varchar(65535)), '|', '||')"
+"""SQL of Spark, Hive, Trino and Athena: a value as text. Every | is doubled, so that `|,` between values cannot be part of one."""
 _NUMBERS = ("bigint", "int", "smallint", "tinyint", "double", "float", "boolean")
 
 
@@ -83,9 +85,8 @@ def _key(spec: TableSpec, snapshot: Snapshot) -> tuple[str, ...]:
 def _tests_of_several(spec: TableSpec, snapshot: Snapshot) -> list[Any]:
     """Return the tests of columns that are unique together. dbt's own test takes an expression; rows with a null in it do not count."""
     groups = [_key(spec, snapshot), *(rule.columns for rule in spec.rules if rule.kind == UNIQUE)]
-    texts = [
-        " || '|' || ".join(f"cast({name} as string)" for name in group) for group in groups if len(group) > 1 and all(map(_PLAIN.fullmatch, group))
-    ]
+    groups = [group for group in groups if len(group) > 1 and all(map(_PLAIN.fullmatch, group))]
+    texts = [" || '|,' || ".join(_PART.format(name) for name in group) for group in groups]
     return [{"unique": {"arguments": {"column_name": f"({text})"}}} for text in dict.fromkeys(texts)]
 
 

@@ -19,7 +19,10 @@ from compactor.core.model import types
 
 HIVE_NAME, PRESTO_NAME, DUCKDB_NAME = "hive", "presto", "duckdb"
 _PRESTO = {"int": "integer", "float": "real", "string": "varchar", "binary": "varbinary", "timestamp": "timestamp(3)"}
-_DUCKDB = {"int": "INTEGER", "string": "VARCHAR", "binary": "BLOB", "timestamp": "TIMESTAMPTZ"}
+_PRESTO |= {"decimal": "decimal({},{})", "array": "array({})", "map": "map({},{})", "struct": "row({})"}
+_DUCKDB = {name: name.upper() for name in ("boolean", "tinyint", "smallint", "bigint", "float", "double", "date")}
+_DUCKDB |= {"int": "INTEGER", "string": "VARCHAR", "binary": "BLOB", "timestamp": "TIMESTAMPTZ"}
+_DUCKDB |= {"decimal": "DECIMAL({},{})", "array": "{}[]", "map": "MAP({},{})", "struct": "STRUCT({})"}
 
 
 @dataclass(frozen=True)
@@ -93,23 +96,21 @@ def _presto_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
+def _typed(kind: types.Type, forms: Mapping[str, str]) -> str:
+    """Return a type in the words of `forms`, which have braces for its parts; a struct has one, for all members."""
+    form = forms.get(kind[0], kind[0])
+    if kind[0] == "struct":
+        return form.format(",".join(f"{_presto_name(name)} {_typed(member, forms)}" for name, member in kind[1]))
+    return form.format(*(_typed(part, forms) if isinstance(part, tuple) else part for part in kind[1:]))
+
+
 def presto_type(text: str) -> str:
     """Return a Hive type text in Presto's form.
 
     >>> presto_type("array<struct<a:int,b c:string>>")
     'array(row("a" integer,"b c" varchar))'
     """
-    return _presto(types.parse(text))
-
-
-def _presto(kind: types.Type) -> str:
-    if kind[0] == "decimal":
-        return f"decimal({kind[1]},{kind[2]})"
-    if kind[0] in ("array", "map"):
-        return f"{kind[0]}({','.join(_presto(part) for part in kind[1:])})"
-    if kind[0] == "struct":
-        return f"row({','.join(f'{_presto_name(name)} {_presto(member)}' for name, member in kind[1])})"
-    return _PRESTO.get(kind[0], str(kind[0]))
+    return _typed(types.parse(text), _PRESTO)
 
 
 HIVE = Dialect(HIVE_NAME, quoted, _hive_text, str)
@@ -122,19 +123,7 @@ def duckdb_type(text: str) -> str:
     >>> duckdb_type("array<struct<a:int,b c:map<string,timestamp>>>")
     'STRUCT("a" INTEGER,"b c" MAP(VARCHAR,TIMESTAMPTZ))[]'
     """
-    return _duckdb(types.parse(text))
-
-
-def _duckdb(kind: types.Type) -> str:
-    if kind[0] == "decimal":
-        return f"DECIMAL({kind[1]},{kind[2]})"
-    if kind[0] == "array":
-        return f"{_duckdb(kind[1])}[]"
-    if kind[0] == "map":
-        return f"MAP({_duckdb(kind[1])},{_duckdb(kind[2])})"
-    if kind[0] == "struct":
-        return f"STRUCT({','.join(f'{_presto_name(name)} {_duckdb(member)}' for name, member in kind[1])})"
-    return _DUCKDB.get(kind[0], str(kind[0]).upper())
+    return _typed(types.parse(text), _DUCKDB)
 
 
 DUCKDB = Dialect(DUCKDB_NAME, _presto_name, _presto_text, duckdb_type)

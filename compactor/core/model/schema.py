@@ -158,14 +158,6 @@ def called(name: str, fields: Iterable[Field]) -> Field | None:
     return next((field for rule in rules for field in shown if rule(field)), None)
 
 
-def type_changes(before: Schema, after: Schema) -> tuple[str, ...]:
-    """Return a sentence for each stored column that is new or has another type."""
-    old = {field.name: field.type for field in before.fields}
-    added = [f"column {field.source} is new" for field in after.fields if field.name not in old and field.visible]
-    changed = [field for field in after.fields if old.get(field.name, field.type) != field.type]
-    return (*added, *(f"column {field.source} was {old[field.name]} and is {field.type} now; its rows were rewritten" for field in changed))
-
-
 def schema_differences(before: Schema, after: Schema) -> tuple[str, ...]:
     """Return a sentence for each difference between the keys and the views of two schemas of one table."""
     old = {before.view_name(field): field.type for field in before.payload}

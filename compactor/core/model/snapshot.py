@@ -40,10 +40,13 @@ class _Form(NamedTuple):
 
 @cache
 def _forms(kind: Any) -> dict[str, _Form]:
-    """Return the form of such fields. Annotations are read as text, because Python 3.9 cannot evaluate `Delta | None`."""
+    """Return the form of such fields. Annotations are read as text, because Python 3.9 cannot evaluate `Delta | None`.
+
+    How the configuration writes a field (`Form(..)`) says nothing about its values.
+    """
     module, forms = vars(sys.modules[kind.__module__]), {}
     for each in dataclasses.fields(kind):
-        text = str(each.type)
+        text = str(each.type).partition("Form(")[0]
         classes = filter(dataclasses.is_dataclass, map(module.get, re.findall(r"\w+", text)))
         arrays = len(text) - len(re.sub(r"^(tuple\[)+", "", text))
         form = _Form(next(classes, None), arrays // len("tuple["), "None" in text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from compactor.core.model import names
@@ -204,36 +204,40 @@ def depth(kind: Type) -> int:
     return 1 + depth(kind[1]) if kind[0] == "array" else 0
 
 
+def renamed(kind: Type, names_of: Callable[[list[str]], list[str]]) -> Type:
+    """Return the type with other names of struct members. `names_of` returns those of one struct, in the order of its own."""
+    if kind[0] in ("array", "map"):
+        return (kind[0], *(renamed(part, names_of) for part in kind[1:]))
+    if kind[0] == "struct":
+        names_ = names_of([name for name, _ in kind[1]])
+        return ("struct", tuple((name, renamed(member, names_of)) for name, (_, member) in zip(names_, kind[1])))
+    return kind
+
+
 def lower_names(kind: Type) -> Type:
     """Return the type with struct member names in lower case, as in Hive. Equal names get `_2`, `_3`."""
-    if kind[0] == "array":
-        return ("array", lower_names(kind[1]))
-    if kind[0] == "map":
-        return ("map", lower_names(kind[1]), lower_names(kind[2]))
-    if kind[0] == "struct":
+
+    def lower(own: list[str]) -> list[str]:
         taken: list[str] = []
-        members = []
-        for name, member in kind[1]:
+        for name in own:
             taken.append(unique_name(name.lower(), taken))
-            members.append((taken[-1], lower_names(member)))
-        return ("struct", tuple(members))
-    return kind
+        return taken
+
+    return renamed(kind, lower)
 
 
 def stored_names(kind: Type) -> Type:
     """Return the type with stored struct member names (`names.member_name`). Equal names get `_2`, `_3`, whatever the order of the members: that of
     their spellings counts, and a name that is stored as it is comes first.
     """
-    if kind[0] == "array":
-        return ("array", stored_names(kind[1]))
-    if kind[0] == "map":
-        return ("map", stored_names(kind[1]), stored_names(kind[2]))
-    if kind[0] == "struct":
-        stored: dict[str, str] = {}
-        for name in sorted((name for name, _ in kind[1]), key=lambda name: (names.member_name(name) != name, name)):
-            stored[name] = names.unique(names.member_name(name), stored.values())
-        return ("struct", tuple((stored[name], stored_names(member)) for name, member in kind[1]))
-    return kind
+
+    def stored(own: list[str]) -> list[str]:
+        named: dict[str, str] = {}
+        for name in sorted(own, key=lambda name: (names.member_name(name) != name, name)):
+            named[name] = names.unique(names.member_name(name), named.values())
+        return [named[name] for name in own]
+
+    return renamed(kind, stored)
 
 
 def unique_name(name: str, taken: list[str] | set[str]) -> str:

@@ -14,7 +14,7 @@ from compactor.core.model.position import KEY, PARTITION, TABLE, Order, Partitio
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.settings.forms import NEVER
+from compactor.core.settings.forms import NEVER, hours
 
 DELTA_LIMIT = 8 << 20
 """Bytes of `delta_estimate` up to which readers get a broadcast join. Spark's threshold is 10 MB."""
@@ -117,15 +117,6 @@ def in_window(window: tuple[int, int], seconds: float) -> bool:
     return first <= minute < end if first <= end else minute >= first or minute < end
 
 
-def clock(window: tuple[int, int]) -> str:
-    """Return a daily window as text.
-
-    >>> clock((22 * 60, 5 * 60 + 30))
-    '22:00-05:30 UTC'
-    """
-    return "-".join(f"{minute // 60:02d}:{minute % 60:02d}" for minute in window) + " UTC"
-
-
 def needed(spec: TableSpec, snapshot: Snapshot, now: float) -> bool:
     """Return whether to look for Segments worth compacting, if the time of day allows it.
 
@@ -143,7 +134,7 @@ def waits(spec: TableSpec, snapshot: Snapshot, now: float) -> str | None:
         return None
     if spec.compact_window == NEVER:
         return "compaction waits for `compactor run --compact` (`compact_window` is never)"
-    return f"compaction waits for {clock(spec.compact_window)} (`compact_window`); the Delta has {snapshot.delta.size:,}"  # type: ignore[union-attr]
+    return f"compaction waits for {hours(spec.compact_window)} UTC (`compact_window`); the Delta has {snapshot.delta.size:,} bytes"  # type: ignore[union-attr]
 
 
 def nothing_worth(spec: TableSpec, snapshot: Snapshot) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from compactor.core.model import times
 from compactor.core.reconcile.report import DIFFERENT
-from compactor.core.results.phrases import without_table
+from compactor.core.results.phrases import minute, without_table
 from compactor.core.results.timeline import Problem, Timeline
 
 SILENT_SECONDS = 86400.0
@@ -37,7 +37,7 @@ def _of(table: Timeline, now: float) -> Iterator[Problem]:
     failure = table.failure
     if failure is not None:
         reason = without_table(failure.table, failure.error or "")
-        text = f"The last run failed at {failure.ended[:16].replace('T', ' ')}: {failure.error_class}: {reason}"
+        text = f"The last run failed at {minute(failure.ended)}: {failure.error_class}: {reason}"
         yield Problem(name, True, text, (f"compactor plan {name}", f"compactor run {name}"))
     elif not table.versions and last_run(table) is None:
         yield Problem(name, False, "No run has looked at the table yet.", (f"compactor plan {name}", f"compactor run {name}"))
@@ -51,7 +51,7 @@ def _of(table: Timeline, now: float) -> Iterator[Problem]:
     compared = table.compared
     if compared is not None and compared.comparison is not None and compared.outcome == DIFFERENT:
         summary = compared.comparison.summary
-        text = f"The table is not equal to its source: {summary}, compared at {compared.ended[:16].replace('T', ' ')}."
+        text = f"The table is not equal to its source: {summary}, compared at {minute(compared.ended)}."
         yield Problem(name, True, text, (f"compactor reconcile {name} --source URL", f"compactor verify {name}"))
     quiet = silent(table.arrivals, now)
     if quiet is not None and failure is None:
@@ -78,7 +78,7 @@ def silent(arrivals: Sequence[float], now: float) -> str | None:
     usual = gaps[len(gaps) // 2]
     if now - moments[-1] <= max(_QUIET_FACTOR * usual, 1.5 * gaps[-1], QUIET_SECONDS_MIN):
         return None
-    last = times.from_seconds(moments[-1])[:16].replace("T", " ")
+    last = minute(times.from_seconds(moments[-1]))
     unit = {60.0: "minute", 3600.0: "hour", 86400.0: "day"}.get(round(usual / 60) * 60.0) or duration(usual)
     return f"no file since {last}; before, one arrived every {unit}"
 

@@ -7,9 +7,9 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Union
 
-from compactor.core.catalog import base_views, ddl_text, views
+from compactor.core.catalog import ddl_text, objects, views
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -23,30 +23,6 @@ IN_VARIABLES = ("webhook_env", "apprise_env")
 """Kinds of recipients whose addresses are in an environment variable."""
 
 FORMAT = 1
-
-
-class Message(Protocol):
-    """A message for a target: text for people, JSON for programs."""
-
-    @property
-    def subject(self) -> str:
-        """Return the message in one line."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """Return the whole message in words."""
-        ...
-
-    @property
-    def urgent(self) -> bool:
-        """Return whether somebody has to act."""
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values, `text` among them."""
-        ...
-
 
 _EVENTS = {"run_failed": "has failed", "table_late": "is late", "quarantined": "has input in quarantine", "run_recovered": "has recovered"}
 
@@ -78,7 +54,7 @@ class Alert:
 
     @property
     def urgent(self) -> bool:
-        """Return whether the alert needs somebody; all do but the last."""
+        """Return whether somebody has to act; an alert about a recovery needs nobody."""
         return self.event != "run_recovered"
 
     def to_json(self) -> dict[str, Any]:
@@ -141,15 +117,16 @@ class Notice:
         }
 
 
+Message = Union[Alert, Notice]
+"""A message for a target: text for people, JSON for programs."""
+
+
 def of(spec: TableSpec, parent: Snapshot, decisions: Sequence[Decision], after: Schema | None, time: str) -> Notice:
     """Return the notice for these decisions. `after`: the schema after them; None if they are refused."""
     registered = spec.registry_version
-    parts = ("base", "delta", "incremental")
-    live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
-    live += [f"{spec.database}.{base_views.called(spec)}"] if spec.read_optimized else []
-    objects = (f"{spec.database}.{spec.view}", *live, *(f"{spec.tables_in}.{spec.name}_{part}" for part in parts))
+    names = (*objects.views_of(spec), *objects.tables_of(spec))
     ddl = () if after is None else tuple(_ddl(spec, parent, after))
-    return Notice(spec.name, parent.version + 1, time, after is None, tuple(decisions), parent.schema.registered, registered, ddl, objects)
+    return Notice(spec.name, parent.version + 1, time, after is None, tuple(decisions), parent.schema.registered, registered, ddl, names)
 
 
 def _ddl(spec: TableSpec, parent: Snapshot, after: Schema) -> list[str]:

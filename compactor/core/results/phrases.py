@@ -13,6 +13,33 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else plural}"
 
 
+def size(count: float) -> str:
+    """Return a number of bytes with a unit, in powers of 1024, as the configuration reads them.
+
+    >>> [size(each) for each in (0, 1023, 40594, 1048575, 5 << 30)]
+    ['0 B', '1023 B', '39.6 KB', '1.0 MB', '5.0 GB']
+    """
+    units = ["B", "KB", "MB", "GB", "TB", "PB"]
+    while units[1:] and round(count, 1) >= 1024:
+        count /= 1024
+        del units[0]
+    return f"{count:.0f} B" if units[0] == "B" else f"{count:,.1f} {units[0]}"
+
+
+def moment(text: str) -> str:
+    """Return an ISO time, which is UTC, without fractions of a second, for people.
+
+    >>> moment("2024-03-05T03:10:00.123Z"), minute("2024-03-05T03:10:00.123Z")
+    ('2024-03-05 03:10:00', '2024-03-05 03:10')
+    """
+    return text[:19].replace("T", " ")
+
+
+def minute(text: str) -> str:
+    """Return an ISO time to the minute."""
+    return moment(text)[:16]
+
+
 def csv_delimiter(delimiter: str) -> str:
     """Return what to do about files whose values are separated by something else."""
     return f"set `csv: {{delimiter: {delimiter!r}}}` if the files ingested before have it too; otherwise have the source write as before"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from compactor.core.model.edit import SAME_ROWS
 from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.record import RunRecord
+from compactor.core.schema.schema_history import Step
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,6 @@ class Version:
     """Live rows, at most; None as above."""
     written: int | None
     """Bytes written for it; None as above."""
-    columns: tuple[tuple[str, str], ...]
-    """(name, type) of the columns that the view shows."""
 
     @property
     def stored(self) -> int | None:
@@ -48,17 +47,6 @@ class Version:
     def rewriting(self) -> int | None:
         """Return the bytes that rewriting the table would have written here. Compaction belongs to our way of writing only."""
         return 0 if self.operation in SAME_ROWS else self.stored
-
-
-@dataclass(frozen=True)
-class SchemaChange:
-    """A version that changed columns."""
-
-    version: int
-    time: str
-    """When it was committed."""
-    sentences: tuple[str, ...]
-    """What changed."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +62,8 @@ class Timeline:
     """The newest run records, oldest first."""
     quarantine: tuple[Input, ...] = ()
     """Files that are in quarantine, or have records there."""
-    changes: tuple[SchemaChange, ...] = ()
-    """Changes of the columns, newest first."""
+    changes: tuple[Step, ...] = ()
+    """The versions that changed columns, newest first."""
     delta_estimate: int = 0
     """Bytes that Spark's planner expects for the Delta."""
     delta_limit: int = 1
@@ -153,7 +141,6 @@ def version_of(snapshot: Snapshot, record: RunRecord | None) -> Version:
         delta,
         snapshot.rows,
         snapshot.bytes_written,
-        tuple((field.name, field.type) for field in snapshot.schema.payload),
     )
     if not snapshot.expired:
         return version
@@ -167,24 +154,6 @@ def version_of(snapshot: Snapshot, record: RunRecord | None) -> Version:
         rows=record.rows,
         written=record.bytes_written,
     )
-
-
-def schema_changes(versions: Sequence[Version]) -> tuple[SchemaChange, ...]:
-    """Return the versions that changed columns, newest first. `versions`: oldest first. A stub without columns has those of the version after it."""
-    changes: list[SchemaChange] = []
-    columns = [version.columns for version in versions]
-    for at in reversed(range(len(versions) - 1)):
-        columns[at] = columns[at] or columns[at + 1]
-    for after, earlier, later in zip(versions[1:], columns, columns[1:]):
-        # the columns of the newest versions of a past moment may be unknown
-        if earlier == later or not later:
-            continue
-        old, new = dict(earlier), dict(later)
-        sentences = [f"added {name} {kind}" for name, kind in new.items() if name not in old]
-        sentences += [f"removed {name} {kind}" for name, kind in old.items() if name not in new]
-        sentences += [f"{name}: {old[name]} became {kind}" for name, kind in new.items() if name in old and old[name] != kind]
-        changes.append(SchemaChange(after.number, after.time, tuple(sentences or ["changed the order of columns"])))
-    return tuple(reversed(changes))
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,15 @@ class Step(Plain):
 
 
 def steps(history: Iterable[Snapshot]) -> list[Step]:
-    """Return the Snapshots that changed the schema, newest first. `history`: all Snapshots, newest first. Version 1 adds every column."""
-    snapshots, result = list(history), []
+    """Return the Snapshots that changed the schema, newest first. Version 1 adds every column.
+
+    `history`: Snapshots, newest first. A stub without columns has those of the version after it.
+    """
+    snapshots: list[Snapshot] = []
+    for snapshot in history:
+        fields = snapshot.schema.fields or (snapshots[-1].schema.fields if snapshots else ())
+        snapshots.append(dataclasses.replace(snapshot, schema=dataclasses.replace(snapshot.schema, fields=fields)))
+    result = []
     for snapshot, parent in zip(snapshots, [*snapshots[1:], None]):
         schema = snapshot.schema
         # only version 1 has no parent; older versions may have expired
@@ -60,7 +67,7 @@ def differences(before: Schema, after: Schema) -> list[Change]:
             rival = next((other for other in before.fields if other.source == field.source and other.visible), None)
             if rival is not None and field.visible:
                 changes.append(Change("replaced", field.source, rival.type, field.type))
-            else:
+            elif field.visible:
                 changes.append(Change("added", field.source, after=field.type, detail=_older(field) if old else "from the first rows on"))
             continue
         if same.source != field.source:

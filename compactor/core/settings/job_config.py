@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.model.errors import ConfigError
-from compactor.core.model.inputs import InputLimits
-from compactor.core.model.policy import Daily, Policy, Protection, Rule
-from compactor.core.model.spec import Csv, TableSpec
+from compactor.core.model.snapshot import fields_of, of_json
+from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Target
 from compactor.core.settings.s3 import S3Settings
 
-FORMAT = 1
+FORMAT = 2
 """The version of this JSON format. A job refuses any other."""
 
 QUEUE_SECONDS = 6 * 3600.0
@@ -48,8 +47,8 @@ class JobConfig:
     def written(self) -> bytes:
         """Return the configuration as JSON. Equal configurations give equal bytes."""
         specs = tuple(dataclasses.replace(spec, notify=tuple(map(_without_address, spec.notify))) for spec in self.specs)
-        values = plain(dataclasses.replace(self, specs=specs))
-        return json.dumps({"format": FORMAT, **values}, sort_keys=True, ensure_ascii=False).encode()
+        values = {"format": FORMAT, **fields_of(dataclasses.replace(self, specs=specs))}
+        return json.dumps(values, sort_keys=True, ensure_ascii=False, default=fields_of).encode()
 
     @classmethod
     def read(cls, data: bytes) -> JobConfig:
@@ -63,32 +62,13 @@ class JobConfig:
         if version != FORMAT:
             raise ConfigError(f"the job configuration: expected format {FORMAT}, found {version}; {advice}")
         try:
-            config: JobConfig = restored({"class": cls.__name__, **values})
-            return config
-        except (TypeError, KeyError, ValueError) as error:
+            return of_json(cls, values)
+        except (TypeError, ValueError) as error:
             raise ConfigError(f"the job configuration comes from another version of compactor than the job ({error}); {advice}") from None
 
     def schema(self, number: int) -> str | None:
         """Return the schema with this id, or None."""
         return dict(self.schemas).get(number)
-
-
-_CLASSES = {each.__name__: each for each in (JobConfig, TableSpec, Csv, InputLimits, Daily, Policy, Protection, Rule, S3Settings)}
-
-
-def plain(value: Any) -> Any:
-    """Return JSON values of a dataclass, with the name of its class, and of what is in it."""
-    if dataclasses.is_dataclass(value):
-        return {"class": type(value).__name__, **{field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}}
-    return [plain(each) for each in value] if isinstance(value, tuple) else value
-
-
-def restored(value: Any) -> Any:
-    """Return the value that `plain` has made JSON of. Raises KeyError or TypeError for a class or a field that is not known."""
-    if isinstance(value, dict):
-        fields = {name: restored(each) for name, each in value.items() if name != "class"}
-        return _CLASSES[value["class"]](**fields)
-    return tuple(map(restored, value)) if isinstance(value, list) else value
 
 
 def _without_address(target: Target) -> Target:

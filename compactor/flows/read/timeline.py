@@ -14,7 +14,8 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.results.record import RunRecord
-from compactor.core.results.timeline import Timeline, schema_changes, version_of
+from compactor.core.results.timeline import Timeline, version_of
+from compactor.core.schema.schema_history import steps
 from compactor.flows import ledger
 from compactor.flows.environment import Environment
 from compactor.flows.read import arrivals
@@ -50,7 +51,7 @@ def _timeline(table: Table, moment: str, count: int, idle: str | None) -> Timeli
             versions,
             runs,
             tuple(item for item in waiting if item.in_quarantine),
-            schema_changes(versions),
+            tuple(step for step in steps(reversed(snapshots)) if step.changes and step.version > 1),
             compaction.delta_estimate(newest),
             compaction.DELTA_LIMIT,
             arrivals.arrivals(table, newest, tuple(times.to_seconds(version.time) for version in versions if version.events.get("read"))),
