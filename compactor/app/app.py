@@ -177,9 +177,9 @@ class App(Versions, Runners, Reconcile):
 
     def status(self, names: Sequence[str] = ()) -> list[TableStatus]:
         """Return the state of each table. Starts no JVM."""
-        from compactor.flows.read.status import status
+        from compactor.flows.read.status import statuses
 
-        return [status(self.runtime.table(spec, files_only=True)) for spec in self.specs(names)]
+        return statuses([self.runtime.table(spec, files_only=True) for spec in self.specs(names)])
 
     def plan(self, names: Sequence[str] = (), samples: bool = True) -> list[TablePlan]:
         """Return what a run would do, and where the configuration contradicts the files. Changes nothing, starts no JVM.
