@@ -135,8 +135,7 @@ class HiveCatalog:
             return None
         rules.check_view(f"{database}.{name}", entry.get("tableType", ""))
         text = entry.get("viewExpandedText") or entry.get("viewOriginalText", "")
-        comment = {"comment": entry["parameters"]["comment"]} if entry["parameters"].get("comment") else {}
-        return ViewDef(entry["dbName"], entry["tableName"], text, _columns(entry["sd"]["cols"]), {**rules.shown(entry["parameters"]), **comment})
+        return ViewDef(entry["dbName"], entry["tableName"], text, _columns(entry["sd"]["cols"]), rules.shown(entry["parameters"]))
 
     def replace_view(self, view: ViewDef) -> None:
         """Create the view, or replace its text, columns and properties with `alter_table`. Foreign properties stay.
