@@ -138,7 +138,7 @@ def test_statements_are_answered_without_spark(place: Place) -> None:
         assert sql(app, "select count(*) as n from t_delta") == [{"n": 4}]
         assert sql(app, "describe t")[0] == {"col_name": "id", "data_type": "bigint", "comment": None}
         assert [row["tableName"] for row in sql(app, "show tables")] == ["t"]
-        assert sql(app, "with t as (select 1 as id) select * from t") == [{"id": 1}]
+        assert sql(app, "with t as (select 1 as id) select * from t", engine="duckdb") == [{"id": 1}]
         assert sql(app, "select null as a order by a") == [{"a": None}]
         first = app.sql("select id from t order by id")
         assert [json.loads(row)["id"] for row, _ in zip(first, range(2), strict=False)] == [1, 3]
