@@ -154,8 +154,9 @@ class _Reader:
         if node["class"] != "CONSTANT":
             return self.kind(node)
         kind, text = constant(node)
-        known = kind == INT and UNKNOWN not in kinds and 0 < int(text) <= len(kinds)
-        return kinds[int(text) - 1] if known else UNKNOWN
+        if kind != INT or UNKNOWN in kinds or not 0 < int(text) <= len(kinds):
+            return UNKNOWN
+        return kinds[int(text) - 1]
 
     # ---- expressions ----
 

@@ -23,7 +23,7 @@ def to_webhook(url: str, message: Message) -> None:
     host = urlsplit(url).hostname or "no host"
     why = ""
     for pause in (*(() if host in _unreached else PAUSES), 0.0):
-        asked = ""
+        retry_after = ""
         try:
             # a redirect would turn the POST into a GET, or carry the notice elsewhere
             answer = requests.post(url, json=message.to_json(), timeout=(CONNECT_SECONDS, ANSWER_SECONDS), allow_redirects=False)
@@ -37,10 +37,10 @@ def to_webhook(url: str, message: Message) -> None:
             if answer.status_code < 300:
                 _unreached.discard(host)
                 return
-            why, asked = f"status {answer.status_code}", answer.headers.get("Retry-After", "")
+            why, retry_after = f"status {answer.status_code}", answer.headers.get("Retry-After", "")
             if answer.status_code not in (408, 429) and answer.status_code < 500:
                 raise Refused(f"notify: the webhook at {host} answered with {why}")
         if pause:
-            time.sleep(max(pause, min(float(asked), PAUSES[-1]) if asked.isdecimal() else 0.0))
+            time.sleep(max(pause, min(float(retry_after), PAUSES[-1]) if retry_after.isdecimal() else 0.0))
     _unreached.add(host)
     raise Unavailable(f"notify: the webhook at {host} did not accept the message: {why}")
