@@ -276,9 +276,10 @@ class App(Versions, Runners, Reconcile):
         moment = micros(as_of) if as_of is not None else None
         if moment is not None:
             check_names(self.specs(), text, engine != DUCKDB)
-        if engine == SPARK or (engine == AUTO and not self._reads_locally(text)):
+        from compactor.app.local_sql import either, possible
+
+        if engine == SPARK or (engine == AUTO and not possible(text)):
             return self._spark_sql(text, moment)
-        from compactor.app.local_sql import either
         from compactor.duckdb.session import UnknownTable
 
         text = text.strip().rstrip(";")
@@ -313,15 +314,6 @@ class App(Versions, Runners, Reconcile):
 
         snapshot = named(table, as_of)
         return kept(table, snapshot.version if snapshot else None)
-
-    def _reads_locally(self, text: str) -> bool:
-        from compactor.duckdb.connection import installed
-
-        if not installed():
-            return False
-        from compactor.app.local_sql import possible
-
-        return possible(text)
 
     def _local(self) -> LocalSql:
         from compactor.app.local_sql import LocalSql
