@@ -34,8 +34,8 @@ def lateness(statuses: Iterable[TableStatus], deadline: str) -> dict[str, str]:
     return late
 
 
-def _compaction(table: Table, snapshot: Snapshot) -> str | None:
-    """Return why a compaction that is needed has not happened; None if none is needed or worth it."""
+def compaction_note(table: Table, snapshot: Snapshot) -> str | None:
+    """Return what the next run does about a compaction that is needed, or what it waits for; None if none is needed or worth it."""
     if not due(table, snapshot):
         return compaction.waits(table.spec, snapshot, table.env.clock())
     if shown.not_worth(table) >= snapshot.version:
@@ -99,7 +99,7 @@ def status(table: Table) -> TableStatus:
         last_comparison=last_comparison(table),
         whole_to=snapshot.watermark.whole_to if snapshot else None,
         whole_note=whole_hours.note(snapshot.watermark, table.spec.streams) if snapshot else None,
-        compaction=_compaction(table, snapshot) if snapshot else None,
+        compaction=compaction_note(table, snapshot) if snapshot else None,
         ro_version=ro[0],
         ro_source_time=ro[1],
     )
