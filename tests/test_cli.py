@@ -224,6 +224,10 @@ class FakeTable:
         failed = RunRecord(self.name, "later", error="no answer", error_class="Unavailable", error_id="unavailable", started=ended, ended=ended)
         return dataclasses.replace(failed, failures=3, failing_since=first)
 
+    @staticmethod
+    def healed(tables: list[FakeTable], records: list[RunRecord | None]) -> list[RunRecord | None]:
+        return records
+
     def newest(self) -> None:
         return None
 
@@ -238,7 +242,15 @@ class FakeTable:
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeApp:
     made = FakeApp()
     monkeypatch.setattr(options, "opened", lambda *_: made)
-    for flow in ("keep.pin.pin", "keep.pin.unpin", "keep.pin.pins", "record.last_run", "ledger.everything", "read.quarantine.reasons"):
+    for flow in (
+        "keep.pin.pin",
+        "keep.pin.unpin",
+        "keep.pin.pins",
+        "record.last_run",
+        "record.healed",
+        "ledger.everything",
+        "read.quarantine.reasons",
+    ):
         # the flow of a table answers as the table
         monkeypatch.setattr(f"compactor.flows.{flow}", getattr(FakeTable, flow.rpartition(".")[2]))
     return made

@@ -30,6 +30,7 @@ from compactor.core.schema.schema_history import steps
 from compactor.flows.environment import Environment
 from compactor.flows.publish import alerts, notices
 from compactor.flows.table import Table
+from compactor.notify import webhook
 from tests.faults import Crash, Faults
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -194,9 +195,19 @@ class Hook(BaseHTTPRequestHandler):
         self.got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(self.statuses.pop(0) if self.statuses else 204)
         self.send_header("Location", "/elsewhere")
+        self.send_header("Retry-After", "10")
         self.end_headers()
 
     def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds for which a webhook is waited for, without waiting."""
+    waited: list[float] = []
+    monkeypatch.setattr(webhook.time, "sleep", waited.append)
+    monkeypatch.setattr(webhook, "_unreached", set())
+    return waited
 
 
 @pytest.fixture
@@ -212,32 +223,44 @@ def hook() -> Iterator[tuple[str, type[Hook]]]:
     server.server_close()
 
 
-def test_a_webhook_gets_json(hook: tuple[str, type[Hook]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Named in the file or by an environment variable; asked again while that helps."""
+def test_a_webhook_gets_json(hook: tuple[str, type[Hook]], monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> None:
+    """Named in the file or by an environment variable; asked again while that helps, and not before the time that the server asks for."""
     url, server = hook
     app_notify.notify(("webhook", url), NOTICE)
     monkeypatch.setenv("HOOK", url)
-    server.statuses[:] = [503, 429]
+    server.statuses[:] = [503, 429, 429, 429]
     app_notify.notify(("webhook_env", "HOOK"), NOTICE)
-    assert server.got == [NOTICE.to_json()] * 4
+    assert server.got == [NOTICE.to_json()] * 6
+    assert pauses == [10.0, 10.0, 10.0, 16.0]
     assert NOTICE.to_json()["text"].startswith("table student: its source's schema has changed (version 4)\n- `n` was added: int")
 
 
 @pytest.mark.parametrize(
     ("statuses", "error", "why"),
-    [([404], Refused, "status 404"), ([302], Refused, "status 302"), ([500, 500, 500], Unavailable, "status 500")],
+    [([404], Refused, "status 404"), ([302], Refused, "status 302"), ([500] * 6, Unavailable, "status 500")],
 )
-def test_a_webhook_that_says_no(hook: tuple[str, type[Hook]], statuses: list[int], error: type[CompactorError], why: str) -> None:
-    """The address is not shown: it may hold a token."""
+def test_a_webhook_that_says_no(
+    hook: tuple[str, type[Hook]], statuses: list[int], error: type[CompactorError], why: str, pauses: list[float]
+) -> None:
+    """The address is not shown: it may hold a token. It is tried for about a minute, then once for each message until it answers."""
     url, server = hook
     server.statuses[:] = statuses
     with pytest.raises(error, match=why) as found:
         app_notify.notify(("webhook", url), NOTICE)
     assert "secret" not in str(found.value)
     assert len(server.got) == len(statuses)
+    if error is Unavailable:
+        assert 60 < sum(pauses) < 90
+        server.statuses[:] = [500]
+        with pytest.raises(Unavailable):
+            app_notify.notify(("webhook", url), NOTICE)
+        app_notify.notify(("webhook", url), NOTICE)
+        server.statuses[:] = [500]
+        app_notify.notify(("webhook", url), NOTICE)
+        assert len(server.got) == len(statuses) + 4
 
 
-def test_a_webhook_that_is_not_there() -> None:
+def test_a_webhook_that_is_not_there(pauses: list[float]) -> None:
     """Nobody listens; a variable that is not set."""
     with pytest.raises(Unavailable, match="ConnectionError") as found:
         app_notify.notify(("webhook", "http://127.0.0.1:9/secret"), NOTICE)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from compactor.airflow.compat import AsyncCallback, DeadlineAlert, DeadlineReference
 from compactor.airflow.opened import open_app, opened_in_triggerer
-from compactor.airflow.outcome import shortened
 
 if TYPE_CHECKING:
     from compactor.app.app import App
@@ -23,9 +22,6 @@ log = logging.getLogger(__name__)
 
 TOGETHER_MIN = 4
 """From so many tables with the same reason and the same targets on, one alert names them all."""
-
-LINES_MAX = 10
-"""Quarantined files that one alert lists."""
 
 
 def failed(context: Any) -> None:
@@ -58,22 +54,13 @@ def recovered(app: App, tables: list[str], context: Any) -> None:
         log.exception("could not report that tables have recovered")
 
 
-def quarantined(config: str, waiting: dict[str, list[str]]) -> None:
-    """Report files in quarantine. `waiting`: table → one line for each file."""
+def send(config: str, reasons: dict[str, str], event: str) -> None:
+    """Send an alert about each of these tables. `reasons`: table → sentence."""
     try:
         with open_app(config, strict=False) as app:
-            _alert(app, {name: shortened(lines, LINES_MAX, "; ") for name, lines in waiting.items()}, "quarantined", {})
+            _alert(app, reasons, event, {})
     except Exception:
-        log.exception("could not send the alert about files in quarantine")
-
-
-def silent(config: str, reasons: dict[str, str]) -> None:
-    """Report tables in whose folders nothing has landed for longer than usual. `reasons`: table → sentence."""
-    try:
-        with open_app(config, strict=False) as app:
-            _alert(app, reasons, "table_late", {})
-    except Exception:
-        log.exception("could not send the alert about silent tables")
+        log.exception("could not send the alert (%s)", event)
 
 
 async def late(config: str, tables: list[str], deadline: str, context: Any = None) -> None:

@@ -14,8 +14,8 @@ from compactor.core.results.checks import SILENT, UNTAKEN
 from compactor.core.results.reports import Ended
 from compactor.core.settings.command_line import ACCEPT_DIFFERENCES, DELETE, QUARANTINE, REBUILD, REPLAY, RUN, VACUUM
 
-LINES_MAX = 50
-"""Quarantined files that an error lists."""
+LINES_MAX, ALERTED_MAX = 50, 10
+"""Quarantined files that an error lists, and an alert."""
 
 
 class RunOperator(CommandOperator):
@@ -140,7 +140,7 @@ class CheckQuarantineOperator(CommandOperator):
             by_table.setdefault(item["table"], []).append(f"{item['path']}: {records}: {item['reason']}")
         lines = [f"{table}: {line}" for table, reasons in by_table.items() for line in reasons]
         if lines:
-            alerts.quarantined(self.config, by_table)
+            alerts.send(self.config, {name: shortened(reasons, ALERTED_MAX, "; ") for name, reasons in by_table.items()}, "quarantined")
             raise AirflowFailException(f"{len(lines)} files wait in quarantine:\n" + shortened(lines, LINES_MAX, "\n"))
         return []
 
@@ -161,7 +161,7 @@ class CheckLandingOperator(CommandOperator):
         checks = [check for plan in result for check in plan["checks"]]
         silent = {check["table"]: check["detail"] for check in checks if check["name"] == SILENT}
         if silent:
-            alerts.silent(self.config, silent)
+            alerts.send(self.config, silent, "table_late")
         lines = [*(f"{table}: {reason}" for table, reason in silent.items()), *(check["detail"] for check in checks if check["name"] == UNTAKEN)]
         if lines:
             raise AirflowFailException(shortened(lines, LINES_MAX, "\n"))

@@ -177,9 +177,9 @@ class App(Versions, Runners, Reconcile):
 
     def status(self, names: Sequence[str] = ()) -> list[TableStatus]:
         """Return the state of each table. Starts no JVM."""
-        from compactor.flows.read.status import status
+        from compactor.flows.read.status import statuses
 
-        return [status(self.runtime.table(spec, files_only=True)) for spec in self.specs(names)]
+        return statuses([self.runtime.table(spec, files_only=True) for spec in self.specs(names)])
 
     def plan(self, names: Sequence[str] = (), samples: bool = True) -> list[TablePlan]:
         """Return what a run would do, and where the configuration contradicts the files. Changes nothing, starts no JVM.
@@ -276,9 +276,10 @@ class App(Versions, Runners, Reconcile):
         moment = micros(as_of) if as_of is not None else None
         if moment is not None:
             check_names(self.specs(), text, engine != DUCKDB)
-        if engine == SPARK or (engine == AUTO and not self._reads_locally(text)):
+        from compactor.app.local_sql import either, possible
+
+        if engine == SPARK or (engine == AUTO and not possible(text)):
             return self._spark_sql(text, moment)
-        from compactor.app.local_sql import either
         from compactor.duckdb.session import UnknownTable
 
         text = text.strip().rstrip(";")
@@ -313,15 +314,6 @@ class App(Versions, Runners, Reconcile):
 
         snapshot = named(table, as_of)
         return kept(table, snapshot.version if snapshot else None)
-
-    def _reads_locally(self, text: str) -> bool:
-        from compactor.duckdb.connection import installed
-
-        if not installed():
-            return False
-        from compactor.app.local_sql import possible
-
-        return possible(text)
 
     def _local(self) -> LocalSql:
         from compactor.app.local_sql import LocalSql

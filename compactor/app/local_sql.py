@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-HISTORY, CHANGES, STORED, ROWS, DAYS, COMPACTED = "history", "changes", "stored", "rows", "days", "compacted"
+HISTORY, CHANGES, ROWS, DAYS, COMPACTED = "history", "changes", "rows", "days", "compacted"
 
 
 _UNKNOWN_TO_SPARK = ("PARSE_SYNTAX_ERROR", "UNRESOLVED_ROUTINE")
@@ -153,8 +153,6 @@ class LocalSql:
             yield queries.days(connection, spec, snapshot, daily.forms(table, snapshot), daily.versions(table, snapshot))
         if COMPACTED in kinds:
             yield queries.compacted_rows(connection, spec, snapshot)
-        if STORED in kinds:
-            yield from queries.stored_tables(connection, spec, snapshot)
         if CHANGES in kinds and snapshot.feed is not None:
             yield from queries.feed_tables(connection, spec, list(after(self._app.table(spec.name), snapshot, snapshot.feed.first)))
         if ROWS in kinds:
@@ -203,7 +201,7 @@ def _names(spec: TableSpec) -> dict[str, str]:
     history = {history_views.name(spec): HISTORY} if spec.history else {}
     history |= {daily_views.called(spec): DAYS} if spec.daily else {}
     history |= {base_views.called(spec): COMPACTED} if spec.read_optimized else {}
-    return {f"{spec.name}_base": STORED, f"{spec.name}_delta": STORED, f"{spec.name}_{feed.TABLE}": CHANGES, **history, spec.view: ROWS}
+    return {f"{spec.name}_{feed.TABLE}": CHANGES, **history, spec.view: ROWS}
 
 
 def _kind(spec: TableSpec, name: str) -> str | None:

@@ -75,7 +75,6 @@ class HiveCatalog:
         )
 
     def ensure_table(self, table: TableDef) -> None:
-        rules.check_table(table)
         label = f"{table.database}.{table.name}"
         with self._hive.calls(label):
             existing = self._hive.get(table.database, table.name)
@@ -91,7 +90,7 @@ class HiveCatalog:
             owner = self._hive.get(database, table)
             definition = self._hive.read(owner) if owner is not None else {}
             rules.check_external(label, definition.get("tableType", ""))
-            requested = rules.distinct(label, [key["name"] for key in definition["partitionKeys"]], partitions)
+            requested = {each.values: each for each in partitions}
             missing, changed = [], []
             for values, (handle, entry) in self._registered(owner, database, table, list(requested)).items():
                 if handle is None:
@@ -135,8 +134,7 @@ class HiveCatalog:
             return None
         rules.check_view(f"{database}.{name}", entry.get("tableType", ""))
         text = entry.get("viewExpandedText") or entry.get("viewOriginalText", "")
-        comment = {"comment": entry["parameters"]["comment"]} if entry["parameters"].get("comment") else {}
-        return ViewDef(entry["dbName"], entry["tableName"], text, _columns(entry["sd"]["cols"]), {**rules.shown(entry["parameters"]), **comment})
+        return ViewDef(entry["dbName"], entry["tableName"], text, _columns(entry["sd"]["cols"]), rules.shown(entry["parameters"]))
 
     def replace_view(self, view: ViewDef) -> None:
         """Create the view, or replace its text, columns and properties with `alter_table`. Foreign properties stay.

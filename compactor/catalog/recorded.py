@@ -35,7 +35,6 @@ class RecordedCatalog:
 
     def ensure_table(self, table: TableDef) -> None:
         """Record the differences. Raises CatalogRefused where the inner catalog would."""
-        rules.check_table(table)
         label = f"{table.database}.{table.name}"
         columns = rules.table_columns(table)
         self._keys[table.database, table.name] = [column.name for column in table.partition_columns]
@@ -72,9 +71,9 @@ class RecordedCatalog:
             self._inner.drop_partitions(database, table, there)
 
     def replace_view(self, view: ViewDef) -> None:
-        """Record a view whose text, columns or properties differ."""
+        """Record a view whose text, columns or properties differ. Its comment is not compared: Athena's views have another one."""
         existing = self._inner.view(view.database, view.name)
-        requested = rules.kept(view.properties).items()
+        requested = rules.shown(view.properties).items()
         if (
             existing is not None
             and (existing.text, existing.columns) == (view.text, rules.stored(view.columns))

@@ -70,17 +70,6 @@ def table_columns(table: TableDef) -> tuple[Column, ...]:
     return stored(table.columns)
 
 
-def check_table(table: TableDef) -> None:
-    """Raise CatalogRefused for a definition that engines would misread."""
-    label = f"{table.database}.{table.name}"
-    if table.format not in ("parquet", "avro", "json"):
-        raise CatalogRefused(f"{label}: expected format parquet, avro or json, found {table.format!r}")
-    for column in table.partition_columns:
-        # Athena and Hive prune partitions by text only.
-        if not same_type(column.type, "string"):
-            raise CatalogRefused(f"{label}: partition column {column.name} must be a string, found {column.type}")
-
-
 def check_external(label: str, kind: str, advice: str = "") -> None:
     """Raise CatalogRefused for an object of another kind (`tableType`) than an external table."""
     if kind != TABLE:
@@ -138,17 +127,6 @@ def check_location(label: str, existing: str, requested: str) -> None:
             f"{label}: expected at {place(requested)}, registered at {place(existing)}. Choose another name; or, if the "
             "warehouse was moved, drop the table's objects from the catalog (their files stay) and run `compactor publish`."
         )
-
-
-def distinct(label: str, keys: Sequence[str], partitions: Sequence[PartitionDef]) -> dict[tuple[str, ...], PartitionDef]:
-    """Return partitions by values. Raises CatalogRefused for a wrong number of values, and for two different partitions with the same values."""
-    by_values: dict[tuple[str, ...], PartitionDef] = {}
-    for partition in partitions:
-        if len(partition.values) != len(keys) or not all(partition.values):
-            raise CatalogRefused(f"{label}: expected a value for each of {list(keys)}, found {list(partition.values)}")
-        if by_values.setdefault(partition.values, partition) != partition:
-            raise CatalogRefused(f"{label}: partition {list(partition.values)} is requested twice with different definitions")
-    return by_values
 
 
 def statistics(partition: PartitionDef) -> dict[str, str]:

@@ -146,9 +146,10 @@ def log(
         opened = call.app.table(table)
         _show_inputs(ledger.everything(opened, opened.newest()), call)
     else:
-        from compactor.flows.record import last_run
+        from compactor.flows.record import healed, last_run
 
-        snapshots, last = call.app.log(table, limit), last_run(call.app.table(table))
+        opened = call.app.table(table)
+        snapshots, (last,) = call.app.log(table, limit), healed([opened], [last_run(opened)])
         evidence = call.app.settings.tables[table].evidence
 
         def show() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
-from compactor.core.model.errors import Refused
 from compactor.duckdb.sources import PROTOCOL
 from compactor.ports import Storage
 
@@ -28,11 +26,10 @@ SETTINGS = {
 
 
 def connect(storage: Storage, remote: bool) -> Any:
-    """Return a DuckDB connection in memory that reads files of this store. Raises Refused if DuckDB is not installed.
+    """Return a DuckDB connection in memory that reads files of this store. `remote`: whether files are in S3."""
+    import duckdb
 
-    `remote`: whether files are in S3.
-    """
-    connection = _duckdb().connect(":memory:")
+    connection = duckdb.connect(":memory:")
     configure(connection)
     if remote:
         register(connection, storage)
@@ -54,24 +51,9 @@ def prepare(connection: Any, storage: Storage, remote: bool) -> None:
 
 def register(connection: Any, storage: Storage) -> None:
     """Let a connection read objects in S3 through the store."""
-    try:
-        from compactor.duckdb.store import StoreFileSystem
-    except ImportError:
-        raise Refused(f"reading from S3 without Spark needs the package fsspec: {INSTALL}") from None
+    from compactor.duckdb.store import StoreFileSystem
+
     if connection.filesystem_is_registered(PROTOCOL):
         # the connection may have read another configuration before
         connection.unregister_filesystem(PROTOCOL)
     connection.register_filesystem(StoreFileSystem(storage))
-
-
-def _duckdb() -> Any:
-    try:
-        import duckdb
-    except ImportError:
-        raise Refused(f"reading without Spark needs the package duckdb: {INSTALL}") from None
-    return duckdb
-
-
-def installed() -> bool:
-    """Return whether DuckDB and what it needs are installed. Imports neither."""
-    return find_spec("duckdb") is not None and find_spec("fsspec") is not None

@@ -11,10 +11,12 @@ Node = Mapping[str, Any]
 Kind = tuple[Any, ...]
 """A type as `core.model.types` parses it, with all whole numbers as `int`; `other` is binary and nested."""
 
-INT, DOUBLE, TEXT, BOOL, DATE, TIME, LOCAL, NULL, OTHER, UNKNOWN = (
-    (name,) for name in ("int", "double", "string", "boolean", "date", "timestamp", "local timestamp", "null", "other", "unknown")
+INT, DOUBLE, TEXT, BOOL, DATE, TIME, NULL, OTHER, UNKNOWN = (
+    (name,) for name in ("int", "double", "string", "boolean", "date", "timestamp", "null", "other", "unknown")
 )
-SORTED = {"int", "decimal", "float", "double", "string", "boolean", "date", "timestamp"}
+GROUPED = {"int", "decimal", "string", "boolean", "date", "timestamp"}
+"""Families of kinds whose equal values look the same: DuckDB shows a group of zeros as -0.0."""
+SORTED = {*GROUPED, "float", "double"}
 """Families of kinds whose values both engines compare and sort in the same way."""
 _PLACES = {"query_location", "query_location_length", "class", "type", "alias", "qualified_name"}
 
@@ -34,11 +36,6 @@ def arguments(node: Node) -> list[Node]:
     """Return the arguments of a function."""
     listed: list[Node] = [each["expression"] for each in node["arguments"]] if "arguments" in node else node["children"]
     return listed
-
-
-def sides(node: Node) -> list[Node]:
-    """Return the queries of a union, an intersection or a difference."""
-    return node.get("children") or [node["left"], node["right"]]
 
 
 def constant(node: Node) -> tuple[Kind, str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from compactor.core.catalog import base_views, daily_views, feed, history_views, views
 from compactor.core.catalog.daily_views import Form
-from compactor.core.catalog.ddl import Column, TableDef, ViewDef
+from compactor.core.catalog.ddl import Column, ViewDef
 from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model import types
 from compactor.core.model.errors import Refused
@@ -98,17 +98,8 @@ def changes(connection: Any, spec: TableSpec, newest: Snapshot, snapshots: Seque
 
 def feed_tables(connection: Any, spec: TableSpec, snapshots: Sequence[Snapshot]) -> list[ViewDef]:
     """Return the tables of the change feed as the catalog has them, one a generation. `snapshots`: in the order of versions."""
-    return [_plain(spec, table, source) for table, source in sources.of_feed(connection, spec, snapshots).values()]
-
-
-def stored_tables(connection: Any, spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
-    """Return the tables below the view as the catalog has them: base and Delta, with the files of this Snapshot only."""
-    texts = sources.of_rows(connection, spec, snapshot)
-    return [_plain(spec, table, texts[table.name]) for table in views.tables(spec, snapshot) if table.name in texts]
-
-
-def _plain(spec: TableSpec, table: TableDef, source: str) -> ViewDef:
-    return ViewDef(table.database, table.name, f"SELECT * FROM {source}", (*table.columns, *table.partition_columns))
+    tables = sources.of_feed(connection, spec, snapshots).values()
+    return [ViewDef(table.database, table.name, f"SELECT * FROM {source}", (*table.columns, *table.partition_columns)) for table, source in tables]
 
 
 def _idle(snapshot: Snapshot) -> Feed | None:

@@ -38,8 +38,6 @@ def read(path: str, data: bytes, rows_max: int) -> FileSample:
             return _csv(_text(path, data, _CSV_BYTES), increment.is_dms(path))
     except csv.Error as error:
         raise ValueError(str(error)) from None
-    except ImportError as error:
-        raise ValueError(f"it needs the package {error.name}") from None
     # not `splitlines`: a value may hold U+2028. An invalid line is for the run to report.
     lines = _text(path, data, _TEXT_BYTES).split("\n")[:rows_max]
     return FileSample([document for line in lines for document in _documents(line)])

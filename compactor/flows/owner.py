@@ -86,6 +86,8 @@ def _claimed(table: Table, path: str, ours: str) -> str:
         try:
             data = table.storage.read(path)
         except FileNotFoundError:
+            if table.env.dry:
+                return ours
             table.storage.put_if_absent(path, json.dumps({"owner": ours, "since": table.env.now()}).encode())
             # perhaps another's, who came first
             data = table.storage.read(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from urllib.parse import urlsplit
 
 import requests
@@ -10,14 +11,19 @@ from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.results.notice import Message
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 15.0
-ATTEMPTS = 3
+PAUSES = (2.0, 4.0, 8.0, 16.0, 32.0)
+"""Seconds between the attempts: about a minute together. `Retry-After` makes one longer, up to the last."""
+_unreached: set[str] = set()
+"""Hosts that did not accept the last message of this process. The next is tried once: a host that is gone must not hold up hundreds of alerts."""
 
 
 def to_webhook(url: str, message: Message) -> None:
-    """POST the message's own JSON. Raises Unavailable after ATTEMPTS, Refused for a final error response."""
+    """POST the message's own JSON, again after PAUSES where that may help. Raises Unavailable, and Refused for a final error response."""
+    # not with urllib3's Retry, which logs the address
     host = urlsplit(url).hostname or "no host"
     why = ""
-    for _ in range(ATTEMPTS):
+    for pause in (*(() if host in _unreached else PAUSES), 0.0):
+        retry_after = ""
         try:
             # a redirect would turn the POST into a GET, or carry the notice elsewhere
             answer = requests.post(url, json=message.to_json(), timeout=(CONNECT_SECONDS, ANSWER_SECONDS), allow_redirects=False)
@@ -27,10 +33,14 @@ def to_webhook(url: str, message: Message) -> None:
             ) from None
         except requests.exceptions.RequestException as error:
             why = type(error).__name__
-            continue
-        if answer.status_code < 300:
-            return
-        why = f"status {answer.status_code}"
-        if answer.status_code not in (408, 429) and answer.status_code < 500:
-            raise Refused(f"notify: the webhook at {host} answered with {why}")
+        else:
+            if answer.status_code < 300:
+                _unreached.discard(host)
+                return
+            why, retry_after = f"status {answer.status_code}", answer.headers.get("Retry-After", "")
+            if answer.status_code not in (408, 429) and answer.status_code < 500:
+                raise Refused(f"notify: the webhook at {host} answered with {why}")
+        if pause:
+            time.sleep(max(pause, min(float(retry_after), PAUSES[-1]) if retry_after.isdecimal() else 0.0))
+    _unreached.add(host)
     raise Unavailable(f"notify: the webhook at {host} did not accept the message: {why}")

@@ -131,8 +131,6 @@ def test_a_table_elsewhere_or_of_another_kind_is_refused(catalog: Catalog, datab
         catalog.ensure_table(table(database, tmp_path, format="avro"))
     with pytest.raises(CatalogRefused, match="expected partition columns"):
         catalog.ensure_table(table(database, tmp_path, partition_columns=(Column("segment", "string"),)))
-    with pytest.raises(CatalogRefused, match="must be a string"):
-        catalog.ensure_table(table(database, tmp_path, name="n", partition_columns=(Column("day", "int"),)))
 
 
 def test_spellings_of_one_place_are_one_place(catalog: Catalog, database: str, tmp_path: Path) -> None:
@@ -175,11 +173,6 @@ def test_a_partition_at_another_place_is_refused_and_nothing_registered(catalog:
     moved = dataclasses.replace(parts(tmp_path, 1)[0], location=str(tmp_path / "moved"))
     with pytest.raises(CatalogRefused, match="registered at"):
         catalog.ensure_partitions(database, "t_base", [*parts(tmp_path, 2), moved])
-    with pytest.raises(CatalogRefused, match="twice"):
-        catalog.ensure_partitions(database, "t_base", [*parts(tmp_path, 2), dataclasses.replace(parts(tmp_path, 2)[0], rows=7)])
-    for values in [("v3",), ("v3", ""), ("v3", "s", "t")]:
-        with pytest.raises(CatalogRefused, match="a value for each"):
-            catalog.ensure_partitions(database, "t_base", [*parts(tmp_path, 2), PartitionDef(values, str(tmp_path / "x"))])
     assert catalog.partitions(database, "t_base") == parts(tmp_path, 1)
 
 

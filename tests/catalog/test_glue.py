@@ -17,6 +17,7 @@ from compactor.aws.client import ClientConfig, make_session
 from compactor.catalog.glue import presto
 from compactor.catalog.glue.catalog import GlueCatalog
 from compactor.catalog.glue.client import GlueSettings
+from compactor.catalog.recorded import RecordedCatalog
 from compactor.core.catalog.ddl import Column
 from compactor.core.catalog.dialect import PRESTO
 from compactor.core.model.errors import CatalogRefused, Unavailable
@@ -418,6 +419,15 @@ def test_nothing_is_written_when_nothing_changes(proxy: Proxy, database: str, tm
     publish(there, database, tmp_path, 1)
     writing = [path for _, path in proxy.requests if not path.partition(".")[2].startswith(("Get", "BatchGet"))]
     assert writing == []
+
+
+@pytest.mark.parametrize("dialect", ["hive", PRESTO.called])
+def test_an_unchanged_view_with_a_comment_is_not_replaced(server: Server, database: str, dialect: str) -> None:
+    """Glue does not show its comment as a property, and Athena's views have another one."""
+    there = RecordedCatalog(catalog(server.url), apply=True)
+    for version in ("1", "1", "2"):
+        there.replace_view(view(database, dialect=dialect, properties={"compactor.version": version, "comment": "rows of t"}))
+    assert len(there.statements) == 2
 
 
 def test_a_view_for_athena_is_written_in_its_own_form(plain: Any, server: Server, database: str) -> None:

@@ -192,6 +192,20 @@ def test_a_dry_run_of_sync_publishes_nothing_for_readers_of_files() -> None:
     assert (sync_table(there.table()), shown(there)) == ("version 1", [(1, 5, 5)])
 
 
+def test_a_dry_run_of_sync_writes_no_file() -> None:
+    """Neither the verdict of its audit nor the mark of the owner, although the catalog is behind and both are missing."""
+    there = lake(UNIQUE_A)
+    land(there, 1, (1, 5), (2, 6))
+    there.run()
+    there.catalog = type(there.catalog)()
+    there.storage.delete([there.layout.audit(), there.layout.owner()])
+    before = {**there.storage._objects}
+    assert sync(there.table(), dry_run=True).statements
+    assert there.storage._objects == before
+    assert sync(there.table(), dry_run=False).statements
+    assert {*there.storage._objects} - {*before} == {there.layout.audit(), there.layout.owner()}
+
+
 def test_rules_that_are_new_hide_nothing_that_was_shown() -> None:
     """Only what comes after them."""
     there = lake()

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import InputRefused, Refused, RegistryRefused, Stopped, Unavailable
+from compactor.core.results import summary
 from compactor.core.results.record import RunRecord, TableReport
 from compactor.flows import logs
 from compactor.flows.keep.vacuum import vacuum_if_due
-from compactor.flows.read.status import status
+from compactor.flows.read.status import status, statuses
 from compactor.flows.run import failed_early
 from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
@@ -77,6 +78,31 @@ def test_status_has_the_last_run_and_how_often_it_failed() -> None:
     lake.deliver(f"{HOUR}/b.json", [line("c", [2], [2], {"a": 1})])
     run(lake, ValueError("x"))
     assert failures(lake) == (1, "unexpected ValueError: x")
+
+
+@pytest.mark.parametrize("error", ["refused", "later"])
+def test_a_failure_is_over_when_a_later_run_finds_no_work(error: str) -> None:
+    """Idle runs write no record of the table. They are looked for only where a run has failed, by one listing for all tables."""
+    lake = Lake(table())
+    if error == "refused":
+        lake.deliver("wrong_folder/a.json", [line("c", [1], [1], {"a": 1})])
+        assert run(lake).error_class == "InputRefused"
+        lake.storage.delete([f"{lake.spec.landing}/wrong_folder/a.json"])
+    else:
+        lake.deliver(f"{HOUR}/a.json", [line("c", [1], [1], {"a": 1})])
+        assert run(lake, Unavailable("no answer")).outcome == "later"
+        lake.storage.delete([f"{lake.spec.landing}/{HOUR}/a.json"])
+    assert [summary.state(item) for item in statuses([lake.table(), lake.table()])] == ["failed"] * 2
+    assert run(lake).outcome == "idle"
+    listed: list[str] = []
+    storage, listing = lake.storage, lake.storage.list
+    storage.list = lambda path: listed.append(path) or listing(path)  # type: ignore[method-assign, func-returns-value]
+    found = statuses([lake.table(), lake.table()])
+    assert [(summary.state(item), item.last_run and item.last_run.failures) for item in found] == [("idle", 0)] * 2
+    assert listed.count("/lake/_runs") == 1
+    lake.deliver(f"{HOUR}/a.json", [line("c", [1], [1], {"a": 1})])
+    assert run(lake, InputRefused("no")).outcome == "failed"
+    assert [summary.state(item) for item in statuses([lake.table()])] == ["failed"]
 
 
 def test_what_an_operator_does_beside_failing_runs_hides_them_only_if_it_succeeds() -> None:

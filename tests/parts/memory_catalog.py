@@ -38,7 +38,7 @@ class MemoryCatalog:
 
     def ensure_table(self, table: TableDef) -> None:
         """Create the table, or append columns and update comments and properties."""
-        rules.check_table(table)
+        _check_table(table)
         label = f"{table.database}.{table.name}"
         with self._lock:
             self._check_database(table.database, label)
@@ -66,7 +66,7 @@ class MemoryCatalog:
             if not isinstance(existing, _Table):
                 raise CatalogRefused(f"{label}: expected an external table, found {'a view' if existing else 'nothing'}")
             keys = [column.name for column in existing.definition.partition_columns]
-            requested = rules.distinct(label, keys, partitions)
+            requested = _distinct(label, keys, partitions)
             for values, partition in requested.items():
                 if values in existing.partitions:
                     rules.check_location(f"{label} {list(values)}", existing.partitions[values][0].location, partition.location)
@@ -145,3 +145,28 @@ class MemoryCatalog:
     def _check_database(self, name: str, label: str) -> None:
         if name.lower() not in self._databases:
             raise CatalogRefused(f"{label}: database {name} does not exist")
+
+
+# what the flows define must be so; no other catalog checks it
+
+
+def _check_table(table: TableDef) -> None:
+    """Raise CatalogRefused for a definition that engines would misread."""
+    label = f"{table.database}.{table.name}"
+    if table.format not in ("parquet", "avro", "json"):
+        raise CatalogRefused(f"{label}: expected format parquet, avro or json, found {table.format!r}")
+    for column in table.partition_columns:
+        # Athena and Hive prune partitions by text only.
+        if not rules.same_type(column.type, "string"):
+            raise CatalogRefused(f"{label}: partition column {column.name} must be a string, found {column.type}")
+
+
+def _distinct(label: str, keys: Sequence[str], partitions: Sequence[PartitionDef]) -> dict[tuple[str, ...], PartitionDef]:
+    """Return partitions by values. Raises CatalogRefused for a wrong number of values, and for two different partitions with the same values."""
+    by_values: dict[tuple[str, ...], PartitionDef] = {}
+    for partition in partitions:
+        if len(partition.values) != len(keys) or not all(partition.values):
+            raise CatalogRefused(f"{label}: expected a value for each of {list(keys)}, found {list(partition.values)}")
+        if by_values.setdefault(partition.values, partition) != partition:
+            raise CatalogRefused(f"{label}: partition {list(partition.values)} is requested twice with different definitions")
+    return by_values

@@ -53,7 +53,6 @@ class GlueCatalog:
         return None if existing is None or existing.get("TableType") != rules.TABLE else shapes.table(existing)
 
     def ensure_table(self, table: TableDef) -> None:
-        rules.check_table(table)
         label = f"{table.database}.{table.name}"
 
         def attempt() -> None:
@@ -71,7 +70,7 @@ class GlueCatalog:
         owner = self._client.retry(label, "look", lambda: self._get(database, table))
         owner = owner or {}
         rules.check_external(label, owner.get("TableType", ""))
-        requested = [*rules.distinct(label, [key["Name"] for key in owner.get("PartitionKeys", [])], partitions).values()]
+        requested = [*{each.values: each for each in partitions}.values()]
         batches = [(batch, self._registered(label, owner, batch)) for batch in _batches(requested, WRITE_BATCH)]
         for batch, existing in batches:
             self._client.retry(label, "register partitions", self._registering(label, owner, batch, existing))

@@ -82,7 +82,7 @@ class TableStatus(Plain):
     blocked: str | None = None
     """Why readers do not see the newest version (`checks:`); None if nothing blocks it."""
     last_run: RunRecord | None = None
-    """The record of the last run that was not idle; None if none is known."""
+    """The record of the last run that was not idle, with `failures` 0 if a later run was idle; None if none is known."""
     last_comparison: RunRecord | None = None
     """The record of the last comparison with the source; None if none is known."""
     whole_to: str | None = None

@@ -95,5 +95,6 @@ def _stored(table: Table) -> Audit | None:
 
 
 def _store(table: Table, verdict: Audit) -> Audit:
-    table.storage.write(table.layout.audit(), verdict.to_bytes())
+    if not table.env.dry:
+        table.storage.write(table.layout.audit(), verdict.to_bytes())
     return verdict

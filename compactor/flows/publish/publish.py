@@ -32,12 +32,12 @@ def behind(table: Table, snapshot: Snapshot) -> bool:
     return any(results)
 
 
-def _behind(table: Table, snapshot: Snapshot, view: ViewDef) -> bool:
+def _behind(table: Table, snapshot: Snapshot, view: ViewDef, again: bool = False) -> bool:
     shown = _ours(table, snapshot, view)
     if shown is None:
         return True
     version = _version(shown)
-    return version < snapshot.version or (version == snapshot.version and shown.text != view.text)
+    return version < snapshot.version or (version == snapshot.version and (again or shown.text != view.text))
 
 
 def _ours(table: Table, snapshot: Snapshot, view: ViewDef) -> ViewDef | None:
@@ -53,15 +53,12 @@ def _ours(table: Table, snapshot: Snapshot, view: ViewDef) -> ViewDef | None:
 
 
 def shown_version(table: Table, snapshot: Snapshot) -> int | None:
-    """The oldest version that a view of the table shows, None without any. Raises CatalogRefused for another table's view."""
+    """Return the oldest version that a view of the table shows, None without any.
+
+    Raises StateRefused if a view shows a version that is newer than `snapshot` and gone, CatalogRefused for another table's view.
+    """
     shown = (_ours(table, snapshot, view) for view in published_views(table, snapshot))
     return min((_version(view) for view in shown if view is not None), default=None)
-
-
-def check_newest(table: Table, snapshot: Snapshot) -> None:
-    """Raise StateRefused if a view shows a version that is newer than `snapshot` and gone, CatalogRefused for another table's view."""
-    for view in published_views(table, snapshot):
-        _ours(table, snapshot, view)
 
 
 def newest_shown(table: Table, snapshot: Snapshot) -> int:
@@ -75,22 +72,26 @@ def newest_shown(table: Table, snapshot: Snapshot) -> int:
     return newest
 
 
-def publish(table: Table, snapshot: Snapshot) -> Snapshot:
+def publish(table: Table, snapshot: Snapshot, again: bool = False) -> Snapshot:
     """Show `snapshot`, or what has become newer meanwhile, also as an Iceberg table if there is one; gives back what is shown.
 
-    Raises audit.Blocked if a rule of `checks:` does not hold for it; the views stay as they are. Raises TryLater when the process slept longer than
-    `publish_window` between reading the Snapshot and the replacement.
+    `again`: also bring comments and properties up to date. Raises audit.Blocked if a rule of `checks:` does not hold for it; the views stay as they
+    are. Raises TryLater when the process slept longer than `publish_window` between reading the Snapshot and the replacement.
     """
     with ExitStack() as marked:
         while True:
             began = table.env.clock()
-            if behind(table, snapshot):
+            outdated = behind(table, snapshot)
+            if outdated:
                 owner.check(table)
                 audit.check(table, snapshot)
+            if outdated or again:
                 with logs.phase(table, "publishing") as phase:
                     marked.enter_context(publication(table))
-                    _replace(table, snapshot, began)
-                    phase.did(f"published version {snapshot.version} in the view {table.spec.database}.{table.spec.view}")
+                    _replace(table, snapshot, began, again)
+                    phase.did(
+                        f"{'published' if outdated else 'refreshed'} version {snapshot.version} in the view {table.spec.database}.{table.spec.view}"
+                    )
             if table.spec.rules:
                 # readers of files see no version that a check has blocked (flows.read.visible)
                 remember_published(table, snapshot)
@@ -102,7 +103,7 @@ def publish(table: Table, snapshot: Snapshot) -> Snapshot:
             snapshot = newest
 
 
-def _replace(table: Table, snapshot: Snapshot, began: float) -> None:
+def _replace(table: Table, snapshot: Snapshot, began: float, again: bool) -> None:
     """Register what the views of `snapshot` read, and replace those that show something older. Do nothing if a newer version needs other columns."""
     try:
         _register(table, snapshot)
@@ -113,11 +114,11 @@ def _replace(table: Table, snapshot: Snapshot, began: float) -> None:
         return
     _check_window(table, snapshot, began)
     for view in published_views(table, snapshot):
-        if _behind(table, snapshot, view):
+        if _behind(table, snapshot, view, again):
             check_view(table, snapshot, view)
     for view in published_views(table, snapshot):
         # asked again: the less time passes between look and replacement, the rarer is a newer view undone
-        if _behind(table, snapshot, view):
+        if _behind(table, snapshot, view, again):
             table.catalog().replace_view(view)
 
 
@@ -125,30 +126,6 @@ def _check_window(table: Table, snapshot: Snapshot, began: float) -> None:
     """Raise TryLater if the process slept: what it has read may be old, and the mark of its publication removed."""
     if table.env.clock() - began > table.spec.publish_window:
         raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
-
-
-def refresh(table: Table, snapshot: Snapshot) -> Snapshot:
-    """Publish, and bring up to date what publishing does not look at: comments and properties of what shows the right rows already."""
-    snapshot = publish(table, snapshot)
-    began = table.env.clock()
-    shown = table.catalog().view(table.spec.database, table.spec.view)
-    if shown is None or _version(shown) != snapshot.version:
-        return snapshot
-    with publication(table):
-        try:
-            _register(table, snapshot)
-            view = views.view(table.spec, snapshot)
-            check_view(table, snapshot, view)
-            _check_window(table, snapshot, began)
-            shown = table.catalog().view(table.spec.database, table.spec.view)
-            if shown is None or _version(shown) <= snapshot.version:
-                table.catalog().replace_view(view)
-        except CatalogRefused:
-            if not table.superseded_since(snapshot):
-                raise
-            # a run registered columns meanwhile that this version lacks; the newest version has them
-        # a run that published meanwhile may have been undone by our replacement: show the newest again
-        return publish(table, snapshot)
 
 
 def declare(table: Table, schema: Schema) -> None:

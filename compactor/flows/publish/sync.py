@@ -9,7 +9,7 @@ from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import from_avro
 from compactor.flows.publish import archive
 from compactor.flows.publish.landing import sync_landing
-from compactor.flows.publish.publish import declare, refresh
+from compactor.flows.publish.publish import declare, publish
 from compactor.flows.publish.shown import remember
 from compactor.flows.table import Table
 
@@ -22,7 +22,7 @@ def sync_table(table: Table, applied: bool = True) -> str:
     """
     snapshot = table.newest()
     if snapshot is not None:
-        shown = refresh(table, snapshot)
+        shown = publish(table, snapshot, again=True)
         if applied:
             # of a version that was blocked nothing was archived
             archive.archive(table, shown)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.planning import compaction
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import SILENT, Check
 from compactor.core.results.phrases import counted
@@ -17,20 +16,9 @@ from compactor.flows.listed import listed
 from compactor.flows.publish import archive
 from compactor.flows.read import arrivals
 from compactor.flows.read.check import Looked, check
+from compactor.flows.read.status import compaction_note
 from compactor.flows.table import Table
-from compactor.flows.write.compact import due
 from compactor.flows.write.daily import days_end
-
-
-def compaction_step(table: Table, snapshot: Snapshot) -> str | None:
-    """Return what the next run does about compaction, or why a compaction that is needed waits; None if none is needed."""
-    spec = table.spec
-    if not due(table, snapshot):
-        return compaction.waits(spec, snapshot, table.env.clock())
-    if spec.compact_budget is None:
-        return "look for segments worth compacting"
-    share = f"the compactions of a run rewrite up to {spec.compact_budget:,} bytes, those of the largest Deltas first (`compact_budget`)"
-    return f"look for segments worth compacting; {share}; the Delta of this table has {compaction.debt(snapshot):,}"
 
 
 def plan(table: Table, others: Sequence[TableSpec] = (), samples: bool = True) -> TablePlan:
@@ -70,7 +58,7 @@ def _steps(table: Table, snapshot: Snapshot | None, landing: Landing) -> list[st
         )
         steps.append(f"commit version {snapshot.version + 1 if snapshot else 1}, publish {table.spec.database}.{table.spec.view}")
         steps.append(f"{table.spec.archive} the files {'to the archive' if table.spec.archive != 'keep' else 'in landing'}")
-    if snapshot and (sentence := compaction_step(table, snapshot)):
+    if snapshot and (sentence := compaction_note(table, snapshot)):
         steps.append(sentence)
     if snapshot and not landing.new and days_end(table, snapshot):
         steps.append(f"commit version {snapshot.version + 1}, because the days of {table.spec.view}_daily change")

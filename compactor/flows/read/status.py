@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Sequence
 
 from compactor.core.catalog import base_views
 from compactor.core.model import times
@@ -14,7 +15,7 @@ from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit, shown
 from compactor.flows.read import arrivals, quarantine
-from compactor.flows.record import last_comparison, last_run
+from compactor.flows.record import healed, last_comparison, last_run
 from compactor.flows.table import Table
 from compactor.flows.write.compact import due
 
@@ -33,8 +34,8 @@ def lateness(statuses: Iterable[TableStatus], deadline: str) -> dict[str, str]:
     return late
 
 
-def _compaction(table: Table, snapshot: Snapshot) -> str | None:
-    """Return why a compaction that is needed has not happened; None if none is needed or worth it."""
+def compaction_note(table: Table, snapshot: Snapshot) -> str | None:
+    """Return what the next run does about a compaction that is needed, or what it waits for; None if none is needed or worth it."""
     if not due(table, snapshot):
         return compaction.waits(table.spec, snapshot, table.env.clock())
     if shown.not_worth(table) >= snapshot.version:
@@ -50,8 +51,15 @@ def _waits(table: Table, oldest: str | None) -> str | None:
     return f"files of {oldest.replace('T', ' ')} still wait in landing"
 
 
+def statuses(tables: Sequence[Table]) -> list[TableStatus]:
+    """Return the status of each table. A failure is over if a later run was idle."""
+    states = [status(table) for table in tables]
+    last = healed(tables, [item.last_run for item in states])
+    return [dataclasses.replace(item, last_run=record) for item, record in zip(states, last)]
+
+
 def status(table: Table) -> TableStatus:
-    """The newest Snapshot and what waits in landing."""
+    """Return the newest Snapshot, what waits in landing, and the last run that was not idle."""
     snapshot = table.newest()
     landing = discover.landing(table, snapshot)
     hours = [item.hour for item in landing.new if item.hour]
@@ -91,7 +99,7 @@ def status(table: Table) -> TableStatus:
         last_comparison=last_comparison(table),
         whole_to=snapshot.watermark.whole_to if snapshot else None,
         whole_note=whole_hours.note(snapshot.watermark, table.spec.streams) if snapshot else None,
-        compaction=_compaction(table, snapshot) if snapshot else None,
+        compaction=compaction_note(table, snapshot) if snapshot else None,
         ro_version=ro[0],
         ro_source_time=ro[1],
     )
