@@ -205,7 +205,7 @@ class Hook(BaseHTTPRequestHandler):
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds for which a webhook is waited for, without waiting."""
     waited: list[float] = []
-    monkeypatch.setattr(webhook.time, "sleep", waited.append)
+    monkeypatch.setattr(webhook, "time", SimpleNamespace(sleep=waited.append))
     monkeypatch.setattr(webhook, "_unreached", set())
     return waited
 
