@@ -229,6 +229,26 @@ def test_limits_and_exclusions(tmp_path: Path) -> None:
         assert [(each.source.rpartition("/")[2], "is there already" in each.waits) for each in app.add_tables()] == [("c", False), ("d", True)]
 
 
+def test_no_other_entry_takes_the_folders_of_one_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two entries that fit a folder the first one counts, whatever the store answers at the moment."""
+    entries = "{from: 'in/pg/{table}', name: 'pg_{table}'}, {from: 'in/{db}/{table}', name: 'any_{db}_{table}'}"
+    config = written(tmp_path, f"discover: [{entries}]\ntables: {{a: {{key: [id], envelope: flat}}}}\n")
+    landed(tmp_path / "in/pg/orders" / HOUR, record(1, "id", table="orders"))
+    listed, refused = LocalStorage.folders, []
+
+    def folders(storage: LocalStorage, prefix: str) -> Any:
+        if prefix.rstrip("/").endswith("in/pg") and not refused:
+            refused.append(prefix)
+            raise Unavailable("the store does not answer")
+        return listed(storage, prefix)
+
+    monkeypatch.setattr(LocalStorage, "folders", folders)
+    with App.open(config) as app:
+        (waiting,) = app.add_tables()
+        assert "the store does not answer" in waiting.waits
+        assert [table.name for table in app.add_tables()] == ["pg_orders"]
+
+
 def test_what_a_new_folder_needs_does_not_stop_the_configured_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a registry that is down nor a place that may not be listed: what needs them waits with the reason."""
     config = written(

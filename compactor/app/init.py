@@ -128,13 +128,17 @@ def look_for_tables(app: AppBase, entries: Sequence[Discovery]) -> list[TablePro
     """
     folders: dict[str, Folder] = {}
     waiting: list[TableProposal] = []
+    unlisted: list[Discovery] = []
     for entry in entries:
         try:
             here = flow_folders.untaken(app.runtime.storage, app.specs(), [entry])
         except CompactorError as error:
+            unlisted.append(entry)
             waiting.append(TableProposal("", entry.place, waits=f"it cannot be listed: {error}"))
         else:
-            folders = {**{each.path: each for each in here if not any(other.excludes(each.path) for other in entries)}, **folders}
+            # of two entries that fit a folder the first one counts, also once it can be listed again
+            free = [each for each in here if not any(first.fits(each.path) for first in unlisted)]
+            folders = {**{each.path: each for each in free if not any(other.excludes(each.path) for other in entries)}, **folders}
     return [*waiting, *_tables_of(app, [folders[path] for path in sorted(folders)])]
 
 

@@ -12,7 +12,9 @@ from compactor.core.results.notice import Message
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 15.0
 PAUSES = (2.0, 4.0, 8.0, 16.0, 32.0)
-"""Seconds between the attempts: about a minute together. `Retry-After` makes one longer, up to the last."""
+"""Seconds between the attempts. `Retry-After` makes one longer, up to the last."""
+MOST_SECONDS = 65.0
+"""No attempt begins so long after the first one."""
 _unreached: set[str] = set()
 """Hosts that did not accept the last message of this process. The next is tried once: a host that is gone must not hold up hundreds of alerts."""
 
@@ -21,7 +23,7 @@ def to_webhook(url: str, message: Message) -> None:
     """POST the message's own JSON, again after PAUSES where that may help. Raises Unavailable, and Refused for a final error response."""
     # not with urllib3's Retry, which logs the address
     host = urlsplit(url).hostname or "no host"
-    why = ""
+    why, end = "", time.monotonic() + MOST_SECONDS
     for pause in (*(() if host in _unreached else PAUSES), 0.0):
         retry_after = ""
         try:
@@ -40,7 +42,9 @@ def to_webhook(url: str, message: Message) -> None:
             why, retry_after = f"status {answer.status_code}", answer.headers.get("Retry-After", "")
             if answer.status_code not in (408, 429) and answer.status_code < 500:
                 raise Refused(f"notify: the webhook at {host} answered with {why}")
-        if pause:
-            time.sleep(max(pause, min(float(retry_after), PAUSES[-1]) if retry_after.isdecimal() else 0.0))
+        pause = max(pause, min(float(retry_after), PAUSES[-1]) if retry_after.isdecimal() and pause else 0.0)
+        if not pause or time.monotonic() + pause > end:
+            break
+        time.sleep(pause)
     _unreached.add(host)
     raise Unavailable(f"notify: the webhook at {host} did not accept the message: {why}")

@@ -263,17 +263,16 @@ class Reader:
                         continue
                     formats.add(kind)
                     landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
-                # records that carry their schema have all types but those that the table declares otherwise
-                frames += [self._described(frame, part, opened, parent, typed if part.avro is not None else schema, typed) for part, frame in decoded]
+                # Avro records have all types but those of `types:`; the schema in a Parquet footer may say less than `schema:`
+                over = {part.avro: typed if part.avro and (kind == "avro" or not raw.avro) else schema for part, _ in decoded}
+                frames += [self._described(frame, opened, parent, over[part.avro], typed) for part, frame in decoded]
                 unpacked += [part for part, _ in decoded]
         deletions.check_columns(spec, frames)
         frames += repair.frames(self.spark, opened, self.storage, frames, _stored_fields(parent))
         columns = tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items())
         return _Decoded(tuple(frames), columns, max(formats, default=""), tuple(unpacked))
 
-    def _described(
-        self, frame: Frame, raw: files.RawFrame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None, typed: WriterSchema | None
-    ) -> Frame:
+    def _described(self, frame: Frame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None, typed: WriterSchema | None) -> Frame:
         """Return the frame with its writers, and with images that are structs. `schema`: the declared columns; `typed`: those of `types:` alone."""
         spec = opened.spec
         if frame.images is None and opened.size <= PARSED_ONCE_MAX:

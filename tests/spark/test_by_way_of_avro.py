@@ -55,6 +55,32 @@ def test_a_schema_that_does_not_describe_the_columns_is_not_followed(lake: Lake)
         assert lake.rows(spec) == [{"id": 1, "d": 19000}]
 
 
+def test_declared_columns_come_before_the_schema_of_a_file(lake: Lake) -> None:
+    """A writer's schema may say less: that a time is a long."""
+    days = json.dumps({**ROW, "fields": [ROW["fields"][0], {"name": "d", "type": {"type": "int", "logicalType": "date"}}]})
+    for name, more in {"schema": {"avro_schema": days}, "types": {"types": (("d", "date_days"),)}}.items():
+        spec = lake.spec(f"declared_{name}", order_by=("id",), **more)
+        folder = Path(spec.landing) / "increment_2024030500"
+        folder.mkdir(parents=True)
+        rows = pa.table({"id": pa.array([1], pa.int32()), "d": pa.array([19000], pa.int32())})
+        bare = {**ROW, "fields": [ROW["fields"][0], {"name": "d", "type": "int"}]}
+        pq.write_table(rows.replace_schema_metadata({"parquet.avro.schema": json.dumps(bare)}), folder / "a.parquet")
+        lake.run(spec)
+        assert lake.rows(spec) == [{"id": 1, "d": "2022-01-08"}]
+
+
+def test_nanoseconds_as_keys_of_a_map(lake: Lake) -> None:
+    """Keys are read as they are meant, too."""
+    spec = lake.spec(order_by=("id",))
+    folder = Path(spec.landing) / "increment_2024030500"
+    folder.mkdir(parents=True)
+    pairs = pa.array([[(1_700_000_000_000_000_000, 7)]], pa.map_(pa.timestamp("ns", "UTC"), pa.int32()))
+    pq.write_table(pa.table({"id": pa.array([1], pa.int32()), "m": pairs}), folder / "a.parquet")
+    lake.run(spec)
+    (row,) = lake.spark.table(f"`{lake.database}`.t").selectExpr("CAST(map_keys(m)[0] AS STRING) AS at", "map_values(m)[0] AS n").collect()
+    assert (row.at, row.n) == ("2023-11-14 22:13:20", 7)
+
+
 def test_whole_kafka_records_in_avro_files(lake: Lake) -> None:
     """The schema of their values says what those mean. A record without a value is a delete."""
     record = {

@@ -109,8 +109,14 @@ def test_without_types_values_tell_them_and_nothing_is_lost(lake: Lake) -> None:
 def test_a_decimal_that_would_be_rounded_is_quarantined(lake: Lake) -> None:
     """With declared types, as for JSON and CSV."""
     spec = spec_of(lake, types=(("price", "decimal(10,2)"),), quarantine_rows=1)
-    rows = landed(lake, spec, event("insert", 1, {"id": "1", "price": "12.50"}), event("insert", 2, {"id": "2", "price": "1.005"}))
-    assert ([row["price"] for row in rows], len(lake.unusable(spec))) == ([Decimal("12.5")], 1)
+    rows = landed(
+        lake,
+        spec,
+        event("insert", 1, {"id": "1", "price": "12.50"}),
+        event("insert", 2, {"id": "2", "price": "1.005"}),
+        event("insert", 3, {"id": "3", "price": "1.234E+5"}),
+    )
+    assert ([row["price"] for row in rows], len(lake.unusable(spec))) == ([Decimal("12.5"), Decimal("123400")], 1)
 
 
 @pytest.mark.slow

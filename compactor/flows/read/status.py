@@ -52,10 +52,10 @@ def _waits(table: Table, oldest: str | None) -> str | None:
 
 
 def statuses(tables: Sequence[Table]) -> list[TableStatus]:
-    """Return the status of each table. A failure is over if a later run was idle."""
+    """Return the status of each table. A failure is over if a later run was idle, and no compaction waits, which may be what failed."""
     states = [status(table) for table in tables]
     last = healed(tables, [item.last_run for item in states])
-    return [dataclasses.replace(item, last_run=record) for item, record in zip(states, last)]
+    return [item if item.compaction else dataclasses.replace(item, last_run=record) for item, record in zip(states, last)]
 
 
 def status(table: Table) -> TableStatus:

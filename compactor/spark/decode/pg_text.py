@@ -81,9 +81,10 @@ def to_stored(value: str, field: WriterField) -> str:
 def exact_decimal(value: str, kind: types.Type) -> str:
     """SQL: text as a decimal, null where a digit would be lost."""
     made = cast(value, kind)
-    # digits behind an exponent are compared as doubles
-    scaled = f"{value} RLIKE '[eE]' AND CAST({made} AS DOUBLE) <> {cast(value, ('double',))}"
-    return f"CASE WHEN NOT ({value} RLIKE '[.][0-9]{{{kind[2]}}}0*[1-9]' OR ({scaled})) THEN {made} END"
+    # digits before an exponent are compared as doubles
+    other = f"CAST({made} AS DOUBLE) <> {cast(value, ('double',))}"
+    lost = f"CASE WHEN {value} RLIKE '[eE]' THEN {other} ELSE {value} RLIKE '[.][0-9]{{{kind[2]}}}0*[1-9]' END"
+    return f"CASE WHEN NOT {lost} THEN {made} END"
 
 
 def _era(value: str) -> str:

@@ -212,10 +212,11 @@ def _struct(columns: parquet_files.Columns) -> types.Type:
 
 
 def _describes(schema: str, columns: parquet_files.Columns) -> bool:
-    """Return whether columns have the types of an Avro schema."""
+    """Return whether columns have the types of an Avro schema that can be used."""
     try:
-        return avro_type(schema) == _struct(columns)
-    except SchemaRefused:
+        return bool(from_avro(schema)) and avro_type(schema) == _struct(columns)
+    except (SchemaRefused, ValueError, TypeError, AttributeError, KeyError):
+        # its attributes may be anything
         return False
 
 

@@ -174,7 +174,8 @@ def _meant(value: str, read_as: T.DataType, meant: T.DataType) -> str:
     if isinstance(read_as, T.ArrayType) and isinstance(meant, T.ArrayType):
         return f"transform({value}, _e -> {_meant('_e', read_as.elementType, meant.elementType)})"
     if isinstance(read_as, T.MapType) and isinstance(meant, T.MapType):
-        return f"transform_values({value}, (_k, _e) -> {_meant('_e', read_as.valueType, meant.valueType)})"
+        keys = value if read_as.keyType == meant.keyType else f"transform_keys({value}, (_e, _v) -> {_meant('_e', read_as.keyType, meant.keyType)})"
+        return f"transform_values({keys}, (_k, _e) -> {_meant('_e', read_as.valueType, meant.valueType)})"
     if isinstance(read_as, T.StructType) and isinstance(meant, T.StructType):
         pairs = zip(read_as.fields, meant.fields)
         members = ", ".join(f"{literal(one.name)}, {_meant(f'{value}.{quoted(one.name)}', one.dataType, two.dataType)}" for one, two in pairs)
