@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -211,10 +212,12 @@ def _struct(columns: parquet_files.Columns) -> types.Type:
     return from_spark(T.StructType.fromJson(json.loads(columns.meant)))
 
 
+@lru_cache(maxsize=64)
 def _describes(schema: str, columns: parquet_files.Columns) -> bool:
     """Return whether columns have the types of an Avro schema that can be used."""
     try:
-        return bool(from_avro(schema)) and avro_type(schema) == _struct(columns)
+        from_avro(schema)
+        return avro_type(schema) == _struct(columns)
     except (SchemaRefused, ValueError, TypeError, AttributeError, KeyError):
         # its attributes may be anything
         return False
