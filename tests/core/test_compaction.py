@@ -193,3 +193,25 @@ def test_all_segments_with_changes_are_compacted_for_a_base_of_one_version() -> 
     """However few of its rows changed."""
     assert [each.id for each in compaction.targets(snapshot(TWO, 1), {"s1": 1, "s0": 0}, 10**6, every=True)] == ["s1"]
     assert compaction.targets(snapshot(TWO), {"s1": 1}, 1, every=True) == ()
+
+
+@pytest.mark.parametrize(
+    ("order", "offsets", "settings", "kept"),
+    [
+        # a connector's order judges all events by one bound
+        ((("source.lsn", "bigint"),), (), {}, False),
+        # Kafka's offsets do so in each partition, if the files name partitions
+        ((("kafka.offset", "bigint"),), ((0, 7),), {}, False),
+        ((("kafka.offset", "bigint"),), (), {}, True),
+        # a column of the row may be a counter that each row has for itself
+        ((("seq", "bigint"),), (), {}, True),
+        # positions of two shards do not compare
+        ((("source.lsn", "bigint"),), (), {"shard": "region"}, True),
+        # nothing is judged
+        ((("seq", "bigint"),), (), {"beyond_retention": "apply"}, False),
+        ((("seq", "bigint"),), (), {"delete": "hard"}, False),
+    ],
+)
+def test_tombstones_stay_where_no_bound_can_stand_for_them(order: Any, offsets: Any, settings: dict[str, Any], kept: bool) -> None:
+    """After their retention, without the values of the rows that they hide."""
+    assert compaction.keeps_tombstones(dataclasses.replace(SPEC, **settings), order, offsets) == kept
