@@ -12,6 +12,7 @@ import pytest
 
 from compactor.core.model.spec import TableSpec
 from compactor.flows.keep.erase import Request, erase
+from compactor.flows.read.verify import verify
 from compactor.flows.table import Table
 from compactor.flows.verbs import rebuild_table
 from tests.capture import landing, truth
@@ -67,6 +68,19 @@ def test_declared_columns_come_before_the_schema_of_a_file(lake: Lake) -> None:
         pq.write_table(rows.replace_schema_metadata({"parquet.avro.schema": json.dumps(bare)}), folder / "a.parquet")
         lake.run(spec)
         assert lake.rows(spec) == [{"id": 1, "d": "2022-01-08"}]
+
+
+def test_verify_tells_that_values_mean_something_else_now(lake: Lake) -> None:
+    """Numbers of an earlier version, dates of this one."""
+    spec = lake.spec(order_by=("id",))
+    folder = Path(spec.landing) / "increment_2024030500"
+    folder.mkdir(parents=True)
+    rows = pa.table({"id": pa.array([1], pa.int32()), "d": pa.array([19000], pa.int32())})
+    pq.write_table(rows, folder / "a.parquet")
+    lake.run(spec)
+    (archived,) = (Path(spec.root) / "archive").rglob("*.parquet")
+    pq.write_table(rows.replace_schema_metadata({"parquet.avro.schema": json.dumps(ROW)}), archived)
+    assert "view equals full recompute" in [check.name for check in verify(Table(lake.env, spec)) if not check.ok]
 
 
 def test_nanoseconds_as_keys_of_a_map(lake: Lake) -> None:

@@ -771,6 +771,7 @@ def test_a_record_without_value_deletes_the_row_of_its_key(lake: Lake) -> None:
     assert 3 in {row["id"] for row in lake.rows(spec)}
 
 
+@pytest.mark.slow
 def test_a_key_change_over_partitions_leaves_the_old_key_by_its_own_delete(lake: Lake) -> None:
     """The offset of the new key, in another partition, says nothing about the old key. An update that alone changes its key is refused."""
     spec, old = lake.spec(container="kafka", order_by=("offset",)), [["__debezium.oldkey", '{"id":1}']]

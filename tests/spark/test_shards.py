@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from compactor.app import App
-from tests.oracle.sizes import tiered
 from tests.parts.one_spark import app_on_one_spark
 
 __all__ = ["app_on_one_spark"]
@@ -122,7 +121,8 @@ def test_a_truncate_of_one_shard_and_a_late_event_of_the_other(tmp_path: Path) -
         assert shown(app) == rows(eu, us)
 
 
-@pytest.mark.parametrize("seed", tiered([1, 2], fast=[2]))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
 def test_the_table_has_the_rows_of_all_shards(seed: int, tmp_path: Path) -> None:
     """Random changes with truncates and left-out values, in random order over several runs; then compacted, verified and rebuilt."""
     sources = [Source("eu", 5_000, seed), Source("us", 100, seed + 10), Source("asia", 4_990, seed + 20)]

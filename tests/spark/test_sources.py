@@ -113,6 +113,7 @@ LSNS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_numbers_of_informix_are_no_text(lake: Lake) -> None:
     """They grow by a digit now and then."""
     expect(lake, LSNS)
@@ -245,6 +246,7 @@ def test_the_newest_change_by_its_place_whatever_form_that_has(lake: Lake) -> No
     expect(lake, PLACES)
 
 
+@pytest.mark.slow
 def test_a_fraction_has_no_place_among_whole_numbers(lake: Lake) -> None:
     """Rounded, 100.4 and 100.2 would be equal, and the later line would win."""
     spec = lake.spec(order_by=("n",), quarantine_share=0.9)
