@@ -126,20 +126,10 @@ def look_for_tables(app: AppBase, entries: Sequence[Discovery]) -> list[TablePro
     A table that is not certain waits. So does an entry whose folders cannot be listed, and so do all folders while the registry does not answer:
     the configured tables need none of them.
     """
-    folders: dict[str, Folder] = {}
-    waiting: list[TableProposal] = []
-    unlisted: list[Discovery] = []
-    for entry in entries:
-        try:
-            here = flow_folders.untaken(app.runtime.storage, app.specs(), [entry])
-        except CompactorError as error:
-            unlisted.append(entry)
-            waiting.append(TableProposal("", entry.place, waits=f"it cannot be listed: {error}"))
-        else:
-            # of two entries that fit a folder the first one counts, also once it can be listed again
-            free = [each for each in here if not any(first.fits(each.path) for first in unlisted)]
-            folders = {**{each.path: each for each in free if not any(other.excludes(each.path) for other in entries)}, **folders}
-    return [*waiting, *_tables_of(app, [folders[path] for path in sorted(folders)])]
+    unlisted: list[tuple[Discovery, CompactorError]] = []
+    folders = flow_folders.untaken(app.runtime.storage, app.specs(), entries, unlisted)
+    waiting = [TableProposal("", entry.place, waits=f"it cannot be listed: {error}") for entry, error in unlisted]
+    return [*waiting, *_tables_of(app, folders)]
 
 
 def _tables_of(app: AppBase, folders: Sequence[Folder]) -> list[TableProposal]:

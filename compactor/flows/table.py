@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -169,9 +168,7 @@ class Table:
         while snapshot is not None:
             yield snapshot
             older = self.snapshot(snapshot.parent) if snapshot.parent else None
-            if older is not None and not older.schema.fields:
-                older = dataclasses.replace(older, schema=dataclasses.replace(older.schema, fields=snapshot.schema.fields))
-            snapshot = older
+            snapshot = older.with_columns(snapshot) if older is not None else None
 
     def kept(self, newest: Snapshot) -> Iterator[Snapshot]:
         """Yield `newest` and the older Snapshots that no vacuum has given up, newest first. Raises StateRefused if one of them is gone."""

@@ -358,6 +358,12 @@ class Snapshot(State, Commit):
         same = then == now and self.schema.key == schema.key and tuple(self.order) == tuple(order)
         return self.schema.generation + (0 if same else 1)
 
+    def with_columns(self, newer: Snapshot | None) -> Snapshot:
+        """Return a stub without columns with those of the version after it, and any other Snapshot as it is."""
+        if self.schema.fields or newer is None:
+            return self
+        return dataclasses.replace(self, schema=dataclasses.replace(self.schema, fields=newer.schema.fields))
+
     def to_bytes(self) -> bytes:
         """Return the JSON text that is stored."""
         # a field a line: people read it, and Python indents ten times as slowly as it writes

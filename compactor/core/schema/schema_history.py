@@ -44,8 +44,7 @@ def steps(history: Iterable[Snapshot]) -> list[Step]:
     """
     snapshots: list[Snapshot] = []
     for snapshot in history:
-        fields = snapshot.schema.fields or (snapshots[-1].schema.fields if snapshots else ())
-        snapshots.append(dataclasses.replace(snapshot, schema=dataclasses.replace(snapshot.schema, fields=fields)))
+        snapshots.append(snapshot.with_columns(snapshots[-1] if snapshots else None))
     result = []
     for snapshot, parent in zip(snapshots, [*snapshots[1:], None]):
         schema = snapshot.schema

@@ -295,7 +295,7 @@ def from_avro(text: str) -> WriterSchema:
 def avro_type(text: str) -> types.Type:
     """Return the type of the records of an Avro schema, as Spark's Avro reader returns them. Raises SchemaRefused."""
     schema = avro.parse(text)
-    return _AvroReader(schema).type(schema.root)
+    return _AvroReader(schema).raw(schema.root, "", ())
 
 
 class _AvroReader:
@@ -308,7 +308,7 @@ class _AvroReader:
     def field(self, member: dict[str, Any], path: str, inside: tuple[str, ...] = ()) -> WriterField:
         """Return a column, or the elements of an array column."""
         kind = self._schema.present(member["type"])
-        raw = self._raw(member["type"], path, inside)
+        raw = self.raw(member["type"], path, inside)
         logical, semantic = kind.get("logicalType"), _LOGICAL.get(str(kind.get("logicalType")), kind.get("connect.name") or "")
         precision, scale = _digits(kind)
         if semantic == DECIMAL and not precision:
@@ -327,11 +327,8 @@ class _AvroReader:
         aliases = tuple(str(alias) for alias in listed) if isinstance(listed, list) else ()
         return WriterField(member["name"], raw, stored, semantic, scale, default, member.get("doc") or "", item, aliases=aliases)
 
-    def type(self, avro_type: Any) -> types.Type:
-        """Return a type as Spark's Avro reader returns it."""
-        return self._raw(avro_type, "", ())
-
-    def _raw(self, avro_type: Any, path: str, inside: tuple[str, ...]) -> types.Type:
+    def raw(self, avro_type: Any, path: str, inside: tuple[str, ...]) -> types.Type:
+        """Return a type as Spark's Avro reader returns it. `inside`: the records around it."""
         self._left -= 1
         if self._left < 0:
             raise SchemaRefused(f"column {path}: the schema has more than {MEMBERS_MAX} columns and nested members")
@@ -345,9 +342,9 @@ class _AvroReader:
         if base == "long" and logical in _MOMENTS:
             return ("timestamp",)
         if base == "array":
-            return ("array", self._raw(kind["items"], f"{path}[]", inside))
+            return ("array", self.raw(kind["items"], f"{path}[]", inside))
         if base == "map":
-            return ("map", ("string",), self._raw(kind["values"], f"{path}{{}}", inside))
+            return ("map", ("string",), self.raw(kind["values"], f"{path}{{}}", inside))
         if base == "union":
             return self._union(kind["branches"], path, inside)
         if base == "record":
@@ -356,7 +353,7 @@ class _AvroReader:
                     f"column {path}: the record {kind['name']} contains itself, and Hive has no recursive types. Leave the column out at the source."
                 )
             below = (*inside, kind["name"])
-            return ("struct", tuple((member["name"], self._raw(member["type"], f"{path}.{member['name']}", below)) for member in kind["fields"]))
+            return ("struct", tuple((member["name"], self.raw(member["type"], f"{path}.{member['name']}", below)) for member in kind["fields"]))
         return (_AVRO[base],)
 
     def _union(self, branches: list[Any], path: str, inside: tuple[str, ...]) -> types.Type:
@@ -368,7 +365,7 @@ class _AvroReader:
             return ("double",)
         if not branches:
             raise SchemaRefused(f"column {path}: expected a union with a type besides null, found none")
-        return ("struct", tuple((f"member{at}", self._raw(branch, path, inside)) for at, branch in enumerate(branches)))
+        return ("struct", tuple((f"member{at}", self.raw(branch, path, inside)) for at, branch in enumerate(branches)))
 
 
 def _digits(kind: dict[str, Any]) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from compactor.core.model.errors import CompactorError
 from compactor.core.model.layout import join, relative
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.folders import Discovery, Folder, upwards
@@ -17,22 +18,34 @@ _SHOWN = 20
 """Folders that have a line of their own."""
 
 
-def untaken(storage: Storage, specs: Sequence[TableSpec], places: Sequence[Discovery]) -> list[Folder]:
+def untaken(
+    storage: Storage, specs: Sequence[TableSpec], places: Sequence[Discovery], unlisted: list[tuple[Discovery, CompactorError]] | None = None
+) -> list[Folder]:
     """Return the folders with landed files that no table takes and that fit one of `places`, by path; with the first one that they fit.
 
-    `specs`: all tables. A folder with a table's own files (archive, base) is no landed one.
+    `specs`: all tables. A folder with a table's own files (archive, base) is no landed one. `unlisted`: takes the places whose folders cannot be
+    listed, with the reason. No other place gets their folders. Without it the reason is raised.
     """
     configured, roots = frozenset(spec.landing for spec in specs), {spec.root for spec in specs}
     above = frozenset(each for landing in configured for each in upwards(landing))
     folders: dict[str, Folder] = {}
     for discovery in places:
-        for path, values in _matching(storage, discovery, discovery.top, 0):
-            # a table has its landing folder here, above or below
-            taken = path in above or path in roots or not configured.isdisjoint(upwards(path))
-            if path in folders or taken or any(each.excludes(path) for each in places):
-                continue
-            if (example := _example(storage, path)) is not None:
-                folders[path] = Folder(path, example, discovery, discovery.table_name(values))
+        here: dict[str, Folder] = {}
+        try:
+            for path, values in _matching(storage, discovery, discovery.top, 0):
+                # a table has its landing folder here, above or below
+                taken = path in above or path in roots or not configured.isdisjoint(upwards(path))
+                others = path in folders or any(first.fits(path) for first, _ in unlisted or ())
+                if others or taken or any(each.excludes(path) for each in places):
+                    continue
+                if (example := _example(storage, path)) is not None:
+                    here[path] = Folder(path, example, discovery, discovery.table_name(values))
+        except CompactorError as error:
+            if unlisted is None:
+                raise
+            unlisted.append((discovery, error))
+        else:
+            folders.update(here)
     return [folders[path] for path in sorted(folders)]
 
 

@@ -42,6 +42,7 @@ def verify(table: Table, deep: bool = False) -> list[Check]:
     if snapshot is None:
         return [Check(table.name, "snapshot", True, "nothing committed yet")]
     if not table.env.files_only:
+        # raises if a view shows a newer version, which is gone
         publish.shown_version(table, snapshot)
     checks = [_twice(_files, table, snapshot), _tiling(table, snapshot), _counts(table, snapshot)]
     try:

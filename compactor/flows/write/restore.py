@@ -68,6 +68,7 @@ def restore(table: Table, target: Snapshot) -> TableReport:
     if head is None or retention.is_pending_deletion(target, table.layout, head):
         raise Refused(f"table {table.name}: version {target.version} was vacuumed; {_listed(_available(table))}")
     _check_erased(table, head, target.version)
+    # raises if a view shows a newer version, which is gone
     publish.shown_version(table, head)
     head_version = head.version
 

@@ -37,10 +37,10 @@ _JAVA = "parquet-mr"
 _TAIL = 8
 """Bytes at the end of a file: the footer's length in 4, and `PAR1`."""
 
-AVRO = "parquet.avro.schema"
+_AVRO = "parquet.avro.schema"
 """The name of the writer's Avro schema among a footer's texts (parquet-avro's AvroWriteSupport)."""
 
-LONG_DIGITS, DIGITS_MAX = 18, 38
+_LONG_DIGITS, _DIGITS_MAX = 18, 38
 """The digits of a decimal that Spark holds in a long, and of any."""
 
 _CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "LZ4_RAW", "ZSTD")
@@ -84,7 +84,7 @@ def columns(spark: SparkSession, path: str, described: bool = True) -> Columns:
             ]
             raise _refused(", ".join(unknown) or "?", "a type that Spark does not know (FLOAT16, VARIANT, ..)") from None
         raise
-    text, avro = str(footer.getSchema().toString()), footer.getKeyValueMetaData().get(AVRO) if described else None
+    text, avro = str(footer.getSchema().toString()), footer.getKeyValueMetaData().get(_AVRO) if described else None
     read_as = _BINARY_DECIMAL.sub(partial(_readable, bytes_too=avro is not None), text)
     if foreign := _FOREIGN.search(read_as):
         raise _refused(foreign[1], f"the type {foreign[2]}")
@@ -93,7 +93,7 @@ def columns(spark: SparkSession, path: str, described: bool = True) -> Columns:
         parsed = footer.getSchema() if schema == text else java.org.apache.parquet.schema.MessageTypeParser.parseMessageType(schema)
         return str(converter.convert(parsed).json())
 
-    means = _BINARY_DECIMAL.sub(lambda each: each[1] if int(each[2]) > DIGITS_MAX else each[0], text).replace(_NANOS, "(TIMESTAMP(MICROS,")
+    means = _BINARY_DECIMAL.sub(lambda each: each[1] if int(each[2]) > _DIGITS_MAX else each[0], text).replace(_NANOS, "(TIMESTAMP(MICROS,")
     read = spark_json(read_as)
     meant = read if means == read_as else spark_json(means)
     if _MAYBE_NULL.search(text) and not str(footer.getCreatedBy()).startswith(_JAVA):
@@ -105,7 +105,7 @@ def columns(spark: SparkSession, path: str, described: bool = True) -> Columns:
 def _readable(decimal: re.Match[str], bytes_too: bool) -> str:
     """Return a decimal in `binary` as Spark reads it. `bytes_too`: with more digits than a decimal of Spark as bytes."""
     digits, scale = int(decimal[2]), decimal[3]
-    return f"{decimal[1]} (DECIMAL({max(digits, LONG_DIGITS + 1)},{scale}))" if digits <= DIGITS_MAX or not bytes_too else decimal[1]
+    return f"{decimal[1]} (DECIMAL({max(digits, _LONG_DIGITS + 1)},{scale}))" if digits <= _DIGITS_MAX or not bytes_too else decimal[1]
 
 
 def _refused(column: str, kind: str) -> InputRefused:
@@ -148,7 +148,7 @@ def copy_with_avro(spark: SparkSession, path: str, to: str, schema: str) -> None
         meant = reader.getFooter().getFileMetaData().getSchema()
         texts = reader.getFooter().getFileMetaData().getKeyValueMetaData()
     with_schema = jvm(spark).java.util.HashMap(texts)
-    with_schema.put(AVRO, schema)
+    with_schema.put(_AVRO, schema)
     writer = hadoop.parquet_writer(spark, to, meant)
     writer.start()
     writer.appendFile(file)
