@@ -9,9 +9,8 @@ from compactor.flows.table import Table
 
 def resume(table: Table, snapshot: Snapshot) -> tuple[Snapshot, bool]:
     """Publish and archive what `snapshot` still needs; gives back what is shown, and whether anything was left to do."""
-    needed = publish.behind(table, snapshot)
     try:
-        shown = publish.publish(table, snapshot)
+        shown, needed = publish.show(table, snapshot)
     except audit.Blocked:
         # what lands next may repair it
         shown, needed = snapshot, False

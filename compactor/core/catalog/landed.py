@@ -42,8 +42,9 @@ def table(spec: TableSpec, snapshot: Snapshot, registered: Registered = lambda n
 
 def other_tables(spec: TableSpec, current: TableDef, registered: Registered) -> list[TableDef]:
     """Return the other registered tables over the landing folders."""
-    tables = itertools.takewhile(lambda table: table is not None, (registered(_name(spec, generation)) for generation in itertools.count(1)))
-    return [table for table in tables if table is not None and table.name != current.name]
+    names = (_name(spec, generation) for generation in itertools.count(1))
+    tables = itertools.takewhile(lambda table: table is not None, (current if name == current.name else registered(name) for name in names))
+    return [table for table in tables if table is not None and table is not current]
 
 
 def _continued(there: TableDef, made: TableDef) -> tuple[Column, ...] | None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 from compactor.core.catalog import feed as feeds
 from compactor.core.catalog import history_views, views
-from compactor.core.catalog.ddl import TableDef, ViewDef
+from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import CatalogRefused, TryLater
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
@@ -28,12 +28,11 @@ _ID = re.compile(r"'(v[0-9]+-[0-9a-f]+[\w.-]*|[0-9]{4}-[0-9]{2}-[0-9]{2})'")
 def behind(table: Table, snapshot: Snapshot) -> bool:
     """Whether the catalog shows something older than `snapshot`, or something else than its text. Raises CatalogRefused for another table's view."""
     # all of them are looked at: none is replaced while another is not ours
-    results = [_behind(table, snapshot, view) for view in published_views(table, snapshot)]
+    results = [_is_behind(_ours(table, snapshot, view), snapshot, view) for view in published_views(table, snapshot)]
     return any(results)
 
 
-def _behind(table: Table, snapshot: Snapshot, view: ViewDef, again: bool = False) -> bool:
-    shown = _ours(table, snapshot, view)
+def _is_behind(shown: ViewDef | None, snapshot: Snapshot, view: ViewDef, again: bool = False) -> bool:
     if shown is None:
         return True
     version = _version(shown)
@@ -73,15 +72,23 @@ def newest_shown(table: Table, snapshot: Snapshot) -> int:
 
 
 def publish(table: Table, snapshot: Snapshot, again: bool = False) -> Snapshot:
-    """Show `snapshot`, or what has become newer meanwhile, also as an Iceberg table if there is one; gives back what is shown.
+    """Do what `show` does; gives back what is shown."""
+    return show(table, snapshot, again)[0]
+
+
+def show(table: Table, snapshot: Snapshot, again: bool = False) -> tuple[Snapshot, bool]:
+    """Show `snapshot`, or what has become newer meanwhile, also as an Iceberg table if there is one; gives back what is shown, and whether a view
+    had been behind.
 
     `again`: also bring comments and properties up to date. Raises audit.Blocked if a rule of `checks:` does not hold for it; the views stay as they
     are. Raises TryLater when the process slept longer than `publish_window` between reading the Snapshot and the replacement.
     """
+    needed = False
     with ExitStack() as marked:
         while True:
             began = table.env.clock()
             outdated = behind(table, snapshot)
+            needed = needed or outdated
             if outdated:
                 owner.check(table)
                 audit.check(table, snapshot)
@@ -99,7 +106,7 @@ def publish(table: Table, snapshot: Snapshot, again: bool = False) -> Snapshot:
             # a writer that came after us and published before our replacement has just been undone: show the newest again
             if newest is None or newest.version <= snapshot.version:
                 native.export(table, snapshot)
-                return snapshot
+                return snapshot, needed
             snapshot = newest
 
 
@@ -113,13 +120,15 @@ def _replace(table: Table, snapshot: Snapshot, began: float, again: bool) -> Non
         # a newer Snapshot's columns are registered already, which ours lacks: nothing may show ours any more
         return
     _check_window(table, snapshot, began)
+    outdated = []
     for view in published_views(table, snapshot):
-        if _behind(table, snapshot, view, again):
-            check_view(table, snapshot, view)
-    for view in published_views(table, snapshot):
-        # asked again: the less time passes between look and replacement, the rarer is a newer view undone
-        if _behind(table, snapshot, view, again):
-            table.catalog().replace_view(view)
+        shown = _ours(table, snapshot, view)
+        if _is_behind(shown, snapshot, view, again):
+            _check_view(table, snapshot, view, shown)
+            outdated.append(view)
+    for view in outdated:
+        # the catalog looks again, and leaves a view that has become newer
+        table.catalog().replace_view(view)
 
 
 def _check_window(table: Table, snapshot: Snapshot, began: float) -> None:
@@ -149,17 +158,15 @@ def is_declared(table: Table, shown: ViewDef) -> bool:
     return (shown.properties.get(views.UUID), shown.properties.get(views.ROOT)) == (views.NOBODY, table.spec.root)
 
 
-def check_view(table: Table, snapshot: Snapshot, view: ViewDef, *others: TableDef) -> None:
+def _check_view(table: Table, snapshot: Snapshot, view: ViewDef, shown: ViewDef | None) -> None:
     """Have the engine analyse a view before it replaces the one that the catalog shows. Raises CheckFailed.
 
-    A text that differs from the shown one in its literal ids only was analysed when that one was published. `others`: tables that the text reads
-    beside the table's own.
+    A text that differs from the shown one in its literal ids only was analysed when that one was published.
     """
-    shown = table.catalog().view(view.database, view.name)
     if shown is None or view_shape(shown) != view_shape(view):
         history = [history_views.table(table.spec, snapshot)] if snapshot.history else []
         days = daily.tables(table, snapshot) if snapshot.days is not None else []
-        table.engine().check_view(view, [*views.tables(table.spec, snapshot), *history, *days, *others])
+        table.engine().check_view(view, [*views.tables(table.spec, snapshot), *history, *days])
 
 
 def view_shape(view: ViewDef) -> tuple[object, ...]:
