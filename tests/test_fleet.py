@@ -277,6 +277,22 @@ def test_what_a_new_folder_needs_does_not_stop_the_configured_tables(tmp_path: P
     assert "topics/b waits: its key may be in the registry: registry:8081" in invoked("check", "--config", str(config))[1]
 
 
+@pytest.mark.parametrize("command", ["status", "plan", "check"])
+def test_a_place_that_may_not_be_listed_stops_nobody_who_looks(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of `discover:` is named with the reason. That folders lie beside those of tables is found out where listing is allowed, else not."""
+    config = written(
+        tmp_path, "discover: [{from: 'shut/{table}'}]\ntables: {a: {key: [id], increments: topics/a}, b: {key: [id], increments: topics/b}}\n"
+    )
+
+    def folders(storage: LocalStorage, prefix: str) -> Any:
+        raise Refused(f"{prefix} may not be listed")
+
+    monkeypatch.setattr(LocalStorage, "folders", folders)
+    shown = invoked(command, "--config", str(config))[1]
+    assert f"{tmp_path}/shut/{{table}} waits: it cannot be listed: {tmp_path}/shut may not be listed" in shown
+    assert f"{tmp_path}/topics may not be listed" not in shown
+
+
 def test_init_adds_tables_once(tmp_path: Path) -> None:
     """By the entries of `discover:`, or below a folder; with --dry-run it only says which."""
     config = written(tmp_path, "tables: {a: {key: [id], envelope: debezium}}\n")

@@ -126,10 +126,12 @@ def look_for_tables(app: AppBase, entries: Sequence[Discovery]) -> list[TablePro
     A table that is not certain waits. So does an entry whose folders cannot be listed, and so do all folders while the registry does not answer:
     the configured tables need none of them.
     """
-    unlisted: list[tuple[Discovery, CompactorError]] = []
-    folders = flow_folders.untaken(app.runtime.storage, app.specs(), entries, unlisted)
-    waiting = [TableProposal("", entry.place, waits=f"it cannot be listed: {error}") for entry, error in unlisted]
-    return [*waiting, *_tables_of(app, folders)]
+    folders, unlisted = flow_folders.untaken(app.runtime.storage, app.specs(), entries)
+    return [*_not_listed(unlisted), *_tables_of(app, folders)]
+
+
+def _not_listed(unlisted: flow_folders.Unlisted) -> list[TableProposal]:
+    return [TableProposal("", entry.place, waits=f"it cannot be listed: {error}") for entry, error in unlisted]
 
 
 def _tables_of(app: AppBase, folders: Sequence[Folder]) -> list[TableProposal]:
@@ -202,11 +204,14 @@ def untaken(app: AppBase, samples: bool) -> list[str]:
     """Return a line for each landed folder that no table takes. `samples`: whether to read files of those that fit `discover:`."""
     entries, storage = app.settings.discoveries, app.runtime.storage
     landings = [spec.landing for spec in app.specs()]
-    folders = flow_folders.untaken(storage, app.specs(), [*entries, *beside(landings, app.settings.warehouse_dir)])
-    tables = _tables_of(app, [folder for folder in folders if folder.discovery in entries]) if samples else []
+    # whether more lies beside the tables is a courtesy: nobody need be allowed to list there
+    folders, unlisted = flow_folders.untaken(storage, app.specs(), [*entries, *beside(landings, app.settings.warehouse_dir)])
+    tables = _not_listed([(entry, error) for entry, error in unlisted if entry in entries])
+    tables += _tables_of(app, [folder for folder in folders if folder.discovery in entries]) if samples else []
     # what needs a person first
     lines = {table.source: sentence(table) for table in sorted(tables, key=lambda table: not table.waits)}
     there = [*landings, *(folder.path for folder in folders)]
-    places = [entry.place for entry in entries if not any(map(entry.fits, there)) and not flow_folders.exist(storage, entry)]
+    listed = [entry for entry in entries if all(entry is not each for each, _ in unlisted)]
+    places = [entry.place for entry in listed if not any(map(entry.fits, there)) and not flow_folders.exist(storage, entry)]
     nothing = [f"no folder fits {place} of `discover:`; correct `from:`, which is relative to the warehouse" for place in places]
     return [*nothing, *lines.values(), *flow_folders.sentences([folder for folder in folders if folder.path not in lines])]

@@ -18,35 +18,36 @@ _SHOWN = 20
 """Folders that have a line of their own."""
 
 
-def untaken(
-    storage: Storage, specs: Sequence[TableSpec], places: Sequence[Discovery], unlisted: list[tuple[Discovery, CompactorError]] | None = None
-) -> list[Folder]:
+Unlisted = list[tuple[Discovery, CompactorError]]
+"""Places whose folders cannot be listed, each with the reason."""
+
+
+def untaken(storage: Storage, specs: Sequence[TableSpec], places: Sequence[Discovery]) -> tuple[list[Folder], Unlisted]:
     """Return the folders with landed files that no table takes and that fit one of `places`, by path; with the first one that they fit.
 
-    `specs`: all tables. A folder with a table's own files (archive, base) is no landed one. `unlisted`: takes the places whose folders cannot be
-    listed, with the reason. No other place gets their folders. Without it the reason is raised.
+    Also return the places whose folders cannot be listed, each with the reason. No other place gets their folders. `specs`: all tables. A folder
+    with a table's own files (archive, base) is no landed one.
     """
     configured, roots = frozenset(spec.landing for spec in specs), {spec.root for spec in specs}
     above = frozenset(each for landing in configured for each in upwards(landing))
     folders: dict[str, Folder] = {}
+    unlisted: Unlisted = []
     for discovery in places:
         here: dict[str, Folder] = {}
         try:
             for path, values in _matching(storage, discovery, discovery.top, 0):
                 # a table has its landing folder here, above or below
                 taken = path in above or path in roots or not configured.isdisjoint(upwards(path))
-                others = path in folders or any(first.fits(path) for first, _ in unlisted or ())
+                others = path in folders or any(first.fits(path) for first, _ in unlisted)
                 if others or taken or any(each.excludes(path) for each in places):
                     continue
                 if (example := _example(storage, path)) is not None:
                     here[path] = Folder(path, example, discovery, discovery.table_name(values))
         except CompactorError as error:
-            if unlisted is None:
-                raise
             unlisted.append((discovery, error))
         else:
             folders.update(here)
-    return [folders[path] for path in sorted(folders)]
+    return [folders[path] for path in sorted(folders)], unlisted
 
 
 def exist(storage: Storage, discovery: Discovery) -> bool:
