@@ -115,7 +115,7 @@ def test_the_history_is_shown_no_later_than_its_table() -> None:
 
 def part(name: str, rows: int, day: str = "d2026-01-01") -> HistoryPart:
     """A part of which nothing matters but its size and day."""
-    return HistoryPart(name, f"history/v00000001-00000000/history_part={name}", day, rows, rows, (), None)
+    return HistoryPart(name, f"history/v00000001-00000000/history_part={name}", day, rows, (), None)
 
 
 def test_closed_parts_of_about_the_same_size_become_one() -> None:

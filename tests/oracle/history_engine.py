@@ -48,8 +48,7 @@ def _part(storage: Storage, spec: TableSpec, commit: str, name: str, day: str, r
     directory = f"{layout.history(commit)}/history_part={name}"
     data = json.dumps(rows).encode()
     storage.write(f"{directory}/part-00000.json", data)
-    shown = sum(row["__shown"] for row in rows)
-    return HistoryPart(f"{commit}.{name}", relative(directory, layout.root), day, len(rows), shown, (DataFile("part-00000.json", len(data)),), None)
+    return HistoryPart(f"{commit}.{name}", relative(directory, layout.root), day, len(rows), (DataFile("part-00000.json", len(data)),), None)
 
 
 def _kept(storage: Storage, spec: TableSpec, known: History | None) -> list[Change]:

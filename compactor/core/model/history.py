@@ -50,8 +50,6 @@ class HistoryPart(Directory):
     """The day on which its events ended, as `d2026-11-20`, or `OPEN`."""
     rows: int
     """Stored events."""
-    shown: int
-    """Stored events that are versions for readers."""
     files: tuple[DataFile, ...]
     last: Position | None
     """The greatest Position at which one of its events ended; for an open part, at which one began."""

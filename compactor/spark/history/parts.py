@@ -168,7 +168,6 @@ class Writer:
         numbers = {"invalid": f"count_if({_INVALID})", **aggregates}
         for name, which in ends.items():
             numbers[f"{name}_rows"] = f"count_if({which})"
-            numbers[f"{name}_shown"] = f"count_if({which} AND __shown)"
             numbers[f"{name}_last"] = f"max(CASE WHEN {which} THEN coalesce(__end_position, _position) END)"
         counted = measured.observe(rows, "history", numbers)
         return measured.write_parquet(self._sorted(counted), self.layout.history(self.commit), "history_part").numbers("history")
@@ -197,7 +196,7 @@ class Writer:
             there = footers.count_rows(self.spark, {join(path, file.name): file.size for file in group})
             self._check_complete(sum(there.values()), rows[part])
             last = position.from_json(counted[f"{_kind(part)}_last"], order)
-            parts.append(self._part(part, rows[part], counted[f"{_kind(part)}_shown"], group, last, None))
+            parts.append(self._part(part, rows[part], group, last, None))
         return [part for part in parts if part.rows]
 
     def _failed(self, part: str, problem: str) -> CheckFailed:
@@ -207,10 +206,10 @@ class Writer:
     def _check_complete(self, rows: int, expected: int) -> None:
         footers.check_complete(rows, expected, "history", self.layout.history(self.commit).rstrip("/"), self.table)
 
-    def _part(self, part: str, rows: int, shown: int, files: Sequence[DataFile], last: Position | None, low: tuple[Any, ...] | None) -> HistoryPart:
+    def _part(self, part: str, rows: int, files: Sequence[DataFile], last: Position | None, low: tuple[Any, ...] | None) -> HistoryPart:
         name = part.partition("=")[2]
         path = relative(join(self.layout.history(self.commit), part), self.layout.root)
-        return HistoryPart(f"{self.commit}.{name}", path, OPEN_DAY if _kind(part) == "open" else name, rows, shown, tuple(files), last, low)
+        return HistoryPart(f"{self.commit}.{name}", path, OPEN_DAY if _kind(part) == "open" else name, rows, tuple(files), last, low)
 
     def _read_back(self, files: Mapping[str, Sequence[DataFile]]) -> list[HistoryPart]:
         if not files:
@@ -229,7 +228,7 @@ class Writer:
                 problem = "an event occurs twice" if row.twice else "a key has two last events" if row.open > 1 else "a version ends before it begins"
                 raise self._failed(part, problem)
             low = tuple(json.loads(row.least))
-            out.append(self._part(part, row.rows, row.shown, files[part], position.from_row(row.last), low))
+            out.append(self._part(part, row.rows, files[part], position.from_row(row.last), low))
         return out
 
 
@@ -258,12 +257,12 @@ def assembled(kept: History, written: Sequence[HistoryPart], removed: Sequence[H
 
 
 _BY_PART = f"""
-SELECT __part, sum(__rows) AS rows, sum(__versions) AS shown, max(__rows - __events) AS twice, max(__open) AS open, sum(__invalid) AS invalid,
+SELECT __part, sum(__rows) AS rows, max(__rows - __events) AS twice, max(__open) AS open, sum(__invalid) AS invalid,
   max(__last) AS last, {{least}} AS least
-FROM (SELECT __part, {{keys}}, count(1) AS __rows, size(collect_set(_position)) AS __events, count_if(__shown) AS __versions,
+FROM (SELECT __part, {{keys}}, count(1) AS __rows, size(collect_set(_position)) AS __events,
   count_if(__end_position IS NULL) AS __open, count_if({_INVALID}) AS __invalid, max(coalesce(__end_position, _position)) AS __last
 FROM {{{{stored}}}} GROUP BY __part, {{keys}})
 GROUP BY __part"""
-"""The query for one row for each part: `rows`, `shown` (versions in the view), `twice` (events of one key that occur again), `open` (last events of
-one key), `invalid` (versions that end before they begin), `last` (Position), `least` (smallest key as text).
+"""The query for one row for each part: `rows`, `twice` (events of one key that occur again), `open` (last events of one
+key), `invalid` (versions that end before they begin), `last` (Position), `least` (smallest key as text).
 """
