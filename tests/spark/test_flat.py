@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
 import os
@@ -31,6 +32,16 @@ pytestmark = pytest.mark.spark
 
 def up(id_: int, seq: int, v: str = "", op: str = "u") -> dict[str, object]:
     return {"id": id_, "seq": seq, "v": v or f"{id_}@{seq}", "op": op}
+
+
+@pytest.mark.parametrize("name", ["__ts_us", "__source_ts_ms"])
+def test_a_source_time_may_be_a_timestamp(lake: Lake, name: str) -> None:
+    """Where a transform of Connect has made one of the number."""
+    spec = lake.spec(order_by=("__lsn",))
+    rows = [{"id": 1, "v": "a", "__lsn": 1, name: dt.datetime(2026, 11, 20, 13, 0, 0, 250_000, dt.timezone.utc)}]
+    lake.land_parquet(spec, 1, rows, f"id BIGINT, v STRING, __lsn BIGINT, {name} TIMESTAMP")
+    assert lake.run(spec).source_time == "2026-11-20T13:00:00.250000Z"
+    assert [{"id": 1, "v": "a"}] == lake.rows(spec)
 
 
 @pytest.mark.slow

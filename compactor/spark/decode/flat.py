@@ -91,13 +91,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     fields = source_columns(columns)
     texts = {name: f"CAST({frame.value(column)} AS STRING)" for name, column in fields.items()}
     source = ", ".join(f"{texts.get(name, 'CAST(NULL AS STRING)')} AS {name}" for name in SOURCE)
-    time = (
-        f"try_cast({frame.value(fields['ts_us'])} AS BIGINT)"
-        if "ts_us" in fields
-        else f"try_multiply(try_cast({frame.value(fields['ts_ms'])} AS BIGINT), 1000L)"
-        if "ts_ms" in fields
-        else "CAST(NULL AS BIGINT)"
-    )
+    time = next((_micros(frame.value(fields[name]), columns[fields[name]], unit) for name, unit in _UNITS if name in fields), "CAST(NULL AS BIGINT)")
     other = _of_other_table(frame, columns, spec)
     op_of_code = mapped(code, {text: meaning for text, meaning in codes.items() if meaning != "ignore"})
     # a row without operation is an upsert; without a key it can only be an insert
@@ -121,6 +115,15 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     )
     metadata = {writer: frozenset(name for name in columns if is_metadata(spec, name, op)) for writer, op in by_writer.items()}
     return dataclasses.replace(frame, rows=rows, metadata=metadata, order_names=PLAIN_ROWS, fillers=DELETED in columns)
+
+
+_UNITS = (("ts_us", 1), ("ts_ms", 1000))
+"""Metadata columns with the source's time, the finer one first, and the microseconds of their unit."""
+
+
+def _micros(value: str, kind: types.Type, unit: int) -> str:
+    """SQL for a source time in microseconds since 1970. Connect's transforms make timestamps of them."""
+    return f"unix_micros({value})" if kind == ("timestamp",) else f"try_multiply(try_cast({value} AS BIGINT), {unit}L)"
 
 
 def _of_other_table(frame: Frame, columns: dict[str, types.Type], spec: TableSpec) -> str:
