@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -219,16 +220,17 @@ def test_values_are_what_the_type_beside_them_says(lake: Lake) -> None:
     assert {"id": 2, **dict.fromkeys(f"c{at}" for at in range(len(VALUES)))} == second
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["one run", "two runs"])
+@pytest.mark.parametrize("hours", [(3,), (1, 1, 1), (1, 2)], ids=["one run", "three runs", "both depths in the second"])
 @pytest.mark.slow
-def test_an_array_column_whose_values_differ_in_depth_becomes_json(lake: Lake, apart: bool) -> None:
-    """`integer[]` allows it; no value is lost, and both ways of arriving end in the same text."""
+def test_an_array_column_whose_values_differ_in_depth_becomes_json(lake: Lake, hours: tuple[int, ...]) -> None:
+    """`integer[]` allows it; no value is lost, and all ways of arriving end in the same text."""
     spec, types = wal2json(lake, policy=TEXT_ALLOWED), {"id": "integer", "a": "integer[]"}
-    events = [one("I", 1, {"id": 1, "a": "{1,2}"}, types=types), one("I", 2, {"id": 2, "a": "{{3},{4}}"}, types=types)]
-    for hour, group in enumerate([[each] for each in events] if apart else [events]):
-        lake.land(spec, hour, group)
+    values = iter(enumerate(["{1,2}", "{{3},{4}}", "{5}"], 1))
+    for hour, number in enumerate(hours):
+        lake.land(spec, hour, [one("I", at, {"id": at, "a": value}, types=types) for at, value in islice(values, number)])
         lake.run(spec)
-    assert [{"id": 1, "a": "[1,2]"}, {"id": 2, "a": "[[3],[4]]"}] == sorted(lake.rows(spec), key=lambda row: row["id"])
+    expected = [{"id": 1, "a": "[1,2]"}, {"id": 2, "a": "[[3],[4]]"}, {"id": 3, "a": "[5]"}]
+    assert expected == sorted(lake.rows(spec), key=lambda row: row["id"])
     assert [] == lake.problems(spec)
 
 

@@ -285,7 +285,10 @@ def _only_text(stored: types.Type, column: WriterField) -> bool:
     """Return whether only text can store both: scalars without a common number type, or arrays of different depths."""
     if _joined(stored, column, EXPLICIT) is not None:
         return False
-    return (types.is_scalar(stored) and types.is_scalar(column.type)) or types.depth(stored) != types.depth(column.type) > 0 < types.depth(stored)
+    depth, given = types.depth(stored), types.depth(column.type)
+    # text that is made of arrays: those of one batch have different depths
+    mixed = column.item is not None and column.type == ("string",)
+    return (types.is_scalar(stored) and types.is_scalar(column.type)) or (depth > 0 and (mixed or 0 < given != depth))
 
 
 def _key(fields: Collection[Field], key: Sequence[str], table: str, before: Schema | None) -> tuple[str, ...]:
