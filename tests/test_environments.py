@@ -15,9 +15,9 @@ from compactor.cli import main as cli
 from compactor.config import settings as config
 from compactor.runtime import Runtime
 from compactor.storage.local import LocalStorage
-from tests.oracle.engine import ListEngine
 from tests.oracle.model import line
 from tests.oracle.reader import look
+from tests.oracle.whole_engine import WholeEngine
 from tests.parts.memory_catalog import MemoryCatalog
 
 CONFIG = """
@@ -40,7 +40,7 @@ class Shop:
 
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.home, self.landing, self.file = home, home / "landing" / "orders", home / "compactor.yaml"
-        self.catalog, engine = MemoryCatalog(), ListEngine(LocalStorage())
+        self.catalog, engine = MemoryCatalog(), WholeEngine(LocalStorage())
         self.started = 0
         monkeypatch.setattr(AppBase, "_start", self._start)
         monkeypatch.setattr(Runtime, "_engine", lambda _: engine)

@@ -195,6 +195,17 @@ def test_all_segments_with_changes_are_compacted_for_a_base_of_one_version() -> 
     assert compaction.targets(snapshot(TWO), {"s1": 1}, 1, every=True) == ()
 
 
+def test_segments_that_lack_a_default_are_compacted_too_where_files_are_read_alone() -> None:
+    """Only if they have a row from before the column; what was compacted with it lacks nothing."""
+    added = Field("b", "b", "bigint", first=(0, 10, "f", 0, 0), default=7)
+    old, filled, new = ({"position_min": (0, at, "f", 0, 0), "position_max": (0, at, "f", 0, 0)} for at in (5, 5, 15))
+    three = [dataclasses.replace(segment(number), **more) for number, more in enumerate((old, {**filled, "defaults": ("b",)}, new))]
+    there = snapshot(tuple(three), 1)
+    there = dataclasses.replace(there, schema=dataclasses.replace(there.schema, fields=(*there.schema.fields, added)))
+    assert [each.id for each in compaction.targets(there, {}, 10**6, fill=True)] == ["s0"]
+    assert compaction.targets(there, {}, 10**6) == ()
+
+
 @pytest.mark.parametrize(
     ("order", "offsets", "settings", "kept"),
     [

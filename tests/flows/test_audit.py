@@ -21,10 +21,10 @@ from compactor.flows.read.status import status
 from compactor.flows.read.visible import kept, visible
 from compactor.flows.run import look_at
 from tests.faults import MODES, Crash, every_fault
-from tests.oracle.engine import ListEngine
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.oracle.sizes import tiered
+from tests.oracle.whole_engine import WholeEngine
 
 UNIQUE_A = Rule(UNIQUE, ("a",))
 
@@ -88,7 +88,7 @@ def test_an_accepted_version_is_shown_and_stays_so_after_a_compaction() -> None:
 
 def test_a_table_without_rules_reads_and_writes_nothing_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """No object, no query."""
-    monkeypatch.setattr(ListEngine, "audit", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(WholeEngine, "audit", lambda *_: pytest.fail("asked"))
     monkeypatch.setattr(audit, "_stored", lambda *_: pytest.fail("read"))
     there = lake()
     land(there, 1, (1, 5), (2, 5))

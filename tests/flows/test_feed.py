@@ -21,10 +21,10 @@ from compactor.flows.read.status import status
 from compactor.flows.table import Table
 from tests.faults import Crash, Faults
 from tests.flows.test_programs import STEPS, files, sent
-from tests.oracle.engine import ListEngine, cast
 from tests.oracle.lake import Lake, table
-from tests.oracle.model import Key, Row, line
+from tests.oracle.model import Key, Row, cast, line
 from tests.oracle.sizes import sized
+from tests.oracle.whole_engine import WholeEngine
 
 DAY = 86400.0
 
@@ -42,13 +42,13 @@ def parts(lake: Lake, start: int, to: int | None = None) -> list[Snapshot]:
 
 def told(lake: Lake, start: int, to: int | None = None) -> list[dict[str, Any]]:
     """The feed's rows."""
-    engine = ListEngine(lake.storage)
+    engine = WholeEngine(lake.storage)
     return [json.loads(each) for snapshot in parts(lake, start, to) for each in engine.read_feed(lake.spec, snapshot)]
 
 
 def rows_of(lake: Lake, snapshot: Snapshot | None, last: Snapshot) -> dict[Key, Row]:
     """A version's rows by key, in the columns of `last`."""
-    return ListEngine(lake.storage).rows(lake.spec, snapshot, last.schema)
+    return WholeEngine(lake.storage).rows(lake.spec, snapshot, last.schema)
 
 
 def followed(lake: Lake, rows: dict[Key, Row], start: int, last: Snapshot) -> dict[Key, Row]:
@@ -56,7 +56,7 @@ def followed(lake: Lake, rows: dict[Key, Row], start: int, last: Snapshot) -> di
     for snapshot in lake.committed():
         if start < snapshot.version <= last.version:
             rows = {key: {name: value for name, value in row.items() if name in snapshot.schema.names} for key, row in rows.items()}
-            part = list(ListEngine(lake.storage).read_feed(lake.spec, snapshot)) if snapshot.feed and snapshot.feed.part else []
+            part = list(WholeEngine(lake.storage).read_feed(lake.spec, snapshot)) if snapshot.feed and snapshot.feed.part else []
             rows = applied(rows, [json.loads(each) for each in part], last)
     return rows
 

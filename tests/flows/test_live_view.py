@@ -18,12 +18,12 @@ from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet,
 from compactor.flows.publish.landing import sync_landing
 from compactor.flows.publish.sync import sync_table
 from compactor.flows.write.adopt import adopt
-from tests.oracle.engine import ListEngine
 from tests.oracle.lake import Lake, table
 from tests.oracle.live import look_live
 from tests.oracle.model import line
 from tests.oracle.sizes import sized
 from tests.oracle.source import Source
+from tests.oracle.whole_engine import WholeEngine
 from tests.parts.memory_catalog import MemoryCatalog
 
 KINDS = ("insert", "insert", "update", "update", "delete", "snapshot", "truncate")
@@ -176,7 +176,7 @@ def test_a_new_folder_is_shown_after_a_sync_that_starts_no_engine(monkeypatch: p
     lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
     lake.run()
     checks: list[str] = []
-    monkeypatch.setattr(ListEngine, "check_view", lambda engine, view, tables: checks.append(view.name))
+    monkeypatch.setattr(WholeEngine, "check_view", lambda engine, view, tables: checks.append(view.name))
     for hour in range(1, 6):
         lake.deliver(f"increment_20260101{hour:02}/b.json", [line("u", [1], [hour + 1], {"a": hour + 1})])
         sync_table(lake.table())
@@ -226,22 +226,6 @@ def test_only_the_view_is_the_table_with_copy_on_write_too() -> None:
     assert len(stored) > 1 == len(lake.look().rows)  # type: ignore[union-attr]
     assert any(row["_gone"] for row in stored)
     assert "alone is then the table" not in (Path(__file__).parents[2] / "docs/configuration.md").read_text()
-
-
-def test_a_late_row_from_before_a_column_shows_its_default() -> None:
-    """The writer of a landed file lacks the column. The row is older than the first event with the column, or newer, as a run decides it."""
-    lake = Lake(table(live_view=True, archive="keep"))
-    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
-    lake.run()
-    event = {**json.loads(line("c", [2], [10], {"a": 2, "z": 5})), "defaults": {"z": 7}}
-    lake.deliver("increment_2026010101/b.json", [json.dumps(event)])
-    lake.run()
-    lake.deliver("increment_2026010102/c.json", [line("c", [3], [9], {"a": 3}), line("c", [4], [11], {"a": 4})])
-    sync_table(lake.table())
-    live = look_live(lake)
-    assert live == (("id", "a", "z"), ((1, 1, 7), (2, 2, 5), (3, 3, 7), (4, 4, None)))
-    lake.run()
-    assert lake.look().rows == live[1]  # type: ignore[union-attr]
 
 
 def test_columns_that_differ_in_case_only_cannot_be_in_a_live_view() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import random
@@ -17,21 +18,41 @@ from compactor.core.formats.parquet import Footer
 from compactor.core.iceberg import manifests
 from compactor.core.iceberg.schema import Columns
 from compactor.core.model.errors import TryLater
-from compactor.core.model.files import DataFile
+from compactor.core.model.files import LIVE, DataFile
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.publish import native
 from compactor.flows.table import Table
 from tests.faults import Crash, Faults
 from tests.native import readers
+from tests.oracle import list_files
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.oracle.reader import look
+from tests.oracle.whole_engine import WholeEngine
 from tests.parts.memory_storage import MemoryStorage
 from tests.read import parquet_lake
 
 
+class NativeEngine(WholeEngine):
+    """The list engine for tables whose deletion vectors others read."""
+
+    def hidden(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, list[int]]:
+        """Rows of base files that the Delta has the keys of."""
+        states = list_files.read(self._storage, spec, snapshot.delta, snapshot.schema) if snapshot.delta else []
+        changed, places = {state.key for state in states}, {}
+        for segment in snapshot.segments:
+            for file in (file for folder in segment.folders if folder.state == LIVE for file in folder.files):
+                rows = list_files.read(self._storage, spec, dataclasses.replace(segment, files=(file,)), snapshot.schema)
+                places[f"{segment.path}/{file.name}"] = [at for at, row in enumerate(rows) if row.key in changed]
+        return {path: found for path, found in places.items() if found}
+
+
 class NativeLake(Lake):
     """A lake at a folder of the disk, in memory until `dump`."""
+
+    engine = NativeEngine
 
     def __init__(self, root: Path, form: str = "base", **settings: Any) -> None:
         place, self.form = str(root / "t"), form

@@ -14,8 +14,12 @@ from pyspark.sql import SparkSession
 from compactor.app.app import App
 from compactor.core.formats import parquet
 from compactor.core.iceberg import metadata, schema
+from compactor.core.model.errors import Refused
 from compactor.core.settings.forms import NEVER
+from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.publish import native
+from compactor.flows.read import check as configured
+from compactor.flows.read.check import Looked
 from compactor.flows.table import Table
 from compactor.flows.verbs import rebuild_table
 from compactor.flows.write import restore
@@ -256,23 +260,52 @@ def test_files_in_the_form_for_hive_are_named(lake: Lake, tmp_path: Path) -> Non
     assert same(lake.spark, f"`{lake.database}`.`t_ro`", table, tmp_path / "expected") == 1
 
 
+def plan_says(table: Table) -> str:
+    """What `compactor plan` says of the Iceberg table."""
+    looked = Looked(table.newest(), (), Refused("nothing has landed"), samples=False)
+    return next(each.detail for each in configured.check(table, looked) if each.name == "rows of t_iceberg")
+
+
 def test_a_default_of_every_type_is_stored_by_the_next_compaction(lake: Lake, tmp_path: Path) -> None:
-    """Until then nothing new is exported. A late event that changes a default writes all rows anew, with the one that they read now."""
-    spec = lake.spec(**SETTINGS, compact_window=NEVER, write_mode="merge-on-read")
+    """Until then nothing new is exported; then it is in every Segment, also in those without changes.
+
+    A late event that changes a default writes all rows anew, with the one that they read now. An older version is as it was.
+    """
+    spec = lake.spec(**SETTINGS, compact_window=NEVER, write_mode="merge-on-read", target_file_bytes=2000)
     table, view, out = Table(lake.env, spec), f"`{lake.database}`.`t_ro`", tmp_path / "expected"
-    lake.land(spec, 1, [record(ID, {"id": 1, "seq": 10}), record(ID, {"id": 2, "seq": 40})])
+
+    def of_t8() -> dict[int, Any]:
+        return {row["id"]: row["t8"] for row in lake.rows(spec) if row["id"] <= 10}
+
+    lake.land(spec, 1, [record(ID, {"id": n, "seq": 40 if n == 2 else 10}) for n in (1, 2, *range(10, 1000))])
     lake.run(spec)
+    first, before = native.current(table, "base"), lake.snapshot(spec).segments
+    assert len(before) > 1
     lake.land(spec, 2, [record(columns(), {"id": 3, "seq": 30, **dict.fromkeys(DEFAULTS)})])
-    assert any("which the next compaction stores in them" in note for note in lake.run(spec).notes)
+    behind = "rows from before the column b read its default, which the next compaction stores in them"
+    assert f"Iceberg (base) shows version 1: {behind}" in lake.run(spec).notes
+    vacuum(table, False)
+    assert native.current(table, "base") == first
+    assert plan_says(table) == f"readers see an older version: {behind}"
     lake.run(spec.compacting_now)
-    assert same(lake.spark, view, table, out) == 3
-    assert [row["t8"] for row in lake.rows(spec)] == [2**63 - 1, None, None]
+    assert same(lake.spark, view, table, out) == 993
+    assert plan_says(table) == "as of the last compaction"
+    assert not {segment.path for segment in before} & {segment.path for segment in lake.snapshot(spec).segments}
+    assert of_t8() == {1: 2**63 - 1, 2: None, 3: None, 10: 2**63 - 1}
     fields = [{**field, "default": 5} if field["field"] == "t8" else field for field in columns()]
     lake.land(spec, 3, [record(fields, {"id": 4, "seq": 20, **dict.fromkeys(DEFAULTS)})])
     lake.run(spec)
-    assert same(lake.spark, view, table, out) == 4
-    assert [row["t8"] for row in lake.rows(spec)] == [5, None, None, None]
+    assert same(lake.spark, view, table, out) == 994
+    assert of_t8() == {1: 5, 2: None, 3: None, 4: None, 10: 5}
+    # a row from between the two reads null, one from before them the default
+    lake.land(spec, 4, [record(ID, {"id": 5, "seq": 25}), record(ID, {"id": 6, "seq": 4})])
+    lake.run(spec.compacting_now)
+    assert same(lake.spark, view, table, out) == 996
+    assert of_t8() == {1: 5, 2: None, 3: None, 4: None, 5: None, 6: 5, 10: 5}
     assert lake.problems(spec) == []
+    restore.restore(table, restore.at_version(table, 1))
+    assert same(lake.spark, view, table, out) == 992
+    assert lake.spark.table(view).columns == ["id", "seq"]
 
 
 def test_text_that_became_a_column_of_another_type(lake: Lake, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Erased
 from compactor.core.model.spec import TableSpec
 from compactor.ports import Storage
-from tests.oracle import erasing
+from tests.oracle import erased_keys
 from tests.oracle.history import Version, versions
 from tests.oracle.model import Change
 
@@ -29,7 +29,7 @@ def written(storage: Storage, spec: TableSpec, schema: Schema, known: History | 
     found = versions(events, lambda event: event.position[1], tracked)
     closed = [_row(one, schema) for one in found if one.end is not None]
     opened = [_row(one, schema) for one in found if one.end is None]
-    keeper = {**dict.fromkeys(schema.names), "__shown": False, "_events": [_plain(event) for event in events]}
+    keeper = {**dict.fromkeys(schema.names), "__shown": False, "_events": [(event.op, event.key, event.values, event.position) for event in events]}
     parts = [_part(storage, spec, commit, "d1970-01-01", "d1970-01-01", closed)] if closed else []
     last = latest([event.position for event in events])
     whole = _part(storage, spec, commit, "open-00000", OPEN, [keeper, *opened])
@@ -39,7 +39,7 @@ def written(storage: Storage, spec: TableSpec, schema: Schema, known: History | 
 def without(storage: Storage, spec: TableSpec, schema: Schema, known: History, erased: Erased, commit: str) -> tuple[History, int]:
     """The history with the events of other keys only."""
     events = _kept(storage, spec, known)
-    kept = [event for event in events if not erasing.gone(erased, event.key)]
+    kept = [event for event in events if not erased_keys.gone(erased, event.key)]
     return written(storage, spec, schema, None, kept, commit), len(events) - len(kept)
 
 
@@ -56,19 +56,11 @@ def _kept(storage: Storage, spec: TableSpec, known: History | None) -> list[Chan
         return []
     place = spec.layout.inside(known.open[0].path)
     rows = json.loads(storage.read(f"{place}/{known.open[0].files[0].name}"))
-    return [
-        Change(op, tuple(key), values, tuple(position), frozenset(missing), tuple(left) if left is not None else None)
-        for op, key, values, position, missing, left in rows[0]["_events"]
-    ]
-
-
-def _plain(event: Change) -> list[Any]:
-    return [event.op, event.key, event.values, event.position, sorted(event.missing), event.left]
+    return [Change(op, tuple(key), values, tuple(position)) for op, key, values, position in rows[0]["_events"]]
 
 
 def _row(one: Version, schema: Schema) -> dict[str, Any]:
     told = {**dict.fromkeys(schema.names), **dict(one.values), **dict(zip(schema.key, one.key))}
     end = FOREVER if one.end is None else one.end
-    previous = json.dumps([str(part) for part in one.previous]) if one.previous else None
-    computed = {"__start_us": one.start, "__end_us": end, "__is_deleted": one.deleted, "__previous_key": previous}
+    computed = {"__start_us": one.start, "__end_us": end, "__is_deleted": one.deleted, "__previous_key": None}
     return {**told, "__shown": True, "_version": 0, **computed, "__start_position": one.began, "__end_position": one.ended}

@@ -34,9 +34,9 @@ from compactor.flows.verbs import reabsorb_table, rebuild_table, replay_table
 from compactor.flows.write import restore
 from compactor.ports import Storage
 from tests.faults import Faults, FaultyCatalog, FaultyStorage
-from tests.oracle.engine import ListEngine, cast
-from tests.oracle.model import DELETED, Change, Key, Row, parsed, replayed, sorted_out
+from tests.oracle.model import DELETED, Change, Key, Row, cast, parsed, replayed, sorted_out
 from tests.oracle.reader import Shown, look
+from tests.oracle.whole_engine import WholeEngine
 from tests.parts.memory_catalog import MemoryCatalog
 from tests.parts.memory_storage import MemoryStorage
 
@@ -57,6 +57,8 @@ _parsed = functools.lru_cache(64)(Snapshot.from_bytes)
 
 class Lake:
     """One table's world. `now` is the time of clock and storage; it moves by a second a run."""
+
+    engine = WholeEngine
 
     def __init__(self, spec: TableSpec) -> None:
         self.spec = spec
@@ -87,7 +89,7 @@ class Lake:
     def env(self, faults: Faults | None = None) -> Environment:
         """What a process sees: with `faults`, storage and catalog fail as they say."""
         storage: Storage = self.storage if faults is None else FaultyStorage(self.storage, faults)
-        engine = ListEngine(storage)
+        engine = self.engine(storage)
         catalog = self.catalog if faults is None else FaultyCatalog(self.catalog, faults)
         return Environment(storage, lambda: engine, lambda: catalog, self._clock, lambda: f"{next(self._nonces):08x}", catalog_name=lambda: "memory")
 

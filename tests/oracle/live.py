@@ -1,7 +1,6 @@
 """The live view over a lake in memory: SQLite runs its text over the stored files and over the landed ones, as flat rows.
 
-A landed event is a row of the key's columns, its values, `seq` and `op` (`__op` where the row has a column `op`). What is no JSON object is no row:
-Parquet files have none.
+A landed event is a row of the key's columns, its values, `seq` and `op` (`__op` where the row has a column `op`).
 """
 
 from __future__ import annotations
@@ -23,14 +22,10 @@ Rows = tuple[tuple[Any, ...], ...]
 
 
 def flat_row(line: str, spec: TableSpec, operation: str) -> dict[str, Any]:
-    """A landed event as a flat row; nothing for what cannot be one."""
-    try:
-        event = json.loads(line)
-        key = event.get("key") or [None] * len(spec.key)
-        row = {name.lower(): value for name, value in event.get("values", {}).items()}
-        return {**row, **dict(zip(spec.key, key)), **dict(zip(spec.order_by, event["position"])), operation: event["op"]}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}
+    """A landed event as a flat row."""
+    event = json.loads(line)
+    row = {name.lower(): value for name, value in event.get("values", {}).items()}
+    return {**row, **dict(zip(spec.key, event["key"])), **dict(zip(spec.order_by, event["position"])), operation: event["op"]}
 
 
 def look_live(lake: Lake) -> tuple[tuple[str, ...], Rows] | None:
@@ -76,7 +71,7 @@ def _load(connection: sqlite3.Connection, lake: Lake, table: TableDef, text: str
         for info in (each for each in lake.storage.list(partition.location) if not increment.hidden(relative(each.path, partition.location))):
             content = lake.storage.read(info.path).decode()
             if table.partition_columns[0].name == landed.FOLDER:
-                rows += [row for row in (flat_row(line, lake.spec, operation) for line in content.splitlines()) if row]
+                rows += [flat_row(line, lake.spec, operation) for line in content.splitlines()]
             else:
                 rows += json.loads(content)
         values = [

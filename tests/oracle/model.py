@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.model.position import Position, event_part, sort_key
@@ -25,9 +25,8 @@ UNKNOWN = "(unknown)"
 class Change:
     """One event: op c, u, r, d or t; the key; what it tells; its full Position.
 
-    A column neither in `values` nor in `missing` is told to be null. `left` is the key the row had before. `inherited` is what that row
-    held, for a replay that no longer has its events. `defaults` are those of the columns that its writer has beyond the first ones. `partition` is
-    the Kafka partition whose offset orders the event.
+    A column neither in `values` nor in `missing` is told to be null. `left` is the key the row had before. `defaults` are
+    those of the columns that its writer has beyond the first ones.
     """
 
     op: str
@@ -36,9 +35,7 @@ class Change:
     position: Position
     missing: frozenset[str] = frozenset()
     left: Key | None = None
-    inherited: Row | None = None
     defaults: tuple[tuple[str, Any], ...] = ()
-    partition: int | None = None
 
     @property
     def event(self) -> Position:
@@ -76,9 +73,8 @@ class Replay:
                     row[name] = default
                 del self._to_come[name]
 
-    def apply(self, change: Change) -> Row | None:
-        """The next event; gives back the row that a key change took along."""
-        taken: Row | None = None
+    def apply(self, change: Change) -> None:
+        """Play the next event back."""
         self.add_columns(change.position)
         if change.op == "t":
             self.rows.clear()
@@ -90,12 +86,11 @@ class Replay:
             places = [self.rows[change.key]] if change.key in self.rows else []
             if change.left is not None:
                 self._end(change.left)
-                taken = self.ended.get(change.left, change.inherited)
+                taken = self.ended.get(change.left)
                 places = [taken, *places] if taken is not None else places
             known = {name: _first_known(name, places) for name in change.missing}
             self.rows[change.key] = {name: value for name, value in {**known, **change.values}.items() if value is not None}
             self.gone.pop(change.key, None)
-        return taken
 
     def _end(self, key: Key) -> None:
         if key in self.rows:
@@ -105,6 +100,15 @@ class Replay:
 
 def _first_known(name: str, places: Sequence[Row]) -> Any:
     return next((row.get(name) for row in places if row.get(name) != UNKNOWN), UNKNOWN)
+
+
+def cast(value: Any, kind: str) -> Any:
+    """A JSON value as a column's type holds it."""
+    if value is None or kind not in ("string", "double"):
+        return value
+    if kind == "double":
+        return float(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def shown(row: Row) -> Row:
@@ -119,7 +123,7 @@ def ordered(changes: Iterable[Change]) -> list[Change]:
         name = (change.event, change.content)
         known = once.get(name)
         if known is None or sort_key(change.position) > sort_key(known.position):
-            once[name] = replace(change, inherited=known.inherited) if known and change.inherited is None else change
+            once[name] = change
     return sorted(once.values(), key=lambda change: sort_key(change.position))
 
 
@@ -136,13 +140,10 @@ DELETED = "_deleted"
 """Marks a row that `delete: soft` still shows."""
 
 
-def replayed(changes: Iterable[Change], soft: bool = False, columns: Added | None = None) -> dict[Key, Row]:
-    """The current rows, by key; with `soft` also the deleted ones, each as it last was.
-
-    `columns`: those that the source added, where `changes` are not all of its events.
-    """
+def replayed(changes: Iterable[Change], soft: bool = False) -> dict[Key, Row]:
+    """The current rows, by key; with `soft` also the deleted ones, each as it last was."""
     told = [*changes]
-    table = Replay(added(told) if columns is None else columns)
+    table = Replay(added(told))
     for change in ordered(told):
         table.apply(change)
     table.add_columns()
@@ -159,8 +160,7 @@ def parsed(lines: bytes, path: str, epoch: int = 0) -> list[Change]:
 
 
 def sorted_out(lines: bytes, path: str, epoch: int = 0) -> tuple[list[Change], list[Unusable]]:
-    """A landed file of JSON lines, `{"op", "key": [..], "values": {..}, "position": [..], "missing": [..], "from": [..], "partition": 0}`: events, and
-    the rest.
+    """A landed file of JSON lines, `{"op", "key": [..], "values": {..}, "position": [..], "missing": [..], "from": [..]}`: events, and the rest.
 
     Records with op `-` carry no row. A file that is no UTF-8 cannot be opened: raises UnicodeDecodeError.
     """
@@ -184,18 +184,7 @@ def sorted_out(lines: bytes, path: str, epoch: int = 0) -> tuple[list[Change], l
             continue
         left = tuple(raw["from"]) if raw.get("from") else None
         defaults = tuple(sorted(raw.get("defaults", {}).items()))
-        changes.append(
-            Change(
-                raw["op"],
-                key,
-                raw.get("values", {}),
-                position,
-                frozenset(raw.get("missing", ())),
-                left,
-                defaults=defaults,
-                partition=raw.get("partition"),
-            )
-        )
+        changes.append(Change(raw["op"], key, raw.get("values", {}), position, frozenset(raw.get("missing", ())), left, defaults))
     return changes, unusable
 
 

@@ -78,8 +78,8 @@ class Program:
         return json.dumps(event)
 
 
-def program(seed: int, parts: int, length: int = 14, moves: bool = True, in_order: bool = False, spark: bool = False, grows: bool = True) -> Program:
-    """Make a table of `parts` programs of about `length` statements each.
+def program(seed: int, parts: int, moves: bool = True, in_order: bool = False, spark: bool = False, grows: bool = True) -> Program:
+    """Make a table of `parts` programs of about 14 statements each.
 
     `moves`: rows get other keys too. `in_order`: no event arrives in a run before one that is older; inside a run they are mixed all the same.
     `spark`: only texts are left out of updates, as a connector does, and the first run has a row. `grows`: columns are added.
@@ -89,7 +89,7 @@ def program(seed: int, parts: int, length: int = 14, moves: bool = True, in_orde
     whole, live = seed // 4 % 2 == 1, seed % 8 == 5 and not spark
     statements = [each for each in (*STATEMENTS, *(MOVES if moves and not live else ())) if not (whole and each in LEAVING_OUT)]
     rows = [Part(keys=3, number=number) for number in range(parts)]
-    count = parts * length
+    count = parts * 14
     special = {rng.randrange(count): "truncate" for _ in range(rng.choice((0, 0, 1, 2)))}
     special |= {rng.randrange(count): name for name in TYPES if rng.random() < 0.6 and grows}
     events: list[str] = []

@@ -58,14 +58,8 @@ def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec, name: str = 
 
 
 def for_sqlite(text: str) -> str:
-    """The text for SQLite, which has no structs and calls a string a text: a Position is a JSON list there."""
-
-    def member(found: re.Match[str]) -> str:
-        name = found[3]
-        at = {"epoch": "0", "file": "#-3", "block": "#-2", "row": "#-1"}.get(name) or name[1:]
-        return f"json_extract({found[1]}.`{found[2]}`, '$[{at}]')"
-
-    return re.sub(r"(`\w+`)\.`(_at|_gone)`\.`(\w+)`", member, text).replace(" AS string)", " AS text)")
+    """The text for SQLite, which calls a string a text."""
+    return text.replace(" AS string)", " AS text)")
 
 
 def generations(view: ViewDef) -> range:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from compactor.core.model.files import FileInfo
 from compactor.core.model.spec import TableSpec
@@ -24,6 +25,9 @@ class Clocked:
         self._modified: dict[str, float] = {}
         self.changes = 0
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
     def told(self, info: FileInfo) -> FileInfo:
         """What the storage says of an object, with its age by the clock."""
         return dataclasses.replace(info, modified=self._modified[info.path])
@@ -37,26 +41,10 @@ class Clocked:
         """As the inner one."""
         return map(self.told, self._inner.list(prefix))
 
-    def folders(self, prefix: str) -> Iterable[str]:
-        """As the inner one."""
-        return self._inner.folders(prefix)
-
-    def read(self, path: str) -> bytes:
-        """As the inner one."""
-        return self._inner.read(path)
-
-    def read_range(self, path: str, start: int, length: int) -> bytes:
-        """As the inner one."""
-        return self._inner.read_range(path, start, length)
-
     def stat(self, path: str) -> FileInfo | None:
         """As the inner one."""
         info = self._inner.stat(path)
         return None if info is None else self.told(info)
-
-    def checksum(self, file: FileInfo) -> str:
-        """As the inner one."""
-        return self._inner.checksum(file)
 
     def write(self, path: str, data: bytes) -> None:
         """As the inner one."""
@@ -81,10 +69,6 @@ class Clocked:
         done = self._inner.move(source, target, keep)
         self._changed(target, there is None)
         return done
-
-    def encrypt(self, path: str) -> bool:
-        """As the inner one."""
-        return self._inner.encrypt(path)
 
     def delete(self, paths: Iterable[str]) -> None:
         """As the inner one."""

@@ -18,12 +18,15 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from compactor.core.catalog import views
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.planning.compaction import tiling_problem
 from compactor.core.planning.retention import shortened
+from compactor.ports import Catalog
 from tests.oracle.engine import ListEngine
 from tests.oracle.lake import as_rows
 from tests.oracle.model import Change, parsed, replayed
@@ -163,7 +166,7 @@ class Audit:
 
     def _put(self, snapshot: Snapshot) -> None:
         assert snapshot.parent == (snapshot.version - 1 or None)
-        gap = verbs.gap_between_segments(snapshot)
+        gap = tiling_problem(snapshot.segments)
         assert gap is None, gap
         paths = [self.layout.inside(f"{path}/{file.name}") for path, file in snapshot.data_files]
         paths += [self.layout.inside(file.path) for file in snapshot.ledger]
@@ -269,21 +272,12 @@ class Audit:
         snapshot = self.snapshots[version]
         assert not snapshot.expired, f"the view shows version {version}, which has expired"
         self.shown = version
-        tables, partitions = self._registered(view)
+        tables, partitions = registered(self.catalog, self.spec, view)
         files: dict[str, Any] = {}
         for some in partitions.values():
             for partition in some:
                 files[partition.location] = [(info, b"") for info in self.storage.list(partition.location)]
         self.check(self.evaluated(view, tables, partitions, files))
-
-    def _registered(self, view: ViewDef) -> tuple[dict[str, TableDef], dict[str, list[PartitionDef]]]:
-        tables, partitions = {}, {}
-        for generation, part in itertools.product(generations(view), ("base", "delta")):
-            table = self.catalog.table(self.spec.tables_in, verbs.table_name(self.spec, part, generation))
-            if table is not None:
-                tables[table.name] = table
-                partitions[table.name] = named(self.catalog.partitions(self.spec.tables_in, table.name), view)
-        return tables, partitions
 
     def evaluated(self, view: ViewDef, tables: dict[str, TableDef], partitions: dict[str, list[PartitionDef]], files: dict[str, Any]) -> Shown:
         """Run the view's text over what a reader got; the same query is evaluated once. A content b"" is read from storage."""
@@ -301,7 +295,7 @@ class Audit:
         """Compare what a reader got with the version that the view names."""
         snapshot = self.snapshots[shown.version]
         if not snapshot.expired:
-            assert shown.text == verbs.view_text(self.spec, snapshot), f"the view's text is not that of version {shown.version}"
+            assert shown.text == views.view_text(self.spec, snapshot), f"the view's text is not that of version {shown.version}"
         problem = bank.unbalanced(dict(zip(shown.columns, row)) for row in shown.rows) if self.couples else None
         rows = self.expected(shown.version)
         if shown.rows != rows:
@@ -336,6 +330,13 @@ class Audit:
         return [name for name in self.delivered if name not in self.overwritten or name in self.effective[len(self.snapshots)]]
 
 
-def named(partitions: Iterable[PartitionDef], view: ViewDef) -> list[PartitionDef]:
-    """Return the partitions that the text of a view names."""
-    return [partition for partition in partitions if f"'{partition.values[0]}'" in view.text]
+def registered(catalog: Catalog, spec: TableSpec, view: ViewDef) -> tuple[dict[str, TableDef], dict[str, list[PartitionDef]]]:
+    """Return the tables that a view reads, and of each the partitions that its text names."""
+    tables, partitions = {}, {}
+    for generation, part in itertools.product(generations(view), ("base", "delta")):
+        table = catalog.table(spec.tables_in, views.table_name(spec, part, generation))
+        if table is not None:
+            tables[table.name] = table
+            every = catalog.partitions(spec.tables_in, table.name)
+            partitions[table.name] = [partition for partition in every if f"'{partition.values[0]}'" in view.text]
+    return tables, partitions

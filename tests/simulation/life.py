@@ -15,11 +15,11 @@ from compactor.core.model.spec import TableSpec
 from tests.faults import Crash
 from tests.oracle import lake
 from tests.oracle.engine import ListEngine
-from tests.oracle.reader import Shown, generations, look
+from tests.oracle.reader import Shown, look
 from tests.parts.memory_catalog import MemoryCatalog
 from tests.parts.memory_storage import MemoryStorage
 from tests.simulation import verbs
-from tests.simulation.audit import Audit, named
+from tests.simulation.audit import Audit, registered
 from tests.simulation.bank import Bank, Delivery, deliveries
 from tests.simulation.ports import ActorCatalog, ActorEngine, ActorStorage, StrictCatalog
 from tests.simulation.scheduler import CHANGES, GO, START, Actor, Choose, Decision, Dice, Habits, Scheduler, Step, Tape
@@ -219,12 +219,7 @@ class Life:
         view = catalog.view(spec.database, spec.view)
         if view is None:
             return
-        tables, partitions = {}, {}
-        for generation, part in itertools.product(generations(view), ("base", "delta")):
-            table = catalog.table(spec.tables_in, verbs.table_name(spec, part, generation))
-            if table is not None:
-                tables[table.name] = table
-                partitions[table.name] = named(catalog.partitions(spec.tables_in, table.name), view)
+        tables, partitions = registered(catalog, spec, view)
         if self.scheduler.now - began >= spec.keep:
             return
         files: dict[str, Any] = {}

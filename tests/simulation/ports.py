@@ -7,12 +7,12 @@ the storage. `StrictCatalog` is a catalog whose view cannot go back, as Glue and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from compactor.catalog import rules
-from compactor.core.catalog.ddl import NativeDef, PartitionDef, TableDef, ViewDef
+from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.model.files import FileInfo
 from tests.oracle.engine import ListEngine
 from tests.parts.memory_catalog import MemoryCatalog
@@ -21,46 +21,18 @@ from tests.simulation.scheduler import Actor
 
 
 class ActorStorage:
-    """`inner`, call by call."""
+    """`inner`, call by call: one step each, unless it can be interrupted half-way."""
 
     def __init__(self, inner: MemoryStorage, actor: Actor) -> None:
         self._inner, self._call = inner, actor.call
 
-    def list(self, prefix: str) -> Iterator[FileInfo]:
-        """One step."""
-        return self._call("list", prefix, lambda: self._inner.list(prefix))
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
 
-    def folders(self, prefix: str) -> Iterable[str]:
-        """One step."""
-        return self._call("list", prefix, lambda: self._inner.folders(prefix))
+        def call(file: FileInfo | str, *more: Any) -> Any:
+            return self._call(name, file if isinstance(file, str) else file.path, lambda: method(file, *more))
 
-    def read(self, path: str) -> bytes:
-        """One step."""
-        return self._call("read", path, lambda: self._inner.read(path))
-
-    def read_range(self, path: str, start: int, length: int) -> bytes:
-        """One step."""
-        return self._call("read", path, lambda: self._inner.read_range(path, start, length))
-
-    def stat(self, path: str) -> FileInfo | None:
-        """One step."""
-        return self._call("stat", path, lambda: self._inner.stat(path))
-
-    def checksum(self, file: FileInfo) -> str:
-        """One step."""
-        return self._call("checksum", file.path, lambda: self._inner.checksum(file))
-
-    def write(self, path: str, data: bytes) -> None:
-        """One step."""
-        self._call("write", path, lambda: self._inner.write(path, data))
-
-    def replace(self, file: FileInfo, data: bytes) -> bool:
-        """One step."""
-        return self._call("replace", file.path, lambda: self._inner.replace(file, data))
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        """One step."""
-        return self._call("put_if_absent", path, lambda: self._inner.put_if_absent(path, data))
+        return call
 
     def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
         """Two steps: the copy, the rest."""
@@ -73,10 +45,6 @@ class ActorStorage:
         self._call("move", source.path, copy)
         return self._call("move end", source.path, lambda: self._inner.move(source, target, keep))
 
-    def encrypt(self, path: str) -> bool:
-        """One step."""
-        return self._call("encrypt", path, lambda: self._inner.encrypt(path))
-
     def delete(self, paths: Iterable[str]) -> None:
         """One step a path."""
         for path in paths:
@@ -88,26 +56,18 @@ class ActorStorage:
 
 
 class ActorCatalog:
-    """`inner`, call by call."""
+    """`inner`, call by call: one step each, unless it can be interrupted half-way."""
 
     def __init__(self, inner: MemoryCatalog, actor: Actor) -> None:
         self._inner, self._call = inner, actor.call
 
-    def ensure_database(self, name: str, location: str) -> None:
-        """One step."""
-        self._call("ensure_database", name, lambda: self._inner.ensure_database(name, location))
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
 
-    def has_database(self, name: str) -> bool:
-        """One step."""
-        return self._call("has_database", name, lambda: self._inner.has_database(name))
+        def call(what: TableDef | str, *more: Any) -> Any:
+            return self._call(name, " ".join([what, *more]) if isinstance(what, str) else what.name, lambda: method(what, *more))
 
-    def table(self, database: str, name: str) -> TableDef | None:
-        """One step."""
-        return self._call("table", name, lambda: self._inner.table(database, name))
-
-    def ensure_table(self, table: TableDef) -> None:
-        """One step."""
-        self._call("ensure_table", table.name, lambda: self._inner.ensure_table(table))
+        return call
 
     def ensure_partitions(self, database: str, table: str, partitions: Sequence[PartitionDef]) -> None:
         """One step a partition, one for none."""
@@ -115,27 +75,11 @@ class ActorCatalog:
             name = "/".join([table, *(value for partition in some for value in partition.values)])
             self._call("ensure_partitions", name, partial(self._inner.ensure_partitions, database, table, some))
 
-    def partitions(self, database: str, table: str) -> list[PartitionDef]:
-        """One step."""
-        return self._call("partitions", table, lambda: self._inner.partitions(database, table))
-
     def drop_partitions(self, database: str, table: str, values: Sequence[tuple[str, ...]]) -> None:
         """One step a partition, one for none."""
         for some in [[value] for value in values] or [[]]:
             name = "/".join([table, *(part for value in some for part in value)])
             self._call("drop_partitions", name, partial(self._inner.drop_partitions, database, table, some))
-
-    def view(self, database: str, name: str) -> ViewDef | None:
-        """One step."""
-        return self._call("view", name, lambda: self._inner.view(database, name))
-
-    def native(self, database: str, name: str) -> NativeDef | None:
-        """One step."""
-        return self._call("native", name, lambda: self._inner.native(database, name))
-
-    def point(self, table: NativeDef, expected: str | None) -> bool:
-        """One step."""
-        return self._call("point", table.metadata, lambda: self._inner.point(table, expected))
 
     def replace_view(self, view: ViewDef) -> None:
         """One step."""

@@ -11,14 +11,14 @@ from tests.simulation.scheduler import GO, Decision
 
 
 class Shrinking:
-    """A failing life and the smallest one found so far; `budget` lives are tried at most."""
+    """A failing life and the smallest one found so far; 300 lives are tried at most."""
 
-    def __init__(self, plan: Plan, outcome: Outcome, budget: int = 300) -> None:
+    def __init__(self, plan: Plan, outcome: Outcome) -> None:
         self.plan, self.outcome = plan, outcome
-        self._kind, self._left = kind(outcome), budget
+        self._kind, self._left = kind(outcome), 300
 
     def smallest(self) -> Outcome:
-        """Try everything until nothing helps or the budget is spent."""
+        """Try everything until nothing helps or no life is left."""
         self._verbs()
         self._faults()
         before = -1

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from compactor.core.catalog import views
 from compactor.core.model.edit import ContinuesState
 from compactor.core.model.errors import InputRefused, Refused, TryLater
 from compactor.core.model.inputs import LATER
 from compactor.core.model.policy import Policy
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.planning.compaction import tiling_problem
 from compactor.flows import ledger as ledgers
 from compactor.flows.environment import Environment
 from compactor.flows.keep import pin
@@ -146,21 +144,6 @@ def first_attempts(table: Table, snapshot: Snapshot) -> list[tuple[str, str]]:
 def failed_checks(table: Table) -> list[str]:
     """Return what `compactor verify` finds wrong."""
     return [f"{check.name}: {check.detail}" for check in verify(table) if not check.ok]
-
-
-def view_text(spec: TableSpec, snapshot: Snapshot) -> str:
-    """Return the text that the view of a Snapshot has."""
-    return views.view_text(spec, snapshot)
-
-
-def table_name(spec: TableSpec, part: str, generation: int) -> str:
-    """Return the name of a table below the view."""
-    return views.table_name(spec, part, generation)
-
-
-def gap_between_segments(snapshot: Snapshot) -> str | None:
-    """Return why the segments of a Snapshot do not tile the keys, None if they do."""
-    return tiling_problem(snapshot.segments)
 
 
 def forget_restores(monkeypatch: pytest.MonkeyPatch) -> None:

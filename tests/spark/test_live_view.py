@@ -47,6 +47,15 @@ def land_by_others(lake: Lake, path: Path, days: list[datetime.date], first: int
     writer.close()
 
 
+def land_avro(spec: Any, hour: int, fields: list[dict[str, Any]], *rows: tuple[Any, ...]) -> None:
+    """One Avro file with these fields."""
+    path = Path(spec.landing) / f"increment_20240305{hour:02d}/part.avro"
+    path.parent.mkdir(parents=True)
+    schema = fastavro.parse_schema({"type": "record", "name": "t", "fields": fields})
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, [dict(zip((field["name"] for field in fields), row, strict=True)) for row in rows])
+
+
 def live(lake: Lake, spec: Any) -> list[dict[str, Any]]:
     """What `<t>_live` shows after a sync, which is what the view shows after a run."""
     sync_table(Table(lake.env, spec))
@@ -64,17 +73,26 @@ def test_avro_files_are_read_as_avro_whatever_the_settings_leave_open(lake: Lake
     spec = lake.spec(live_view=True, archive="keep", quarantine_share=0.9, order_by=("at",))
     assert spec.format == "auto"
     fields = [{"name": "id", "type": "long"}, {"name": "at", "type": "double"}, {"name": "v", "type": "string"}]
-    schema = fastavro.parse_schema({"type": "record", "name": "t", "fields": fields})
     for hour, rows in enumerate(([(1, 1.0, "a"), (2, 1.0, "a")], [(1, 2.0, "b"), (2, math.nan, "b")], [(3, 1.0, "c")])):
-        path = Path(spec.landing) / f"increment_20240305{hour:02d}/part.avro"
-        path.parent.mkdir(parents=True)
-        with path.open("wb") as file:
-            fastavro.writer(file, schema, [dict(zip(("id", "at", "v"), row)) for row in rows])
+        land_avro(spec, hour, fields, *rows)
         if hour:
             live(lake, spec)
         else:
             lake.run(spec)
     assert {1: "b", 2: "a", 3: "c"} == {row["id"]: row["v"] for row in lake.rows(spec, "t_live")}
+
+
+@pytest.mark.slow
+def test_a_late_row_from_before_a_column_shows_its_default(lake: Lake) -> None:
+    """The writer of a landed file lacks the column. The row is older than the first event with the column, or newer, as a run decides it."""
+    spec = lake.spec(live_view=True, archive="keep")
+    plain: list[dict[str, Any]] = [{"name": "id", "type": "long"}, {"name": "seq", "type": "long"}]
+    land_avro(spec, 1, plain, (1, 1))
+    lake.run(spec)
+    land_avro(spec, 2, [*plain, {"name": "z", "type": ["long", "null"], "default": 7}], (2, 10, 5))
+    lake.run(spec)
+    land_avro(spec, 3, plain, (3, 9), (4, 11))
+    assert {1: 7, 2: 5, 3: 7, 4: None} == {row["id"]: row["z"] for row in live(lake, spec)}
 
 
 @pytest.mark.slow

@@ -26,9 +26,8 @@ from compactor.core.model.schema import Schema
 from compactor.flows.read.changes import changes
 from compactor.flows.table import Table
 from tests.oracle import emit
-from tests.oracle.engine import cast
 from tests.oracle.feed import applied, text
-from tests.oracle.model import Key, Row, replayed, sorted_out
+from tests.oracle.model import Key, Row, cast, replayed, sorted_out
 from tests.oracle.programs import Program, alone, program
 from tests.oracle.sizes import FULL
 from tests.parts.one_spark import one_spark
