@@ -42,3 +42,15 @@ def test_what_sources_send_for_one_row_is_no_warning(lake: Lake) -> None:
     lake.land(spec, 1, [{"id": id_, "seq": at, "op": op, "v": v} for at, (id_, op, v) in enumerate(changes)])
     report = lake.run(spec)
     assert (report.counts["applied"], report.notes) == (6, ())
+
+
+def test_a_row_that_comes_again_after_its_delete_is_no_warning(lake: Lake) -> None:
+    """A connector that crashed sends its insert again, beside the insert of a new row."""
+    spec = lake.spec()
+    old = {"id": 1, "seq": 1, "op": "c", "v": "a"}
+    lake.land(spec, 1, [old, {**old, "seq": 2, "op": "d"}])
+    lake.run(spec)
+    lake.land(spec, 2, [old, {**old, "seq": 3, "v": "b"}])
+    assert lake.run(spec).notes == ()
+    lake.land(spec, 3, [{**old, "seq": at, "v": str(at)} for at in range(4, 7)])
+    assert "2 inserted rows had the key of another one" in str(lake.run(spec).notes)

@@ -14,6 +14,7 @@ from compactor.core.sources.key_inference import RowSample
 from compactor.spark.columns import FROM
 from compactor.spark.keys import key_columns, key_types
 from compactor.spark.reading import SparkBatch
+from compactor.spark.rows import position
 from compactor.spark.sql import EXACT_JSON, named, quoted
 
 _SAMPLED = 5_000
@@ -23,17 +24,21 @@ def note(batch: SparkBatch, counts: Mapping[str, int]) -> str:
     """Return a sentence about inserts that others with the same key superseded; "" without any. `counts`: of events by outcome.
 
     An insert changes a row, or it is late, or a duplicate, unless another event of its key superseded it. Only where that cannot add up a Spark job
-    counts. Not counted are: an insert and a snapshot's read of one row, the same row again, reads of a row that was updated, and an insert for each
-    delete or move of its key.
+    counts. Not counted are: an insert and a snapshot's read of one row, the same row again, reads of a row that was updated, an insert for each
+    delete or move of its key, and what comes late or again: what was deleted since is in earlier runs.
     """
-    spec, summary = batch.spec, batch.summary
+    spec, summary, parent = batch.spec, batch.summary, batch.parent
     possible = counts["applied"] + counts["duplicate"] + counts["late"]
     if spec.keyless or spec.source.full_loads or summary.truncates or summary.inserts <= possible:
         return ""
     schema = summary.evolved.schema
     # a row that is read again has another place in the order
     content = [field.name for field in schema.fields if field.source not in spec.order_by]
-    grouped = _by_key(batch.changes, schema, content, bool(summary.moves))
+    changes = batch.changes
+    if parent is not None and parent.position_max is not None:
+        place, newest = (position.event(at, summary.order) for at in ("_position", position.fixed(parent.position_max, summary.order)))
+        changes = changes.where(f"{place} > {newest}")
+    grouped = _by_key(changes, schema, content, bool(summary.moves))
     row = grouped.agg(named("sum(inserted - 1)", "lost"), named("sum(inserted)", "inserted"), named("count(1)", "keys")).collect()[0]
     if not row.lost:
         return ""
