@@ -243,7 +243,7 @@ CASES = {
         "orders/in/a.json",
         ENCODED,
         r"balance \(BH4=\) looks like base64 of a decimal.* birth_date \(20782\), created \(1795611600123\) looks like days or times .*; "
-        r'write `types: {balance: "decimal\(10,2\)", birth_date: date_days, created: timestamp_millis}`',
+        r'write `types: {balance: "decimal\(10,\?\)", birth_date: date_days, created: timestamp_millis}`',
     ),
     "old times without schema": (
         "key: [id], envelope: debezium, increments: o/in",
@@ -256,6 +256,12 @@ CASES = {
         "o/in/a.json",
         ENCODED,
         None,
+    ),
+    "a base64 decimal of more digits than its type": (
+        "key: [id], envelope: debezium, increments: o/in, types: {balance: 'decimal(10,2)', birth_date: date_days, created: bigint}",
+        "o/in/a.json",
+        ENCODED.replace("BH4=", "AIAAAAAAAAAA").replace("AYag", "f/////////8="),
+        r"a sampled value of balance is 'AIAAAAAAAAAA', expected decimal\(10,2\); correct `types:`",
     ),
     "Debezium with schema": (
         "key: [id], envelope: debezium, increments: o/in",

@@ -68,6 +68,19 @@ def test_a_registry_gives_a_table_for_every_topic(tmp_path: Path) -> None:
     assert found["student"].database == "school"
 
 
+def test_the_signal_table_is_left_out_where_only_the_registry_shows_its_columns(tmp_path: Path) -> None:
+    """Records that carry the id of their schema cannot be read without it."""
+    folder(tmp_path / "schemas")
+    record = json.dumps({"topic": "", "partition": 0, "offset": 0, "key": {"b64": "AAAAAAE="}, "value": {"b64": "AAAAAAIC"}})
+    for topic in ("pga.public.dbz_signal", "pga.public.student"):
+        (tmp_path / "lake" / topic).mkdir(parents=True)
+        (tmp_path / "lake" / topic / f"{topic}+0+0000000000.json").write_text(record.replace('""', f'"{topic}"', 1))
+    words = ("--from", str(tmp_path / "lake"), "--registry", str(tmp_path / "schemas"), "--config", str(tmp_path / "compactor.yaml"))
+    said = told(*words)
+    assert [table["name"] for table in said["tables"]] == ["student"]
+    assert "pga.public.dbz_signal" in {left["source"] for left in said["left_out"]}
+
+
 @pytest.mark.parametrize("form", ["debezium_json_kafka", "flat_kafka", "wal2json_v1", "wal2json_v2"])
 def test_landed_files_tell_the_keys_where_records_have_them(tmp_path: Path, form: str) -> None:
     """Whole Kafka records and wal2json; the tables, where they lie and what they are wrapped in are the ones the tests configure by hand."""
@@ -165,10 +178,14 @@ def test_values_that_only_a_schema_explains_are_asked_about(tmp_path: Path) -> N
     (tmp_path / "in" / "a.json").write_text("".join(json.dumps({"op": "r", "after": row, "source": {"table": "t"}}) + "\n" for row in rows))
     file = tmp_path / "compactor.yaml"
     (table,) = told("--from", str(tmp_path / "in"), "--config", str(file))["tables"]
-    types = {"balance": "decimal(10,2)", "birth_date": "date_days", "created": "timestamp_millis"}
+    types = {"balance": "decimal(10,?)", "birth_date": "date_days", "created": "timestamp_millis"}
     assert [question["settings"]["types"] for question in table["questions"] if "types" in question["settings"]] == [types]
     file.write_text(file.read_text().replace("#key", "key").replace("#types", "types"))
-    assert dict(loaded(file).spec(table["name"]).types) == types
+    with pytest.raises(ConfigError, match=r"expected .* or decimal\(12,2\), of at most 38 digits, found 'decimal\(10,\?\)'"):
+        loaded(file)
+    # no value shows the scale
+    file.write_text(file.read_text().replace("?", "2"))
+    assert dict(loaded(file).spec(table["name"]).types) == {**types, "balance": "decimal(10,2)"}
 
 
 def test_dms_is_told_by_its_file_names(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def _file_problems(table: Table) -> Iterator[Problem]:
             column_types.column(name, word)
         except ValueError:
             words = column_types.WORDS
-            yield ("types", name), f"expected {listed(words)} or decimal(12,2), found {shown(word)}{alike(word, words)}"
+            yield ("types", name), f"expected {listed(words)} or decimal(12,2), of at most 38 digits, found {shown(word)}{alike(word, words)}"
     unnamed = [name for name, _ in table.types if table.csv.columns and name not in table.csv.columns]
     if unnamed:
         yield ("types",), f"{unnamed[0]} is none of `csv: {{columns: ..}}`{alike(unnamed[0], table.csv.columns)}"

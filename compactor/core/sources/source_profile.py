@@ -14,7 +14,7 @@ from compactor.core.sources import increment, records, value_forms
 from compactor.core.sources.flat_rows import DELETED, OPERATION, PLAIN_OPERATION, connector, source_columns
 from compactor.core.sources.key_inference import RowSample
 from compactor.core.sources.records import PlainRow
-from compactor.core.sources.value_forms import CSV_FORMS, JSON_FORMS
+from compactor.core.sources.value_forms import CSV_FORMS, DECIMAL, JSON_FORMS, wide_enough
 
 _WRAPPED = ("debezium", "wal2json", "change-event")
 """Envelopes that a few records show."""
@@ -187,7 +187,7 @@ class SourceProfile:
         """Return column → the one of `words` (`value_forms`) that its values most likely are. Columns that a connector added have a known meaning."""
         possible = [word for word in words if word in self.forms]
         likely = {name: value_forms.word(name, self.values(name), possible) for name in self.columns if possible and not name.startswith("__")}
-        return {name: word for name, word in likely.items() if word}
+        return {name: wide_enough(self.values(name)) if word == DECIMAL else word for name, word in likely.items() if word}
 
     def example(self, column: str) -> Any:
         """Return a sampled value of a column that has one."""

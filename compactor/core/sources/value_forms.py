@@ -11,8 +11,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-DECIMAL = "decimal(10,2)"
-"""What is proposed for base64: the source's precision and scale are not in the values."""
+from compactor.core.model import types
+
+DECIMAL = "decimal(10,?)"
+"""What is proposed for base64, with more digits if the values have more. Whoever uses it must know the scale: no value shows it, and any other makes
+wrong numbers.
+"""
+
+_DIGITS_MAX = 38
 
 _MOMENTS = {"timestamp_millis": 10**12, "timestamp_micros": 10**15, "timestamp_nanos": 10**18}
 """Word of `types:` → a moment of 2001. From there to 2042, little else is as large. Earlier ones, from 1897, need a column that is named like
@@ -78,33 +84,57 @@ def _is_likely(column: str, values: Sequence[Any], word: str) -> bool:
 def sentence(words: Mapping[str, str], example: Callable[[str], Any]) -> str:
     """Return what columns (→ word of JSON_FORMS) look like. `example`: returns a value of a column."""
     examples = {name: f"{name} ({example(name)})" for name in words}
-    packed, numbers = ([examples[name] for name in words if (words[name] == DECIMAL) is decimal] for decimal in (True, False))
-    texts = f"{', '.join(packed)} looks like base64 of a decimal, with the precision and scale of the source, or of bytes (binary)"
+    packed, numbers = ([examples[name] for name in words if is_decimal(words[name]) is decimal] for decimal in (True, False))
+    texts = f"{', '.join(packed)} looks like base64 of a decimal, which needs the precision and scale of the source, or of bytes (binary)"
     times = f"{', '.join(numbers)} looks like days or times since 1970 as whole numbers (else bigint)"
     return "; ".join([*([texts] if packed else []), *([times] if numbers else [])])
 
 
-def has_type(value: str, kind: str) -> bool:
+def is_decimal(kind: str) -> bool:
+    """Return whether a type or one of JSON_FORMS is a decimal."""
+    return kind.startswith("decimal")
+
+
+def wide_enough(values: Sequence[str]) -> str:
+    """Return DECIMAL with as many digits as base64 of decimals has.
+
+    >>> wide_enough(["BH4="]), wide_enough(["BH4=", "AIAAAAAAAAAA"])
+    ('decimal(10,?)', 'decimal(19,?)')
+    """
+    return f"decimal({max(10, *map(_digits, values))},?)"
+
+
+def has_type(value: str, kind: str, packed: bool = False) -> bool:
     """Return whether a text has the form of a type. Types whose forms are many (booleans, floats) accept every text.
+
+    `packed`: a decimal may be base64.
 
     >>> [has_type("2019-03-12Z", kind) for kind in ("int", "decimal(10,2)", "date", "double")]
     [False, False, True, True]
     """
     form = _DECLARED.get(kind.partition("(")[0])
-    return form is None or bool(form.fullmatch(value))
+    if form is None or form.fullmatch(value):
+        return True
+    return packed and is_decimal(kind) and bool(_BASE64.fullmatch(value)) and _digits(value) <= types.parse(kind)[1]
 
 
 def _may_be(value: Any, word: str) -> bool:
     if word in _TEXTS:
         return isinstance(value, str) and bool(_TEXTS[word].fullmatch(value))
     if word == DECIMAL:
-        return isinstance(value, str) and len(value) <= _CHARS_MAX and bool(_BASE64.fullmatch(value)) and _is_shortest(base64.b64decode(value))
+        return isinstance(value, str) and len(value) <= _CHARS_MAX and bool(_BASE64.fullmatch(value)) and _is_shortest(value)
     latest = _MOMENTS.get(word, 0) * 23 // 10
     # the nanoseconds of a counter, such as Stitch's, would be cut off
     exact = not (word == "timestamp_nanos" and isinstance(value, int) and value % 1000)
     return isinstance(value, int) and not isinstance(value, bool) and exact and value in (range(-latest, latest) if latest else _DAYS)
 
 
-def _is_shortest(data: bytes) -> bool:
-    """Return whether no byte of a number (two's complement) is superfluous, as Java writes it."""
-    return len(data) < 2 or not ((data[0] == 0 and data[1] < 128) or (data[0] == 255 and data[1] >= 128))
+def _digits(value: str) -> int:
+    """Return the number of digits of a decimal in base64."""
+    return len(str(abs(int.from_bytes(base64.b64decode(value), "big", signed=True))))
+
+
+def _is_shortest(value: str) -> bool:
+    """Return whether no byte of a decimal in base64 (two's complement) is superfluous, as Java writes it, and a decimal can have its digits."""
+    data = base64.b64decode(value)
+    return _digits(value) <= _DIGITS_MAX and (len(data) < 2 or not ((data[0] == 0 and data[1] < 128) or (data[0] == 255 and data[1] >= 128)))

@@ -33,7 +33,8 @@ LeftOut = list[tuple[str, str]]
 
 def from_registry(registry: Registry, increments: str) -> Proposal:
     """Propose a table for each topic. `increments`: where files land, with `{table}` or `{topic}` in it."""
-    topics, left_out = topics_of(registry)
+    registered, left_out = topics_of(registry)
+    topics = {topic: profile for topic, profile in registered.items() if not profile.is_signal_table}
     if not topics:
         raise Refused(
             f"{registry}: expected subjects <topic>-value of topics with rows, found {', '.join(registry.subjects()[:10]) or 'no subjects'}"
@@ -46,7 +47,7 @@ def from_registry(registry: Registry, increments: str) -> Proposal:
 
 
 def topics_of(registry: Registry) -> tuple[Profiles, LeftOut]:
-    """Return the profile of every topic with a `-value` subject that holds rows, and the subjects left out."""
+    """Return the profile of every topic with a `-value` subject that holds rows, and the subjects left out: the signal table is in both."""
     subjects = registry.subjects()
     topics: Profiles = {}
     left_out: LeftOut = []
@@ -60,9 +61,11 @@ def topics_of(registry: Registry) -> tuple[Profiles, LeftOut]:
                 # Protobuf, JSON Schema or an invalid schema concerns one topic only
                 left_out.append((topic, str(error)))
                 continue
-            if profile is None or profile.is_signal_table:
-                left_out.append((topic, SIGNAL if profile else "holds no rows: heartbeats, transactions or messages"))
+            if profile is None:
+                left_out.append((topic, "holds no rows: heartbeats, transactions or messages"))
                 continue
+            if profile.is_signal_table:
+                left_out.append((topic, SIGNAL))
             profile.topic, profile.subject, topics[topic] = topic, subject, profile
             _add_registered_key(registry, f"{topic}-key", profile, subjects)
         elif kind != "key":
@@ -116,7 +119,7 @@ def profiles_of(
     """
     unreadable: list[str] = []
     profiles = [*sample(storage, read, folder.files, infos, unreadable).values()]
-    rows = [_with_topic(profile, folder, topics) for profile in profiles if not profile.is_signal_table]
+    rows = [row for profile in profiles if not (row := _with_topic(profile, folder, topics)).is_signal_table]
     if not profiles:
         return [], "; ".join(["no rows in the sampled files", *unreadable])
     return rows, SIGNAL if len(rows) < len(profiles) else ""

@@ -197,7 +197,7 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
         written = ", ".join(f"{name}: {json.dumps(word) if '(' in word else word}" for name, word in encoded.items())
         hint = f"{looks}. Without a schema the values do not say; write `types: {{{written}}}`"
         # a number in hand-made rows may well be what it looks like
-        certain = value_forms.DECIMAL in encoded.values() or spec.source.from_connector or any(name.startswith("__") for name in columns)
+        certain = any(map(value_forms.is_decimal, encoded.values())) or spec.source.from_connector or any(name.startswith("__") for name in columns)
         yield UNCERTAIN, hint if certain else "", hint
     for setting, names in configured.items():
         absent = [name for name in names if name.lower() not in present]
@@ -257,9 +257,10 @@ def _encoded(spec: TableSpec, profile: SourceProfile) -> dict[str, str]:
 def _misfit(spec: TableSpec, profile: SourceProfile, column: str, kind: str) -> str:
     """Return a sampled value that does not have its column's declared type, if most have not. A few go to quarantine."""
     values = [value for name in profile.columns if name.lower() == column.lower() for value in profile.values(name)]
-    unlike = [value for value in values if not value_forms.has_type(str(value), kind)]
-    # in JSON a decimal may be base64
-    if 2 * len(unlike) <= len(values) or (not profile.csv_width and kind.startswith("decimal")):
+    # a decimal may be bytes, or have its scale beside it
+    given = [value for value in values if not (value_forms.is_decimal(kind) and isinstance(value, (bytes, dict)))]
+    unlike = [value for value in given if not value_forms.has_type(str(value), kind, not profile.csv_width)]
+    if 2 * len(unlike) <= len(values):
         return ""
     shown = repr(unlike[0]) if spec.quotes_records else "of another type"
     return f"a sampled value of {column} is {shown}, expected {kind}; correct `types:`, or leave {column} out"
