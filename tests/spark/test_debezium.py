@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -364,6 +365,33 @@ def test_a_value_follows_its_row_where_the_records_key_is_not_the_tables(lake: L
     lake.run(spec)
     assert [{"id": 1, "email": "new", "v": "long"}] == lake.rows(spec)
     assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hours", [(4,), (1, 1, 2), (1, 2, 1)], ids=["one run", "two runs", "the placeholder alone"])
+def test_a_map_that_was_not_sent_keeps_its_value_in_json_without_schema(lake: Lake, hours: tuple[int, ...]) -> None:
+    """Without schema a map (`hstore.handling.mode=map`) is read as a struct, and the placeholder is its only member."""
+    spec = debezium(lake)
+    maps = iter([("u", 3, {GONE: GONE}), ("c", 1, {"k": "v"}), ("c", 2, {"k": "w", "m": "x"}), ("u", 1, {GONE: GONE})])
+    for hour, number in enumerate(hours):
+        lake.land(spec, hour, [event(op, 10 * hour + at, after={"id": id_, "h": h}) for at, (op, id_, h) in enumerate(islice(maps, number))])
+        lake.run(spec)
+    assert {row["id"]: row["h"] for row in lake.rows(spec)} == {1: {"k": "v", "m": None}, 2: {"k": "w", "m": "x"}, 3: None}
+    assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", [("id",), ()], ids=["key", "no key"])
+def test_a_two_dimensional_array_of_texts_is_null(lake: Lake, key: tuple[str, ...]) -> None:
+    """Debezium sends addresses in its memory instead, another one each time. A table without key finds the row by the other values."""
+    spec = debezium(lake, key=key)
+    sent = [{"id": at, "a": ["x"] if at == 1 else [f"[Ljava.lang.String;@2f4f070{at}", "[Ljava.lang.String;@5ebcb6a6"]} for at in (1, 2, 3)]
+    lake.land(spec, 1, [event("c", row["id"], after=row) for row in sent])
+    lake.run(spec)
+    assert {row["id"]: row["a"] for row in lake.rows(spec)} == {1: ["x"], 2: None, 3: None}
+    lake.land(spec, 2, [event("d", 10, before={"id": 3, "a": ["[Ljava.lang.String;@16ea60d8"]})])
+    lake.run(spec)
+    assert {row["id"]: row["a"] for row in lake.rows(spec)} == {1: ["x"], 2: None}
 
 
 @pytest.mark.slow

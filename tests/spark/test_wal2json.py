@@ -13,6 +13,8 @@ import pytest
 
 from compactor.core.model.errors import InputRefused, OrderRefused
 from compactor.core.model.policy import Policy
+from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from tests.spark.added_defaults import TEXT_ALLOWED
 from tests.spark.lake import Lake
 
@@ -232,6 +234,19 @@ def test_an_array_column_whose_values_differ_in_depth_becomes_json(lake: Lake, h
     expected = [{"id": 1, "a": "[1,2]"}, {"id": 2, "a": "[[3],[4]]"}, {"id": 3, "a": "[5]"}]
     assert expected == sorted(lake.rows(spec), key=lambda row: row["id"])
     assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
+def test_a_text_column_that_becomes_an_array_stays_text(lake: Lake) -> None:
+    """As one that becomes a number does; proof and rebuild, which see both types at once, do the same."""
+    spec = wal2json(lake)
+    lake.land(spec, 1, [one("I", 1, {"id": 1, "a": "x"}, types={"id": "integer", "a": "text"})])
+    lake.run(spec)
+    lake.land(spec, 2, [one("I", 2, {"id": 2, "a": "{1,2}"}, types={"id": "integer", "a": "integer[]"})])
+    lake.run(spec)
+    assert [{"id": 1, "a": "x"}, {"id": 2, "a": "[1,2]"}] == sorted(lake.rows(spec), key=lambda row: row["id"])
+    assert [] == lake.problems(spec)
+    assert rebuild_table(Table(lake.env, spec)).outcome == "published"
 
 
 @pytest.mark.slow

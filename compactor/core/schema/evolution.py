@@ -282,13 +282,14 @@ def _joined(stored: types.Type, column: WriterField, also: Collection[str]) -> t
 
 
 def _only_text(stored: types.Type, column: WriterField) -> bool:
-    """Return whether only text can store both: scalars without a common number type, or arrays of different depths."""
+    """Return whether only text can store both: scalars without a common number type, arrays of different depths, arrays that come as text."""
     if _joined(stored, column, EXPLICIT) is not None:
         return False
     depth, given = types.depth(stored), types.depth(column.type)
-    # text that is made of arrays: those of one batch have different depths
-    mixed = column.item is not None and column.type == ("string",)
-    return (types.is_scalar(stored) and types.is_scalar(column.type)) or (depth > 0 and (mixed or 0 < given != depth))
+    # PostgreSQL's text of an array: those of one batch may have several depths, and a column of text takes it as it is
+    if column.item is not None and column.raw == ("string",):
+        return types.is_scalar(stored) or 0 < depth != given
+    return (types.is_scalar(stored) and types.is_scalar(column.type)) or 0 < given != depth > 0
 
 
 def _key(fields: Collection[Field], key: Sequence[str], table: str, before: Schema | None) -> tuple[str, ...]:

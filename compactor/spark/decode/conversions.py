@@ -49,6 +49,10 @@ BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{
 """Texts of numbers, and of bytes as Connect's JSON writes a decimal. `1234` is both."""
 
 
+_JAVA_ARRAY = r"^\\[Ljava[.]lang[.][A-Za-z]+;@[0-9a-f]+$"
+"""What Debezium sends as an element of a two-dimensional array of texts: the address of an object in its memory."""
+
+
 def json_type(raw: types.Type) -> types.Type:
     """Return the type as which a raw value is read out of JSON. Connect writes bytes as base64 text, so they are text."""
     if raw[0] == "binary":
@@ -69,6 +73,8 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
     """SQL: `value`, read as type `kind` and meant as `field` says, in the type `field.type`."""
     if field.semantic in (TEXT, HEX, NUMBER):
         return pg_text.to_stored(value, field)
+    if kind == ("array", ("string",)):
+        value = f"CASE WHEN NOT coalesce(get({value}, 0) RLIKE '{_JAVA_ARRAY}', false) THEN {value} END"
     if field.item is not None and kind[0] == "array":
         return f"transform({value}, _e -> {to_stored('_e', kind[1], field.item)})"
     short = field.semantic.rsplit(".", 1)[-1]
@@ -342,4 +348,6 @@ def is_placeholder(value: str, kind: types.Type) -> str | None:
         return f"CAST({value} AS ARRAY<BIGINT>) = {UNAVAILABLE_NUMBERS}"
     if kind[0] == "map" and kind[1][0] == "string":
         return f"size({value}) = 1 AND get(map_keys({value}), 0) = {literal(PLACEHOLDER)}"
+    if kind[0] == "struct" and PLACEHOLDER in dict(kind[1]):
+        return f"{member(value, PLACEHOLDER)} IS NOT NULL"
     return None

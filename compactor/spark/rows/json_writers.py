@@ -23,7 +23,7 @@ from compactor.core.schema import column_types, nested_types, writer
 from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, ROW, WRITER
 from compactor.spark.decode import pg_text
-from compactor.spark.decode.conversions import BASE64, NUMBER
+from compactor.spark.decode.conversions import BASE64, NUMBER, PLACEHOLDER
 from compactor.spark.decode.frame import Frame, ddl
 from compactor.spark.input.files import from_spark
 from compactor.spark.input.limits import check_columns, row_columns
@@ -177,7 +177,7 @@ def _from_values(
         marked = _marked(marked, from_spark(inferred(_BLANK, '"_"')), nested_types.BLANK) or marked
     if row.empties and _may_lack(struct, names):
         marked = _marked(marked, from_spark(inferred(_NO_MEMBERS, "{_:null}", nulls=True)), nested_types.UNDECIDED) or marked
-    described = _described(row[WRITER], dict(marked[1]), names, bare)
+    described = _described(row[WRITER], dict(marked[1]), names, bare, {field.name: field.type for field in stored})
     return dataclasses.replace(described, fractions=bool(row.fractions), large=bool(row.large or row.long), blanks=bool(row.blanks)), words
 
 
@@ -260,14 +260,24 @@ def _marked(kind: types.Type | None, other: types.Type, mark: types.Type) -> typ
     return nested_types.BLANK if kind is None and mark == nested_types.BLANK else kind
 
 
-def _described(writer_id: str, kinds: Mapping[str, types.Type], names: list[str], bare: bool) -> WriterSchema:
-    """Return a writer of columns with these marked types. `names`: all columns."""
+def _described(writer_id: str, kinds: Mapping[str, types.Type], names: list[str], bare: bool, stored: Mapping[str, types.Type]) -> WriterSchema:
+    """Return a writer of columns with these marked types. `names`: all columns; `stored`: the table's columns."""
     guessed = bare and not any(name.startswith("__") for name in names)
     fields = []
     for name in (name for name in names if name in kinds):
-        raw, marked = nested_types.unmarked(kinds[name])[0], kinds[name]
-        fields.append(WriterField(name, raw, types.stored_names(raw), inferred=True, guessed=guessed, marked=marked if marked != raw else None))
-    return WriterSchema(writer_id, tuple(fields), undecided=tuple(name for name in names if name not in kinds))
+        raw, marked = nested_types.unmarked(kinds[name])[0], _sent(kinds[name])
+        kind = nested_types.unmarked(marked)[0]
+        # a placeholder alone shows no type
+        typed = stored.get(name) if kind == ("struct", ()) else types.stored_names(kind)
+        if typed:
+            fields.append(WriterField(name, raw, typed, inferred=True, guessed=guessed, marked=marked if marked != kind else None))
+    shown = [field.name for field in fields]
+    return WriterSchema(writer_id, tuple(fields), undecided=tuple(name for name in names if name not in shown))
+
+
+def _sent(kind: types.Type) -> types.Type:
+    """Return the type of a column without the member that Debezium's placeholder for a map (`hstore.handling.mode=map`) makes."""
+    return ("struct", tuple(each for each in kind[1] if each[0] != PLACEHOLDER)) if kind[0] == "struct" else kind
 
 
 def _number(kind: types.Type) -> types.Type:
