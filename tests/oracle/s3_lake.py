@@ -15,8 +15,8 @@ from compactor.flows.environment import Environment
 from compactor.flows.run import run_table
 from compactor.flows.table import Table
 from compactor.storage.s3.storage import S3Storage
-from tests.oracle.engine import ListEngine
 from tests.oracle.lake import Lake, copied, table
+from tests.oracle.whole_engine import WholeEngine
 from tests.parts.memory_storage import MemoryStorage
 from tests.parts.proxy import Proxy
 from tests.parts.s3 import Server
@@ -124,7 +124,7 @@ class S3Lake(Lake):
         """One run by a process that speaks to the store at `url`."""
         self.now += 1.0
         there = storage(url, seconds)
-        engine = ListEngine(there)
+        engine = WholeEngine(there)
         env = Environment(
             there, lambda: engine, lambda: self.catalog, self._clock, lambda: f"{next(self._nonces):08x}", catalog_name=lambda: "memory"
         )

@@ -32,8 +32,8 @@ from compactor.flows.run import run_table
 from compactor.flows.table import Table
 from compactor.storage.s3.storage import S3Storage
 from tests.flows.test_every_crash import DELIVERIES
-from tests.oracle.engine import ListEngine
 from tests.oracle.lake import Lake, table
+from tests.oracle.whole_engine import WholeEngine
 from tests.parts.proxy import Fault, Proxy
 from tests.parts.s3 import Server
 from tests.terraform import rights
@@ -129,7 +129,7 @@ class Job(Lake):
     def play(self, verb: Callable[[Table], object] = run_table) -> None:
         """One run, or another verb."""
         self.now += 1.0
-        engine = ListEngine(self._through)
+        engine = WholeEngine(self._through)
         verb(
             Table(
                 Environment(
