@@ -206,12 +206,14 @@ def untaken(app: AppBase, samples: bool) -> list[str]:
     landings = [spec.landing for spec in app.specs()]
     # whether more lies beside the tables is a courtesy: nobody need be allowed to list there
     folders, unlisted = flow_folders.untaken(storage, app.specs(), [*entries, *beside(landings, app.settings.warehouse_dir)])
-    tables = _not_listed([(entry, error) for entry, error in unlisted if entry in entries])
+    unlisted = [(entry, error) for entry, error in unlisted if entry in entries]
+    tables = _not_listed(unlisted)
     tables += _tables_of(app, [folder for folder in folders if folder.discovery in entries]) if samples else []
     # what needs a person first
     lines = {table.source: sentence(table) for table in sorted(tables, key=lambda table: not table.waits)}
     there = [*landings, *(folder.path for folder in folders)]
-    listed = [entry for entry in entries if all(entry is not each for each, _ in unlisted)]
+    closed = [entry for entry, _ in unlisted]
+    listed = [entry for entry in entries if entry not in closed]
     places = [entry.place for entry in listed if not any(map(entry.fits, there)) and not flow_folders.exist(storage, entry)]
     nothing = [f"no folder fits {place} of `discover:`; correct `from:`, which is relative to the warehouse" for place in places]
     return [*nothing, *lines.values(), *flow_folders.sentences([folder for folder in folders if folder.path not in lines])]

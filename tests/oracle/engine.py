@@ -101,6 +101,7 @@ class ListEngine:
         erased: Erased | None = None,
     ) -> ListBatch:
         """Parse the files, follow their columns."""
+        assert base is None, "adopted bases are WholeEngine's"
         # a rebuild reads two contents that one name had after another
         files = {f"{item.path}~{item.etag}": self._events(spec, item, locations) for item in inputs}
         unusable = [one for _, _, refused in files.values() for one in refused]

@@ -25,7 +25,7 @@ from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import flat_rows
 from compactor.core.sources.whole_hours import brought_by_stream
-from compactor.ports import Entries, Storage
+from compactor.ports import Storage
 from compactor.spark.input import raw_records
 from tests.oracle import erased_keys, history_engine, list_files
 from tests.oracle.engine import ListBatch, ListEngine, ListResolution, conformed, summary_of
@@ -42,18 +42,10 @@ class WholeEngine(ListEngine):
     # reading ------------------------------------------------------------------------------------------------------
 
     def read(
-        self,
-        spec: TableSpec,
-        parent: Snapshot | None,
-        inputs: Sequence[Input],
-        version: int,
-        locations: InputLocations,
-        entries: Entries = tuple,
-        base: ForeignBase | None = None,
-        erased: Erased | None = None,
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], *others: Any, base: ForeignBase | None = None, **named: Any
     ) -> ListBatch:
         """Read foreign bases too; the summary has the columns of landed files, and what each stream brought."""
-        batch = self._read_base(spec, inputs, base) if base else super().read(spec, parent, inputs, version, locations, erased=erased)
+        batch = self._read_base(spec, inputs, base) if base else super().read(spec, parent, inputs, *others, **named)
         raw = _raw_columns(spec, batch.summary.evolved.schema) if spec.live_view else ()
         streams = self._streams(inputs)
         return replace(batch, summary=replace(batch.summary, raw=raw, raw_format="parquet" if raw else "", streams=streams))

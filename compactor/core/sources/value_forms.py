@@ -122,7 +122,8 @@ def _may_be(value: Any, word: str) -> bool:
     if word in _TEXTS:
         return isinstance(value, str) and bool(_TEXTS[word].fullmatch(value))
     if word == DECIMAL:
-        return isinstance(value, str) and len(value) <= _CHARS_MAX and bool(_BASE64.fullmatch(value)) and _is_shortest(value)
+        packed = isinstance(value, str) and len(value) <= _CHARS_MAX and bool(_BASE64.fullmatch(value))
+        return packed and _is_shortest(base64.b64decode(value)) and _digits(value) <= _DIGITS_MAX
     latest = _MOMENTS.get(word, 0) * 23 // 10
     # the nanoseconds of a counter, such as Stitch's, would be cut off
     exact = not (word == "timestamp_nanos" and isinstance(value, int) and value % 1000)
@@ -134,7 +135,6 @@ def _digits(value: str) -> int:
     return len(str(abs(int.from_bytes(base64.b64decode(value), "big", signed=True))))
 
 
-def _is_shortest(value: str) -> bool:
-    """Return whether no byte of a decimal in base64 (two's complement) is superfluous, as Java writes it, and a decimal can have its digits."""
-    data = base64.b64decode(value)
-    return _digits(value) <= _DIGITS_MAX and (len(data) < 2 or not ((data[0] == 0 and data[1] < 128) or (data[0] == 255 and data[1] >= 128)))
+def _is_shortest(data: bytes) -> bool:
+    """Return whether no byte of a number (two's complement) is superfluous, as Java writes it."""
+    return len(data) < 2 or not ((data[0] == 0 and data[1] < 128) or (data[0] == 255 and data[1] >= 128))

@@ -49,7 +49,7 @@ def note(batch: SparkBatch, counts: Mapping[str, int]) -> str:
     sample = RowSample()
     values = [f"CAST({quoted(field.name)} AS STRING)" for field in columns]
     names = [field.source for field in columns]
-    for op, *inserted in batch.changes.where("_op IN ('c', 'r')").selectExpr("_op", *values).limit(_SAMPLED).collect():
+    for op, *inserted in changes.where("_op IN ('c', 'r')").selectExpr("_op", *values).limit(_SAMPLED).collect():
         sample.add(dict(zip(names, inserted)), op == "r")
     repeated = key_inference.repeated(sample, names, [schema.field(name).source for name in schema.key], spec.name, spec.order_by)
     evidence = repeated.sentence if repeated else f"{key} has {counted(row['keys'], 'value')} in {row.inserted:,} inserted rows"
