@@ -240,8 +240,7 @@ class Reducer:
         was = f"FILTER (WHERE _origin >= {DELTA})"
         made += [
             "max(_version) AS _version",
-            f"max(_origin = {DELTA}) AS _in_delta",
-            f"max(_origin >= {DELTA}) AS _stored",
+            f"min(_origin) {was} AS _was_in",
             f"max(_at) {was} AS _was_at",
             f"max(_gone) {was} AS _was_gone",
             f"max_by(_content, _newest) {was} AS _was_content",
@@ -271,13 +270,13 @@ class Reducer:
         """SQL: whether the row is live, whether the newest event is the one that is stored, and whether nothing changed."""
         live = "_gone IS NULL" if self.keyless else "(_gone IS NULL OR coalesce(_at > _gone, false))"
         if not self.stored or self.keyless:
-            stored = "_stored" if self.stored else "false"
+            stored = "_was_in IS NOT NULL" if self.stored else "false"
             return [f"{live} AS _live", f"{stored} AS _same", f"{stored} AS _unchanged"]
         newest, was = "greatest(_at, _gone)", "greatest(_was_at, _was_gone)"
         # the same event may lie in a file of a later name; of two that differ at one place of the order the later file wins
         content = f"CASE WHEN _live THEN {self.content('_row.')} ELSE 0L END"
         again = f"{self._event(newest)} = {self._event(was)} AND ({content}) = _was_content"
-        same = f"(_stored AND ({newest} = {was} OR ({again})))"
+        same = f"(_was_in IS NOT NULL AND ({newest} = {was} OR ({again})))"
         # late events change what a tombstone hides, and single columns
         changes = [f"NOT _live AND NOT ({self._event('_at')} <=> {self._event('_was_at')})"]
         changes += ["_ended"] if self.bounded else []
@@ -310,7 +309,7 @@ class Reducer:
             own = f"CASE WHEN _at IS NOT NULL AND size({listed}) > 0 THEN map_from_entries({listed}) END"
         origin, version = f"{EVENT}", f"{self.version}L"
         if self.stored:
-            origin = f"CASE WHEN _in_delta THEN {DELTA} WHEN _stored THEN {BASE} ELSE {EVENT} END"
+            origin = f"coalesce(_was_in, {EVENT})"
             # out of an array, which is no constant in the code that Spark generates: else the code of every commit is new, and compiled anew
             version = f"coalesce(CASE WHEN _unchanged THEN _version END, get(array({version}), CAST(_unchanged AS INT)))"
         return [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.sources.increment import repaired_table, shard_of
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
 from compactor.core.sources.whole_hours import brought_by_stream
-from compactor.spark.columns import BLOCK, FILE, PARTITION, POSITION, ROW, SOURCE, TEXT, WRITER
+from compactor.spark.columns import BLOCK, FILE, OP, PARTITION, POSITION, ROW, SOURCE, TEXT, WRITER
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import FIRST_COMMIT
 from compactor.spark.rows import position
@@ -139,60 +139,73 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
     Raises InputRefused, with file and record, for a change that a keyless table cannot take.
     """
     rows = [row for frame in frames for row in _grouped(frame, spec, since).collect()]
-    for row in rows:
-        if row.lost is not None:
-            place = (row.lost.f, row.lost.b, row.lost.r)
-            record = record_numbers([place], raws)[place]
-            raise InputRefused(
-                f"table {spec.name}: {spec.landing}/{path_of(row.lost.f)}, record {record}: the record changes or deletes "
-                f"a row (op {row.lost.op}) of a table without a key, and has no before image. Nothing was ingested. Set `key:`, or have the source "
-                "send before images."
-            )
-    by_file: dict[str, list[object]] = {}
-    for row in rows:
-        by_file.setdefault(row[FILE], []).append(row)
-    files = {name: _file_counts(group) for name, group in by_file.items()}
-    bounds: dict[str, tuple[Position | None, Position | None, bool]] = {}
-    for row in rows:
-        if row.images:
-            first, last, upserts = bounds.get(row[WRITER], (None, None, False))
-            bounds[row[WRITER]] = (
-                earliest([first, position.from_row(row.first)]),
-                latest([last, position.from_row(row.last)]),
-                upserts or row.upserts,
-            )
+    of = {op: [row for row in rows if row[OP] == op] for op in "crudt"}
+    images, changes = [*of["c"], *of["r"], *of["u"]], [*of["c"], *of["r"], *of["u"], *of["d"]]
+    _check_removals(spec, [row.lost for row in [*of["u"], *of["d"]] if row.lost is not None], raws)
+    files, by_file = _by(rows, FILE), _by(changes, FILE)
+    upserts = {row[WRITER] for row in images}
     source_times = [row.time for row in rows if row.time is not None]
     streamed = [row for row in rows if not repaired_table(path_of(row[FILE]))]
     return SurveyResult(
-        files,
-        [(name, *ends) for name, ends in bounds.items()],
-        sum(row.n for row in rows),
-        sum(row.ignored for row in rows),
-        sum(row.invalid for row in rows),
-        tuple({(row[WRITER], name) for row in rows for name in row.unavailable_columns or ()}),
-        sum(row.unlinked for row in rows),
-        sum(row.inserts for row in rows),
-        sum(row.deletes for row in rows),
-        sum(row.truncates for row in rows),
-        latest([position.from_row(row.truncate) for row in rows]),
-        _by_shard(rows, spec),
+        {name: FileCounts(_sum(group, "n"), _sum(group, "invalid"), *_bounds(by_file.get(name, ()))) for name, group in files.items()},
+        [(name, *_bounds(group), name in upserts) for name, group in _by(changes, WRITER).items()],
+        _sum(rows, "n"),
+        sum(row.n - row.invalid for row in rows if row[OP] is None),
+        _sum(rows, "invalid"),
+        tuple({(row[WRITER], name) for row in images for name in row.unavailable_columns or ()}),
+        _sum(of["c"], "partial"),
+        _sum([*of["c"], *of["r"]], "n"),
+        _sum(of["d"], "n"),
+        _sum(of["t"], "n"),
+        _bounds(of["t"])[1],
+        _by_shard(of["t"], spec),
         times.from_micros(max(source_times)) if source_times else None,
         _by_partition(rows, "offset", max),
         _by_partition(rows, "least", min),
         _by_partition(rows, "newer", min),
-        brought_by_stream((path_of(row[FILE]), _partition(row, spec), row.change_time, bool(row.images or row.truncates)) for row in streamed),
-        frozenset(lsn for row in rows for lsn in (row.least_read, row.greatest_read) if lsn is not None),
-        min((row.open for row in rows if row.open is not None), default=None),
+        brought_by_stream((path_of(row[FILE]), _partition(row, spec), None if row[OP] == "r" else row.time, row[OP] is not None) for row in streamed),
+        frozenset(lsn for row in of["r"] for lsn in (row.least_lsn, row.greatest_lsn) if lsn is not None),
+        min((row.least_lsn for row in rows if row[OP] not in (None, "r") and row.least_lsn is not None), default=None),
     )
 
 
-def _by_shard(rows: Sequence[Any], spec: TableSpec) -> tuple[tuple[str, Position], ...]:
+def _by(rows: Iterable[Any], column: str) -> dict[str, list[Any]]:
+    """Return value of a column → its surveyed rows."""
+    groups: dict[str, list[Any]] = {}
+    for row in rows:
+        groups.setdefault(row[column], []).append(row)
+    return groups
+
+
+def _sum(rows: Iterable[Any], column: str) -> int:
+    return sum(row[column] for row in rows)
+
+
+def _bounds(rows: Iterable[Any]) -> tuple[Position | None, Position | None]:
+    """Return the smallest and the greatest Position of surveyed rows."""
+    ends = [(position.from_row(row.first), position.from_row(row.last)) for row in rows]
+    return earliest([first for first, _ in ends]), latest([last for _, last in ends])
+
+
+def _check_removals(spec: TableSpec, lost: Sequence[Any], raws: Sequence[DataFrame]) -> None:
+    """Raise InputRefused for changes of a keyless table that name no row. `lost`: their places."""
+    if lost:
+        first = min(lost)
+        place = (first.f, first.b, first.r)
+        record = record_numbers([place], raws)[place]
+        raise InputRefused(
+            f"table {spec.name}: {spec.landing}/{path_of(first.f)}, record {record}: the record changes or deletes "
+            f"a row (op {first.op}) of a table without a key, and has no before image. Nothing was ingested. Set `key:`, or have the source "
+            "send before images."
+        )
+
+
+def _by_shard(truncates: Sequence[Any], spec: TableSpec) -> tuple[tuple[str, Position], ...]:
     """Return (shard, its newest truncate) of the shards that have one."""
-    bounds: dict[str, list[Position | None]] = {}
-    for row in rows if spec.shard and spec.truncate == "apply" else ():
-        if row.truncate is not None:
-            bounds.setdefault(shard_of(spec.pattern, path_of(row[FILE])), []).append(position.from_row(row.truncate))
-    newest = ((shard, latest(each)) for shard, each in sorted(bounds.items()))
+    bounds: dict[str, list[Any]] = {}
+    for row in truncates if spec.shard and spec.truncate == "apply" else ():
+        bounds.setdefault(shard_of(spec.pattern, path_of(row[FILE])), []).append(row)
+    newest = ((shard, _bounds(group)[1]) for shard, group in sorted(bounds.items()))
     return tuple((shard, bound) for shard, bound in newest if bound is not None)
 
 
@@ -211,51 +224,34 @@ def _by_partition(rows: Sequence[Any], column: str, choose: Callable[[list[int]]
 
 
 def _grouped(frame: Frame, spec: TableSpec, since: str | None) -> DataFrame:
-    """Return one row for each file, writer and Kafka partition, with the counts and bounds that `count_records` adds up."""
+    """Return one row for each file, writer, Kafka partition and operation, with the counts and bounds that `count_records` adds up."""
     missing = missing_columns(frame) if spec.key else []
     partial = " OR ".join(test for _, test in missing) or "false"
-    names = ", ".join(f"CASE WHEN max(_op IN ('c', 'u', 'r') AND {test}) THEN {literal(name)} END" for name, test in missing)
-    current = f"_op IS NOT NULL AND _position.epoch = {spec.epoch}"
-    lost = "_op IN ('u', 'd') AND _before IS NULL" if not spec.key else "false"
+    names = ", ".join(f"CASE WHEN max({test}) THEN {literal(name)} END" for name, test in missing)
+    lost = "CASE WHEN _before IS NULL THEN named_struct('f', _file, 'b', _block, 'r', _row, 'op', _op) END"
     kinds = dict(frame.rows.dtypes)
     has_lsn = "sequence:" in kinds[SOURCE] and "o1:bigint" in kinds[POSITION]
-    lsn = f"CASE WHEN {FIRST_COMMIT} AND _op {{}} 'r' THEN _position.o1 END" if has_lsn else "CAST(NULL AS BIGINT)"
+    lsn = f"CASE WHEN {FIRST_COMMIT} THEN _position.o1 END" if has_lsn else "CAST(NULL AS BIGINT)"
+    current = f"_op IS NOT NULL AND _position.epoch = {spec.epoch}"
     text = f"""
-SELECT _file, _writer, _partition,
+SELECT _file, _writer, _partition, _op,
   count(1) AS n,
-  count_if(_op IS NULL AND _invalid IS NULL) AS ignored,
-  count_if(_invalid IS NOT NULL) AS invalid,
-  min(CASE WHEN _op <> 't' THEN _position END) AS first,
-  max(CASE WHEN _op <> 't' THEN _position END) AS last,
-  max(_op IN ('c', 'u', 'r', 'd')) AS images,
-  max(_op IN ('c', 'u', 'r')) AS upserts,
+  count(_invalid) AS invalid,
+  min(_position) AS first,
+  max(_position) AS last,
   {f"array_compact(array({names}))" if missing else "CAST(NULL AS ARRAY<STRING>)"} AS unavailable_columns,
-  count_if(_op = 'c' AND ({partial})) AS unlinked,
-  count_if(_op IN ('c', 'r')) AS inserts,
-  count_if(_op = 'd') AS deletes,
-  count_if(_op = 't') AS truncates,
-  max(CASE WHEN _op = 't' THEN _position END) AS truncate,
-  min(CASE WHEN {lost} THEN named_struct('f', _file, 'b', _block, 'r', _row, 'op', _op) END) AS lost,
+  count_if({partial}) AS partial,
+  {"CAST(NULL AS STRING)" if spec.key else f"min({lost})"} AS lost,
   max(_time) AS time,
-  max(CASE WHEN _op IS NULL OR _op <> 'r' THEN _time END) AS change_time,
   max(CASE WHEN {current} THEN _offset END) AS offset,
   min(CASE WHEN _op IS NOT NULL THEN _offset END) AS least,
   min(CASE WHEN {current} AND _time > {times.to_micros(since) if since else "NULL"} THEN _offset END) AS newer,
-  min({lsn.format("=")}) AS least_read,
-  max({lsn.format("=")}) AS greatest_read,
-  min({lsn.format("<>")}) AS open,
+  min({lsn}) AS least_lsn,
+  max({lsn}) AS greatest_lsn,
   {BY_HASH} AS _by_hash
 FROM {{records}}
-GROUP BY _file, _writer, _partition"""
+GROUP BY _file, _writer, _partition, _op"""
     return query("survey", text, records=frame.rows)
-
-
-def _file_counts(group: list) -> FileCounts:  # type: ignore[type-arg]
-    first, last = (
-        earliest([position.from_row(row.first) for row in group]),
-        latest([position.from_row(row.last) for row in group]),
-    )
-    return FileCounts(sum(row.n for row in group), sum(row.invalid for row in group), first, last)
 
 
 HIDDEN = "(not shown: the table has `columns` or `archive_kms_key`)"
