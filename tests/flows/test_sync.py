@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import itertools
 import json
 
 import pytest
@@ -13,9 +15,13 @@ from compactor.core.catalog import views
 from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Unavailable
 from compactor.core.model.spec import TableSpec
+from compactor.flows.publish.sync import sync_table
+from compactor.flows.run import look_at
 from compactor.flows.table import Table
+from tests.faults import Crash, Faults, FaultyCatalog, FaultyStorage
 from tests.oracle.lake import Lake, copied, table
 from tests.oracle.model import line
+from tests.oracle.watch import Intrusion
 from tests.parts.memory_catalog import MemoryCatalog
 
 FIELDS = [
@@ -110,6 +116,27 @@ def test_a_declared_table_is_there_before_its_rows() -> None:
     assert view(lake).properties["compactor.schema.id"] == "17"
     assert lake.look() is not None
     assert done(lake).statements == ()
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_the_first_run_beside_a_publication_without_rows_is_shown(dies: bool) -> None:
+    """At any call of `publish` a run makes version 1 and shows it: the empty view does not stay, also if `publish` dies after it has put it there."""
+    for at in itertools.count(1):
+        lake = Lake(table(**DECLARED))
+        lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"fullName": "Ann"})])
+        faults = Intrusion(at, lake.run)
+        catalog = FaultyCatalog(lake.catalog, Faults(1, "after_effect", ["replace_view"])) if dies else lake.catalog
+        env = dataclasses.replace(lake.env(), storage=FaultyStorage(lake.storage, faults), catalog=functools.partial(FaultyCatalog, catalog, faults))
+        with contextlib.suppress(Crash):
+            assert sync_table(Table(env, lake.spec)) in ("version 1", "no rows yet")
+        if not faults.happened:
+            break
+        if isinstance(look_at(lake.table()), int):
+            assert dies
+            lake.run()
+        assert view(lake).properties[views.VERSION] == "1"
+        assert lake.look().rows == lake.expected()  # type: ignore[union-attr]
+    assert at > 8
 
 
 def test_what_belongs_to_somebody_else_is_left_alone() -> None:

@@ -137,12 +137,18 @@ def _check_window(table: Table, snapshot: Snapshot, began: float) -> None:
         raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
 
 
-def declare(table: Table, schema: Schema) -> None:
-    """Show a table that has no Snapshot yet, empty. Raises CatalogRefused for a view that somebody else has made."""
+def declare(table: Table, schema: Schema) -> Snapshot | None:
+    """Show a table that has no Snapshot yet, empty. Raises CatalogRefused for a view that somebody else has made.
+
+    Return the Snapshot that is shown instead, if a run has made the first one meanwhile.
+    """
     empty, view = views.declared(table.spec, schema)
     catalog = table.catalog()
     shown = catalog.view(table.spec.database, table.spec.view)
     if shown is not None and not is_declared(table, shown):
+        newest = table.newest()
+        if newest is not None:
+            return publish(table, newest)
         raise CatalogRefused(
             f"table {table.name}: the view {table.spec.database}.{table.spec.view} exists, and nothing is stored below {table.spec.root} yet: it is "
             "another table's, or of another incarnation of this one. Drop it if that one is not used any more, or choose another name with `view:`."
@@ -150,7 +156,11 @@ def declare(table: Table, schema: Schema) -> None:
     for database in dict.fromkeys((table.spec.database, table.spec.tables_in)):
         catalog.ensure_database(database, table.layout.root.rpartition("/")[0])
     catalog.ensure_table(empty)
-    catalog.replace_view(view)
+    with publication(table):
+        catalog.replace_view(view)
+        # a run that has just published the first version does not look again: its rows would be hidden
+        newest = table.newest()
+        return publish(table, newest) if newest is not None else None
 
 
 def is_declared(table: Table, shown: ViewDef) -> bool:

@@ -34,5 +34,4 @@ def sync_table(table: Table, applied: bool = True) -> str:
     schema = evolve(None, [from_avro(table.spec.avro_schema)], table.spec.key, 0, table.name).schema
     if table.spec.registry_version is not None:
         schema = dataclasses.replace(schema, registered=table.spec.registry_version)
-    declare(table, schema)
-    return "no rows yet"
+    return "no rows yet" if declare(table, schema) is None else sync_table(table, applied)
