@@ -122,12 +122,15 @@ class Table:
         version = self.recorded() or self.newest_listed()
         if version is None:
             return self.snapshot(1)
-        while self.has(version + 1):
-            version += 1
-        snapshot = self.snapshot(version)
-        if snapshot is None:
-            raise self.lost(version, "the hint `latest` or `shown.json`, which are written after the commit, name it")
-        return snapshot
+        while True:
+            while self.has(version + 1):
+                version += 1
+            snapshot = self.snapshot(version)
+            if snapshot is None:
+                raise self.lost(version, "the hint `latest` or `shown.json`, which are written after the commit, name it")
+            # others may have committed and vacuumed between the two looks
+            if not (snapshot.expired and self.has(version + 1)):
+                return snapshot
 
     def recorded(self) -> int | None:
         """Return the greatest version that the hint and `shown.json` name; both are written after its commit. None if they name none."""

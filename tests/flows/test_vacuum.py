@@ -389,3 +389,19 @@ def test_a_vacuum_that_always_loses_the_race_says_so() -> None:
 
     with pytest.raises(Conflict):
         lake.vacuum(Busy())
+
+
+def test_no_stub_is_taken_for_the_newest_version() -> None:
+    """Between two looks for the newest version others commit and vacuum: what was the newest a moment ago is a stub then."""
+
+    def others(lake: Lake) -> None:
+        for number in (7, 8):
+            later(lake, number)
+            lake.run()
+        to_the_end(lake)
+
+    for lake, _, intrusion in at_every_call(lambda: watched(old().copy()), others):
+        lake.spec = dataclasses.replace(lake.spec, keep=0.0)
+        newest = lake.table(intrusion).newest()
+        assert newest is not None
+        assert not newest.expired
