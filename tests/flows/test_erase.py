@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from compactor.core.erasure.keys import hashed
 from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import Refused, TryLater
 from compactor.core.results.record import RunRecord
@@ -22,9 +23,11 @@ from compactor.flows.read.changes import changes
 from compactor.flows.read.verify import verify
 from compactor.flows.write import compact
 from tests.faults import ERRORS, MODES, Crash, Faults
+from tests.oracle.erased_keys import SECRET
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.oracle.reader import look
+from tests.oracle.sizes import FULL
 
 GONE = (3, 7, 44)
 VALUES = ("private",)
@@ -281,6 +284,12 @@ def a_vacuum(lake: Lake) -> None:
     vacuum(dataclasses.replace(lake.table(), spec=dataclasses.replace(lake.spec, keep=0.0, keep_versions=1, grace=0.0)), False)
 
 
+def an_archived_key(lake: Lake) -> None:
+    """A record of an erased key arrives and is ingested."""
+    lake.deliver("increment_2026010104/again.json", [row(3, 600)])
+    lake.run()
+
+
 def check_beside(work: Callable[[Lake], None], numbers: Iterable[int]) -> None:
     """Let another process work at each of these calls. The erase is finished, or says that it is to be repeated, and then is."""
     for number in numbers:
@@ -294,17 +303,38 @@ def check_beside(work: Callable[[Lake], None], numbers: Iterable[int]) -> None:
         assert lake.failed_checks() == []
 
 
-@pytest.mark.parametrize("work", [a_run, a_vacuum])
+@pytest.mark.parametrize("work", [a_run, a_vacuum, an_archived_key])
 def test_an_erase_beside_another_process_is_finished_or_to_be_repeated(work: Callable[[Lake], None]) -> None:
     """It blames no file that a run has archived meanwhile, and a copy that vacuum took is made again. At some calls."""
     check_beside(work, range(5, calls(), 23))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", [a_run, a_vacuum])
+@pytest.mark.parametrize("work", [a_run, a_vacuum, an_archived_key])
 def test_an_erase_beside_another_process_at_any_call(work: Callable[[Lake], None]) -> None:
     """At every call."""
     check_beside(work, range(1, calls() + 1))
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_a_certificate_holds_whichever_of_two_erases_ends_last(now: bool) -> None:
+    """At some calls of an erase another one takes key 5: none writes an older copy over its files, or certifies a key that it has not searched."""
+    for number in range(1 if FULL else 97, calls() + 1 if FULL else 131):
+        lake, reports = old().copy(), list[ErasureReport]()
+
+        def other(lake: Lake = lake, reports: list[ErasureReport] = reports) -> None:
+            with suppress(TryLater):
+                reports.append(done(lake, 5, now=now))
+
+        with suppress(TryLater):
+            reports.append(done(lake, 3, faults=Beside(number, other)))
+        archived = b"".join(lake.archive())
+        for key, value in ((3, b"private3-"), (5, b"x5-")):
+            certified = any(hashed(json.dumps([str(key)]), SECRET) in report.keys for report in reports if report.finished)
+            assert not certified or value not in archived, f"key {key}, at call {number}"
+        assert done(lake, 3, 5).finished
+        assert not any(value in data for value in (b"private3-", b"x5-") for data in lake.archive())
+        assert lake.failed_checks() == []
 
 
 def test_readers_of_older_versions_have_time_to_finish() -> None:

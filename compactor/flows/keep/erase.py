@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -87,13 +87,21 @@ def erase(table: Table, request: Request) -> ErasureReport:
             raw_files.rewrite(table, file)
         if chosen:
             phase.did(f"rewrote or deleted {counted(len(chosen), 'raw file')}", files=len(chosen))
-    # a run beside it may have archived more
-    if chosen and raw_files.find(table, table.existing(table.newest()), erased):
-        raise CheckFailed(f"table {table.name}: the rewritten raw files still have records of erased keys; do not rely on this erase, and report it")
+    if chosen:
+        _check_rewritten(table, erased, {file.info.path for file in chosen})
     _remove_texts(table, erased)
     spec = dataclasses.replace(table.spec, keep=0.0, keep_versions=1, grace=0.0 if request.now else table.spec.grace)
     vacuum(dataclasses.replace(table, spec=spec), False)
-    return _report(table, request)
+    return _report(table, request, erased)
+
+
+def _check_rewritten(table: Table, erased: Erased, rewritten: Collection[str]) -> None:
+    """Raise CheckFailed if a rewritten file still has records of the keys, TryLater if another one has: a run has archived it meanwhile."""
+    left = [file.info.path for file in raw_files.find(table, table.existing(table.newest()), erased)]
+    if any(path in rewritten for path in left):
+        raise CheckFailed(f"table {table.name}: the rewritten raw files still have records of erased keys; do not rely on this erase, and report it")
+    if left:
+        raise TryLater(f"table {table.name}: a run archived {left[0]} meanwhile, with records of erased keys; erase again, without keys, to finish")
 
 
 def _erased(table: Table, snapshot: Snapshot) -> Erased:
@@ -185,10 +193,15 @@ def _remove_texts(table: Table, erased: Erased) -> None:
             table.storage.delete([place])
 
 
-def _report(table: Table, request: Request) -> ErasureReport:
-    """Return what was done and what is left, by looking. Write the certificate if nothing is."""
+def _report(table: Table, request: Request, searched: Erased) -> ErasureReport:
+    """Return what was done and what is left, by looking. Write the certificate if nothing is.
+
+    `searched`: the keys whose records the raw files have no more. Raises TryLater if there are others by now.
+    """
     newest = table.existing(table.newest())
     erased = _erased(table, newest)
+    if erased.keys != searched.keys:
+        raise TryLater(f"table {table.name}: another erase began meanwhile, in version {erased.version}; erase again, without keys, to finish")
     entries = ledger.newest_entries(table, newest)
     left = _left(table, newest, erased, request)
     due = [retention.deletable_at(item, table.spec.grace) for item in newest.pending_deletions]

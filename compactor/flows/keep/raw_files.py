@@ -96,7 +96,10 @@ def prepared(table: Table, file: RawFile, staging: str, delete_files: bool) -> R
 
 
 def rewrite(table: Table, file: RawFile) -> None:
-    """Put the copy without the records into the file's place, or delete the file."""
+    """Put the copy without the records into the file's place, or delete the file.
+
+    Raises TryLater if another command has changed it since it was searched: another erase may have taken more out of it than the copy lacks.
+    """
     if file.copy is None:
         table.storage.delete([file.info.path])
         return
@@ -105,5 +108,6 @@ def rewrite(table: Table, file: RawFile) -> None:
     except FileNotFoundError:
         # for vacuum it is an orphan
         raise TryLater(f"table {table.name}: another command removed {file.copy.path}; erase again, without keys, to finish") from None
-    table.storage.write(file.info.path, content)
+    if not table.storage.replace(file.info, content):
+        raise TryLater(f"table {table.name}: another command changed {file.info.path}; erase again, without keys, to finish")
     table.storage.delete([info.path for info in table.storage.list(file.copy.path.rpartition("/")[0])])
