@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import gzip
+import itertools
 import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -314,6 +315,29 @@ def test_an_erase_beside_another_process_is_finished_or_to_be_repeated(work: Cal
 def test_an_erase_beside_another_process_at_any_call(work: Callable[[Lake], None]) -> None:
     """At every call."""
     check_beside(work, range(1, calls() + 1))
+
+
+def test_a_run_that_finds_its_file_archived_and_rewritten_ends_well() -> None:
+    """At any call of a run another one ingests and archives the same file, and an erase takes records out of it."""
+    for number in itertools.count(1):
+        lake = old().copy()
+        lake.deliver("increment_2026010104/more.json", [row(8, 500), row(3, 501)])
+
+        def others(lake: Lake = lake) -> None:
+            lake.run()
+            with suppress(TryLater):
+                done(lake, *GONE)
+
+        beside = Beside(number, others)
+        with suppress(TryLater):
+            lake.run(beside)
+        if len(beside.calls) < number:
+            break
+        assert done(lake, *GONE).finished
+        assert found(lake) == []
+        assert rows(lake) == {**expected(), 8: "x8-500"}
+        assert lake.failed_checks() == []
+    assert number > 30
 
 
 @pytest.mark.parametrize("now", [False, True])

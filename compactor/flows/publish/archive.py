@@ -7,7 +7,6 @@ What a crash leaves: a file in landing, or in both places (the next run finishes
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
@@ -173,6 +172,9 @@ def _archived(table: Table, item: Input) -> bool:
         except FileExistsError:
             # the file of a version that was lost
             return table.storage.move(source, targets[0])
+    except FileNotFoundError:
+        # since we looked another run has archived it, and an erase has rewritten or deleted it there
+        return False
     except Refused as error:
         raise Refused(
             f"table {table.name}: {item.path} is ingested and cannot be taken out of {table.spec.landing}. Until it can, runs ingest nothing more. "
@@ -201,8 +203,13 @@ def _left_quarantine(table: Table, item: Input) -> bool:
         table.storage.delete([original.path])
     targets = [layout.repaired(item.path, item.etag)] if item.outcome == "reread" else [*reversed(_places(item, layout.archived))]
     for target in targets:
-        with contextlib.suppress(FileExistsError):
+        try:
             return table.storage.move(source, target)
+        except FileExistsError:
+            continue
+        except FileNotFoundError:
+            # as in `_archived`
+            return False
     if item.outcome == "reread":
         # the archive has the copy that was read; this is another one, which nothing has read
         return False
