@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from compactor.core.model.errors import CompactorError
+from compactor.core.model.errors import CompactorError, InputRefused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.record import TableReport
 from compactor.core.results.reports import AdoptReport, RebuildReport
@@ -72,8 +72,13 @@ def discard_table(table: Table, paths: Sequence[str], records: bool = False) -> 
     """
     if records:
         return _ingested_again(table, lambda _: commit.give_up_records(table, paths))
-    quarantine.give_up(table, quarantine.waiting(table, table.newest()), paths)
-    return _ingested_again(table, lambda _: commit.replay(table, paths, given_up=True))
+    copies = quarantine.give_up(table, quarantine.waiting(table, table.newest()), paths)
+    try:
+        return _ingested_again(table, lambda _: commit.replay(table, paths, given_up=True))
+    except InputRefused:
+        # a replay was faster
+        quarantine.take_back(table, copies)
+        raise
 
 
 @_recorded("reabsorb")

@@ -301,7 +301,7 @@ def test_a_replay_after_an_interrupted_discard_gives_nothing_up() -> None:
     one(lake, "good", line("u", [1], [4], {"a": 4}))
     (held,) = quarantine.waiting(lake.table(), lake.newest())
     with pytest.raises(Crash):
-        discard_table(lake.table(Faults(1, "after_effect", only=["write"])), [path])
+        discard_table(lake.table(Faults(1, "after_effect", only=["put_if_absent"])), [path])
     assert held.location is not None
     lake.storage.write(held.location, line("c", [2], [2], {"a": 2}).encode())
     with pytest.raises(InputRefused, match=f"{held.repaired} is empty.*an interrupted --discard left it. Delete it and replay again"):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from contextlib import suppress
+
 import pytest
 
-from compactor.core.model.errors import InputRefused
+from compactor.core.model.errors import Conflict, InputRefused
 from compactor.flows.read import quarantine
+from compactor.flows.verbs import discard_table
 from compactor.flows.write import rebuild as rewrite
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
+from tests.oracle.watch import Intrusion
 
 ARCHIVES = ("move", "copy", "keep")
 PATH = "increment_2026010101/bad.json"
@@ -115,3 +120,65 @@ def test_a_copy_that_nothing_has_read_stays_in_quarantine(archive: str) -> None:
     assert (keys(lake), lake.failed_checks()) == ([1], [])
     lake.replay()
     assert (keys(lake), lake.failed_checks()) == ([1, 2], [])
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_discard_that_begins_while_a_replay_reads_takes_nothing_from_the_archive(beside: bool) -> None:
+    """At any call of the replay. The file is repaired in its place or by a copy beside it; what the discard puts there is not archived in its stead."""
+    for at in itertools.count(1):
+        lake = Lake(table())
+        lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+        lake.deliver(PATH, [line("c", [2], [2], {"a": 2})], damaged=True)
+        lake.run()
+        (held,) = quarantine.waiting(lake.table(), lake.newest())
+        lake.storage.write(held.repaired if beside else held.location or "", line("c", [2], [2], {"a": 2}).encode())
+
+        def discard(lake: Lake = lake) -> None:
+            with suppress(InputRefused):
+                quarantine.give_up(lake.table(), quarantine.waiting(lake.table(), lake.newest()), [PATH])
+
+        intrusion = Intrusion(at, discard)
+        replayed = True
+        try:
+            lake.replay(intrusion)
+        except InputRefused:
+            replayed = False
+        if not intrusion.happened:
+            break
+        if replayed:
+            with pytest.raises(InputRefused, match="is not in quarantine"):
+                discard_table(lake.table(), [PATH])
+        else:
+            discard_table(lake.table(), [PATH])
+        lake.run()
+        assert keys(lake) == ([1, 2] if replayed else [1])
+        assert lake.failed_checks() == []
+        assert list(lake.storage.list(f"{lake.spec.root}/quarantine")) == []
+        assert lake.rebuild(dry=True).outcome == "equal"
+    assert at > 30
+
+
+def test_a_discard_that_comes_after_a_replay_leaves_nothing() -> None:
+    """It has looked before the replay, and puts its empty copy after it."""
+    for at in itertools.count(1):
+        lake = Lake(table())
+        lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+        lake.deliver(PATH, [line("c", [2], [2], {"a": 2})], damaged=True)
+        lake.run()
+        (held,) = quarantine.waiting(lake.table(), lake.newest())
+        lake.storage.write(held.location or "", line("c", [2], [2], {"a": 2}).encode())
+
+        def replay(lake: Lake = lake) -> None:
+            with suppress(InputRefused):
+                lake.replay()
+
+        intrusion = Intrusion(at, replay)
+        with suppress(InputRefused, Conflict):
+            discard_table(lake.table(intrusion), [PATH])
+        if not intrusion.happened:
+            break
+        lake.run()
+        assert lake.failed_checks() == []
+        assert list(lake.storage.list(f"{lake.spec.root}/quarantine")) == []
+        assert lake.rebuild(dry=True).outcome == "equal"
+    assert at > 20

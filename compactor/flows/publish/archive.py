@@ -197,6 +197,9 @@ def _left_quarantine(table: Table, item: Input) -> bool:
     source = _taken_again(table, item)
     if source is None:
         return False
+    copy = table.storage.stat(layout.quarantined(item.path, item.etag))
+    if copy is not None and _is_unread(item, copy):
+        table.storage.delete([copy.path])
     original = _replaced(table, item, source)
     if original is not None:
         # before the move: afterwards nothing shows that a copy was read in its place, and the archive would hold both
@@ -220,7 +223,13 @@ def _taken_again(table: Table, item: Input) -> FileInfo | None:
     """The file in quarantine that a replay has read, while it is there."""
     layout = table.layout
     located = _places(item, layout.quarantined) if item.outcome == "replayed" else [layout.quarantined(item.path, item.etag)]
-    return next((info for location in located if (info := table.storage.stat(location)) is not None), None)
+    infos = (info for location in located if (info := table.storage.stat(location)) is not None)
+    return next((info for info in infos if not _is_unread(item, info)), None)
+
+
+def _is_unread(item: Input, info: FileInfo) -> bool:
+    """Return whether nobody has read a copy in quarantine: an interrupted discard has put an empty one there meanwhile."""
+    return bool(item.rows) and not info.size
 
 
 def _replaced(table: Table, item: Input, source: FileInfo) -> FileInfo | None:

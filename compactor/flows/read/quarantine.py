@@ -108,8 +108,11 @@ def chosen(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Sequen
     return selected
 
 
-def give_up(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Sequence[str]) -> None:
-    """Put an empty copy beside each of these files, which a replay reads in its place. Raises InputRefused for a file that is partly ingested."""
+def give_up(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Sequence[str]) -> list[str]:
+    """Put an empty copy beside each of these files, which a replay reads in its place. Return where.
+
+    Raises InputRefused for a file that is partly ingested, and for one with a repaired copy: a replay may be reading it.
+    """
     selected = chosen(table, waiting_files, paths)
     if table.spec.source.full_loads:
         raise InputRefused(f"table {table.name}: a full load is not whole without {paths[0]}; land the load again in the folder of a later hour")
@@ -120,14 +123,25 @@ def give_up(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Seque
             "--discard --records` gives its invalid records up"
         )
     for item in selected:
-        table.storage.write(item.repaired, b"")
+        if not table.storage.put_if_absent(item.repaired, b"") and not _is_empty(table, item.repaired):
+            raise InputRefused(f"table {table.name}: a repaired copy lies at {item.repaired}: replay {item.path}, or remove the copy")
+    return [item.repaired for item in selected]
+
+
+def take_back(table: Table, copies: Sequence[str]) -> None:
+    """Remove the empty copies of `give_up`."""
+    table.storage.delete([copy for copy in copies if _is_empty(table, copy)])
+
+
+def _is_empty(table: Table, location: str) -> bool:
+    info = table.storage.stat(location)
+    return info is not None and not info.size
 
 
 def check_not_empty(table: Table, chosen_files: Sequence[QuarantinedFile]) -> None:
     """Raise InputRefused for an empty copy, which an interrupted `give_up` leaves: replayed, it would give the file up."""
     for item in chosen_files:
-        info = table.storage.stat(item.repaired)
-        if info is not None and not info.size:
+        if _is_empty(table, item.repaired):
             raise InputRefused(
                 f"table {table.name}: {item.repaired} is empty, and a replay reads it in place of {item.path}; an interrupted --discard left it. "
                 "Delete it and replay again, or discard again"
