@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +24,7 @@ from tests.faults import MODES, Crash, FaultyStorage, every_fault
 from tests.oracle.lake import Lake
 from tests.oracle.lake import table as on_topic
 from tests.oracle.model import line
+from tests.oracle.watch import Intrusion
 from tests.parts.memory_storage import MemoryStorage
 
 HOUR = 3600.0
@@ -109,6 +111,28 @@ def test_what_was_absorbed_or_put_aside_is_not_landed_again(place: str) -> None:
     storage.write(f"{place}/increment_1970010100/ab12~{Offsets('pg.student', 0, 0, 5).name()}", b"[0, 1, 2, 3, 4, 5]")
     ingest(storage, FakeTopics(storage, {("pg.student", 0): [0.0] * 7}))
     assert list(range(7)) == offsets(storage)
+
+
+@pytest.mark.parametrize(("before", "after"), [("incremental", "quarantine"), ("incremental", "archive"), ("quarantine", "archive")])
+def test_a_file_that_moves_meanwhile_is_not_landed_again(before: str, after: str) -> None:
+    """A run archives it, or a replay takes it out of quarantine, at any call."""
+    name = f"increment_1970010100/{Offsets('pg.student', 0, 0, 5).name()}"
+    for at in itertools.count(1):
+        storage = MemoryStorage()
+        storage.write(f"/lake/student/{before}/{name}", b"[0, 1, 2, 3, 4, 5]")
+
+        def moved(storage: MemoryStorage = storage) -> None:
+            info = storage.stat(f"/lake/student/{before}/{name}")
+            assert info is not None
+            storage.move(info, f"/lake/student/{after}/{name}")
+
+        intrusion = Intrusion(at, moved)
+        faulty: Storage = FaultyStorage(storage, intrusion)
+        ingest(faulty, FakeTopics(faulty, {("pg.student", 0): [0.0] * 7}))
+        if not intrusion.happened:
+            break
+        assert list(range(7)) == offsets(storage)
+    assert at > 8
 
 
 @pytest.mark.parametrize("mode", MODES)

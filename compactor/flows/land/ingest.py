@@ -106,7 +106,8 @@ class Ingest:
     def _taken(self, spec: TableSpec) -> set[Offsets]:
         """What the names of a table's files say: all ranges of its topic that are landed."""
         layout, storage = spec.layout, self.env.storage
-        names = {offsets_of(info.path) for place in (spec.landing, layout.archived(""), layout.quarantined("")) for info in storage.list(place)}
+        # in the order in which files move: none is missed that moves while we list
+        names = {offsets_of(info.path) for place in (spec.landing, layout.quarantined(""), layout.archived("")) for info in storage.list(place)}
         return {offsets for offsets in names if offsets is not None and offsets.topic == spec.topic}
 
     def _of_topic(self, spec: TableSpec, topic_id: str, taken: Sequence[Offsets]) -> list[Offsets]:
