@@ -18,6 +18,7 @@ from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet,
 from compactor.flows.publish.landing import sync_landing
 from compactor.flows.publish.sync import sync_table
 from compactor.flows.write.adopt import adopt
+from tests.faults import Crash, Faults
 from tests.oracle.lake import Lake, table
 from tests.oracle.live import look_live
 from tests.oracle.model import line
@@ -238,3 +239,26 @@ def test_columns_that_differ_in_case_only_cannot_be_in_a_live_view() -> None:
     with pytest.raises(Refused, match="columns Val and val of the files differ in case only"):
         lake.run()
     assert (2, 4, 3) in lake.look().rows  # type: ignore[union-attr]
+
+
+def test_vacuum_keeps_what_a_live_view_shows_that_was_left_behind() -> None:
+    """A run dies after it has published its version and before it has brought the live view to it; no run comes for longer than `keep`."""
+    lake = Lake(table(live_view=True, archive="keep", keep=10.0, keep_versions=1, grace=10.0))
+    for hour in range(3):
+        lake.deliver(f"increment_202601010{hour}/a.json", [line("u", [key], [10 * hour + key], {"a": hour}) for key in range(8)])
+        with suppress(Crash):
+            # its last replacement, after those of commit and compaction
+            lake.run(Faults(3, "from_then_on", only=["replace_view"]) if hour == 2 else None)
+    before = look_live(lake)
+    assert before is not None
+    assert len(before[1]) == 8
+    for _ in range(3):
+        lake.now += 100.0
+        lake.vacuum()
+        assert look_live(lake) == before
+    lake.run()
+    live = look_live(lake)
+    assert live is not None
+    assert live[1] == lake.expected()
+    lake.now += 100.0
+    assert lake.vacuum().expired

@@ -114,7 +114,7 @@ def vacuum_if_due(table: Table) -> VacuumReport:
 def _look(table: Table, newest: Snapshot) -> _Inspection:
     layout = table.layout
     now = table.storage.now()
-    shown = None if table.env.files_only else publish.shown_version(table, newest)
+    shown = None if table.env.files_only else publish.oldest_shown(table, newest)
     # before the files are listed: what is registered was written before
     registered = {} if table.env.files_only else _registered(table, newest)
     units, snapshots, records, exports = _listed(table, layout)

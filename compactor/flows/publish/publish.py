@@ -10,7 +10,7 @@ import re
 from contextlib import ExitStack
 
 from compactor.core.catalog import feed as feeds
-from compactor.core.catalog import history_views, views
+from compactor.core.catalog import history_views, live, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import CatalogRefused, TryLater
 from compactor.core.model.schema import Schema
@@ -58,6 +58,15 @@ def shown_version(table: Table, snapshot: Snapshot) -> int | None:
     """
     shown = (_ours(table, snapshot, view) for view in published_views(table, snapshot))
     return min((_version(view) for view in shown if view is not None), default=None)
+
+
+def oldest_shown(table: Table, snapshot: Snapshot) -> int | None:
+    """Return the oldest version that readers can still see: as `shown_version`, or in a live view, which a run that died left behind."""
+    versions = [shown_version(table, snapshot)]
+    if table.spec.live_view:
+        there = table.catalog().view(table.spec.database, live.name(table.spec))
+        versions.append(_version(there) if there is not None and there.properties.get(views.UUID) == snapshot.uuid else None)
+    return min((version for version in versions if version is not None), default=None)
 
 
 def newest_shown(table: Table, snapshot: Snapshot) -> int:
