@@ -15,6 +15,7 @@ from compactor.core.catalog import views
 from compactor.core.model.errors import Conflict, Refused, StateRefused, TryLater
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.reports import VacuumReport
+from compactor.flows.write import restore
 from tests.faults import Crash, Faults, every_fault
 from tests.flows.test_every_crash import WAYS, first, second, third
 from tests.oracle.lake import HOUR, Lake, table
@@ -405,3 +406,18 @@ def test_no_stub_is_taken_for_the_newest_version() -> None:
         newest = lake.table(intrusion).newest()
         assert newest is not None
         assert not newest.expired
+
+
+def test_a_restore_that_slept_since_it_read_its_version_brings_no_deleted_files_back() -> None:
+    """Vacuum has written over the version meanwhile, and a later one does not list it among what is pending any more."""
+    lake = old().copy()
+    target = restore.at_version(lake.table(), lake.restorable()[0])
+    for number in (7, 8):
+        later(lake, number)
+        lake.run()
+        lake.now += 3 * DAY
+        to_the_end(lake)
+    shown = lake.look()
+    with pytest.raises(Refused, match=f"version {target.version} was vacuumed"):
+        restore.restore(lake.table(), target)
+    assert lake.look() == shown

@@ -65,7 +65,8 @@ def restore(table: Table, target: Snapshot) -> TableReport:
     if head is not None and head.version == target.version:
         resume(table, head)
         return TableReport(table.name, "idle", head.version, notes=(f"version {head.version} is the newest already",))
-    if head is None or retention.is_pending_deletion(target, table.layout, head):
+    # who slept since it read the target asks again: a stub is not among what is pending any more
+    if head is None or retention.is_pending_deletion(target, table.layout, head) or table.vacuumed(target):
         raise Refused(f"table {table.name}: version {target.version} was vacuumed; {_listed(_available(table))}")
     _check_erased(table, head, target.version)
     # raises if a view shows a newer version, which is gone
