@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from compactor.core.catalog.ddl import TableDef
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, Refused
 from compactor.flows.publish.landing import sync_landing
 from compactor.flows.publish.sync import sync_table
+from compactor.flows.run import look_at
 from compactor.flows.write.adopt import adopt
 from tests.faults import Crash, Faults
 from tests.oracle.lake import Lake, table
@@ -24,6 +27,7 @@ from tests.oracle.live import look_live
 from tests.oracle.model import line
 from tests.oracle.sizes import sized
 from tests.oracle.source import Source
+from tests.oracle.watch import Intrusion
 from tests.oracle.whole_engine import WholeEngine
 from tests.parts.memory_catalog import MemoryCatalog
 
@@ -262,3 +266,42 @@ def test_vacuum_keeps_what_a_live_view_shows_that_was_left_behind() -> None:
     assert live[1] == lake.expected()
     lake.now += 100.0
     assert lake.vacuum().expired
+
+
+class _Overtaken(Intrusion):
+    """Before a call another process acts; the call is carried out, and then this process dies."""
+
+    def call(self, operation: str, path: str, effect: Callable[[], Any], half: Callable[[], object] | None = None) -> Any:
+        """Count and carry out one call."""
+        result = super().call(operation, path, effect, half)
+        if self.happened:
+            raise Crash
+        return result
+
+
+def test_an_older_live_view_of_a_run_that_was_overtaken_and_died_does_not_stay() -> None:
+    """In a catalog without compare-and-set. The next run has nothing to ingest, and brings the live view to the newest version."""
+    for at in itertools.count(1):
+        lake = Lake(table(live_view=True, archive="keep"))
+
+        def delivered(hour: int, lake: Lake = lake) -> None:
+            lake.deliver(f"increment_202601010{hour}/a.json", [line("u", [key], [10 * hour + key], {"a": hour}) for key in range(6)])
+
+        def other(lake: Lake = lake, delivered: Callable[[int], None] = delivered) -> None:
+            delivered(2)
+            lake.run()
+
+        delivered(0)
+        lake.run()
+        delivered(1)
+        overtaken = _Overtaken(at, other)
+        with suppress(Crash):
+            lake.run(overtaken)
+        if not overtaken.happened:
+            break
+        if isinstance(look_at(lake.table()), int):
+            lake.run()
+        live = look_live(lake)
+        assert live is not None
+        assert live[1] == lake.expected(), f"overtaken at call {at}, {overtaken.calls[at - 1]}"
+    assert at > 40

@@ -17,6 +17,7 @@ from compactor.core.sources import increment
 from compactor.flows import ledger
 from compactor.flows.land import discover
 from compactor.flows.publish.publish import check_owner, view_shape
+from compactor.flows.publish.shown import publication
 from compactor.flows.table import Table
 
 ANALYSED = "compactor.analysed"
@@ -90,7 +91,8 @@ def _show_live(table: Table, snapshot: Snapshot, definition: TableDef, files: Se
         digest = hashlib.sha256(repr(view_shape(shape)).encode()).hexdigest()
         if shown is None or shown.properties.get(ANALYSED) != digest:
             table.engine().check_view(shape, [*views.tables(table.spec, snapshot), definition])
-        table.catalog().replace_view(dataclasses.replace(view, properties={**view.properties, ANALYSED: digest}))
+        with publication(table, lambda: not table.superseded_since(snapshot)):
+            table.catalog().replace_view(dataclasses.replace(view, properties={**view.properties, ANALYSED: digest}))
     if not hidden:
         return ()
     return (

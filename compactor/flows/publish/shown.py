@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -40,15 +40,16 @@ def _of_version(table: Table, snapshot: Snapshot) -> list[ViewDef]:
 
 
 @contextmanager
-def publication(table: Table) -> Iterator[None]:
-    """Mark that views are being replaced. The mark stays if the block fails."""
+def publication(table: Table, ended: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Mark that views are being replaced. The mark stays if the block fails, and if after it `ended` returns that a newer version may be hidden."""
     if table.env.catalog_name is None:
         yield
         return
     path = table.layout.publishing(table.env.nonce())
     table.storage.write(path, table.env.now().encode())
     yield
-    table.storage.delete([path])
+    if ended():
+        table.storage.delete([path])
 
 
 def landed_folders(table: Table) -> list[str]:
