@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from compactor.core.model import types
+from compactor.core.model.errors import InputRefused
+from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.spark.decode.frame import Frame
 from compactor.spark.rows import json_writers
+from compactor.spark.rows.conform import payload_writers
 from tests.spark.lake import Lake
+from tests.spark.test_csv import packed
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -53,3 +61,40 @@ def test_any_split_gives_the_same_rows(lake: Lake, monkeypatch: pytest.MonkeyPat
     assert first[0]["names_in_capitals"] == {"ab": 1, "qr": [], "st": {"uv": []}}
     assert first[0]["members_that_are_all_null"] == {"a": 1, "p": {"b": None}}
     assert first[0]["never_shown"] == {"a": 1, "q": "[]", "p": {"r": "{}"}}
+
+
+def test_the_files_of_a_run_show_the_types_together(lake: Lake) -> None:
+    """Spark reads files of some names, and unpacked copies, apart from the others. The same records in one file are of the same types."""
+    records = [
+        {"id": 1, "n": 1.5, "s": "abc", "a": ["x"], "o": {"k": 1}},
+        {"id": 2, "n": 2, "s": 7, "a": [], "o": None},
+        {"id": 3, "n": 3, "s": 5, "a": [1], "o": {}},
+    ]
+    lines = [f"{json.dumps(each)}\n".encode() for each in records]
+    parts = {"a.json": lines[0], "b.json.zst": packed(lake, "zst", lines[1]), "c [1]: x.json": lines[2]}
+    rows = []
+    for name, files in {"together": {"all.json": b"".join(lines)}, "apart": parts}.items():
+        spec = lake.spec(name, order_by=("id",))
+        folder = Path(spec.landing) / "increment_2024030500"
+        folder.mkdir(parents=True)
+        for file, content in files.items():
+            (folder / file).write_bytes(content)
+        lake.run(spec)
+        rows.append(sorted(lake.rows(spec), key=lambda row: row["id"]))
+        assert lake.problems(spec) == []
+    assert rows[0] == rows[1]
+    assert [(row["n"], row["s"], row["a"]) for row in rows[1]] == [(1.5, "abc", ["x"]), (2.0, "7", []), (3.0, "5", ["1"])]
+
+
+def test_frames_that_disagree_about_a_writer(lake: Lake) -> None:
+    """Kafka's records may lie in files of several forms. What one frame lacks, the other shows; of two types none is taken silently."""
+
+    def frame(**kinds: types.Type) -> Frame:
+        fields = tuple(WriterField(name, kind, kind) for name, kind in kinds.items())
+        return Frame(lake.spark.range(0), None, (WriterSchema("k1", fields),))
+
+    number, text = ("double",), ("string",)
+    (writer,) = payload_writers([frame(id=text, n=number), frame(id=text), frame(s=text)], lake.spec())
+    assert {field.name: field.type for field in writer.fields} == {"id": text, "n": number, "s": text}
+    with pytest.raises(InputRefused, match=r"table t: .* show different types of n\. Declare the column in `types:`"):
+        payload_writers([frame(n=number), frame(n=text)], lake.spec())

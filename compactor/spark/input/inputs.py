@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -74,6 +75,10 @@ class Inputs:
     def raw(self, kind: str, paths: list[str], stored: Sequence[WriterField], schema: WriterSchema | None) -> list[files.RawFrame]:
         """Return the raw frames of files of one format. CSV values get types: `stored` are the table's columns, `schema` declares columns."""
         raws = self._opened(kind, paths)
+        if kind == "json" and len(raws) > 1:
+            # one frame: of records without schema, the values in all files show the types
+            rows = functools.reduce(DataFrame.unionByName, [raw.rows for raw in raws])
+            raws = [files.RawFrame(rows, paths=tuple(path for raw in raws for path in raw.paths))]
         if self.small:
             raws = [dataclasses.replace(raw, rows=raw.rows.coalesce(1)) for raw in raws]
         if kind == "parquet":

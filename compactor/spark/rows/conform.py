@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 
 from compactor.core.model import types
+from compactor.core.model.errors import InputRefused
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import ROW_ID, TableSpec
@@ -333,13 +334,24 @@ def _differ(old: Sequence[str], new: Sequence[str]) -> str:
 
 
 def payload_writers(frames: Sequence[Frame], spec: TableSpec) -> list[WriterSchema]:
-    """Return the writers of all frames without metadata columns, with the column of the shard."""
-    writers = {}
+    """Return the writers of all frames without metadata columns, with the column of the shard.
+
+    Raises InputRefused for records without schema, in files of several forms, whose values show different types of the same columns.
+    """
+    writers: dict[str, WriterSchema] = {}
     for frame in frames:
         for writer in frame.writers:
-            fields = tuple(field for field in writer.fields if field.name not in frame.metadata.get(writer.id, ()))
-            writers[writer.id] = dataclasses.replace(writer, fields=shards.columns(spec, fields))
-    return list(writers.values())
+            fields = {field.name: field for field in writer.fields if field.name not in frame.metadata.get(writer.id, ())}
+            # another frame may have other columns of the same writer: one whose values are all null there has no type
+            others = {field.name: field for field in writers[writer.id].fields} if writer.id in writers else {}
+            for name in fields.keys() & others.keys():
+                if fields[name].type != others[name].type:
+                    raise InputRefused(
+                        f"table {spec.name}: files of several forms have records without schema, whose values show different types of {name}. "
+                        "Declare the column in `types:`, or ingest the files of each form in a run of their own"
+                    )
+            writers[writer.id] = dataclasses.replace(writer, fields=tuple({**fields, **others}.values()))
+    return [dataclasses.replace(writer, fields=shards.columns(spec, writer.fields)) for writer in writers.values()]
 
 
 def writer_positions(
