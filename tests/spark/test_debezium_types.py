@@ -273,3 +273,50 @@ def test_each_connector_s_own_order(lake: Lake, name: str) -> None:
     assert [{"id": 1, "n": len(blocks) - 1}] == lake.rows(spec)
     assert len(blocks) - 1 == late.counts["late"] + late.counts["duplicate"]
     assert columns == ", ".join(order for order, _ in lake.snapshot(spec).order)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("envelope", ["debezium", "flat"])
+def test_an_old_key_in_a_header_has_a_decimal_as_a_number(lake: Lake, envelope: str) -> None:
+    """Connect's default converter of headers writes numbers, also where keys have base64. `1234` would be base64, too."""
+    wrapped = envelope == "debezium"
+    spec = lake.spec(
+        envelope=envelope, order_by=() if wrapped else ("offset",), container="kafka", key=("c0",), types=() if wrapped else (("c0", "decimal(9,2)"),)
+    )
+
+    def change(op: str, lsn: int, number: int, text: str) -> dict[str, Any]:
+        made = event(op, lsn, [(scaled(2, 9), packed(number)), (of("string"), text)])
+        return made if wrapped else {"c0": packed(number), "c1": text}
+
+    rows = {1: (123400, "1234"), 2: (200, "2.00"), 3: (300, '"ASw="')}
+    records = [{"key": {"c0": packed(old)}, "value": change("c", at, old, f"of {at}")} for at, (old, _) in rows.items()]
+    for at, (old, written) in rows.items():
+        headers = [["__debezium.oldkey", f'{{"c0":{written}}}']]
+        records.append({"key": {"c0": packed(old)}, "value": None})
+        records.append({"key": {"c0": packed(old + 1)}, "value": change("c", at + 10, old + 1, PLACEHOLDER), "headers": headers})
+    texts = ({**each, "key": json.dumps(each["key"]), "value": each["value"] and json.dumps(each["value"])} for each in records)
+    lake.land(spec, 1, [{"topic": "t", "partition": 0, "offset": at, **each} for at, each in enumerate(texts)])
+    lake.run(spec)
+    shown = {str(row["c0"]): row["c1"] for row in lake.rows(spec)}
+    if wrapped:
+        # an envelope says by a delete that the old row is gone
+        shown = {key: text for key, text in shown.items() if not key.endswith("00")}
+    assert {"1234.01": "of 1", "2.01": "of 2", "3.01": "of 3"} == shown
+    assert 0 == lake.snapshot(spec).unresolved
+
+
+@pytest.mark.slow
+def test_a_header_that_is_no_json_is_no_header(lake: Lake) -> None:
+    """With `time.precision.mode=connect` the converter writes a date without quotes."""
+    results = []
+    for name, headers in (("none", []), ("date", [["__debezium.oldkey", '{"d":2024-03-05,"n":1.50}']])):
+        spec = lake.spec(name, container="kafka", order_by=("offset",), key=("d", "n"), types=(("d", "date_days"), ("n", "decimal(9,2)")))
+        rows = [({"d": DAY, "n": packed(150)}, "big"), ({"d": DAY, "n": packed(150)}, None), ({"d": DAY + 1, "n": packed(150)}, PLACEHOLDER)]
+        lake.land(
+            spec, 1,
+            [{"topic": "t", "partition": 0, "offset": at, "key": json.dumps(key), "value": text and json.dumps({**key, "v": text}),
+              "headers": headers if at == 2 else []} for at, (key, text) in enumerate(rows)],
+        )  # fmt: skip
+        lake.run(spec)
+        results.append((lake.rows(spec), lake.snapshot(spec).unresolved))
+    assert [([{"d": "2024-03-06", "n": Decimal("1.50"), "v": None}], 1)] * 2 == results

@@ -273,6 +273,61 @@ def test_numbers_and_base64_of_one_writer_are_distinguished_by_value(lake: Lake)
 
 
 @pytest.mark.slow
+def test_decimals_as_numbers_inside_of_arrays(lake: Lake) -> None:
+    """As those of columns: exact, and what is both a number and base64 is not used. An element that does not fit is no null."""
+    scaled = {**NULLABLE, "parameters": {"scale": "2", "connect.decimal.precision": "32"}}
+    kinds = {"n": scaled, "a": scaled, "A": NULLABLE, "deep": {"type": "array", "items": scaled}}
+    fields = [*ID, *({"field": name, "type": "array", "optional": True, "items": kind} for name, kind in kinds.items())]
+    lines = [
+        '"n": [1.5, null], "a": [], "A": [1234], "deep": [[], null, [7.50]]',
+        '"n": null, "a": [123456789012345678901234567890], "A": [10001000, -5], "deep": [[123456789012345678901234567890]]',
+        '"n": [1.5, 1.505], "a": null, "A": null, "deep": null',
+    ]
+    texts = [json.dumps(record(fields, {"id": at, "seq": at}))[:-2] + f", {line}}}}}" for at, line in enumerate(lines)]
+    spec = lake.spec("arrays", quarantine_rows=10)
+    lake.land(spec, 1, [])
+    next(Path(spec.landing).glob("*/*")).write_text("\n".join(texts))
+    lake.run(spec)
+    columns = ("n", "a", "a_2", "deep")
+    large = "123456789012345678901234567890.00"
+    assert [[row[name] and str(row[name]).replace("Decimal", "") for name in columns] for row in lake.rows(spec)] == [
+        ["[('1.50'), None]", [], "[1234]", "[[], None, [('7.50')]]"],
+        [None, f"[('{large}')]", "[10001000, -5]", f"[[('{large}')]]"],
+    ]
+    assert [(3, "the value of n is not of type array<decimal(32,2)>")] == lake.unusable(spec)
+    values = [["BNI=", None], [123], ["1234"], [1234]]
+    lake.land(spec, 2, [record(fields, {"id": at, "seq": at, "n": None, "a": None, "A": value, "deep": None}) for at, value in enumerate(values, 10)])
+    lake.run(spec)
+    assert [[1234, None], [123]] == [row["a_2"] for row in lake.rows(spec)][2:]
+    assert [3, 4] == [number for number, _ in lake.unusable(spec)][-2:]
+
+
+@pytest.mark.slow
+def test_decimals_as_numbers_inside_of_objects_go_to_quarantine(lake: Lake) -> None:
+    """There a decimal is stored as its bytes. `1234` as a number is none, whatever its form."""
+    members = [{"field": "d", **NULLABLE}, {"field": "i", "type": "int32", "optional": True}]
+    kinds = {
+        "s": {"type": "struct", "fields": members},
+        "m": {"type": "map", "keys": {"type": "string"}, "values": NULLABLE},
+        "l": {"type": "array", "items": {"type": "struct", "fields": members}},
+    }
+    fields = [*ID, *({"field": name, "optional": True, **kind} for name, kind in kinds.items())]
+    rows: list[dict[str, Any]] = [
+        {"s": {"d": "1234", "i": 1234}, "m": {"a": "BNI=", "b": None}, "l": [{"d": None, "i": 5}]},
+        {"s": {"d": 1234, "i": 1}},
+        {"m": {"a": None, "b": -5}},
+        {"l": [{"d": None, "i": 5}, {"i": 5, "d": 1234}]},
+        {"s": None, "l": [None]},
+    ]
+    spec = lake.spec("objects", quarantine_rows=10)
+    lake.land(spec, 1, [record(fields, {"id": at, "seq": at, "s": None, "m": None, "l": None, **row}) for at, row in enumerate(rows)])
+    lake.run(spec)
+    assert [0, 4] == [row["id"] for row in lake.rows(spec)]
+    reason = "decimals inside of objects are read as base64 only, and this one is a number (decimal.format). Write BASE64"
+    assert [(at, f"column {name}: {reason}") for at, name in ((2, "s"), (3, "m"), (4, "l"))] == lake.unusable(spec)
+
+
+@pytest.mark.slow
 def test_a_value_that_its_schema_explains_does_not_stop_a_table(lake: Lake) -> None:
     """The text of a decimal is base64. The value that is named is the next one."""
     spec, row = lake.spec(), {"id": 1, "seq": 1}

@@ -107,6 +107,16 @@ class WriterField:
     marked: types.Type | None = None
     """`raw` with marks where the values of JSON show no type (`core/schema/nested_types.py`). They are text. None without any."""
 
+    @property
+    def single(self) -> WriterField:
+        """The elements of an array, or of arrays of arrays; else the column."""
+        return self.item.single if self.item else self
+
+    def of_single(self, raw: types.Type, semantic: str) -> WriterField:
+        """Return the column with another raw type and meaning of `single`."""
+        item = self.item and self.item.of_single(raw, semantic)
+        return replace(self, raw=("array", item.raw), item=item) if item else replace(self, raw=raw, semantic=semantic)
+
 
 @dataclass(frozen=True)
 class WriterSchema:

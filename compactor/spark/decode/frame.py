@@ -10,14 +10,16 @@ their columns also have NAMED.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
 from compactor.core.model import names, types
 from compactor.core.model.errors import SchemaRefused
-from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.core.schema.writer import VARIABLE_DECIMAL, WriterField, WriterSchema
 from compactor.core.sources import shared_stream
 from compactor.spark.columns import AFTER, BEFORE, INVALID
 from compactor.spark.decode import conversions, pg_text
@@ -90,15 +92,18 @@ class Frame:
         images: types.Type = ("struct", tuple((name, distinct(kind)) for name, kind in merged.items()))
         members = members_of([*merged])
         # a number among text loses its form in a JSON reader: 7.50 would be 7.5
-        written = {name for name in numbers if merged[name] == ("string",)} if any(writer.fractions for writer in writers) else set[str]()
+        numbers |= {field.name for writer in writers for field in writer.fields if field.item and field.single.raw == ("string",)}
+        written = {name for name in numbers if _is_text(merged[name])} if any(writer.fractions for writer in writers) else set[str]()
         blanks = {name for name, kind in merged.items() if _of_others(kind)} if any(writer.blanks for writer in writers) else set[str]()
         doubles = {name: as_text for name, kind in merged.items() if (as_text := _doubles(kind))} if any(writer.large for writer in writers) else {}
-        rows = self.rows.selectExpr("*", f"{AFTER} AS _json") if doubles else self.rows
+        packed = _packed_inside(writers)
+        rows = self.rows.selectExpr("*", f"{AFTER} AS _json") if doubles or packed else self.rows
         images_of = [AFTER] if self.one_image else [AFTER, BEFORE]
         rows = once(rows.selectExpr(*[_parse(name, merged, members, written, blanks) if name in images_of else name for name in rows.columns]))
         rows = rows.withColumn(BEFORE, as_column(AFTER)) if self.one_image else rows
-        if doubles:
-            invalid = f"coalesce({INVALID}, {_not_exact(doubles, members)}) AS {INVALID}"
+        reasons = [*([_not_exact(doubles, members)] if doubles else []), *(_not_packed(columns, ids) for columns, ids in packed.items())]
+        if reasons:
+            invalid = f"coalesce({', '.join([INVALID, *reasons])}) AS {INVALID}"
             rows = rows.selectExpr(*[invalid if column == INVALID else column for column in self.rows.columns])
         return dataclasses.replace(self, rows=rows, images=images, writers=tuple(writers), members=members)
 
@@ -119,21 +124,78 @@ def _doubles(kind: types.Type) -> types.Type | None:
     return ("struct", inner) if inner else None
 
 
+def _some(value: str, kind: types.Type, test: Callable[[str], str]) -> str:
+    """SQL: whether some single value inside passes a test."""
+    if kind[0] in ("array", "map"):
+        return f"coalesce(exists({value if kind[0] == 'array' else f'map_values({value})'}, _x -> {_some('_x', kind[-1], test)}), false)"
+    inside = [_some(member(value, name), inner, test) for name, inner in kind[1]] if kind[0] == "struct" else []
+    return " OR ".join(inside) if inside else f"coalesce({test(value)}, false)"
+
+
+def _why(text: str, columns: Mapping[str, types.Type], members: Mapping[str, str], test: Callable[[str], str], reason: str) -> str:
+    """SQL: the reason with the first of these columns of a JSON text in which some single value passes a test, or null."""
+    tests = ((name, _some(member("_t", members.get(name, name)), distinct(kind), test)) for name, kind in columns.items())
+    cases = " ".join(f"WHEN {passed} THEN {literal(f'column {name}: {reason}')}" for name, passed in tests)
+    return f"get(transform(array({_struct(text, columns, members)}), _t -> CASE {cases} END), 0)"
+
+
 def _not_exact(doubles: Mapping[str, types.Type], members: Mapping[str, str]) -> str:
     """SQL: why a double cannot hold a number of the image `_json`, or null. `doubles`: columns and their parts that are doubles, as text."""
-
-    def some(value: str, kind: types.Type) -> str:
-        if kind[0] in ("array", "map"):
-            return f"exists({value if kind[0] == 'array' else f'map_values({value})'}, _x -> {some('_x', kind[-1])})"
-        inside = [some(member(value, name), inner) for name, inner in kind[1]] if kind[0] == "struct" else []
-        return " OR ".join(inside) if inside else f"coalesce({conversions.not_exact(value, ('double',))}, false)"
-
     reason = "a number is too large for a double. Declare a type that holds it, or correct it"
-    tests = ((name, some(member("_t", members.get(name, name)), distinct(kind))) for name, kind in doubles.items())
-    cases = " ".join(f"WHEN {test} THEN {literal(f'column {name}: {reason}')}" for name, test in tests)
-    exact = _struct(pg_text.exact_numbers("_json"), doubles, members)
     may_be = f"_json RLIKE {literal(f'{pg_text.LARGE_NUMBER}|{pg_text.LONG_NUMBER}')}"
-    return f"CASE WHEN {may_be} THEN get(transform(array({exact}), _t -> CASE {cases} END), 0) END"
+    why = _why(pg_text.exact_numbers("_json"), doubles, members, lambda value: conversions.not_exact(value, ("double",)), reason)
+    return f"CASE WHEN {may_be} THEN {why} END"
+
+
+def _packed_inside(writers: Sequence[WriterSchema]) -> dict[tuple[tuple[str, types.Type], ...], list[str]]:
+    """Return (column, its parts that are bytes inside of objects, as text) of JSON with a schema → ids of its writers."""
+    out: dict[tuple[tuple[str, types.Type], ...], list[str]] = {}
+    for writer in writers:
+        parts = ((field.name, _bytes(field.raw)) for field in writer.fields if not field.inferred and field.semantic != VARIABLE_DECIMAL)
+        if columns := tuple((name, kind) for name, kind in parts if kind):
+            out.setdefault(columns, []).append(writer.id)
+    return out
+
+
+def _bytes(kind: types.Type, inside: bool = False) -> types.Type | None:
+    """Return the parts of a type that are bytes inside of objects, as JSON has them, as text; None without any."""
+    if kind[0] == "binary":
+        return ("string",) if inside else None
+    if kind[0] == "array" or (kind[0] == "map" and kind[1] == ("string",)):
+        below = _bytes(kind[-1], inside or kind[0] == "map")
+        return (*kind[:-1], below) if below else None
+    inner = tuple((name, below) for name, each in kind[1] if (below := _bytes(each, True))) if kind[0] == "struct" else ()
+    return ("struct", inner) if inner else None
+
+
+def _not_packed(columns: tuple[tuple[str, types.Type], ...], ids: Sequence[str]) -> str:
+    """SQL: why bytes inside of an object of the image `_json` cannot be read, or null. With `decimal.format=NUMERIC` those of a decimal are a number.
+
+    Such a number has the form of base64, too, if it has four digits.
+    """
+    reason = "decimals inside of objects are read as base64 only, and this one is a number (decimal.format). Write BASE64"
+    members = members_of([name for name, _ in columns])
+    before = {before for name, kind in columns for before in _before(kind, json.dumps(name, ensure_ascii=False))}
+    pattern = rf"(?:{'|'.join(map(re.escape, sorted(before)))})\s*:[\s\[\],nul]*-?[0-9]"
+    may_be = f"_writer IN ({', '.join(map(literal, ids))}) AND _json RLIKE {literal(pattern)}"
+    why = _why(pg_text.exact_numbers("_json", "#"), dict(columns), members, lambda value: f"startswith({value}, '#')", reason)
+    return f"CASE WHEN {may_be} THEN {why} END"
+
+
+def _before(kind: types.Type, name: str) -> Iterator[str]:
+    """Yield what stands before the single values of a type in JSON, if `name` is before the type: names of members, and the end of a map's keys."""
+    if kind[0] == "struct":
+        for inner, below in kind[1]:
+            yield from _before(below, json.dumps(inner, ensure_ascii=False))
+    elif kind[0] in ("array", "map"):
+        yield from _before(kind[-1], name if kind[0] == "array" else '"')
+    else:
+        yield name
+
+
+def _is_text(kind: types.Type) -> bool:
+    """Return whether a type is text, or an array of it."""
+    return _is_text(kind[1]) if kind[0] == "array" else kind == ("string",)
 
 
 def _of_others(kind: types.Type) -> bool:
@@ -210,7 +272,7 @@ def _parse(column: str, merged: Mapping[str, types.Type], members: Mapping[str, 
     image = _struct(column, merged, members)
     if not written and not blanks:
         return f"{image} AS {column}"
-    exact = _struct(pg_text.exact_numbers(column), dict.fromkeys(sorted(written), ("string",)), members)
+    exact = _struct(pg_text.exact_numbers(column), {name: merged[name] for name in sorted(written)}, members)
     numbers = f"CASE WHEN {column} RLIKE {literal(pg_text.FRACTION)} THEN {exact} END"
     nulled = f"regexp_replace({column}, {literal(pg_text.BLANK_ELEMENT)}, 'null')"
     others = _struct(nulled, {name: kind for name, kind in merged.items() if name in blanks}, members)
@@ -219,7 +281,9 @@ def _parse(column: str, merged: Mapping[str, types.Type], members: Mapping[str, 
     for name, kind in merged.items():
         value = quoted(members.get(name, name))
         own = f"_p.a.{value}"
-        if name in written:
+        if name in written and kind[0] == "array":
+            own = f"coalesce(_p.n.{value}, {own})"
+        elif name in written:
             own = f"coalesce(CASE WHEN NOT left({own}, 1) IN ('{{', '[') THEN _p.n.{value} END, {own})"
         elif name in blanks:
             own = _without_blanks(own, f"_p.b.{value}", distinct(kind))

@@ -44,11 +44,11 @@ _OPENING = r"^(\{+|\[+)[^\]}]"
 _BOUNDS = r"^(\[[0-9:-]+\])+="
 
 
-def exact_numbers(text: str) -> str:
-    """SQL: JSON text in which every number is a string. JSON readers make doubles of fractions, and 30 digits become 17."""
+def exact_numbers(text: str, mark: str = "") -> str:
+    """SQL: JSON text in which every number is a string that begins with `mark`. JSON readers make doubles of fractions, and 30 digits become 17."""
     # \G continues where the last match ended, so only numbers outside of strings match; possessive quantifiers keep long strings off the stack
     pattern = rf'(?s)\G((?:[^"0-9NI-]++|{STRING})*+)({_NUMBER})'
-    return f"regexp_replace({text}, {literal(pattern)}, '$1\"$2\"')"
+    return f"regexp_replace({text}, {literal(pattern)}, '$1\"{mark}$2\"')"
 
 
 def long_numbers(text: str) -> str:

@@ -18,7 +18,7 @@ from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import ROW_ID, TableSpec
 from compactor.core.schema import shards
 from compactor.core.schema.evolution import Evolved
-from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
 from compactor.core.sources import increment
 from compactor.spark.columns import (
     AFTER,
@@ -35,7 +35,7 @@ from compactor.spark.columns import (
     SOURCE,
     TIME,
 )
-from compactor.spark.decode import conversions
+from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.frame import PARTIAL, Frame, ddl, is_cell
 from compactor.spark.decode.named import can_be_absent
 from compactor.spark.input import wire
@@ -46,6 +46,9 @@ from compactor.spark.tables import defaults
 
 _PLAIN = r"^(?s)(?!\s*(Struct)?\s*[{\[])[^\x00-\x1f]+$"
 """A text that may be the value of a key itself: no JSON, no text of a Struct, no bytes."""
+
+_MARK = "#"
+"""Begins no base64 and no number."""
 
 _LONG = 1_000
 """Characters of SQL that are not repeated. For less another step of the plan costs more."""
@@ -291,13 +294,21 @@ def record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str
     ways = []
     for written in _variants(frame, evolved, field):
         kind = conversions.json_type(written.raw)
-        parsed = from_json(column, f"'{ddl(('struct', ((written.name, kind),)))}'")
-        value = conversions.key_to_stored(member(parsed, written.name), kind, written)
+        packed = kind == ("string",) and written.semantic in (DECIMAL, NUMBER_OR_BYTES)
+        parsed = from_json(pg_text.exact_numbers(column, _MARK) if packed else column, f"'{ddl(('struct', ((written.name, kind),)))}'")
+        value = (_packed_key if packed else conversions.key_to_stored)(member(parsed, written.name), kind, written)
         ways.append(conversions.change_type(value, written.type, types.parse(field.type)))
     if ways:
         return coalesce(ways)
     # of a batch of tombstones
     return own_key(column, field) if field.type in ("string", "int", "bigint") else None
+
+
+def _packed_key(value: str, kind: types.Type, field: WriterField) -> str:
+    """SQL: a decimal out of a record key: a number, as Debezium's header has it, or text such as base64. Numbers begin with _MARK."""
+    number = conversions.key_to_stored("substr(_n, 2)", kind, dataclasses.replace(field, raw=kind, semantic=""))
+    text = conversions.key_to_stored("_n", kind, field)
+    return f"get(transform(array({value}), _n -> CASE WHEN startswith(_n, '{_MARK}') THEN {number} ELSE {text} END), 0)"
 
 
 def own_key(column: str, field: Field) -> str:

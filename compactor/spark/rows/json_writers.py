@@ -111,9 +111,9 @@ def writers_of(
     return [_as_doubles(each, words.get(each.id, set()) & numbers) for each in out]
 
 
-def _packed(described: WriterSchema) -> list[str]:
-    """Return the columns of decimals that are bytes in the schema."""
-    return [field.name for field in described.fields if field.semantic == DECIMAL and field.raw == ("binary",)]
+def _packed(described: WriterSchema) -> list[WriterField]:
+    """Return the columns of decimals, and of arrays of such, that are bytes in the schema."""
+    return [field for field in described.fields if field.single.semantic == DECIMAL and field.single.raw == ("binary",)]
 
 
 def _forms(frame: Frame, writers: Iterable[WriterSchema]) -> dict[str, str]:
@@ -121,25 +121,35 @@ def _forms(frame: Frame, writers: Iterable[WriterSchema]) -> dict[str, str]:
 
     One Spark job if there are such columns, and one more for writers with numbers, which may have base64 in other records.
     """
-    packed = {each.id: names for each in writers if (names := _packed(each))}
-    numbers = _beginning(frame, packed, "-?[0-9]", "DOUBLE")
-    texts = _beginning(frame, {each: packed[each] for each in numbers}, '"', "BINARY")
+    packed = {each.id: fields for each in writers if (fields := _packed(each))}
+    # a reader of doubles takes the texts "NaN" and "Infinity", too
+    numbers = _beginning(frame, packed, "-?[0-9]", "double", "abs({}) < double('Infinity')")
+    texts = _beginning(frame, {each: packed[each] for each in numbers}, '"', "binary", "{} IS NOT NULL")
     return {each: NUMBER_OR_BYTES if each in texts else "" for each in numbers}
 
 
-def _beginning(frame: Frame, columns: Mapping[str, Sequence[str]], begin: str, kind: str) -> list[str]:
-    """Return the writers with a value that begins so, and is of this type, in one of their `columns`."""
+def _beginning(frame: Frame, columns: Mapping[str, Sequence[WriterField]], begin: str, kind: str, test: str) -> list[str]:
+    """Return the writers with a value in one of their `columns`, or in an array there, that begins so and that passes the test as this type."""
     tests: list[Column] = []
-    for writer_id, names in columns.items():
+    for writer_id, fields in columns.items():
         # an object inside of the row may have members of these names, which the parser distinguishes
-        member = rf"(?:{'|'.join(re.escape(json.dumps(name, ensure_ascii=False)) for name in names)})\s*:\s*{begin}"
-        parser = f"'{ddl(('struct', tuple((name, (kind,)) for name in names)))}'"
-        shown = literal(f'":{begin}')
-        parsed = {image: f"to_json({from_json(image, parser)})" for image in ([AFTER] if frame.one_image else [AFTER, BEFORE])}
-        has = " OR ".join(f"({image} RLIKE {literal(member)} AND {json_} RLIKE {shown})" for image, json_ in parsed.items())
+        member = rf"(?:{'|'.join(re.escape(json.dumps(field.name, ensure_ascii=False)) for field in fields)})\s*:[\s\[\],nul]*{begin}"
+        kinds = [field.of_single((kind,), "").raw for field in fields]
+        parser = f"'{ddl(('struct', tuple((field.name, each) for field, each in zip(fields, kinds))))}'"
+        # names that differ in case only are one for Spark
+        by_place = types.text(("struct", tuple((f"_{at}", each) for at, each in enumerate(kinds))))
+        passed = " OR ".join(_some(f"_v._{at}", each, test) for at, each in enumerate(kinds))
+        parsed = {image: f"CAST({from_json(image, parser)} AS {by_place})" for image in ([AFTER] if frame.one_image else [AFTER, BEFORE])}
+        has = " OR ".join(f"({image} RLIKE {literal(member)} AND exists(array({made}), _v -> {passed}))" for image, made in parsed.items())
         tests.append(named(f"coalesce(max({WRITER} = {literal(writer_id)} AND ({has})), false)", f"w{len(tests)}"))
     row = frame.rows.where("_op IS NOT NULL").agg(*tests).collect()[0] if tests else ()
     return [writer_id for writer_id, has in zip(columns, row) if has]
+
+
+def _some(value: str, kind: types.Type, test: str) -> str:
+    """SQL: whether a value, or an element of an array, passes a test. `test`: SQL with `{}`."""
+    passed = f"exists({value}, _x -> {_some('_x', kind[1], test)})" if kind[0] == "array" else test.replace("{}", value)
+    return f"coalesce({passed}, false)"
 
 
 def _with_numeric_decimals(described: WriterSchema, semantic: str | None, fractions: bool) -> WriterSchema:
@@ -147,7 +157,7 @@ def _with_numeric_decimals(described: WriterSchema, semantic: str | None, fracti
     if semantic is None:
         return described
     packed = _packed(described)
-    fields = (dataclasses.replace(field, raw=("string",), semantic=semantic) if field.name in packed else field for field in described.fields)
+    fields = (field.of_single(("string",), semantic) if field in packed else field for field in described.fields)
     return dataclasses.replace(described, fields=tuple(fields), fractions=fractions)
 
 
@@ -297,20 +307,21 @@ def with_decimals(frame: Frame) -> Frame:
     A text such as `1234` is both. The other values of its column decide; if they do not, it is not used, and its record is invalid. One Spark job if
     there are such columns.
     """
-    columns = list({field.name: None for each in frame.writers for field in each.fields if field.semantic == NUMBER_OR_BYTES})
+    columns = list({field.name: None for each in frame.writers for field in each.fields if field.single.semantic == NUMBER_OR_BYTES})
     if not columns:
         return frame
+    images = dict((frame.images or ("struct", ()))[1])
     counts = []
     for at, name in enumerate(columns):
         values = [frame.value(name, image) for image in (AFTER, BEFORE)]
         for form, (is_, is_not) in {"numbers": (NUMBER, BASE64), "bytes": (BASE64, NUMBER)}.items():
-            tests = (f"coalesce({value} RLIKE '{is_}' AND NOT {value} RLIKE '{is_not}', false)" for value in values)
+            tests = (_some(value, images.get(name, ("string",)), f"{{}} RLIKE '{is_}' AND NOT {{}} RLIKE '{is_not}'") for value in values)
             counts.append(named(f"coalesce(max({' OR '.join(tests)}), false)", f"{form}{at}"))
     row = frame.rows.where("_op IS NOT NULL").agg(*counts).collect()[0]
     semantics = {(True, False): "", (False, True): DECIMAL}
     shown = {name: semantics.get((row[f"numbers{at}"], row[f"bytes{at}"]), NUMBER_OR_BYTES) for at, name in enumerate(columns)}
 
     def settled(field: WriterField) -> WriterField:
-        return dataclasses.replace(field, semantic=shown[field.name]) if field.semantic == NUMBER_OR_BYTES else field
+        return field.of_single(field.single.raw, shown[field.name]) if field.single.semantic == NUMBER_OR_BYTES else field
 
     return dataclasses.replace(frame, writers=tuple(dataclasses.replace(each, fields=tuple(map(settled, each.fields))) for each in frame.writers))
