@@ -282,6 +282,18 @@ def test_the_order_is_guessed(tmp_path: Path, case: str) -> None:
     assert sentence in question
 
 
+@pytest.mark.parametrize("more", [{}, {"__deleted": "false"}])
+def test_deletes_without_a_row_have_their_place_by_offset(tmp_path: Path, more: dict[str, str]) -> None:
+    """As ExtractNewRecordState writes them by default; beside `__deleted` each delete has a row."""
+    (tmp_path / "lake/student").mkdir(parents=True)
+    values = [{"id": 1, "__op": "c", "__lsn": 5, **more}, None]
+    records = [{"topic": "t", "partition": 0, "offset": at, "key": {"id": 1}, "value": value} for at, value in enumerate(values)]
+    (tmp_path / "lake/student/a.json").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (table,) = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    assert table["settings"].get("order_by") == (None if more else ["offset"])
+    assert loaded(tmp_path / "compactor.yaml").spec("student").order_by == (() if more else ("offset",))
+
+
 def test_the_key_of_parquet_files_is_guessed_by_its_name(tmp_path: Path) -> None:
     """Their rows are not read, and the sentence does not say that they show nothing."""
     (tmp_path / "lake/orders").mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import io
 import json
@@ -811,6 +812,22 @@ def test_a_record_without_value_beside_a_delete_is_ignored_or_changes_nothing(la
         lake.land(spec, 1, [kafka(at, {"id": 2 if at == 4 else 1}, row) for at, row in enumerate(rows)])
         lake.run(spec)
         assert ([row["id"] for row in lake.rows(spec)], lake.unusable(spec)) == ([1, 2], [])
+
+
+def test_deletes_that_have_no_row_and_no_place_in_the_order_are_refused(lake: Lake) -> None:
+    """ExtractNewRecordState writes them by default; by the LSN they would be ignored. Rows of others may have had their deletes in another run."""
+    spec = lake.spec(container="kafka", order_by=())
+    lake.land(spec, 1, [kafka(1, {"id": 1}, {"id": 1, "__op": "c", "__lsn": 5}), kafka(2, {"id": 1}, None)])
+    with pytest.raises(InputRefused, match=r"records have a key and no value.*Set `order_by: \[offset\]`"):
+        lake.run(spec)
+    lake.run(dataclasses.replace(spec, order_by=("offset",)))
+    assert lake.rows(spec) == []
+    spec = lake.spec("plain", container="kafka")
+    lake.land(spec, 1, [kafka(at, {"id": 1}, {"id": 1, "seq": at, "op": op}) for at, op in enumerate("cd")])
+    lake.run(spec)
+    lake.land(spec, 2, [kafka(2, {"id": 1}, None), kafka(3, {"id": 2}, {"id": 2, "seq": 3, "op": "c"})])
+    lake.run(spec)
+    assert [row["id"] for row in lake.rows(spec)] == [2]
 
 
 @pytest.mark.slow

@@ -21,6 +21,13 @@ NO_TABLE = (
 )
 """Why `source_table` cannot separate rows, and what to do."""
 
+LOST_DELETES = (
+    "records have a key and no value, as ExtractNewRecordState writes deletes by default, and no row has the operation of a delete. Such records "
+    "have no place in the table's order, so the deletes would be lost. Set `order_by: [offset]` (a table that exists is built again: "
+    "`compactor rebuild`), or have the connector write the rows of deletes: `delete.tombstone.handling.mode=rewrite`"
+)
+"""Why a table would keep deleted rows, and what to do."""
+
 _METADATA = (*ORDERING, "txId", "connector")
 """Fields of Debezium's source block that ExtractNewRecordState's `add.fields` puts into columns: `__source_lsn`, or `__lsn`."""
 

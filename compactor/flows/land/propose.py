@@ -187,11 +187,12 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
         "format": profile.format,
         "schema": {"subject": profile.subject} if profile.subject else {},
         "source_table": profile.table if shared else "",
+        "order_by": ["offset"] if profile.has_offsets and profile.loses_deletes(operation.get("op", ""), ()) else [],
     }
     if not unnamed:
         # dates and times in CSV are text unless they are declared
         given |= {"csv": profile.csv, "types": profile.likely(value_forms.DATED)}
-    kept = {item: value for item, value in given.items() if (value or value == []) and (item, value) != ("container", "value")}
+    kept = {item: value for item, value in given.items() if (value or (item, value) == ("key", [])) and (item, value) != ("container", "value")}
     return TableProposal(name, source, kept, f"no key: {key_from}" if key == () else key_from if key else "", tuple(questions))
 
 
