@@ -121,6 +121,7 @@ NOTHING = {
     "a transaction marker": {"status": "BEGIN", "id": "1:2", "event_count": None, "data_collections": None},
     "a logical message": {"op": "m", "source": {}, "message": {}},
     "a truncate": {"op": "t", "source": {}, "before": None, "after": None},
+    "a logical message among flat rows": {"__op": "m", "__lsn": 5},
     "wal2json's begin": {"action": "B", "xid": 3},
     "wal2json's truncate": {"action": "T", "schema": "public", "table": "t"},
     "an empty transaction": {"change": []},

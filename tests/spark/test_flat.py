@@ -830,6 +830,26 @@ def test_deletes_that_have_no_row_and_no_place_in_the_order_are_refused(lake: La
     assert [row["id"] for row in lake.rows(spec)] == [2]
 
 
+def test_logical_messages_are_ignored(lake: Lake) -> None:
+    """In the connector's own operation, and in their envelope, which ExtractNewRecordState leaves as it is. Else `m` may mean anything."""
+    message = {
+        "op": "m",
+        "ts_ms": 1,
+        "source": {"connector": "postgresql", "lsn": 3},
+        "transaction": None,
+        "message": {"prefix": "x", "content": "eA=="},
+    }
+    for name, op in (("t", None), ("named", "__op")):
+        spec = lake.spec(name, order_by=(), op=op)
+        lake.land(spec, 1, [{"id": 1, "__op": "c", "__lsn": 2}, message, {"__op": "m", "__lsn": 4}])
+        assert (lake.run(spec).counts["ignored"], lake.unusable(spec)) == (2, [])
+        assert [row["id"] for row in lake.rows(spec)] == [1]
+    spec = lake.spec("plain", quarantine_share=0.9)
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "op": "c"}, {"id": 1, "seq": 2, "op": "m"}])
+    lake.run(spec)
+    assert ["unknown operation m" in reason for _, reason in lake.unusable(spec)] == [True]
+
+
 @pytest.mark.slow
 def test_a_column_keeps_its_meaning_when_its_name_changes_in_case(lake: Lake) -> None:
     """The operation and the payload; in files of one run and of two."""

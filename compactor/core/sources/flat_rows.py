@@ -12,6 +12,9 @@ from compactor.core.model.spec import OPERATIONS, TableSpec
 OPERATION, DELETED = "__op", "__deleted"
 """Columns that ExtractNewRecordState adds: the operation, and whether the row was deleted."""
 
+MESSAGE = "m"
+"""The operation of PostgreSQL's logical messages, which are no rows. ExtractNewRecordState hands them on in their envelope."""
+
 PLAIN_OPERATION = ("op", "Op")
 """Names of the operation in rows that no connector has added columns to."""
 
@@ -90,6 +93,11 @@ def operation_column(spec: TableSpec, columns: Collection[str]) -> str | None:
             f"set `op: {plain[0]}`. If it is a column of the source's table, set `op: {OPERATION}`, and add `op` to the connector's `add.fields`."
         )
     return plain[0]
+
+
+def is_message(columns: Collection[str]) -> bool:
+    """Return whether the columns are those of a logical message in its envelope."""
+    return {"op", "source", "message"} <= {*columns} and not {OPERATION, DELETED, "before", "after"} & {*columns}
 
 
 def operations(spec: TableSpec) -> dict[str, str]:

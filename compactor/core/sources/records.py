@@ -161,6 +161,8 @@ def flat(value: Mapping[str, Any], column: str = "", codes: Mapping[str, str] = 
     """Yield the change that a plain row describes. `column`: that of its operation, if it has a name of its own; `codes`: code → meaning."""
     named = (name for name in value if name.lower() == column.lower()) if column else ("__op", "op", "Op")
     code = next((str(value[name]) for name in named if value.get(name)), "c").strip().lower()
+    if code == flat_rows.MESSAGE not in codes and flat_rows.OPERATION in value and column.lower() in ("", flat_rows.OPERATION):
+        return
     deleted = str(value.get("__deleted")).lower() == "true" or codes.get(code) == "d"
     op = "d" if deleted else codes.get(code, "u")
     if op in "crud":

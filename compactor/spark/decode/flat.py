@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from compactor.core.model import types
@@ -23,7 +23,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterSchema, from_avro, signature
 from compactor.core.sources import flat_rows, records
-from compactor.core.sources.flat_rows import DELETED, OPERATION, connector, is_metadata, operation_column, operations, source_columns
+from compactor.core.sources.flat_rows import DELETED, MESSAGE, OPERATION, connector, is_metadata, operation_column, operations, source_columns
 from compactor.spark.columns import BEFORE, DELETES, INVALID, LEFT_OUT, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
 from compactor.spark.decode.debezium import bodies, wrapped
@@ -83,10 +83,14 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     """Return the frame with OP, INVALID, SOURCE and TIME taken out of the parsed row."""
     assert frame.images is not None
     columns = dict(frame.images[1])
-    by_writer = {writer.id: operation_column(spec, {*(field.name for field in writer.fields), *writer.undecided}) for writer in frame.writers}
+    names = {writer.id: {*(field.name for field in writer.fields), *writer.undecided} for writer in frame.writers}
+    messages = {writer for writer, own in names.items() if flat_rows.is_message(own) and not {name.lower() for name in spec.key} & own}
+    by_writer = {writer: None if writer in messages else operation_column(spec, own) for writer, own in names.items()}
     code, codes = _code(frame, by_writer, columns), operations(spec)
     dropped = [text for text, meaning in codes.items() if meaning == "ignore"]
     silent = f"{code} IN ({', '.join(literal(text) for text in dropped)})" if dropped else "false"
+    if flat_rows.MESSAGE not in codes:
+        silent = f"({silent} OR {_message(frame, by_writer, messages)})"
     deleted = f"lower(CAST({frame.value(DELETED)} AS STRING)) = 'true'" if DELETED in columns else "false"
     if spec.delete_when and DELETES in frame.rows.columns:
         deleted = f"({deleted} OR {DELETES})"
@@ -138,6 +142,17 @@ def _of_other_table(frame: Frame, columns: dict[str, types.Type], spec: TableSpe
         return "false"
     name, *levels = (", ".join(f"CAST({frame.value(column)} AS STRING)" for column in names) for names in (table, *above))
     return of_other_table(f"coalesce({name})", [f"coalesce({level})" for level in levels], spec.source_table)
+
+
+def _message(frame: Frame, by_writer: dict[str, str | None], messages: Collection[str]) -> str:
+    """SQL: whether a row is a logical message. In a column of another name than the connector's the same code may mean anything."""
+    own = {OPERATION: [writer for writer, column in by_writer.items() if column == OPERATION], "op": [*messages]}
+    tests = (
+        f"(_writer IN ({', '.join(map(literal, writers))}) AND coalesce(lower(trim(CAST({frame.value(column)} AS STRING))) = '{MESSAGE}', false))"
+        for column, writers in own.items()
+        if writers
+    )
+    return " OR ".join(tests) or "false"
 
 
 def _code(frame: Frame, by_writer: dict[str, str | None], columns: dict[str, types.Type]) -> str:
