@@ -266,6 +266,7 @@ GUESSES = {
     "by its name": ("a.csv", "id,modified_on\n1,x\n", "order_by", ["modified_on"], "A guess by its name"),
     "by its values": ("a.csv", "id,seen\n1,2024-03-05 10:00:00\n", "order_by", ["seen"], "its values are times"),
     "by its place": ("a.csv", "id,_ab_cdc_updated_at,_ab_cdc_lsn\n1,x,7\n", "order_by", ["_ab_cdc_lsn"], "A guess by its name"),
+    "not by lists of numbers": ("a.json", '{"id": 1, "seq": "[null,\\"9\\"]", "version": 3}\n', "order_by", ["version"], "A guess by its name"),
     "no order": ("a.csv", "id,name\n1,x\n", "order_by", ["changed_at"], "`envelope: full-load`"),
 }
 

@@ -850,6 +850,14 @@ def test_logical_messages_are_ignored(lake: Lake) -> None:
     assert ["unknown operation m" in reason for _, reason in lake.unusable(spec)] == [True]
 
 
+def test_an_order_by_lists_of_numbers_is_refused(lake: Lake) -> None:
+    """As text a snapshot's `[null,..]` sorts after all changes, and 9 after 10. In columns named like a sequence they are numbers."""
+    spec = lake.spec()
+    lake.land(spec, 1, [{"id": 1, "seq": '[null,"9"]', "v": "old"}, {"id": 1, "seq": '["10","11"]', "v": "new"}])
+    with pytest.raises(OrderRefused, match="text that does not sort as what it means"):
+        lake.run(spec)
+
+
 @pytest.mark.slow
 def test_a_column_keeps_its_meaning_when_its_name_changes_in_case(lake: Lake) -> None:
     """The operation and the payload; in files of one run and of two."""

@@ -214,9 +214,11 @@ def _order_questions(profile: SourceProfile) -> Iterator[Question]:
             {"order_by": ["source.ts_ms"]},
         )
     if not profile.ordered:
-        named = [column for column in _LIKELY_ORDER if column in profile.columns]
-        named += [column for column in profile.columns if _POSITION.search(column)]
-        named += [column for column in profile.columns if _CHANGED.search(column)]
+        lists = {column for column in profile.columns for value in profile.values(column) if str(value).startswith("[")}
+        columns = [column for column in profile.columns if column not in lists or column.endswith("sequence")]
+        named = [column for column in _LIKELY_ORDER if column in columns]
+        named += [column for column in columns if _POSITION.search(column)]
+        named += [column for column in columns if _CHANGED.search(column)]
         typed = [column for column, kind in profile.likely(value_forms.DATED).items() if kind == "timestamp"]
         hint = "A guess by its name." if named else "A guess: its values are times." if typed else "No sampled column looks like it."
         none = "" if named or typed else " If there is none and each folder has the whole table: `envelope: full-load`."
