@@ -81,6 +81,18 @@ def test_the_signal_table_is_left_out_where_only_the_registry_shows_its_columns(
     assert "pga.public.dbz_signal" in {left["source"] for left in said["left_out"]}
 
 
+def test_topics_without_rows_are_left_out_where_only_the_registry_shows_them(tmp_path: Path) -> None:
+    """Transactions and messages are bytes like those of any table."""
+    folder(tmp_path / "schemas")
+    record = json.dumps({"topic": "", "partition": 0, "offset": 0, "key": {"b64": "AAAAAAE="}, "value": {"b64": "AAAAAAIC"}})
+    for topic in ("pga.transaction", "pga.message", "pga.public.student"):
+        (tmp_path / "lake" / topic).mkdir(parents=True)
+        (tmp_path / "lake" / topic / "part-0.json").write_text(record.replace('""', f'"{topic}"', 1))
+    said = told("--from", str(tmp_path / "lake"), "--registry", str(tmp_path / "schemas"), "--config", str(tmp_path / "compactor.yaml"))
+    assert [table["name"] for table in said["tables"]] == ["student"]
+    assert {"pga.transaction", "pga.message"} <= {left["source"] for left in said["left_out"]}
+
+
 @pytest.mark.parametrize("form", ["debezium_json_kafka", "flat_kafka", "wal2json_v1", "wal2json_v2"])
 def test_landed_files_tell_the_keys_where_records_have_them(tmp_path: Path, form: str) -> None:
     """Whole Kafka records and wal2json; the tables, where they lie and what they are wrapped in are the ones the tests configure by hand."""

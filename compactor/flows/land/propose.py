@@ -24,6 +24,8 @@ from compactor.ports import Registry, Storage
 
 SIGNAL = "has the columns of Debezium's signal table; add it if it is one of your tables"
 
+ROWLESS = "holds no rows: heartbeats, transactions or messages"
+
 _LIKELY_ORDER = ("__source_ts_us", "__source_ts_ms", "__ts_us", "__ts_ms", "AR_H_CHANGE_SEQ", "transact_id", "seq", "lsn", "version", "updated_at")
 _POSITION = re.compile(r"_(?:lsn|scn|csn|cursor|sequence|change_seq)$", re.IGNORECASE)
 _CHANGED = re.compile(r"(?:^|_)(?:changed|updated|modified|last_?update|last_?modified)", re.IGNORECASE)
@@ -62,7 +64,7 @@ def topics_of(registry: Registry) -> tuple[Profiles, LeftOut]:
                 left_out.append((topic, str(error)))
                 continue
             if profile is None:
-                left_out.append((topic, "holds no rows: heartbeats, transactions or messages"))
+                left_out.append((topic, ROWLESS))
                 continue
             if profile.is_signal_table:
                 left_out.append((topic, SIGNAL))
@@ -90,10 +92,12 @@ def from_files(storage: Storage, read: ReadSample, top: str, registry: Registry 
     if not folders:
         raise Refused(f"{top}: no landed files there" + (f", only {counted(len(infos), 'marker or unfinished file')}" if infos else ""))
     topics, left_out = topics_of(registry) if registry else ({}, [])
+    rowless = {topic for topic, reason in left_out if reason == ROWLESS}
     empty: LeftOut = []
     landings: list[tuple[LandingFolder, SourceProfile, bool]] = []
     for folder in folders:
         profiles, reason = profiles_of(storage, read, folder, infos, topics)
+        profiles = [profile for profile in profiles if not (profile.opaque and profile.topic in rowless)]
         if reason:
             empty.append((folder.root or top, reason))
         landings += [(folder, profile, len(profiles) > 1) for profile in profiles]
