@@ -78,8 +78,11 @@ def unwrapped(document: Any) -> tuple[Record | None, str, Any, bool]:
     name, value = without_schema(document)
     if not isinstance(value, dict) or not ("value" in value or "payload" in value) or not {"offset", "partition", "topic", "headers"} & value.keys():
         return None, name, value, value is document
-    _, key = without_schema(parsed(value.get("key")))
-    names = key_columns(key) if isinstance(key, dict) else ()
+    text = value.get("key")
+    _, key = without_schema(parsed(text))
+    # a value alone, as ExtractField leaves it, names no column, and neither does text that is no JSON
+    bare = key is not None or (isinstance(text, str) and parsed(text) is None and text.strip() != "null")
+    names = key_columns(key) if isinstance(key, dict) else None if bare else ()
     sent = value.get("value", value.get("payload"))
     own_key = names if value.get("key", LEAF) != LEAF else None
     # Connect's JSON without schemas writes a null value as text
