@@ -307,6 +307,36 @@ def test_deletes_without_a_row_have_their_place_by_offset(tmp_path: Path, more: 
     assert loaded(tmp_path / "compactor.yaml").spec("student").order_by == (() if more else ("offset",))
 
 
+CONTRADICTIONS = {
+    "a delete without it": ({"id": 2, "u": ""}, "u2", "a deleted row has no value in u"),
+    "a delete with a filler for it": ({"id": 2, "u": 0}, 102, "a deleted row has another value in u"),
+    "rows that share it": (None, "u1", "u has 5 values in 6 inserted rows"),
+    "a delete of its row": ({"id": 0, "u": 102}, 102, ""),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_a_key_of_records_that_does_not_identify_rows_is_asked(tmp_path: Path, case: str) -> None:
+    """`message.key.columns` and `ValueToKey` may name any columns."""
+    before, second, why = CONTRADICTIONS[case]
+    values = [101, second, *((f"u{at}" if isinstance(second, str) else 100 + at) for at in range(3, 7))]
+    values[0] = "u1" if isinstance(second, str) else 101
+    rows = [{"id": at, "u": value, "v": "x"} for at, value in enumerate(values, 1)]
+    events = [{"op": "c", "before": None, "after": row} for row in rows]
+    events += [{"op": "d", "before": {"v": None, **before}, "after": None}] if before else []
+    records = [
+        {"topic": "t", "partition": 0, "offset": at, "key": {"u": (event["after"] or event["before"])["u"]}, "value": event}
+        for at, event in enumerate(events)
+    ]
+    (tmp_path / "lake/student").mkdir(parents=True)
+    (tmp_path / "lake/student/a.json").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (table,) = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    assert table["settings"].get("key") == (None if why else ["u"])
+    asked = [(each["settings"]["key"], each["question"]) for each in table["questions"] if "key" in each["settings"]]
+    assert [key for key, _ in asked] == ([["id"]] if why else [])
+    assert all(why in question for _, question in asked), asked
+
+
 def test_the_key_of_parquet_files_is_guessed_by_its_name(tmp_path: Path) -> None:
     """Their rows are not read, and the sentence does not say that they show nothing."""
     (tmp_path / "lake/orders").mkdir(parents=True)

@@ -17,6 +17,9 @@ LEAF = ""
 PRIMARY_KEY = "wal2json's primary key"
 """Where a key comes from that the source itself names."""
 
+RECORD_KEYS = "the keys of the Kafka records"
+"""Where a key comes from that the producer may have chosen (`message.key.columns`, `ValueToKey`)."""
+
 INTERNAL = re.compile(r"io[.]debezium[.]connector[.](common[.](Heartbeat|TransactionMetadata)|schema[.]Change|\w+[.]SchemaChange)")
 """Schema names of Debezium's own records. These records hold no rows."""
 

@@ -312,7 +312,7 @@ def _add_value(value: Mapping[str, Any], record: records.Record | None, name: st
         profile.has_offsets = profile.has_offsets and bool(record and record.has_offset)
         key, key_from = row.key, row.key_from
         if record and record.key is not None and profile.source.record_key and row.connector != "mongodb":
-            key, key_from = record.key, "the keys of the Kafka records"
+            key, key_from = record.key, records.RECORD_KEYS
         if key is not None and (profile.key is None or key):
             profile.keys_differ = profile.keys_differ or (profile.key is not None and profile.key != key)
             # a renamed key column is missing from a few keys: the longest key counts

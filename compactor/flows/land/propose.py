@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,8 @@ from compactor.core.model.position import DEFAULTS
 from compactor.core.model.spec import ROW_ID
 from compactor.core.results.phrases import counted
 from compactor.core.schema import avro
-from compactor.core.sources import key_inference, path_inference, source_profile, value_forms
+from compactor.core.sources import key_inference, path_inference, records, source_profile, value_forms
+from compactor.core.sources.flat_rows import DELETED, OPERATION, PLAIN_OPERATION
 from compactor.core.sources.key_inference import ProposedKey
 from compactor.core.sources.path_inference import LandingFolder
 from compactor.core.sources.proposal import Proposal, Question, TableProposal
@@ -164,8 +166,12 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
     if (key == () and not profile.source.before_image) or ROW_ID in (key or ()):
         # an update of a flat row could not find its row; a key that names compactor's own column is none
         key = None
+    refuted = _refuted(profile, columns, name) if key else ""
+    if refuted:
+        rest = dataclasses.replace(profile.sample, old=tuple(each for each in profile.sample.old if each not in (key or ())))
+        columns, profile, key = tuple(each for each in columns if each not in (key or ())), dataclasses.replace(profile, sample=rest), None
     proposed = key_inference.propose(profile.sample, columns, name) if key is None and not profile.opaque else None
-    if guess and proposed and proposed.likely and not unnamed:
+    if guess and not refuted and proposed and proposed.likely and not unnamed:
         key, key_from = proposed.columns, f"inferred, verify it: {proposed.reason}"
     questions: list[Question] = []
     if profile.foreign:
@@ -177,7 +183,7 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
         questions.append(Question(f"The files have no header; name their columns in order{end}", {"csv": profile.csv}))
     if key is None:
         named = [column for column in columns if key_inference.is_named_like_a_key(column, name)]
-        questions.append(_key_question(profile, proposed, named, columns))
+        questions.append(_key_question(profile, proposed, named, columns, refuted))
     questions += [*_order_questions(profile), *_value_questions(profile, key or ())]
     if profile.opaque:
         questions.append(Question("The values of these Kafka records could not be read, as Avro bytes cannot. Check `envelope:` and set `key:`."))
@@ -200,8 +206,18 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
     return TableProposal(name, source, kept, f"no key: {key_from}" if key == () else key_from if key else "", tuple(questions))
 
 
-def _key_question(profile: SourceProfile, guess: ProposedKey | None, named: Sequence[str], columns: Sequence[str]) -> Question:
+def _refuted(profile: SourceProfile, columns: Sequence[str], table: str) -> str:
+    """Return why the key of the Kafka records does not identify the rows, "" if it may. A row without an operation may be another state of a row."""
+    marked = profile.source.from_connector or {OPERATION, DELETED, *PLAIN_OPERATION} & {*profile.columns}
+    if profile.key_from != records.RECORD_KEYS or not marked:
+        return ""
+    return key_inference.contradicted(profile.sample, columns, profile.key or (), table)
+
+
+def _key_question(profile: SourceProfile, guess: ProposedKey | None, named: Sequence[str], columns: Sequence[str], refuted: str) -> Question:
     reason = "The records have no key; without one only inserts can be followed. " if profile.key == () else ""
+    if refuted:
+        reason = f"{profile.key_from[:1].upper()}{profile.key_from[1:]} ({', '.join(profile.key or ())}) do not identify the rows: {refuted}. "
     evidence = "The sampled rows do not show it."
     if guess:
         evidence = f"A guess: {', '.join(guess.columns)} ({guess.reason})."
