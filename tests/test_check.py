@@ -33,6 +33,10 @@ CSV = "id;name;updated_at\n1;x;5\n"
 QLIK = "header__change_seq,header__change_oper,id,name\n" + "".join(
     f"{at},{code},{id_},x\n" for at, (code, id_) in enumerate([*[("I", number) for number in range(1, 9)], ("B", 1), ("U", 1), ("D", 2), ("I", 2)], 1)
 )
+TOMBSTONE = "".join(
+    json.dumps({"topic": "t", "partition": 0, "offset": at, "key": {"id": 1}, "value": value}) + "\n"
+    for at, value in enumerate([{"id": 1, "__op": "c", "__lsn": 5}, "null"])
+)
 STREAM = "key: [id], increments: o/in"
 GOOD = "key: [id], order_by: [updated_at], increments: people/in"
 
@@ -128,6 +132,24 @@ CASES = {
         "p/in/a.json",
         '{"id": 1, "at": 1, "n": null, "n_isMissing": true}\n',
         "n_isMissing says whether the record has one",
+    ),
+    "deletes without a row": (
+        "key: [id], container: kafka, increments: p/in",
+        "p/in/a.json",
+        TOMBSTONE,
+        "no row has the operation of a delete",
+    ),
+    "deletes without a row, by offset": (
+        "key: [id], container: kafka, order_by: [offset], increments: p/in",
+        "p/in/a.json",
+        TOMBSTONE,
+        None,
+    ),
+    "deletes without a row beside deletes": (
+        "key: [id], container: kafka, increments: p/in",
+        "p/in/a.json",
+        TOMBSTONE + TOMBSTONE.replace('"__op": "c"', '"__op": "d"'),
+        None,
     ),
     "events of an application": (
         "key: [id], order_by: [at], increments: p/in",

@@ -81,6 +81,18 @@ def test_the_signal_table_is_left_out_where_only_the_registry_shows_its_columns(
     assert "pga.public.dbz_signal" in {left["source"] for left in said["left_out"]}
 
 
+def test_topics_without_rows_are_left_out_where_only_the_registry_shows_them(tmp_path: Path) -> None:
+    """Transactions and messages are bytes like those of any table."""
+    folder(tmp_path / "schemas")
+    record = json.dumps({"topic": "", "partition": 0, "offset": 0, "key": {"b64": "AAAAAAE="}, "value": {"b64": "AAAAAAIC"}})
+    for topic in ("pga.transaction", "pga.message", "pga.public.student"):
+        (tmp_path / "lake" / topic).mkdir(parents=True)
+        (tmp_path / "lake" / topic / "part-0.json").write_text(record.replace('""', f'"{topic}"', 1))
+    said = told("--from", str(tmp_path / "lake"), "--registry", str(tmp_path / "schemas"), "--config", str(tmp_path / "compactor.yaml"))
+    assert [table["name"] for table in said["tables"]] == ["student"]
+    assert {"pga.transaction", "pga.message"} <= {left["source"] for left in said["left_out"]}
+
+
 @pytest.mark.parametrize("form", ["debezium_json_kafka", "flat_kafka", "wal2json_v1", "wal2json_v2"])
 def test_landed_files_tell_the_keys_where_records_have_them(tmp_path: Path, form: str) -> None:
     """Whole Kafka records and wal2json; the tables, where they lie and what they are wrapped in are the ones the tests configure by hand."""
@@ -266,6 +278,7 @@ GUESSES = {
     "by its name": ("a.csv", "id,modified_on\n1,x\n", "order_by", ["modified_on"], "A guess by its name"),
     "by its values": ("a.csv", "id,seen\n1,2024-03-05 10:00:00\n", "order_by", ["seen"], "its values are times"),
     "by its place": ("a.csv", "id,_ab_cdc_updated_at,_ab_cdc_lsn\n1,x,7\n", "order_by", ["_ab_cdc_lsn"], "A guess by its name"),
+    "not by lists of numbers": ("a.json", '{"id": 1, "seq": "[null,\\"9\\"]", "version": 3}\n', "order_by", ["version"], "A guess by its name"),
     "no order": ("a.csv", "id,name\n1,x\n", "order_by", ["changed_at"], "`envelope: full-load`"),
 }
 
@@ -280,6 +293,48 @@ def test_the_order_is_guessed(tmp_path: Path, case: str) -> None:
     ((question, found),) = [(each["question"], each["settings"]) for each in table["questions"] if setting in each["settings"]]
     assert found == {setting: guess}
     assert sentence in question
+
+
+@pytest.mark.parametrize("more", [{}, {"__deleted": "false"}])
+def test_deletes_without_a_row_have_their_place_by_offset(tmp_path: Path, more: dict[str, str]) -> None:
+    """As ExtractNewRecordState writes them by default; beside `__deleted` each delete has a row."""
+    (tmp_path / "lake/student").mkdir(parents=True)
+    values = [{"id": 1, "__op": "c", "__lsn": 5, **more}, None]
+    records = [{"topic": "t", "partition": 0, "offset": at, "key": {"id": 1}, "value": value} for at, value in enumerate(values)]
+    (tmp_path / "lake/student/a.json").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (table,) = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    assert table["settings"].get("order_by") == (None if more else ["offset"])
+    assert loaded(tmp_path / "compactor.yaml").spec("student").order_by == (() if more else ("offset",))
+
+
+CONTRADICTIONS = {
+    "a delete without it": ({"id": 2, "u": ""}, "u2", "a deleted row has no value in u"),
+    "a delete with a filler for it": ({"id": 2, "u": 0}, 102, "a deleted row has another value in u"),
+    "rows that share it": (None, "u1", "u has 5 values in 6 inserted rows"),
+    "a delete of its row": ({"id": 0, "u": 102}, 102, ""),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_a_key_of_records_that_does_not_identify_rows_is_asked(tmp_path: Path, case: str) -> None:
+    """`message.key.columns` and `ValueToKey` may name any columns."""
+    before, second, why = CONTRADICTIONS[case]
+    values = [101, second, *((f"u{at}" if isinstance(second, str) else 100 + at) for at in range(3, 7))]
+    values[0] = "u1" if isinstance(second, str) else 101
+    rows = [{"id": at, "u": value, "v": "x"} for at, value in enumerate(values, 1)]
+    events = [{"op": "c", "before": None, "after": row} for row in rows]
+    events += [{"op": "d", "before": {"v": None, **before}, "after": None}] if before else []
+    records = [
+        {"topic": "t", "partition": 0, "offset": at, "key": {"u": (event["after"] or event["before"])["u"]}, "value": event}
+        for at, event in enumerate(events)
+    ]
+    (tmp_path / "lake/student").mkdir(parents=True)
+    (tmp_path / "lake/student/a.json").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (table,) = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    assert table["settings"].get("key") == (None if why else ["u"])
+    asked = [(each["settings"]["key"], each["question"]) for each in table["questions"] if "key" in each["settings"]]
+    assert [key for key, _ in asked] == ([["id"]] if why else [])
+    assert all(why in question for _, question in asked), asked
 
 
 def test_the_key_of_parquet_files_is_guessed_by_its_name(tmp_path: Path) -> None:

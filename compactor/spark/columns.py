@@ -67,6 +67,9 @@ Tables without key also have x (removal of one equal row). Stored rows have no o
 DELETES = "_deletes"
 """boolean: whether the condition of `delete_when` makes the row a delete. Only then there; dropped by `decode/flat.py`."""
 
+LEFT_OUT = "_left_out"
+"""string: of a tombstone that counts as ignored, the column with the operation of the rows beside it. Only then there (`decode/flat.py`)."""
+
 INVALID = "_invalid"
 """string: why the record goes to quarantine, else null."""
 

@@ -329,6 +329,7 @@ def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) 
     if counts.truncate and spec.truncate == "fail":
         raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
     epochs.check_offsets(spec, parent, order, counts)
+    flat.check_deletes(spec, counts, parent)
     # that each record can be used is not computed again
     placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, valid=True, snapshot_lsn=lsn) for frame in frames]
     return _Surveyed(tuple(placed), order, counts, unusable)

@@ -51,6 +51,10 @@ ONE = {
         ("public.student", "debezium", "kafka", ("a", "b"), ("a", "b")),
     ),
     "Kafka records without key": ([kafka(None, debezium("c", {"n": 2}))], ("public.student", "debezium", "kafka", (), ("n",))),
+    "Kafka records whose key is the value alone": ([kafka(7, debezium("c", {"n": 7}))], ("public.student", "debezium", "kafka", None, ("n",))),
+    "a key that is text": ([kafka("a", {"n": "a"})], ("", "flat", "kafka", None, ("n",))),
+    "a key that is no JSON": ([{**kafka(7, {"n": "a"}), "key": "a b"}], ("", "flat", "kafka", None, ("n",))),
+    "a null key with its schema": ([kafka({"schema": None, "payload": None}, {"n": 2})], ("", "flat", "kafka", (), ("n",))),
     "a key that once lacks a column": (
         [kafka({"a": 1}, debezium("c", {"a": 1, "d": 1})), kafka({"a": 2, "d": 3}, debezium("c", {"a": 2, "d": 3}))],
         ("public.student", "debezium", "kafka", ("a", "d"), ("a", "d")),
@@ -121,6 +125,7 @@ NOTHING = {
     "a transaction marker": {"status": "BEGIN", "id": "1:2", "event_count": None, "data_collections": None},
     "a logical message": {"op": "m", "source": {}, "message": {}},
     "a truncate": {"op": "t", "source": {}, "before": None, "after": None},
+    "a logical message among flat rows": {"__op": "m", "__lsn": 5},
     "wal2json's begin": {"action": "B", "xid": 3},
     "wal2json's truncate": {"action": "T", "schema": "public", "table": "t"},
     "an empty transaction": {"change": []},

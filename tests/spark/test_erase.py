@@ -194,7 +194,8 @@ def test_records_of_topics_and_parquet_files(lake: Lake, monkeypatch: pytest.Mon
     assert found(lake, spec) == []
     # beside an operation and a place in the source such a record is ignored
     spec = lake.spec("i", container="kafka", order_by=("seq",))
-    lake.land(spec, 0, [line(0, json.dumps({"id": "k5", "seq": 1, "__op": "c"})), line(1, None, f"Struct{{id={gone}}}")])
+    rows_of_deletes = [line(2, json.dumps({"id": "k5", "seq": 2, "__op": "d"}))]
+    lake.land(spec, 0, [line(0, json.dumps({"id": "k5", "seq": 1, "__op": "c"})), line(1, None, f"Struct{{id={gone}}}"), *rows_of_deletes])
     lake.run(spec)
     with pytest.raises(InputRefused, match="records without a value whose key cannot be read"):
         erased(lake, spec, (gone,))

@@ -12,6 +12,9 @@ from compactor.core.model.spec import OPERATIONS, TableSpec
 OPERATION, DELETED = "__op", "__deleted"
 """Columns that ExtractNewRecordState adds: the operation, and whether the row was deleted."""
 
+MESSAGE = "m"
+"""The operation of PostgreSQL's logical messages, which are no rows. ExtractNewRecordState hands them on in their envelope."""
+
 PLAIN_OPERATION = ("op", "Op")
 """Names of the operation in rows that no connector has added columns to."""
 
@@ -20,6 +23,13 @@ NO_TABLE = (
     "--source-table)"
 )
 """Why `source_table` cannot separate rows, and what to do."""
+
+LOST_DELETES = (
+    "records have a key and no value, as ExtractNewRecordState writes deletes by default, and no row has the operation of a delete. Such records "
+    "have no place in the table's order, so the deletes would be lost. Set `order_by: [offset]` (a table that exists is built again: "
+    "`compactor rebuild`), or have the connector write the rows of deletes: `delete.tombstone.handling.mode=rewrite`"
+)
+"""Why a table would keep deleted rows, and what to do."""
 
 _METADATA = (*ORDERING, "txId", "connector")
 """Fields of Debezium's source block that ExtractNewRecordState's `add.fields` puts into columns: `__source_lsn`, or `__lsn`."""
@@ -83,6 +93,11 @@ def operation_column(spec: TableSpec, columns: Collection[str]) -> str | None:
             f"set `op: {plain[0]}`. If it is a column of the source's table, set `op: {OPERATION}`, and add `op` to the connector's `add.fields`."
         )
     return plain[0]
+
+
+def is_message(columns: Collection[str]) -> bool:
+    """Return whether the columns are those of a logical message in its envelope."""
+    return {"op", "source", "message"} <= {*columns} and not {OPERATION, DELETED, "before", "after"} & {*columns}
 
 
 def operations(spec: TableSpec) -> dict[str, str]:

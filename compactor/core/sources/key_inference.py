@@ -79,7 +79,7 @@ class RowSample:
         """Add what is known of a deleted row. `image`: it has the columns that the source sends of such rows."""
         self.gone.append(_comparable(row))
         if image:
-            self.old = max(self.old, tuple(name for name, value in row.items() if value is not None), key=len)
+            self.old = max(self.old, tuple(name for name, value in row.items() if value is not None and value != ""), key=len)
 
     @property
     def rows(self) -> int:
@@ -180,6 +180,29 @@ def repeated(sample: RowSample, columns: Sequence[str], key: Sequence[str], tabl
         return None
     alone = tuple(name for name in candidates(rest, others) if not _TIME.search(name))
     return RepeatedKey(tuple(key), values, len(worst), alone[:5] or guess.columns, not alone and len(guess.columns) > 1)
+
+
+def contradicted(sample: RowSample, columns: Sequence[str], key: Sequence[str], table: str) -> str:
+    """Return why the key of the Kafka records does not identify the rows, "" if the sample does not refute it.
+
+    A deleted row that has only its own key has nothing, or a filler, in the columns of another one.
+    """
+
+    def of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(row.get(name) for name in key)
+
+    rows = [row for each in (*sample.files, sample.changed) for row in each]
+    if empty := next((name for name in key for row in sample.gone if rows and sample.is_never_null(name) and row.get(name) is None), ""):
+        return f"a deleted row has no value in {empty}"
+    keys = {*map(of, rows)}
+    places = {(name, row[name]): of(row) for name in candidates(sample, columns) if name not in key for row in rows if row.get(name) is not None}
+    if not any(of(row) in keys for row in sample.gone):
+        # 0 and false may be fillers, too
+        ends = (places.get(item, of(row)) != of(row) for row in sample.gone for item in row.items() if item[1])
+        if any(ends):
+            return f"a deleted row has another value in {', '.join(key)}"
+    evidence = repeated(sample, columns, key, table)
+    return evidence.sentence if evidence and not evidence.together else ""
 
 
 def is_named_like_a_key(column: str, table: str) -> bool:

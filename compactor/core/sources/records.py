@@ -17,6 +17,9 @@ LEAF = ""
 PRIMARY_KEY = "wal2json's primary key"
 """Where a key comes from that the source itself names."""
 
+RECORD_KEYS = "the keys of the Kafka records"
+"""Where a key comes from that the producer may have chosen (`message.key.columns`, `ValueToKey`)."""
+
 INTERNAL = re.compile(r"io[.]debezium[.]connector[.](common[.](Heartbeat|TransactionMetadata)|schema[.]Change|\w+[.]SchemaChange)")
 """Schema names of Debezium's own records. These records hold no rows."""
 
@@ -78,8 +81,11 @@ def unwrapped(document: Any) -> tuple[Record | None, str, Any, bool]:
     name, value = without_schema(document)
     if not isinstance(value, dict) or not ("value" in value or "payload" in value) or not {"offset", "partition", "topic", "headers"} & value.keys():
         return None, name, value, value is document
-    _, key = without_schema(parsed(value.get("key")))
-    names = key_columns(key) if isinstance(key, dict) else ()
+    text = value.get("key")
+    _, key = without_schema(parsed(text))
+    # a value alone, as ExtractField leaves it, names no column, and neither does text that is no JSON
+    bare = key is not None or (isinstance(text, str) and parsed(text) is None and text.strip() != "null")
+    names = key_columns(key) if isinstance(key, dict) else None if bare else ()
     sent = value.get("value", value.get("payload"))
     own_key = names if value.get("key", LEAF) != LEAF else None
     # Connect's JSON without schemas writes a null value as text
@@ -161,6 +167,8 @@ def flat(value: Mapping[str, Any], column: str = "", codes: Mapping[str, str] = 
     """Yield the change that a plain row describes. `column`: that of its operation, if it has a name of its own; `codes`: code → meaning."""
     named = (name for name in value if name.lower() == column.lower()) if column else ("__op", "op", "Op")
     code = next((str(value[name]) for name in named if value.get(name)), "c").strip().lower()
+    if code == flat_rows.MESSAGE not in codes and flat_rows.OPERATION in value and column.lower() in ("", flat_rows.OPERATION):
+        return
     deleted = str(value.get("__deleted")).lower() == "true" or codes.get(code) == "d"
     op = "d" if deleted else codes.get(code, "u")
     if op in "crud":

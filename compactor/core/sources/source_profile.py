@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.model.envelopes import ENVELOPES, Envelope
+from compactor.core.model.position import OFFSETS
 from compactor.core.model.spec import OPERATIONS, TableSpec
 from compactor.core.schema import avro
 from compactor.core.sources import increment, records, value_forms
@@ -95,6 +96,8 @@ class SourceProfile:
     """Column with objects, or arrays of them → the members of these, in lower case."""
     has_offsets: bool = False
     """Whether every record has a Kafka offset."""
+    tombstones: bool = False
+    """Whether its topic has keys without value."""
     opaque: bool = False
     """Whether there are records whose value cannot be read here, such as Avro bytes."""
     csv: dict[str, Any] = field(default_factory=dict)
@@ -159,6 +162,16 @@ class SourceProfile:
         if texts := [value for value in values if isinstance(value, str)]:
             return f"{name} = '{next((text for text in texts if _TRUE.fullmatch(text)), 'true')}'"
         return f"{name} = 1" if values else name
+
+    def loses_deletes(self, op: str, order_by: Sequence[str]) -> bool:
+        """Return whether the deletes are tombstones that count as ignored: beside an operation, in an order of more than offsets (`decode/flat.py`).
+
+        `op`, `order_by`: those of the table.
+        """
+        marked = self.envelope != "flat" or DELETED in self.columns or self.sample.gone
+        if marked or not self.tombstones or not {op, OPERATION, *PLAIN_OPERATION} & {*self.columns}:
+            return False
+        return not {*order_by} <= {*OFFSETS} if order_by else connector(source_columns(self.columns)) is not None
 
     @property
     def is_signal_table(self) -> bool:
@@ -270,6 +283,7 @@ def example(text: str) -> dict[str, Any]:
 def of_documents(documents: Iterable[Any], profiles: Profiles | None = None, typed: bool = False, plain: PlainRow = records.flat) -> Profiles:
     """Add documents, whole Kafka records or their values, to `profiles` and return them. `typed`: the format shows what their values mean."""
     profiles = {} if profiles is None else profiles
+    emptied = set[str]()
     for document in documents:
         record, name, value, bare = records.unwrapped(document)
         if record and value is None and record.has_value:
@@ -278,6 +292,10 @@ def of_documents(documents: Iterable[Any], profiles: Profiles | None = None, typ
             profiles.setdefault(f"?{record.topic}", opaque)
         elif isinstance(value, dict) and not records.INTERNAL.match(name):
             _add_value(value, record, name, profiles, bare and not typed, plain)
+        elif record and not record.has_value and record.key != ():
+            emptied.add(record.topic)
+    for profile in profiles.values():
+        profile.tombstones = profile.tombstones or profile.topic in emptied
     return profiles
 
 
@@ -294,7 +312,7 @@ def _add_value(value: Mapping[str, Any], record: records.Record | None, name: st
         profile.has_offsets = profile.has_offsets and bool(record and record.has_offset)
         key, key_from = row.key, row.key_from
         if record and record.key is not None and profile.source.record_key and row.connector != "mongodb":
-            key, key_from = record.key, "the keys of the Kafka records"
+            key, key_from = record.key, records.RECORD_KEYS
         if key is not None and (profile.key is None or key):
             profile.keys_differ = profile.keys_differ or (profile.key is not None and profile.key != key)
             # a renamed key column is missing from a few keys: the longest key counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,8 @@ from compactor.core.model.position import DEFAULTS
 from compactor.core.model.spec import ROW_ID
 from compactor.core.results.phrases import counted
 from compactor.core.schema import avro
-from compactor.core.sources import key_inference, path_inference, source_profile, value_forms
+from compactor.core.sources import key_inference, path_inference, records, source_profile, value_forms
+from compactor.core.sources.flat_rows import DELETED, OPERATION, PLAIN_OPERATION
 from compactor.core.sources.key_inference import ProposedKey
 from compactor.core.sources.path_inference import LandingFolder
 from compactor.core.sources.proposal import Proposal, Question, TableProposal
@@ -23,6 +25,8 @@ from compactor.flows.land.sample import sample
 from compactor.ports import Registry, Storage
 
 SIGNAL = "has the columns of Debezium's signal table; add it if it is one of your tables"
+
+ROWLESS = "holds no rows: heartbeats, transactions or messages"
 
 _LIKELY_ORDER = ("__source_ts_us", "__source_ts_ms", "__ts_us", "__ts_ms", "AR_H_CHANGE_SEQ", "transact_id", "seq", "lsn", "version", "updated_at")
 _POSITION = re.compile(r"_(?:lsn|scn|csn|cursor|sequence|change_seq)$", re.IGNORECASE)
@@ -62,7 +66,7 @@ def topics_of(registry: Registry) -> tuple[Profiles, LeftOut]:
                 left_out.append((topic, str(error)))
                 continue
             if profile is None:
-                left_out.append((topic, "holds no rows: heartbeats, transactions or messages"))
+                left_out.append((topic, ROWLESS))
                 continue
             if profile.is_signal_table:
                 left_out.append((topic, SIGNAL))
@@ -90,10 +94,12 @@ def from_files(storage: Storage, read: ReadSample, top: str, registry: Registry 
     if not folders:
         raise Refused(f"{top}: no landed files there" + (f", only {counted(len(infos), 'marker or unfinished file')}" if infos else ""))
     topics, left_out = topics_of(registry) if registry else ({}, [])
+    rowless = {topic for topic, reason in left_out if reason == ROWLESS}
     empty: LeftOut = []
     landings: list[tuple[LandingFolder, SourceProfile, bool]] = []
     for folder in folders:
         profiles, reason = profiles_of(storage, read, folder, infos, topics)
+        profiles = [profile for profile in profiles if not (profile.opaque and profile.topic in rowless)]
         if reason:
             empty.append((folder.root or top, reason))
         landings += [(folder, profile, len(profiles) > 1) for profile in profiles]
@@ -160,8 +166,12 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
     if (key == () and not profile.source.before_image) or ROW_ID in (key or ()):
         # an update of a flat row could not find its row; a key that names compactor's own column is none
         key = None
+    refuted = _refuted(profile, columns, name) if key else ""
+    if refuted:
+        rest = dataclasses.replace(profile.sample, old=tuple(each for each in profile.sample.old if each not in (key or ())))
+        columns, profile, key = tuple(each for each in columns if each not in (key or ())), dataclasses.replace(profile, sample=rest), None
     proposed = key_inference.propose(profile.sample, columns, name) if key is None and not profile.opaque else None
-    if guess and proposed and proposed.likely and not unnamed:
+    if guess and not refuted and proposed and proposed.likely and not unnamed:
         key, key_from = proposed.columns, f"inferred, verify it: {proposed.reason}"
     questions: list[Question] = []
     if profile.foreign:
@@ -173,7 +183,7 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
         questions.append(Question(f"The files have no header; name their columns in order{end}", {"csv": profile.csv}))
     if key is None:
         named = [column for column in columns if key_inference.is_named_like_a_key(column, name)]
-        questions.append(_key_question(profile, proposed, named, columns))
+        questions.append(_key_question(profile, proposed, named, columns, refuted))
     questions += [*_order_questions(profile), *_value_questions(profile, key or ())]
     if profile.opaque:
         questions.append(Question("The values of these Kafka records could not be read, as Avro bytes cannot. Check `envelope:` and set `key:`."))
@@ -187,16 +197,27 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
         "format": profile.format,
         "schema": {"subject": profile.subject} if profile.subject else {},
         "source_table": profile.table if shared else "",
+        "order_by": ["offset"] if profile.has_offsets and profile.loses_deletes(operation.get("op", ""), ()) else [],
     }
     if not unnamed:
         # dates and times in CSV are text unless they are declared
         given |= {"csv": profile.csv, "types": profile.likely(value_forms.DATED)}
-    kept = {item: value for item, value in given.items() if (value or value == []) and (item, value) != ("container", "value")}
+    kept = {item: value for item, value in given.items() if (value or (item, value) == ("key", [])) and (item, value) != ("container", "value")}
     return TableProposal(name, source, kept, f"no key: {key_from}" if key == () else key_from if key else "", tuple(questions))
 
 
-def _key_question(profile: SourceProfile, guess: ProposedKey | None, named: Sequence[str], columns: Sequence[str]) -> Question:
+def _refuted(profile: SourceProfile, columns: Sequence[str], table: str) -> str:
+    """Return why the key of the Kafka records does not identify the rows, "" if it may. A row without an operation may be another state of a row."""
+    marked = profile.source.from_connector or {OPERATION, DELETED, *PLAIN_OPERATION} & {*profile.columns}
+    if profile.key_from != records.RECORD_KEYS or not marked:
+        return ""
+    return key_inference.contradicted(profile.sample, columns, profile.key or (), table)
+
+
+def _key_question(profile: SourceProfile, guess: ProposedKey | None, named: Sequence[str], columns: Sequence[str], refuted: str) -> Question:
     reason = "The records have no key; without one only inserts can be followed. " if profile.key == () else ""
+    if refuted:
+        reason = f"{profile.key_from[:1].upper()}{profile.key_from[1:]} ({', '.join(profile.key or ())}) do not identify the rows: {refuted}. "
     evidence = "The sampled rows do not show it."
     if guess:
         evidence = f"A guess: {', '.join(guess.columns)} ({guess.reason})."
@@ -213,9 +234,11 @@ def _order_questions(profile: SourceProfile) -> Iterator[Question]:
             {"order_by": ["source.ts_ms"]},
         )
     if not profile.ordered:
-        named = [column for column in _LIKELY_ORDER if column in profile.columns]
-        named += [column for column in profile.columns if _POSITION.search(column)]
-        named += [column for column in profile.columns if _CHANGED.search(column)]
+        lists = {column for column in profile.columns for value in profile.values(column) if str(value).startswith("[")}
+        columns = [column for column in profile.columns if column not in lists or column.endswith("sequence")]
+        named = [column for column in _LIKELY_ORDER if column in columns]
+        named += [column for column in columns if _POSITION.search(column)]
+        named += [column for column in columns if _CHANGED.search(column)]
         typed = [column for column, kind in profile.likely(value_forms.DATED).items() if kind == "timestamp"]
         hint = "A guess by its name." if named else "A guess: its values are times." if typed else "No sampled column looks like it."
         none = "" if named or typed else " If there is none and each folder has the whole table: `envelope: full-load`."

@@ -168,6 +168,8 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
         return
     if problem := flat_rows.unsent(spec, columns) or _never_null(spec, profiles):
         yield "columns with a meaning", problem, ""
+    if spec.key and not spec.delete_when and any(profile.loses_deletes(spec.op or "", spec.order_by) for profile in profiles):
+        yield "deletes", flat_rows.LOST_DELETES, ""
     if not spec.op:
         yield from [*_deletes(spec, profiles, committed)][:1]
     present = {name.lower() for name in columns}

@@ -99,8 +99,11 @@ def _is_number(value: str) -> str:
 
 
 def _is_misordered(value: str) -> str:
-    """SQL: whether text is a number with a fraction (9.5 and 10.5), a date that begins with its day or month or has no leading zeros, or base64."""
+    """SQL: whether text is a number with a fraction (9.5 and 10.5), a date that begins with its day or month or has no leading zeros, base64, or a
+    list of numbers.
+    """
     number, day = "[+-]?[0-9]+[.,][0-9]+", "[0-9]{1,2}[-/.]([0-9]{1,2}|[A-Za-z]{3})[-/.][0-9]{2,4}([^0-9].*)?"
     unpadded = "[0-9]{4}[-/]([0-9][-/].*|[0-9]{2}[-/][0-9]([^0-9].*)?)"
     encoded = "([A-Za-z0-9+/]{4})*[A-Za-z0-9+/]{2}(==|[A-Za-z0-9+/]=)"
-    return f"({value}) RLIKE {literal(f'^({number}|{day}|{unpadded}|{encoded})$')}"
+    numbers = r'\[ *(null|"?[0-9]+"?)( *, *(null|"?[0-9]+"?))* *\]'
+    return f"({value}) RLIKE {literal(f'^({number}|{day}|{unpadded}|{encoded}|{numbers})$')}"

@@ -5,24 +5,26 @@
 - `__deleted` = "true" (a string) makes a delete, whatever the operation, and so does the condition of `delete_when` (`spark/rows/deletions.py`).
   Only the key of a delete is used.
 - A null record with a key (tombstone) counts as ignored where rows say themselves that they are deleted: with `__deleted` (ExtractNewRecordState in
-  the mode `rewrite`), and with an operation if the order needs more of a record than its offset.
+  the mode `rewrite`), and with an operation if the order needs more of a record than its offset. A batch whose tombstones may be its only deletes
+  is refused (`check_deletes`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused, OrderRefused
-from compactor.core.model.inputs import Input
+from compactor.core.model.inputs import Input, path_of
 from compactor.core.model.position import OFFSETS
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterSchema, from_avro, signature
 from compactor.core.sources import flat_rows, records
-from compactor.core.sources.flat_rows import DELETED, connector, is_metadata, operation_column, operations, source_columns
-from compactor.spark.columns import BEFORE, DELETES, INVALID, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
+from compactor.core.sources.flat_rows import DELETED, MESSAGE, OPERATION, connector, is_metadata, operation_column, operations, source_columns
+from compactor.spark.columns import BEFORE, DELETES, INVALID, LEFT_OUT, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
 from compactor.spark.decode.debezium import bodies, wrapped
 from compactor.spark.decode.frame import Frame, declared_order, of_other_table, plain_writer
@@ -81,10 +83,14 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     """Return the frame with OP, INVALID, SOURCE and TIME taken out of the parsed row."""
     assert frame.images is not None
     columns = dict(frame.images[1])
-    by_writer = {writer.id: operation_column(spec, {*(field.name for field in writer.fields), *writer.undecided}) for writer in frame.writers}
+    names = {writer.id: {*(field.name for field in writer.fields), *writer.undecided} for writer in frame.writers}
+    messages = {writer for writer, own in names.items() if flat_rows.is_message(own) and not {name.lower() for name in spec.key} & own}
+    by_writer = {writer: None if writer in messages else operation_column(spec, own) for writer, own in names.items()}
     code, codes = _code(frame, by_writer, columns), operations(spec)
     dropped = [text for text, meaning in codes.items() if meaning == "ignore"]
     silent = f"{code} IN ({', '.join(literal(text) for text in dropped)})" if dropped else "false"
+    if flat_rows.MESSAGE not in codes:
+        silent = f"({silent} OR {_message(frame, by_writer, messages)})"
     deleted = f"lower(CAST({frame.value(DELETED)} AS STRING)) = 'true'" if DELETED in columns else "false"
     if spec.delete_when and DELETES in frame.rows.columns:
         deleted = f"({deleted} OR {DELETES})"
@@ -97,7 +103,8 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     # a row without operation is an upsert; without a key it can only be an insert
     bare = "u" if spec.key else "c"
     by_offset = all(name in OFFSETS for name in spec.order_by) if spec.order_by else connector(fields) is None
-    redundant = DELETED in columns or (any(by_writer.values()) and not by_offset)
+    beside = None if by_offset else max(filter(None, by_writer.values()), default=None)
+    redundant = DELETED in columns or beside is not None
     row_op = (
         f"WHEN _op = 'd' THEN {'NULL' if redundant else literal('d')} WHEN {deleted} THEN 'd' WHEN {code} IS NULL THEN '{bare}' ELSE {op_of_code}"
     )
@@ -105,8 +112,10 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     unknown_code = f"_invalid IS NULL AND _op IS NOT NULL AND {code} IS NOT NULL AND NOT ({silent}) AND {op_of_code} IS NULL"
     problem = f"CASE WHEN {unknown_code} THEN concat('has an unknown operation ', {cited(code)}) END"
     keep = [name for name in frame.rows.columns if name not in (OP, INVALID, SOURCE_COLUMN, TIME, BEFORE, DELETES)]
+    left_out = [] if beside is None or DELETED in columns else [f"CASE WHEN _op = 'd' THEN {literal(beside)} END AS {LEFT_OUT}"]
     rows = frame.rows.selectExpr(
         *keep,
+        *left_out,
         BEFORE if spec.key else "CASE WHEN false THEN _after END AS _before",
         f"coalesce(_invalid, {problem}) AS _invalid",
         f"{op_sql} AS _op",
@@ -135,6 +144,17 @@ def _of_other_table(frame: Frame, columns: dict[str, types.Type], spec: TableSpe
     return of_other_table(f"coalesce({name})", [f"coalesce({level})" for level in levels], spec.source_table)
 
 
+def _message(frame: Frame, by_writer: dict[str, str | None], messages: Collection[str]) -> str:
+    """SQL: whether a row is a logical message. In a column of another name than the connector's the same code may mean anything."""
+    own = {OPERATION: [writer for writer, column in by_writer.items() if column == OPERATION], "op": [*messages]}
+    tests = (
+        f"(_writer IN ({', '.join(map(literal, writers))}) AND coalesce(lower(trim(CAST({frame.value(column)} AS STRING))) = '{MESSAGE}', false))"
+        for column, writers in own.items()
+        if writers
+    )
+    return " OR ".join(tests) or "false"
+
+
 def _code(frame: Frame, by_writer: dict[str, str | None], columns: dict[str, types.Type]) -> str:
     """SQL for the operation's code of a row. `by_writer`: writer id → column with the operation."""
     writers: dict[str | None, list[str]] = {}
@@ -161,6 +181,15 @@ def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
         raise OrderRefused(f"table {spec.name}: `order_by` is not set, and the rows carry no order; set it to the columns that order a row's changes")
     # a flattened row has no transaction block
     return tuple(name for name in default_order(name_of_connector, offsets, spec.name) if name != "total_order")
+
+
+def check_deletes(spec: TableSpec, counts: survey.SurveyResult, parent: Snapshot | None) -> None:
+    """Raise InputRefused where tombstones count as ignored and no record is a delete: ExtractNewRecordState drops the delete's own row by default.
+
+    Of rows that no connector marks, the deletes may be in the batch before: then the table has stored some.
+    """
+    if counts.left_out and not counts.deletes and (counts.left_out[0] == OPERATION or parent is None or not parent.tombstones):
+        raise InputRefused(f"table {spec.name}: {spec.landing}/{path_of(counts.left_out[1])}: {flat_rows.LOST_DELETES}.")
 
 
 def _example(kind: types.Type) -> Any:

@@ -22,7 +22,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.sources.increment import repaired_table, shard_of
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
 from compactor.core.sources.whole_hours import brought_by_stream
-from compactor.spark.columns import BLOCK, FILE, OP, PARTITION, POSITION, ROW, SOURCE, TEXT, WRITER
+from compactor.spark.columns import BLOCK, FILE, LEFT_OUT, OP, PARTITION, POSITION, ROW, SOURCE, TEXT, WRITER
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import FIRST_COMMIT
 from compactor.spark.rows import position
@@ -110,6 +110,9 @@ class SurveyResult:
     moves: int = 0
     """Changes that name the key that their row had before, counted when the Changes are (`invalid.without_invalid`)."""
 
+    left_out: tuple[str, str] | None = None
+    """LEFT_OUT of a tombstone, and its input; None without any."""
+
     def with_invalid(self, more: Mapping[str, int]) -> SurveyResult:
         """Return the result with more invalid records (input path → number)."""
         files = {name: dataclasses.replace(summary, invalid=summary.invalid + more.get(name, 0)) for name, summary in self.files.items()}
@@ -166,6 +169,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
         brought_by_stream((path_of(row[FILE]), _partition(row, spec), None if row[OP] == "r" else row.time, row[OP] is not None) for row in streamed),
         frozenset(lsn for row in of["r"] for lsn in (row.least_lsn, row.greatest_lsn) if lsn is not None),
         min((row.least_lsn for row in rows if row[OP] not in (None, "r") and row.least_lsn is not None), default=None),
+        left_out=max(((row.left_out, row[FILE]) for row in rows if row.left_out is not None), default=None),
     )
 
 
@@ -248,6 +252,7 @@ SELECT _file, _writer, _partition, _op,
   min(CASE WHEN {current} AND _time > {times.to_micros(since) if since else "NULL"} THEN _offset END) AS newer,
   min({lsn}) AS least_lsn,
   max({lsn}) AS greatest_lsn,
+  {f"max({LEFT_OUT})" if LEFT_OUT in kinds else "CAST(NULL AS STRING)"} AS left_out,
   {BY_HASH} AS _by_hash
 FROM {{records}}
 GROUP BY _file, _writer, _partition, _op"""
