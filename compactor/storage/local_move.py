@@ -10,7 +10,18 @@ from contextlib import suppress
 
 from compactor.core.model.errors import Unavailable
 from compactor.core.model.files import FileInfo
-from compactor.storage.local_files import ATTEMPTS, BLOCK_BYTES, NO_LINKS, etag_of, link_into_place, regular_file, sha256, staged, sync_directory
+from compactor.storage.local_files import (
+    ATTEMPTS,
+    BLOCK_BYTES,
+    NO_LINKS,
+    STAGING_PREFIX,
+    etag_of,
+    link_into_place,
+    regular_file,
+    sha256,
+    staged,
+    sync_directory,
+)
 
 # A sink's files may lie on another device, or belong to another user (fs.protected_hardlinks): their content can still be copied.
 _COPY_INSTEAD = NO_LINKS | {errno.EXDEV, errno.EACCES}
@@ -38,6 +49,7 @@ def _settled(start: str, end: str, source: FileInfo, keep: bool) -> bool | None:
             raise FileNotFoundError(errno.ENOENT, f"neither here nor at {end}", start)
         if not _made_by_move(there, source):
             raise FileExistsError(errno.EEXIST, f"holds other content than {start}, which is gone", end)
+        _remove_staged(end)
         return True
     unchanged = etag_of(here) == source.etag
     if _same_entry(start, end):
@@ -103,8 +115,21 @@ def _finish(start: str, end: str, source: FileInfo, keep: bool) -> bool:
     if not keep:
         with suppress(FileNotFoundError):
             os.unlink(start)
+        _remove_staged(end)
         sync_directory(os.path.dirname(start))
     return True
+
+
+def _remove_staged(end: str) -> None:
+    """Remove the private names that moves which died have left of this file: no listing shows them, so an erase would leave their bytes."""
+    # a move of the same file beside this one looks again if its name is gone
+    with suppress(FileNotFoundError):
+        status = os.stat(end)
+        if status.st_nlink > 1:
+            with os.scandir(os.path.dirname(end)) as entries:
+                left = [entry.path for entry in entries if entry.name.startswith(STAGING_PREFIX) and entry.inode() == status.st_ino]
+            for private in left:
+                os.unlink(private)
 
 
 def _made_by_move(status: os.stat_result, source: FileInfo) -> bool:

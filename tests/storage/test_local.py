@@ -276,6 +276,8 @@ def test_move_dies_anywhere(files: World, after: bool, no_links: int) -> None:
                 assert {*found.values()} == {data}
             assert files.storage.move(source, target)
             assert files.content() == {"out/x": data}
+            # an erase of the file would leave what has a private name
+            assert os.stat(target).st_nlink == 1
             shutil.rmtree(files.root)
 
 
