@@ -1,7 +1,8 @@
 """Storage in a file system with hard links. Every object appears under its name whole and durable, or not at all.
 
 An object is staged under a private name in its own directory and then linked or renamed into place. A process that dies leaves at
-worst a private name. No listing shows it, and `delete` removes it once it is a day old.
+worst a private name. No listing shows it. The next move of the same file removes it, and so does the `delete` of the last other file of its
+directory once it is a day old.
 """
 
 from __future__ import annotations
