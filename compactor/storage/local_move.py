@@ -115,8 +115,8 @@ def _finish(start: str, end: str, source: FileInfo, keep: bool) -> bool:
     if not keep:
         with suppress(FileNotFoundError):
             os.unlink(start)
-        _remove_staged(end)
         sync_directory(os.path.dirname(start))
+    _remove_staged(end)
     return True
 
 

@@ -122,16 +122,22 @@ def test_a_copy_that_nothing_has_read_stays_in_quarantine(archive: str) -> None:
     assert (keys(lake), lake.failed_checks()) == ([1, 2], [])
 
 
+def waiting_for_replay(beside: bool = False) -> Lake:
+    """A table with a file in quarantine that was repaired in its place, or by a copy beside it."""
+    lake = Lake(table())
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    lake.deliver(PATH, [line("c", [2], [2], {"a": 2})], damaged=True)
+    lake.run()
+    (held,) = quarantine.waiting(lake.table(), lake.newest())
+    lake.storage.write(held.repaired if beside else held.location or "", line("c", [2], [2], {"a": 2}).encode())
+    return lake
+
+
 @pytest.mark.parametrize("beside", [False, True])
 def test_a_discard_that_begins_while_a_replay_reads_takes_nothing_from_the_archive(beside: bool) -> None:
     """At any call of the replay. The file is repaired in its place or by a copy beside it; what the discard puts there is not archived in its stead."""
     for at in itertools.count(1):
-        lake = Lake(table())
-        lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
-        lake.deliver(PATH, [line("c", [2], [2], {"a": 2})], damaged=True)
-        lake.run()
-        (held,) = quarantine.waiting(lake.table(), lake.newest())
-        lake.storage.write(held.repaired if beside else held.location or "", line("c", [2], [2], {"a": 2}).encode())
+        lake = waiting_for_replay(beside)
 
         def discard(lake: Lake = lake) -> None:
             with suppress(InputRefused):
@@ -161,12 +167,7 @@ def test_a_discard_that_begins_while_a_replay_reads_takes_nothing_from_the_archi
 def test_a_discard_that_comes_after_a_replay_leaves_nothing() -> None:
     """It has looked before the replay, and puts its empty copy after it."""
     for at in itertools.count(1):
-        lake = Lake(table())
-        lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
-        lake.deliver(PATH, [line("c", [2], [2], {"a": 2})], damaged=True)
-        lake.run()
-        (held,) = quarantine.waiting(lake.table(), lake.newest())
-        lake.storage.write(held.location or "", line("c", [2], [2], {"a": 2}).encode())
+        lake = waiting_for_replay()
 
         def replay(lake: Lake = lake) -> None:
             with suppress(InputRefused):

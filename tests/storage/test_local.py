@@ -282,6 +282,19 @@ def test_move_dies_anywhere(files: World, after: bool, no_links: int) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
+def test_a_copy_that_dies_anywhere_keeps_no_second_name(files: World, after: bool) -> None:
+    """Once the copy has its name, the next call removes the private one."""
+    for system in broken(after=after):
+        source, target = files.put("in/x", b"content"), files.path("out", "x")
+        with system.in_use(), suppress(Death):
+            files.storage.move(source, target, keep=True)
+        assert files.storage.move(source, target, keep=True)
+        assert files.content() == {"in/x": b"content", "out/x": b"content"}
+        assert os.stat(target).st_nlink == 1
+        shutil.rmtree(files.root)
+
+
+@pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("operation", ["write", "put_if_absent"])
 def test_put_dies_anywhere(files: World, operation: str, after: bool) -> None:
     """A put that dies at any call leaves all or nothing, and its repetition leaves all; a replacing write leaves old or new."""

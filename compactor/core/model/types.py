@@ -204,6 +204,11 @@ def depth(kind: Type) -> int:
     return 1 + depth(kind[1]) if kind[0] == "array" else 0
 
 
+def single(kind: Type) -> Type:
+    """Return the type of the elements of an array, or of arrays of arrays; any other type as it is."""
+    return single(kind[1]) if kind[0] == "array" else kind
+
+
 def renamed(kind: Type, names_of: Callable[[list[str]], list[str]]) -> Type:
     """Return the type with other names of struct members. `names_of` returns those of one struct, in the order of its own."""
     if kind[0] in ("array", "map"):

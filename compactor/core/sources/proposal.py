@@ -118,8 +118,11 @@ def _table(table: TableProposal, shared: Collection[str] = ()) -> Iterator[str]:
     """Yield the lines of a table. `shared`: settings that `defaults:` has."""
     yield _noted(f"  {table.name}:", table.source)
     landing = str(table.settings.get("increments", "/"))
-    notes = {"key": table.key_from, "increments": "" if landing.startswith("/") or "://" in landing else "relative to the warehouse"}
-    notes["order_by"] = "by other columns the deletes, which have no value, would be lost"
+    notes = {
+        "key": table.key_from,
+        "increments": "" if landing.startswith("/") or "://" in landing else "relative to the warehouse",
+        "order_by": "by other columns the deletes, which have no value, would be lost",
+    }
     for name, value in table.settings.items():
         if name not in shared:
             yield _noted(f"    {name}: {flow(value)}", notes.get(name, ""))

@@ -326,7 +326,7 @@ def is_mistyped(raw: str, old: types.Type, value: str, kind: types.Type) -> str 
         return f"({raw} IS NOT NULL AND ({value}) IS NULL)"
     if old[0] == "string" and kind[0] == "binary":
         return f"({raw} IS NOT NULL AND ({value}) IS NULL)"
-    if old[0] == kind[0] == "array" and _single(old)[0] == "string" and _single(kind)[0] == "decimal":
+    if old[0] == kind[0] == "array" and types.single(old)[0] == "string" and types.single(kind)[0] == "decimal":
         inside = is_mistyped("_r", old[1], "_v", kind[1])
         return f"coalesce(exists(zip_with({raw}, {value}, (_r, _v) -> {inside}), _m -> _m), false)"
     if old[0] != "string" or kind[0] == "string" or not types.is_scalar(kind):
@@ -335,11 +335,6 @@ def is_mistyped(raw: str, old: types.Type, value: str, kind: types.Type) -> str 
     wrong = f"({value}) IS NULL AND NOT {raw} RLIKE '(?i)^\\\\s*([+-]?(inf(inity)?|nan){far})?\\\\s*$'"
     wrong = f"({wrong} OR {not_exact(raw, kind)})" if kind[0] in ("float", "double") else wrong
     return f"({raw} IS NOT NULL AND {wrong})"
-
-
-def _single(kind: types.Type) -> types.Type:
-    """Return the type of the elements of an array, or of arrays of arrays; else the type."""
-    return _single(kind[1]) if kind[0] == "array" else kind
 
 
 def is_placeholder(value: str, kind: types.Type) -> str | None:

@@ -93,7 +93,9 @@ class Frame:
         members = members_of([*merged])
         # a number among text loses its form in a JSON reader: 7.50 would be 7.5
         numbers |= {field.name for writer in writers for field in writer.fields if field.item and field.single.raw == ("string",)}
-        written = {name for name in numbers if _is_text(merged[name])} if any(writer.fractions for writer in writers) else set[str]()
+        written = (
+            {name for name in numbers if types.single(merged[name]) == ("string",)} if any(writer.fractions for writer in writers) else set[str]()
+        )
         blanks = {name for name, kind in merged.items() if _of_others(kind)} if any(writer.blanks for writer in writers) else set[str]()
         doubles = {name: as_text for name, kind in merged.items() if (as_text := _doubles(kind))} if any(writer.large for writer in writers) else {}
         packed = _packed_inside(writers)
@@ -124,17 +126,17 @@ def _doubles(kind: types.Type) -> types.Type | None:
     return ("struct", inner) if inner else None
 
 
-def _some(value: str, kind: types.Type, test: Callable[[str], str]) -> str:
+def some(value: str, kind: types.Type, test: Callable[[str], str]) -> str:
     """SQL: whether some single value inside passes a test."""
     if kind[0] in ("array", "map"):
-        return f"coalesce(exists({value if kind[0] == 'array' else f'map_values({value})'}, _x -> {_some('_x', kind[-1], test)}), false)"
-    inside = [_some(member(value, name), inner, test) for name, inner in kind[1]] if kind[0] == "struct" else []
+        return f"coalesce(exists({value if kind[0] == 'array' else f'map_values({value})'}, _x -> {some('_x', kind[-1], test)}), false)"
+    inside = [some(member(value, name), inner, test) for name, inner in kind[1]] if kind[0] == "struct" else []
     return " OR ".join(inside) if inside else f"coalesce({test(value)}, false)"
 
 
 def _why(text: str, columns: Mapping[str, types.Type], members: Mapping[str, str], test: Callable[[str], str], reason: str) -> str:
     """SQL: the reason with the first of these columns of a JSON text in which some single value passes a test, or null."""
-    tests = ((name, _some(member("_t", members.get(name, name)), distinct(kind), test)) for name, kind in columns.items())
+    tests = ((name, some(member("_t", members.get(name, name)), distinct(kind), test)) for name, kind in columns.items())
     cases = " ".join(f"WHEN {passed} THEN {literal(f'column {name}: {reason}')}" for name, passed in tests)
     return f"get(transform(array({_struct(text, columns, members)}), _t -> CASE {cases} END), 0)"
 
@@ -191,11 +193,6 @@ def _before(kind: types.Type, name: str) -> Iterator[str]:
         yield from _before(kind[-1], name if kind[0] == "array" else '"')
     else:
         yield name
-
-
-def _is_text(kind: types.Type) -> bool:
-    """Return whether a type is text, or an array of it."""
-    return _is_text(kind[1]) if kind[0] == "array" else kind == ("string",)
 
 
 def _of_others(kind: types.Type) -> bool:

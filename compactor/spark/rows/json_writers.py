@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -24,7 +24,7 @@ from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, 
 from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, ROW, WRITER
 from compactor.spark.decode import pg_text
 from compactor.spark.decode.conversions import BASE64, NUMBER, PLACEHOLDER
-from compactor.spark.decode.frame import Frame, ddl
+from compactor.spark.decode.frame import Frame, ddl, some
 from compactor.spark.input.files import from_spark
 from compactor.spark.input.limits import check_columns, row_columns
 from compactor.spark.jvm.private import json_schema
@@ -123,12 +123,12 @@ def _forms(frame: Frame, writers: Iterable[WriterSchema]) -> dict[str, str]:
     """
     packed = {each.id: fields for each in writers if (fields := _packed(each))}
     # a reader of doubles takes the texts "NaN" and "Infinity", too
-    numbers = _beginning(frame, packed, "-?[0-9]", "double", "abs({}) < double('Infinity')")
-    texts = _beginning(frame, {each: packed[each] for each in numbers}, '"', "binary", "{} IS NOT NULL")
+    numbers = _beginning(frame, packed, "-?[0-9]", "double", lambda value: f"abs({value}) < double('Infinity')")
+    texts = _beginning(frame, {each: packed[each] for each in numbers}, '"', "binary", lambda value: f"{value} IS NOT NULL")
     return {each: NUMBER_OR_BYTES if each in texts else "" for each in numbers}
 
 
-def _beginning(frame: Frame, columns: Mapping[str, Sequence[WriterField]], begin: str, kind: str, test: str) -> list[str]:
+def _beginning(frame: Frame, columns: Mapping[str, Sequence[WriterField]], begin: str, kind: str, test: Callable[[str], str]) -> list[str]:
     """Return the writers with a value in one of their `columns`, or in an array there, that begins so and that passes the test as this type."""
     tests: list[Column] = []
     for writer_id, fields in columns.items():
@@ -138,18 +138,12 @@ def _beginning(frame: Frame, columns: Mapping[str, Sequence[WriterField]], begin
         parser = f"'{ddl(('struct', tuple((field.name, each) for field, each in zip(fields, kinds))))}'"
         # names that differ in case only are one for Spark
         by_place = types.text(("struct", tuple((f"_{at}", each) for at, each in enumerate(kinds))))
-        passed = " OR ".join(_some(f"_v._{at}", each, test) for at, each in enumerate(kinds))
+        passed = " OR ".join(some(f"_v._{at}", each, test) for at, each in enumerate(kinds))
         parsed = {image: f"CAST({from_json(image, parser)} AS {by_place})" for image in ([AFTER] if frame.one_image else [AFTER, BEFORE])}
         has = " OR ".join(f"({image} RLIKE {literal(member)} AND exists(array({made}), _v -> {passed}))" for image, made in parsed.items())
         tests.append(named(f"coalesce(max({WRITER} = {literal(writer_id)} AND ({has})), false)", f"w{len(tests)}"))
     row = frame.rows.where("_op IS NOT NULL").agg(*tests).collect()[0] if tests else ()
     return [writer_id for writer_id, has in zip(columns, row) if has]
-
-
-def _some(value: str, kind: types.Type, test: str) -> str:
-    """SQL: whether a value, or an element of an array, passes a test. `test`: SQL with `{}`."""
-    passed = f"exists({value}, _x -> {_some('_x', kind[1], test)})" if kind[0] == "array" else test.replace("{}", value)
-    return f"coalesce({passed}, false)"
 
 
 def _with_numeric_decimals(described: WriterSchema, semantic: str | None, fractions: bool) -> WriterSchema:
@@ -301,6 +295,11 @@ def _number(kind: types.Type) -> types.Type:
     return kind
 
 
+def _has_form(form: str, other: str) -> Callable[[str], str]:
+    """Return SQL of a text: whether it has one form of decimals and not the other."""
+    return lambda value: f"{value} RLIKE '{form}' AND NOT {value} RLIKE '{other}'"
+
+
 def with_decimals(frame: Frame) -> Frame:
     """Return the frame with the encoding of declared decimals whose values are text: numbers (`"12.34"`), or base64 (`"BH4="`) of Connect.
 
@@ -315,7 +314,7 @@ def with_decimals(frame: Frame) -> Frame:
     for at, name in enumerate(columns):
         values = [frame.value(name, image) for image in (AFTER, BEFORE)]
         for form, (is_, is_not) in {"numbers": (NUMBER, BASE64), "bytes": (BASE64, NUMBER)}.items():
-            tests = (_some(value, images.get(name, ("string",)), f"{{}} RLIKE '{is_}' AND NOT {{}} RLIKE '{is_not}'") for value in values)
+            tests = (some(value, images.get(name, ("string",)), _has_form(is_, is_not)) for value in values)
             counts.append(named(f"coalesce(max({' OR '.join(tests)}), false)", f"{form}{at}"))
     row = frame.rows.where("_op IS NOT NULL").agg(*counts).collect()[0]
     semantics = {(True, False): "", (False, True): DECIMAL}

@@ -143,7 +143,8 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
     """
     rows = [row for frame in frames for row in _grouped(frame, spec, since).collect()]
     of = {op: [row for row in rows if row[OP] == op] for op in "crudt"}
-    images, changes = [*of["c"], *of["r"], *of["u"]], [*of["c"], *of["r"], *of["u"], *of["d"]]
+    images = [*of["c"], *of["r"], *of["u"]]
+    changes = [*images, *of["d"]]
     _check_removals(spec, [row.lost for row in [*of["u"], *of["d"]] if row.lost is not None], raws)
     files, by_file = _by(rows, FILE), _by(changes, FILE)
     upserts = {row[WRITER] for row in images}
