@@ -1,6 +1,6 @@
 """The program: registers the commands, and turns errors into one message and an exit code.
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 75 try again later, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 75 try again later, 130 stopped by Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stop: end a run early after Ctrl-C. Nothing is lost by it: what was not committed is left to the next run, as after a crash."""
+"""Stop: end a run early after Ctrl-C or SIGTERM. Nothing is lost by it: what was not committed is left to the next run, as after a crash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, Callable
+from typing import Callable
 
 from compactor.core.model.errors import Stopped, TryLater
 from compactor.core.results.reports import Progress
@@ -49,7 +49,7 @@ class Stop:
 
     def _cancel_until_ended(self) -> None:
         at = ", ".join(f"{table} ({step})" for table, step in sorted(self._steps.items())) or "no table"
-        log.warning("stopping after Ctrl-C, which interrupts %s. What is committed stays; the next run does the rest. Ctrl-C again ends at once.", at)
+        log.warning("stopping, which interrupts %s. What is committed stays; the next run does the rest. Ctrl-C again ends at once.", at)
         while True:
             try:
                 self._cancel()
@@ -74,7 +74,7 @@ class Stop:
 
     @contextlib.contextmanager
     def on_interrupt(self) -> Iterator[None]:
-        """Let the first Ctrl-C request the stop, and the second one end the process. Only the main thread can; elsewhere nothing changes."""
+        """Let the first Ctrl-C or SIGTERM request the stop, and the second one end the process. In other threads than the main one nothing changes."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -86,7 +86,7 @@ class Stop:
                 end_process()
             self.request()
 
-        with _handling(interrupted, signal.SIGINT):
+        with _handling(interrupted):
             try:
                 yield
             finally:
@@ -98,16 +98,9 @@ class Stop:
         A run that is going on then ends as after Ctrl-C. TryLater of a run is logged, and the loop goes on; other errors end it. Call this in the
         main thread.
         """
-        ended: list[int] = []
-
-        def end(number: int, _: object) -> None:
-            ended.append(number)
-            if number == signal.SIGTERM and signal.getsignal(signal.SIGINT) is not end:
-                # a run is going on, which has replaced the handler of Ctrl-C
-                signal.raise_signal(signal.SIGINT)
-
-        with _handling(end, signal.SIGINT, signal.SIGTERM):
-            while not ended:
+        ended = threading.Event()
+        with _handling(lambda *_: ended.set()):
+            while not ended.is_set():
                 next_run = time.monotonic() + seconds
                 try:
                     run()
@@ -115,13 +108,13 @@ class Stop:
                     log.warning("the run could not be made, and is tried again in %.0f s: %s", max(0.0, next_run - time.monotonic()), error)
                 if self.requested:
                     return
-                while not ended and (left := next_run - time.monotonic()) > 0:
+                while not ended.is_set() and (left := next_run - time.monotonic()) > 0:
                     time.sleep(min(left, POLL_SECONDS))
 
 
 @contextlib.contextmanager
-def _handling(handler: Any, *signals: signal.Signals) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in signals}
+def _handling(handler: Callable[..., None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
@@ -138,4 +131,4 @@ def end_process() -> None:
 
 def stopped() -> Stopped:
     """Return the error of a table whose run was stopped."""
-    return Stopped("stopped by Ctrl-C. What is committed stays; the next run does the rest.")
+    return Stopped("stopped by Ctrl-C or SIGTERM. What is committed stays; the next run does the rest.")

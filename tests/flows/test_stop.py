@@ -1,4 +1,4 @@
-"""Ctrl-C: the run ends soon, every table is reported, and the next run does what is left."""
+"""Ctrl-C and SIGTERM: the run ends soon, every table is reported, and the next run does what is left."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from tests.oracle.model import line
 
 WAIT_SECONDS = 60.0
 """Machines of CI pause."""
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Cancelled(Exception):
@@ -59,10 +62,10 @@ class BlockingEngine:
 
 @pytest.fixture(autouse=True)
 def handler_is_put_back() -> Iterator[None]:
-    """Whatever a run does, Ctrl-C does afterwards what it did before."""
-    before = signal.getsignal(signal.SIGINT)
+    """Whatever a run does, Ctrl-C and SIGTERM do afterwards what they did before."""
+    before = [signal.getsignal(each) for each in SIGNALS]
     yield
-    assert signal.getsignal(signal.SIGINT) is before
+    assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
 def lake_with_three_tables() -> tuple[Lake, list[TableSpec]]:
@@ -83,10 +86,11 @@ def committed_files(lake: Lake) -> dict[str, object]:
     return {path: stored for path, stored in lake.storage._objects.items() if not any(part in path for part in other)}
 
 
-def test_ctrl_c_cancels_what_is_computed_and_reports_every_table(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("sign", SIGNALS)
+def test_a_signal_cancels_what_is_computed_and_reports_every_table(sign: signal.Signals, caplog: pytest.LogCaptureFixture) -> None:
     """Two of three tables have begun. The next run ingests all three."""
     lake, specs = lake_with_three_tables()
-    engine, done = BlockingEngine(together=2), []
+    engine, done = BlockingEngine(together=2, sign=sign), []
     env = with_engine(lake, engine)
     before = committed_files(lake)
     reports = run_tables(env, specs, parallel=2, progress=lambda name, step, _: done.append(name) if step == "done" else None)
@@ -97,7 +101,7 @@ def test_ctrl_c_cancels_what_is_computed_and_reports_every_table(caplog: pytest.
     assert sorted(done) == ["a", "b", "c"]
     assert committed_files(lake) == before
     warning = next(record.getMessage() for record in caplog.records if record.name == "compactor.flows.stop")
-    assert warning.startswith("stopping after Ctrl-C, which interrupts a (read), b (read).")
+    assert warning.startswith("stopping, which interrupts a (read), b (read).")
     healthy = dataclasses.replace(lake.env(), stop=env.stop)
     assert [report.outcome for report in run_tables(healthy, specs, parallel=2)] == ["committed"] * 3
 
@@ -167,7 +171,7 @@ def repeated(lake: Lake, specs: list[TableSpec], engine: BlockingEngine | None =
     return env, lambda: outcomes.append([report.outcome for report in run_tables(env, specs, parallel=2)]), outcomes
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sign", SIGNALS)
 def test_a_loop_runs_until_it_is_told_to_end(sign: signal.Signals) -> None:
     """Between two runs: nothing is cut. A run that has to be tried again later does not end it."""
     lake, specs = lake_with_three_tables()
@@ -189,7 +193,7 @@ def test_a_loop_runs_until_it_is_told_to_end(sign: signal.Signals) -> None:
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sign", SIGNALS)
 def test_a_loop_ends_with_the_run_that_is_stopped(sign: signal.Signals) -> None:
     """In the middle of a run, as after Ctrl-C; the next loop ingests all."""
     lake, specs = lake_with_three_tables()

@@ -16,7 +16,7 @@
         │   └── RequirementFailed     the newest version is not what the change was computed for
         ├── NoRowsYet             only records without rows have landed, so that the columns are unknown
         ├── Busy                  another process uses the resource (the embedded metastore)
-        ├── Stopped               somebody ended the run with Ctrl-C, or cancelled a Spark job (exit 130)
+        ├── Stopped               Ctrl-C or SIGTERM ended the run, or somebody cancelled a Spark job (exit 130)
         └── Unavailable           a service did not answer
             └── InconsistentRead      Spark's view of the store contradicts ours
 
@@ -213,7 +213,7 @@ class Busy(TryLater):
 
 
 class Stopped(TryLater):
-    """Somebody ended the run with Ctrl-C, or cancelled a Spark job. What was committed by then is published."""
+    """Ctrl-C or SIGTERM ended the run, or somebody cancelled a Spark job. What was committed by then is published."""
 
     exit_code = 130
     advice = "Run again: the next run does the rest."
