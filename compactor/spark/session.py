@@ -20,7 +20,7 @@ import pyspark
 from compactor.core.model.errors import Refused
 from compactor.spark.embedded import LINGER_SECONDS, Lock, embedded_lock, ensure_database, url
 from compactor.spark.gateway import end_finalizer, keeping_interrupts
-from compactor.spark.java import find_java
+from compactor.spark.java import WRITE_CLASSES, class_archive, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -313,6 +313,8 @@ def _java_options(settings: SessionSettings) -> list[str]:
         options.append("-XX:+UseParallelGC")
     if settings.brief:
         options.append("-XX:TieredStopAtLevel=1")
+    if class_archive().exists():
+        options.append(f"-XX:SharedArchiveFile={class_archive()}")
     if settings.metastore_dir is not None:
         options.append(f"-Dderby.stream.error.file={Path(settings.metastore_dir).resolve() / 'derby.log'}")
     return [shlex.quote(option) for option in options]
@@ -380,7 +382,8 @@ def _stop_jvm() -> None:
     if process.stdin is not None:
         process.stdin.close()
     try:
-        process.wait(LINGER_SECONDS)
+        # writing classes takes as long as it takes
+        process.wait(None if WRITE_CLASSES in os.environ.get("SPARK_SUBMIT_OPTS", "") else LINGER_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_an_instruction_that_is_not_executed_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_its_steps_make_an_environment_that_runs_the_main_job(tmp_path: Path) -> None:
-    """Every step; then the health check with and without a configuration, and a run with the image's own Java."""
+    """Every step; then the health check with and without a configuration, and a run with the image's own Java and the classes that it wrote."""
     image = build(tmp_path / "image")
     assert (image.root / "etc/passwd").read_text(encoding="utf-8").startswith("compactor:x:10001:")
     assert image.environment["PATH"].split(":")[0] == f"{image.root}/opt/compactor/bin"
@@ -67,9 +68,12 @@ def test_its_steps_make_an_environment_that_runs_the_main_job(tmp_path: Path) ->
     (image.root / "etc/compactor/compactor.yaml").write_text(
         f"warehouse: {tmp_path}/lake\ntables: {{t: {{key: [id], envelope: flat, order_by: [id]}}}}\n", encoding="utf-8"
     )
+    loaded = tmp_path / "classes.log"
+    image.environment["SPARK_SUBMIT_OPTS"] = f"-Xlog:class+load:file={loaded}"
     done = image.run([*image.entrypoint, "run", "--output", "json"])
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[0]["outcome"] == "committed"
+    assert re.search(r"org\.apache\.spark\.sql\.SparkSession source: shared objects file \(top\)", loaded.read_text(encoding="utf-8"))
     checked = image.run(image.healthcheck)
     assert (checked.returncode, json.loads(checked.stdout)[0]["version"]) == (0, 1), checked.stderr
 
