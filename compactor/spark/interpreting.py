@@ -16,7 +16,7 @@ from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.sources.increment import SUFFIXES
 
-ROWS_MAX = 10_000
+ROWS_MAX = 25_000
 """The number of rows, of the batch and the Delta together, up to which interpreting is cheaper."""
 
 _ROW_BYTES, _JSON_ROW_BYTES = 40, 200
