@@ -32,6 +32,11 @@ def writer(first: int | None, last: int | None, undecided: tuple[str, ...] = (),
     return WriterSchema(f"w{first}-{last}", tuple(fields), bounds[0], bounds[1], undecided)
 
 
+def guessing(one: WriterSchema) -> WriterSchema:
+    """The writer of JSON without schema."""
+    return dataclasses.replace(one, fields=tuple(dataclasses.replace(field, inferred=True) for field in one.fields))
+
+
 TEXT_ALLOWED = Policy(kinds=(("to_string", "evolve"),))
 
 
@@ -74,7 +79,18 @@ ID = ("id", "bigint", True)
             [[writer(0, 9, a="int")], [writer(10, 19), writer(20, 29, a="string")]], [ID, ("a", "int", False), ("a_2", "string", True)], 1, id="the same, in two runs"
         ),
         pytest.param(
-            [[writer(20, 29, a="string")], [writer(0, 9, a="int")]], [ID, ("a", "string", True), ("a_2", "int", False)], 1, id="a late old writer of another type"
+            [[writer(20, 29, a="string")], [writer(0, 9, a="int")]], [ID, ("a", "string", True)], 1, id="a late old writer of another type that text takes"
+        ),
+        pytest.param(
+            [[writer(20, 29, a="int")], [writer(0, 9, a="string")]], [ID, ("a", "string", True)], 2, id="a late old writer of text: all is text"
+        ),
+        pytest.param(
+            [[writer(10, 19), writer(20, 29, a="int")], [writer(0, 9, a="string")]], [ID, ("a", "int", True), ("a_2", "string", False)], 1,
+            id="a late old writer of another type, before the column was away",
+        ),
+        pytest.param(
+            [[writer(20, 29, a="int")], [writer(0, 9, a="string"), writer(10, 19)]], [ID, ("a", "int", True), ("a_2", "string", False)], 1,
+            id="the same, the late run shows that it was away",
         ),
         pytest.param([[writer(0, 9, a="int")], [writer(10, 19)], [writer(20, 29, a="int")]], [ID, ("a", "int", True)], 1, id="added again with its type"),
         pytest.param([[writer(0, 9, a="int")], [writer(10, 19)], [writer(20, 29, a="bigint")]], [ID, ("a", "bigint", True)], 2, id="added again, wider"),
@@ -97,6 +113,16 @@ def test_every_column_that_lies_beside_the_payload_is_reserved() -> None:
     """In Changes, in states, and in reduced rows: a source column of that name is stored under another one."""
     reduced = (columns.BEHIND, columns.UNCHANGED, columns.SEGMENT, *COUNTED)
     assert {*columns.CHANGE, columns.TIME, *columns.STATE, *reduced} - set(RESERVED) == set()
+
+
+@pytest.mark.parametrize("table", [[], [[writer(0, 4)]]], ids=["first run", "new column"])
+def test_json_with_a_schema_and_without_it_are_no_text_together(table: list[list[WriterSchema]]) -> None:
+    """In one run as in two: `2024-02-29` and its days since 1970 are the same day. Writers of one kind may make text of a new column."""
+    dates, days, texts = writer(5, 9, a="date"), writer(10, 19, a="bigint"), writer(10, 19, a="string")
+    with pytest.raises(SchemaRefused, match="to_string"):
+        evolve(runs(*table) if table else None, [dates, guessing(days)], ["id"], 2, "t")
+    for writers in ([dates, texts], [guessing(days), guessing(texts)]):
+        assert shape(runs(*table, writers))[-1] == ("a", "string", True)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +222,7 @@ def test_arrays_of_another_depth_become_text() -> None:
 def test_numbers_out_of_json_become_double_and_never_another_column(apart: bool, kinds: tuple[str, ...]) -> None:
     """Whichever came first, and whatever rows without the column lie between."""
     reported = [writer(at * 20, at * 20 + 9, a=kind) for at, kind in enumerate(kinds)]
-    inferred = [dataclasses.replace(one, fields=tuple(dataclasses.replace(field, inferred=True) for field in one.fields)) for one in reported]
+    inferred = [guessing(one) for one in reported]
     between = [writer(at * 20 + 10, at * 20 + 19) for at in range(2)]
     all_ = [inferred[0], between[0], inferred[1], between[1], inferred[2]]
     assert [ID, ("a", "double", True)] == shape(runs(*([one] for one in all_)) if apart else runs(all_))

@@ -86,17 +86,21 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
     columns: dict[str, dict[str, str]] = {}
     # several writers of a run may have the same change
     decisions: dict[tuple[str, str], Decision] = {}
+    inferred: dict[str, bool] = {}
     # in a run the newest writer decides which column a name means; writers without Position come first
     for writer in sorted(writers, key=lambda w: (w.first is not None, sort_key(w.first or ()))):
         columns[writer.id] = {}
-        written = [field.last for field in fields.values()]
+        others = [position for field in fields.values() for position in (field.first, field.last)]
         for column in writer.fields:
             explicit = _explicit_kinds(column, key)
-            stored = _owner(fields.values(), column, writer, written, [kind for kind in explicit if follow.of(kind) == "evolve"])
+            also = [kind for kind in explicit if follow.of(kind) == "evolve"]
+            stored = _owner(fields.values(), column, writer, [*others, *_without(column.name, writers)], also)
             new = stored.name not in before if stored else schema is None
             grows = new or policy.action(follow, "added") != "leave out"
             compared = _compare(stored, column, writer, explicit, grows) if stored else _new(fields.values(), column, writer, version)
-            decided = _decide(compared, follow, new)
+            # text of JSON with a schema and without it has two meanings: dates and days, numbers and base64
+            mixed = column.inferred != inferred.setdefault(compared.field.name, column.inferred)
+            decided = _decide(compared, follow, new, mixed)
             for decision in decided:
                 decisions.setdefault((decision.change.kind, decision.change.column), decision)
             if compared.type is None:
@@ -155,10 +159,14 @@ def _new(fields: Collection[Field], column: WriterField, writer: WriterSchema, v
     return _Compared(field, given, (Change("added", column.name, after=kind, detail=older),))
 
 
-def _decide(compared: _Compared, follow: Policy, new: bool) -> list[Decision]:
-    """Return what the table does about each change. Of a column that is `new` in this run only what no type or no meaning can follow is a change."""
+def _decide(compared: _Compared, follow: Policy, new: bool, mixed: bool) -> list[Decision]:
+    """Return what the table does about each change. Of a column that is `new` in this run only what no type or no meaning can follow is a change.
+
+    `mixed`: the run has the column in JSON without schema and with declared types.
+    """
     decisions = [Decision(change, policy.action(follow, change.kind), compared.field.name) for change in compared.changes]
-    return [each for each in decisions if not new or (each.action == "refuse" and each.change.kind in (*types.ON_REQUEST, "incompatible"))]
+    followed = {*types.ON_REQUEST, "incompatible", *([TO_STRING] if mixed else [])}
+    return [each for each in decisions if not new or (each.action == "refuse" and each.change.kind in followed)]
 
 
 def _no_type(compared: _Compared, column: WriterField, table: str) -> str:
@@ -226,9 +234,9 @@ def _away(field: Field, newest: Position | None) -> bool:
 
 
 def _owner(
-    fields: Collection[Field], column: WriterField, writer: WriterSchema, written: Sequence[Position | None], also: Collection[str]
+    fields: Collection[Field], column: WriterField, writer: WriterSchema, others: Sequence[Position | None], also: Collection[str]
 ) -> Field | None:
-    """Return the stored column that takes a writer's column, None if it is a new one. `written`: where each column was written last before."""
+    """Return the stored column that takes a writer's column, None if it is a new one. `others`: where some writer, of any run, had other columns."""
     named = _of_source(fields, column.name) or _under_another_name(fields, column, writer)
     if not named:
         return None
@@ -238,12 +246,21 @@ def _owner(
     for field in reversed(named):
         if _joined(types.parse(field.type), column, also) == types.parse(field.type):
             return field
-    came_later = writer.last is not None and at_or_below(writer.last, newest.first) and writer.last != newest.first
-    # between its last writer and this one, in this or an earlier run, some writer had other columns and not this one
-    was_away = any(at_or_below(newest.last, last) and not at_or_below(last, newest.last) and at_or_below(last, writer.first) for last in written)
+    # between this writer and the column's first one, or its last one and this writer, some writer had other columns and not this one
+    came_later = any(_after(position, writer.last) and _after(newest.first, position) for position in others)
+    was_away = any(_after(position, newest.last) and at_or_below(position, writer.first) for position in others)
     # another guessed type is no reason for a new column: the guess from the next file may differ again
     apart = _joined(types.parse(newest.type), column, also) is None and not column.guessed
     return None if apart and (came_later or was_away) else newest
+
+
+def _without(name: str, writers: Sequence[WriterSchema]) -> list[Position | None]:
+    """Return where writers begin that have other columns and not this one."""
+    return [writer.first for writer in writers if writer.whole and writer.field(name) is None and name not in writer.undecided]
+
+
+def _after(position: Position | None, other: Position | None) -> bool:
+    return at_or_below(other, position) and not at_or_below(position, other)
 
 
 def _of_source(fields: Collection[Field], name: str) -> list[Field]:
