@@ -31,7 +31,7 @@ class Versions(AppBase):
 
     def reencrypt(self, names: Sequence[str] = ()) -> list[ReencryptReport]:
         """Encrypt raw files again that have another key than the table's `archive_kms_key`. Default: all tables that have one. Starts no JVM."""
-        from compactor.flows.keep.reencrypt import reencrypt
+        from compactor.flows.keep.raw_files import reencrypt
 
         return [reencrypt(self.runtime.table(spec, files_only=True)) for spec in self.specs(names) if names or spec.archive_kms_key]
 
@@ -68,7 +68,7 @@ class Versions(AppBase):
         With `wait` the iterator continues with later commits, and calls `wait` between two looks. Spark is stopped before each wait if it uses an
         embedded metastore, so that runs can open it.
         """
-        from compactor.flows.read.changes import changes
+        from compactor.flows.read.visible import changes
 
         table = self.table(name)
 

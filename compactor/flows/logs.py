@@ -21,9 +21,8 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from compactor.core.results.phrases import counted, without_table
+from compactor.core.results.phrases import counted, visible, without_table
 from compactor.core.results.record import TableReport
-from compactor.core.results.visible import visible
 
 if TYPE_CHECKING:
     from compactor.flows.table import Table

@@ -21,14 +21,13 @@ from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit, shown
 from compactor.flows.publish.landing import sync_landing
 from compactor.flows.publish.publish import publish
+from compactor.flows.publish.sync import resume
 from compactor.flows.read.check import missing
 from compactor.flows.record import Recorder
-from compactor.flows.resume import resume
 from compactor.flows.table import Table
-from compactor.flows.transact import ATTEMPTS
+from compactor.flows.transact import ATTEMPTS, days_end, freeze
 from compactor.flows.write import commit, rebuild
 from compactor.flows.write.compact import Spending, compact, due
-from compactor.flows.write.daily import days_end, freeze
 
 _INGESTING = ("commit", "replay", "reabsorb")
 """Operations whose inputs are new. A rebuild counts old events again; a restore and an adoption do not read their inputs."""

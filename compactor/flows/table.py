@@ -186,6 +186,15 @@ class Table:
         """Return those of `kept` that vacuum has given up nothing of, newest first."""
         return [snapshot for snapshot in self.kept(newest) if not is_pending_deletion(snapshot, self.layout, newest)]
 
+    def after(self, version: int, newest: Snapshot) -> Iterator[Snapshot]:
+        """Yield the Snapshots above `version` up to `newest`, oldest first, as far back as their parts of the feed are kept; none without a feed."""
+        if newest.feed is None:
+            return
+        for number in range(max(version, newest.feed.first) + 1, newest.version):
+            yield self.committed(number)
+        if newest.version > version:
+            yield newest
+
     def superseded_since(self, snapshot: Snapshot | None) -> bool:
         """Return whether a newer version was committed since `snapshot` was read."""
         return self.has(snapshot.version + 1 if snapshot else 1)

@@ -20,8 +20,8 @@ from compactor.core.results.record import RunRecord
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.ledger import ERASED_REASON
-from compactor.flows.read.changes import changes
 from compactor.flows.read.verify import verify
+from compactor.flows.read.visible import changes
 from compactor.flows.write import compact
 from tests.faults import ERRORS, MODES, Crash, Faults
 from tests.oracle.erased_keys import SECRET

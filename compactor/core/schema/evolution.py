@@ -40,8 +40,7 @@ from compactor.core.model.schema import RESERVED, Field, Schema, called
 from compactor.core.model.spec import ROW_ID
 from compactor.core.results.phrases import absent_key
 from compactor.core.schema import nested_types, policy
-from compactor.core.schema.change import Change
-from compactor.core.schema.policy import Decision
+from compactor.core.schema.policy import Change, Decision
 from compactor.core.schema.writer import WriterField, WriterSchema
 
 

@@ -14,9 +14,8 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.plain import Plain
 from compactor.core.schema import nested_types
-from compactor.core.schema.change import Change
 from compactor.core.schema.evolution import evolve
-from compactor.core.schema.policy import Decision
+from compactor.core.schema.policy import Change, Decision
 from compactor.core.schema.writer import from_avro
 
 FAR = 1 << 62

@@ -32,12 +32,11 @@ from compactor.core.planning import retention
 from compactor.core.results.phrases import counted
 from compactor.flows import ledger, logs
 from compactor.flows.keep import raw_files
-from compactor.flows.keep.discard import DISCARDED
-from compactor.flows.keep.raw_files import RawFile
+from compactor.flows.keep.raw_files import DISCARDED, RawFile
 from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.publish import archive, native, publish
+from compactor.flows.publish.sync import resume
 from compactor.flows.read import quarantine
-from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 

@@ -20,7 +20,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from compactor.core.catalog import native_table
+from compactor.core.catalog import objects
 from compactor.core.catalog.ddl import NativeDef
 from compactor.core.formats import parquet
 from compactor.core.formats.parquet import Footer
@@ -246,9 +246,7 @@ def _put(table: Table, form: str, made: Exported) -> bool:
 def _point(table: Table, form: str, snapshot: Snapshot, made: Exported, hint: int) -> None:
     """Point the catalog's table and the hint, which is `hint`, to a metadata file. Where others have pointed to a newer one, leave it."""
     layout = table.layout
-    definition = native_table.definition(
-        table.spec, form, snapshot.schema, made.uuid, layout.iceberg(form), layout.iceberg_metadata(form, made.number)
-    )
+    definition = objects.iceberg_table(table.spec, form, snapshot.schema, made.uuid, layout.iceberg(form), layout.iceberg_metadata(form, made.number))
     catalog = table.catalog()
     for _ in range(ATTEMPTS):
         there = catalog.native(definition.database, definition.name)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from contextlib import ExitStack
 
-from compactor.core.catalog import feed as feeds
-from compactor.core.catalog import history_views, live, views
+from compactor.core.catalog import feed, history_views, live, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import CatalogRefused, TryLater
 from compactor.core.model.schema import Schema
@@ -19,7 +18,6 @@ from compactor.flows import logs, owner
 from compactor.flows.publish import audit, daily, native
 from compactor.flows.publish.shown import publication, published_views, remember_published
 from compactor.flows.table import Table
-from compactor.flows.write import feed
 
 _ID = re.compile(r"'(v[0-9]+-[0-9a-f]+[\w.-]*|[0-9]{4}-[0-9]{2}-[0-9]{2})'")
 """A commit id or a day in the text of a view."""
@@ -210,9 +208,9 @@ def _register(table: Table, snapshot: Snapshot) -> None:
         catalog.ensure_partitions(delta.database, delta.name, delta_partitions)
     if snapshot.days is not None:
         daily.register(table, snapshot, _shown(table, snapshot))
-    if snapshot.feed is not None and snapshot.feed.mode != feeds.OFF:
+    if snapshot.feed is not None and snapshot.feed.mode != feed.OFF:
         # a run that died before it published has left its changes to us
-        for changes, partitions in feeds.registrations(table.spec, feed.after(table, snapshot, _shown(table, snapshot))):
+        for changes, partitions in feed.registrations(table.spec, table.after(_shown(table, snapshot), snapshot)):
             catalog.ensure_table(changes)
             if partitions:
                 catalog.ensure_partitions(changes.database, changes.name, partitions)

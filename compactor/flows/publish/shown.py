@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from compactor.core.catalog import base_views, daily_views, history_views, landed, live, native_table, views
+from compactor.core.catalog import base_views, daily_views, history_views, landed, live, objects, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import CatalogRefused
 from compactor.core.model.layout import relative
@@ -121,7 +121,7 @@ def remember(table: Table, snapshot: Snapshot, folders: Sequence[str], compacted
     through = snapshot.version if compacted else stored.compacted if stored is not None else 0
     names = sorted(f"{view.database}.{view.name}" for view in _of_version(table, snapshot))
     names += [f"{table.spec.database}.{live.name(table.spec)}"] if table.spec.live_view else []
-    names += [f"{table.spec.database}.{native_table.called(table.spec, form)}" for form in table.spec.iceberg]
+    names += [f"{table.spec.database}.{objects.iceberg_name(table.spec, form)}" for form in table.spec.iceberg]
     earlier = {name: _note(table, snapshot, name) for name in (stored.views if stored is not None else ()) if name not in names}
     former = {name: note for name, note in earlier.items() if note}
     made = Shown(_digest(table, snapshot, folders), through, snapshot.version, [*names, *former])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from compactor.core.catalog import native_table
+from compactor.core.catalog import objects
 from compactor.core.iceberg import metadata
 from compactor.core.model.errors import Refused
 from compactor.core.model.files import FileInfo
@@ -98,7 +98,7 @@ def _results(table: Table, looked: Looked) -> Iterator[tuple[str, str, str]]:
             parts = metadata.parts_of(looked.snapshot, form)
             newest = "as of the last compaction" if form == "base" else "those of the view"
             shown = f"readers see an older version: {parts}" if isinstance(parts, str) else newest
-            yield f"rows of {native_table.called(spec, form)}", "", shown
+            yield f"rows of {objects.iceberg_name(spec, form)}", "", shown
     if looked.snapshot is None and not looked.infos:
         yield "files in landing", missing(table), ""
         return

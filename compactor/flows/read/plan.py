@@ -14,11 +14,11 @@ from compactor.core.results.reports import TablePlan
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive
-from compactor.flows.read import arrivals
+from compactor.flows.read import arrived
 from compactor.flows.read.check import Looked, check
 from compactor.flows.read.status import compaction_note
 from compactor.flows.table import Table
-from compactor.flows.write.daily import days_end
+from compactor.flows.transact import days_end
 
 
 def plan(table: Table, others: Sequence[TableSpec] = (), samples: bool = True) -> TablePlan:
@@ -35,7 +35,7 @@ def plan(table: Table, others: Sequence[TableSpec] = (), samples: bool = True) -
     except Refused as error:
         landing = error
     checks = check(table, Looked(snapshot, infos, landing, others, samples))
-    if not isinstance(landing, Refused) and (silent := arrivals.silent(table, snapshot, landing)):
+    if not isinstance(landing, Refused) and (silent := arrived.silent(table, snapshot, landing)):
         checks.append(Check(table.name, SILENT, True, silent))
     version = snapshot.version if snapshot else None
     if isinstance(landing, Refused):

@@ -18,10 +18,9 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.reconcile import report as reports
 from compactor.core.reconcile.canonical import Columns
 from compactor.core.reconcile.dialects import SPARK
-from compactor.core.reconcile.parts import NOTHING, Checksum, Part, Split
 from compactor.core.reconcile.reached import SourceLog
 from compactor.core.reconcile.report import ReconcileReport, RowDifference, difference
-from compactor.core.reconcile.side import Key, Query, Row, Rows, Side
+from compactor.core.reconcile.side import NOTHING, Checksum, Key, Part, Query, Row, Rows, Side, Split
 from compactor.flows.publish.publish import shown_version
 from compactor.flows.table import Table
 

@@ -1,20 +1,26 @@
-"""Status: where a table stands, from its files alone (no JVM)."""
+"""Status: where a table stands, from its files alone (no JVM), and its measures after a run."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 
 from compactor.core.catalog import base_views
 from compactor.core.model import times
+from compactor.core.model.errors import CompactorError
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
+from compactor.core.results.measures import TableMeasures, of_table
+from compactor.core.results.record import TableReport
 from compactor.core.results.reports import TableStatus
 from compactor.core.sources import whole_hours
+from compactor.flows.environment import Environment
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit, shown
-from compactor.flows.read import arrivals, quarantine
+from compactor.flows.read import arrived, quarantine
 from compactor.flows.record import healed, last_comparison, last_run
 from compactor.flows.table import Table
 from compactor.flows.write.compact import due
@@ -84,7 +90,7 @@ def status(table: Table) -> TableStatus:
         read_strategy="base-only" if delta is None else "broadcast" if estimate <= compaction.DELTA_LIMIT else "sort-merge",
         waiting_files=len(landing.new) + landing.waiting,
         waiting_bytes=landing.size,
-        late=arrivals.silent(table, snapshot, landing) or _waits(table, min(hours) if hours else None),
+        late=arrived.silent(table, snapshot, landing) or _waits(table, min(hours) if hours else None),
         unusable_files=next(iter(landing.notes), None),
         oldest_waiting=min(hours) if hours else None,
         pending_archive=len(archive.unfinished(listed(table), snapshot.pending)) if snapshot else 0,
@@ -103,3 +109,28 @@ def status(table: Table) -> TableStatus:
         ro_version=ro[0],
         ro_source_time=ro[1],
     )
+
+
+log = logging.getLogger(__name__)
+
+Sink = Callable[[Sequence[TableMeasures]], None]
+"""Sends or writes measures. Raises a CompactorError if it cannot."""
+
+
+def measure(env: Environment, specs: Sequence[TableSpec], reports: Sequence[TableReport], sinks: Sequence[Sink]) -> None:
+    """Measure these tables and pass the values to every sink. Errors are only logged: no run fails because its measures could not be sent."""
+    now, by_table, measured = env.clock(), {report.table: report for report in reports}, []
+    for spec in specs if sinks else ():
+        if spec.name not in by_table:
+            continue
+        current = None
+        try:
+            current = status(Table(env, spec))
+        except CompactorError as error:
+            log.warning("%s: the state of the table was not measured: %s", spec.name, error)
+        measured.append(of_table(current, by_table[spec.name], now))
+    for sink in sinks if measured else ():
+        try:
+            sink(measured)
+        except CompactorError as error:
+            log.warning("metrics: %s", error)

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from compactor.core.catalog import feed as feeds
-from compactor.core.catalog import landed, live
+from compactor.core.catalog import feed, landed, live
 from compactor.core.formats import checksum
 from compactor.core.model.errors import Conflict, InconsistentRead, Refused, StateRefused
 from compactor.core.model.files import DataFile
@@ -27,13 +26,12 @@ from compactor.core.results.phrases import counted
 from compactor.core.schema.adoption import ADOPTED
 from compactor.core.sources import increment
 from compactor.flows import ledger
-from compactor.flows.keep.discard import DISCARDED
+from compactor.flows.keep.raw_files import DISCARDED
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, publish
 from compactor.flows.publish.landing import pending
 from compactor.flows.table import Table
-from compactor.flows.write import feed
 
 
 def verify(table: Table, deep: bool = False) -> list[Check]:
@@ -50,7 +48,7 @@ def verify(table: Table, deep: bool = False) -> list[Check]:
     except (Conflict, StateRefused) as error:
         return [*checks, Check(table.name, "ledger", False, str(error))]
     checks += [_twice(partial(_inputs, entries), table, snapshot), _archive(entries, table)]
-    if snapshot.feed is not None and snapshot.feed.mode != feeds.OFF:
+    if snapshot.feed is not None and snapshot.feed.mode != feed.OFF:
         checks += _feed(table, snapshot, deep)
     if deep:
         checks += [_kept_versions(table, snapshot), _twice(partial(_raw_files, entries), table, snapshot)]
@@ -109,7 +107,7 @@ def _file_problems(table: Table, named: Sequence[tuple[str, DataFile]]) -> list[
 
 def _feed(table: Table, newest: Snapshot, deep: bool) -> list[Check]:
     """The parts are there; the newest one (deep: each whose two versions can be read still) is the difference of its versions."""
-    versions = list(feed.after(table, newest, 0))
+    versions = list(table.after(0, newest))
     named = [(each.feed.part.path, file) for each in versions if each.feed and each.feed.part for file in each.feed.part.files]
     problems = _file_problems(table, named)
     detail = f"{counted(len(named), 'file')}, from version {newest.feed.first if newest.feed else 0} on"
@@ -135,7 +133,7 @@ def _feed_table(table: Table, newest: Snapshot, versions: Sequence[Snapshot]) ->
     """Check that the tables of the feed have one partition for each part, and no other since the feed's first version."""
     first = newest.feed.first if newest.feed else 0
     problems = []
-    for definition, partitions in feeds.registrations(table.spec, versions):
+    for definition, partitions in feed.registrations(table.spec, versions):
         partitions_there = table.catalog().partitions(definition.database, definition.name)
         registered = {each.values: each.location for each in partitions_there if each.values > (commit_id(first + 1, ""),)}
         expected = {each.values: each.location for each in partitions}

@@ -29,7 +29,7 @@ from compactor.flows.publish import archive, notices
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
-from compactor.flows.write import feed, state, whole_hours
+from compactor.flows.write import state
 from compactor.ports import Batch
 
 FILES_MAX = 100_000
@@ -157,8 +157,8 @@ class _Ingestion:
 
     def _without_events(self, parent: Snapshot, commit: str) -> Edit:
         """Return the Edit for files that were given up: nothing is read, and only the ledger changes."""
-        state = dataclasses.replace(parent.state, watermark=whole_hours.after_giving_up(self.table, parent, self.inputs))
-        return Edit(self.operation, commit, state, inputs=tuple(self.inputs), pending=self._pending(self.inputs))
+        made = dataclasses.replace(parent.state, watermark=state.watermark_given_up(self.table, parent, self.inputs))
+        return Edit(self.operation, commit, made, inputs=tuple(self.inputs), pending=self._pending(self.inputs))
 
     def _without(self, paths: Sequence[str]) -> list[Input]:
         """Return the inputs without those at these paths, and without what counts only together with them."""
@@ -224,14 +224,14 @@ class _Ingestion:
         edit = Edit(
             self.operation,
             commit,
-            dataclasses.replace(written.state, watermark=whole_hours.after_commit(table, parent, summary, left_out, self.operation == "commit")),
+            dataclasses.replace(written.state, watermark=state.watermark_after(table, parent, summary, left_out, self.operation == "commit")),
             inputs=summary.inputs,
             pending=self._pending(summary.inputs),
             counts=written.counts,
             ties=written.staged.ties,
             unresolved=written.staged.unresolved,
         )
-        return feed.with_changes(table, parent, edit, written.resolution)
+        return state.with_changes(table, parent, edit, written.resolution)
 
     def _pending(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
         return (*archive.unfinished(self.table, self.parent.pending if self.parent else ()), *filter(self._moves, inputs))

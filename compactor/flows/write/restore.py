@@ -26,10 +26,10 @@ from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
 from compactor.flows import ledger
 from compactor.flows.publish import archive, landing, publish
-from compactor.flows.resume import resume
+from compactor.flows.publish.sync import resume
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
-from compactor.flows.write import commit, feed, whole_hours
+from compactor.flows.write import commit, state
 
 
 def at_version(table: Table, version: int) -> Snapshot:
@@ -137,23 +137,23 @@ def _edit(table: Table, target: Snapshot, parent: Snapshot, head_version: int) -
     writer = table.next_commit(parent)
     before = ledger.everything(table, parent)
     inputs = changed(ledger.everything(table, target), before)
-    state = dataclasses.replace(
+    made = dataclasses.replace(
         target.state,
         schema=dataclasses.replace(target.schema, generation=parent.generation_of(target.schema, target.order)),
         history=brought_back(target.history, writer),
-        watermark=whole_hours.brought_back(target, [*before, *inputs]),
+        watermark=state.watermark_restored(target, [*before, *inputs]),
     )
     edit = Edit(
         "restore",
         writer,
-        state,
+        made,
         replaces=True,
         inputs=inputs,
         pending=archive.unfinished(table, parent.pending),
         restored=target.version,
         requires=(NewestIs(head_version),),
     )
-    return feed.with_changes(table, parent, edit)
+    return state.with_changes(table, parent, edit)
 
 
 def reabsorb(table: Table) -> Snapshot | None:

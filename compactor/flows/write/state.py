@@ -1,24 +1,33 @@
-"""Write a batch of inputs, the State after it, and which tombstones may be purged."""
+"""What a commit adds to an Edit: the written batch and the State after it, its watermark (docs/design/input.md#whole-hours), and its part of the
+change feed. And which tombstones may be purged.
+
+What a crash leaves: directories that no Snapshot names; after the commit, partitions of the feed that the next publish registers.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from compactor.core.catalog import feed
 from compactor.core.model import times
+from compactor.core.model.edit import Edit
+from compactor.core.model.errors import TryLater
 from compactor.core.model.history import History
-from compactor.core.model.inputs import NOTHING_KNOWN, Input
+from compactor.core.model.inputs import IN_QUARANTINE, LEFT_OUT, NOTHING_KNOWN, Input, Watermark
 from compactor.core.model.position import KEY, PARTITION, TABLE, Partitions, latest, scope
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Snapshot, State
+from compactor.core.model.snapshot import Feed, Snapshot, State
 from compactor.core.results.batch import BatchSummary, Staged
 from compactor.core.results.phrases import counted
 from compactor.core.schema import clustering
-from compactor.flows import logs
+from compactor.core.sources.whole_hours import advanced
+from compactor.flows import ledger, logs
 from compactor.flows.table import Table
+from compactor.flows.transact import preview
 from compactor.ports import Batch, Resolution
 
 log = logging.getLogger(__name__)
@@ -150,3 +159,78 @@ def _offsets(parent: State | None, summary: BatchSummary, epoch: int) -> Partiti
 def _greatest(values: Iterable[str | None]) -> str | None:
     # by time: a fraction of a second makes a text greater than one with Z in its place
     return max((value for value in values if value), key=times.to_micros, default=None)
+
+
+def watermark_after(table: Table, parent: Snapshot | None, summary: BatchSummary, left_out: bool, landing: bool) -> Watermark:
+    """Return the watermark after a commit on top of `parent`.
+
+    `landing`: it takes files from landing, not from quarantine or the archive. `left_out`: some files that had landed are not in it, and newer ones
+    may be.
+    """
+    before = parent.watermark if parent else NOTHING_KNOWN
+    left_out = left_out or (not landing and before.incomplete == LEFT_OUT)
+    if parent is not None and parent.epoch != table.spec.epoch:
+        # partitions of a topic that was created anew are other ones
+        before = dataclasses.replace(before, partitions=())
+    taken = {item.id for item in summary.inputs}
+    lacking = _lacks_rows(summary.inputs) or (before.incomplete != "" and parent is not None and _others_lack_rows(table, parent, taken))
+    incomplete = LEFT_OUT if left_out else IN_QUARANTINE if lacking else ""
+    return advanced(before, summary.streams, int(table.env.clock() * 1_000_000), table.spec.streams, incomplete)
+
+
+def watermark_given_up(table: Table, parent: Snapshot, inputs: Collection[Input]) -> Watermark:
+    """Return the watermark after inputs in quarantine were given up on top of `parent`. They lack no rows then."""
+    before = parent.watermark
+    if before.incomplete != IN_QUARANTINE or _others_lack_rows(table, parent, {item.id for item in inputs}):
+        return before
+    return dataclasses.replace(before, incomplete="")
+
+
+def watermark_set_aside(before: Watermark) -> Watermark:
+    """Return the watermark after records that were ingested went to quarantine. They may be of any hour."""
+    return dataclasses.replace(before, whole_to=None, incomplete=before.incomplete or IN_QUARANTINE)
+
+
+def watermark_restored(target: Snapshot, entries: Iterable[Input]) -> Watermark:
+    """Return the watermark of a restore or rebuild to `target`. `entries`: the whole ledger after it."""
+    lacking = _lacks_rows(ledger.latest(entries).values())
+    return dataclasses.replace(target.watermark, incomplete=target.watermark.incomplete or (IN_QUARANTINE if lacking else ""))
+
+
+def _others_lack_rows(table: Table, parent: Snapshot, taken: Collection[tuple[str, str]]) -> bool:
+    """Return whether rows of inputs other than `taken` are not in the table. It reads the ledger."""
+    return _lacks_rows(item for item in ledger.newest_entries(table, parent) if item.id not in taken)
+
+
+def _lacks_rows(inputs: Iterable[Input]) -> bool:
+    return any(item.in_quarantine or item.unabsorbed for item in inputs)
+
+
+def with_changes(table: Table, parent: Snapshot | None, edit: Edit, resolution: Resolution | None = None) -> Edit:
+    """Return `edit` with its part of the change feed, if the table has one. The Edit's data is already written."""
+    continued = feed.continued(table.spec, parent)
+    if continued is None or continued.mode == feed.OFF:
+        return dataclasses.replace(edit, feed=continued)
+    made = preview(table, parent, edit)
+    feed.check_names(table.name, made.schema)
+    if parent is not None and not _comparable(parent, made, continued):
+        return dataclasses.replace(edit, feed=dataclasses.replace(continued, began=made.version))
+    try:
+        part = table.engine().write_feed(table.spec, parent, made, resolution)
+    except TryLater:
+        raise
+    except Exception:
+        if made.operation != "rebuild" or parent is None or not table.engine().difference(table.spec, parent, made).unreadable:
+            raise
+        # a rebuild is the way out when the old rows cannot be read any more: then what changed is unknown
+        return dataclasses.replace(edit, feed=dataclasses.replace(continued, began=made.version))
+    return dataclasses.replace(edit, feed=dataclasses.replace(continued, part=part))
+
+
+def _comparable(parent: Snapshot, made: Snapshot, continued: Feed) -> bool:
+    """Return whether the rows that readers saw before and see after differ by changes of events alone.
+
+    Not so after a rebuild with another key, and where `delete: soft` was switched: then rows appear or vanish that no event has touched.
+    """
+    same_soft = parent.feed is None or parent.feed.soft == continued.soft
+    return same_soft and (parent.schema.key, parent.order) == (made.schema.key, made.order)
