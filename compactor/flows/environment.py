@@ -21,7 +21,6 @@ def _nonce() -> str:
 
 
 def no_sample(path: str, data: bytes, rows_max: int) -> FileSample:
-    """Read nothing."""
     return FileSample(())
 
 
@@ -58,5 +57,4 @@ class Environment:
     """Every configured table; empty where only some of them are known, as in a job on a cluster."""
 
     def now(self) -> str:
-        """The time as ISO 8601 text, UTC."""
         return times.from_seconds(self.clock(), "milliseconds")

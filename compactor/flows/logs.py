@@ -91,7 +91,6 @@ class Phase:
         self.sentence, self.figures = sentence, figures
 
     def end(self) -> None:
-        """Log what the phase did."""
         seconds = time.monotonic() - self.began
         log.info("%s: %s in %.1f s", self.table.name, self.sentence, seconds, extra={FIELDS: {**self.figures, "seconds": round(seconds, 3)}})
 

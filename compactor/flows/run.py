@@ -55,7 +55,6 @@ def look_at(table: Table) -> TableReport | int:
 
 
 def failure(table: str, error: CompactorError) -> TableReport:
-    """The report of a table that could not be brought up to date."""
     outcome = "stopped" if isinstance(error, Stopped) else "later" if isinstance(error, TryLater) else "failed"
     return TableReport(table, outcome, error=str(error), error_class=type(error).__name__, error_id=error.id, exit_code=error.exit_code)
 
@@ -148,7 +147,6 @@ def _noted(sentence: str | None) -> tuple[str, ...]:
 
 
 def blocked_report(report: TableReport, reason: str) -> TableReport:
-    """Return the report of a run whose version readers do not see."""
     return dataclasses.replace(report, outcome="blocked", error=reason, error_class="CheckFailed", error_id=audit.Blocked.id, exit_code=1)
 
 

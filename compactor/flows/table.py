@@ -37,7 +37,6 @@ class Table:
 
     @cached_property
     def layout(self) -> Layout:
-        """The paths of the table."""
         return self.spec.layout
 
     @cached_property
@@ -56,12 +55,10 @@ class Table:
 
     @property
     def name(self) -> str:
-        """The name in the configuration."""
         return self.spec.name
 
     @property
     def storage(self) -> Storage:
-        """The object store."""
         return self.env.storage
 
     def step(self, name: str, share: float) -> None:
@@ -79,7 +76,6 @@ class Table:
     # Snapshots --------------------------------------------------------------------------------------------------------
 
     def snapshot(self, version: int) -> Snapshot | None:
-        """Return one Snapshot, or its stub, or None."""
         path = self.layout.snapshot(version)
         try:
             return Snapshot.from_bytes(self.storage.read(path), path)
@@ -100,7 +96,6 @@ class Table:
         return self._columns_of[version]
 
     def no_version(self) -> NoRowsYet:
-        """Return the error of a command that needs a version of a table without one."""
         return NoRowsYet(f"table {self.name}: nothing is committed yet; `compactor run {self.name}` makes the first version")
 
     def existing(self, newest: Snapshot | None) -> Snapshot:
@@ -162,7 +157,6 @@ class Table:
         )
 
     def has(self, version: int) -> bool:
-        """Return whether a version was committed."""
         return self.storage.stat(self.layout.snapshot(version)) is not None
 
     def history(self) -> Iterator[Snapshot]:

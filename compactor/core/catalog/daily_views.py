@@ -71,7 +71,6 @@ def form(version: Snapshot) -> str:
 
 
 def called(spec: TableSpec) -> str:
-    """Return the name of the view."""
     return f"{spec.view}_daily"
 
 
@@ -227,5 +226,4 @@ def view(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form], dialect: Di
 
 
 def published(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form]) -> list[ViewDef]:
-    """Return the view in the form of each engine."""
     return [view(spec, snapshot, forms, dialect) for dialect in views.dialects(spec)]

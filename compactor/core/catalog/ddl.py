@@ -17,8 +17,6 @@ class Column:
 
 @dataclass(frozen=True)
 class TableDef:
-    """An external table."""
-
     database: str
     name: str
     columns: tuple[Column, ...]
@@ -57,8 +55,6 @@ class NativeDef:
 
 @dataclass(frozen=True)
 class ViewDef:
-    """A view."""
-
     database: str
     name: str
     text: str

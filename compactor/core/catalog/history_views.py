@@ -71,12 +71,10 @@ _SHOWN = (
 
 
 def name(spec: TableSpec) -> str:
-    """Return the name of the view."""
     return f"{spec.view}_history"
 
 
 def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
-    """Return the table of stored events."""
     state = (Column(column, kind) for column, kind in state_types(ddl(snapshot.order)))
     return TableDef(
         spec.tables_in,
@@ -128,7 +126,6 @@ def shown(alias: str, spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HI
 
 
 def view(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Dialect = HIVE) -> ViewDef:
-    """Return the view."""
     position_type = types.text(types.parse(ddl(snapshot.order)))
     columns = (*views.payload_columns(snapshot.schema), *(Column(column, kind or position_type, comment) for column, kind, comment in _SHOWN))
     properties = {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": f"history of {spec.name}, kept by compactor"}

@@ -43,7 +43,6 @@ Folders = Mapping[str, int]
 
 
 def name(spec: TableSpec) -> str:
-    """Return the name of the live view."""
     return f"{spec.view}_live"
 
 

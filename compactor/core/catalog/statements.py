@@ -157,5 +157,4 @@ def described(text: str) -> str | None:
 
 
 def shows_tables(text: str) -> bool:
-    """Return whether a statement is `show tables`."""
     return bool(_SHOW_TABLES.fullmatch(text))

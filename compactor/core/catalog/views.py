@@ -77,7 +77,6 @@ def columns(schema: Schema) -> tuple[Column, ...]:
 
 
 def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
-    """Return the base table and the Delta table."""
     layout = spec.layout
     # our columns come first, because a metastore appends new columns only at the end, and new ones are the source's
     stored = (*(Column(name, kind) for name, kind in state_columns(snapshot.order)), *columns(snapshot.schema))

@@ -63,11 +63,9 @@ class ErasureReport(Plain):
 
     @property
     def finished(self) -> bool:
-        """Return whether nothing is left."""
         return not self.left
 
     def to_text(self) -> str:
-        """Return the report for people."""
         lines = [
             f"table {self.table} ({self.uuid}) in {self.root}, version {self.version}, {self.time}",
             f"  {counted(len(self.keys), 'key')} erased, {counted(self.rows, 'stored row')} removed in version {self.erased_in}",

@@ -149,7 +149,6 @@ class _Compact:
         self._data, self._at = data, 0
 
     def struct(self) -> dict[int, Any]:
-        """Return the struct that begins here."""
         fields: dict[int, Any] = {}
         number = 0
         while True:

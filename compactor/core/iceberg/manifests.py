@@ -41,7 +41,6 @@ class Manifest:
 
     @property
     def files(self) -> int:
-        """Return the number of its files."""
         return int(self.entry["added_files_count"] + self.entry["existing_files_count"])
 
     @property
@@ -51,7 +50,6 @@ class Manifest:
 
     @property
     def hides(self) -> bool:
-        """Return whether it lists deletion vectors."""
         return bool(self.entry["content"])
 
 

@@ -51,7 +51,6 @@ class Exported:
 
     @property
     def uuid(self) -> str:
-        """Return the uuid of the table that it shows."""
         return str(self.raw["properties"].get(UUID))
 
     @property
@@ -66,7 +65,6 @@ class Exported:
 
     @property
     def current(self) -> dict[str, Any]:
-        """Return the Iceberg snapshot that readers see."""
         return next(each for each in self.raw["snapshots"] if each["snapshot-id"] == self.raw["current-snapshot-id"])
 
     def snapshot_of(self, base: str) -> dict[str, Any] | None:
@@ -178,7 +176,6 @@ def snapshot_entry(
 
 
 def next_sequence(before: Exported | None) -> int:
-    """Return the sequence number of a new snapshot."""
     return int(before.raw["last-sequence-number"]) + 1 if before else 1
 
 

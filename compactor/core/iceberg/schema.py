@@ -70,7 +70,6 @@ def ids_of(mapped: list[dict[str, Any]], above: tuple[str, ...] = ()) -> dict[tu
 
 
 def _parts(path: tuple[str, ...], kind: Type) -> list[tuple[tuple[str, ...], Type]]:
-    """Return the parts of a type with their paths."""
     if kind[0] == "array":
         return [((*path, "element"), kind[1])]
     if kind[0] == "map":

@@ -66,7 +66,6 @@ class CompactorError(Exception):
     """What to do. Each class has its own."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Give the class its id."""
         super().__init_subclass__(**options)
         cls.id = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
 

@@ -10,8 +10,6 @@ from compactor.core.model.position import Position, Span
 
 @dataclass(frozen=True)
 class FileInfo:
-    """A stored object."""
-
     path: str
     """Full location: a path or a URI."""
     size: int
@@ -51,7 +49,6 @@ class Directory:
 
     @property
     def size(self) -> int:
-        """Return the bytes of the files."""
         return sum(file.size for file in self.files)
 
 

@@ -95,12 +95,10 @@ class History:
 
     @property
     def parts(self) -> tuple[HistoryPart, ...]:
-        """Return all parts."""
         return (*self.closed, *self.open, *((self.delta,) if self.delta else ()))
 
     @property
     def size(self) -> int:
-        """Return the bytes of the files."""
         return sum(part.size for part in self.parts)
 
 

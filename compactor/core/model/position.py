@@ -47,7 +47,6 @@ def constant(value: Any, kind: str) -> Any:
 
 
 def ddl(order: Order) -> str:
-    """Return the Hive type of a Position's struct."""
     return "struct<" + ",".join(f"{name}:{kind}" for name, kind in members(order)) + ">"
 
 

@@ -75,7 +75,6 @@ class Schema:
     """The newest schema in the registry when the Snapshot was made: (subject, version, id or None). None without a registry."""
 
     def field(self, name: str) -> Field:
-        """Return the field with the stored name `name`. Raises KeyError."""
         for candidate in self.fields:
             if candidate.name == name:
                 return candidate
@@ -88,7 +87,6 @@ class Schema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the stored names in order."""
         return tuple(field.name for field in self.fields)
 
     @property
@@ -141,7 +139,6 @@ class Schema:
 
     @cached_property
     def _view_names(self) -> dict[str, str]:
-        """Stored name → name in the view."""
         # `_deleted` is a column of the view under `delete: soft` alone, which refuses the source's
         taken, shown = names.Taken({*FEED, *HISTORY} - {"_deleted"}), dict[str, str]()
         for field in self.payload:

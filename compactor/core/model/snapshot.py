@@ -133,8 +133,6 @@ class Pin:
 
 @dataclass(frozen=True)
 class Day:
-    """A frozen day."""
-
     day: str
     version: int
     """The last version before the midnight at its end."""
@@ -284,7 +282,6 @@ class Snapshot(State, Commit):
 
     @property
     def state(self) -> State:
-        """Return the State alone."""
         return State(**{each.name: getattr(self, each.name) for each in dataclasses.fields(State)})
 
     @property
@@ -326,7 +323,6 @@ class Snapshot(State, Commit):
 
     @property
     def tombstones(self) -> int:
-        """Return the number of stored tombstones."""
         return sum(part.tombstones for part in self._parts)
 
     @property
@@ -365,7 +361,6 @@ class Snapshot(State, Commit):
         return dataclasses.replace(self, schema=dataclasses.replace(self.schema, fields=newer.schema.fields))
 
     def to_bytes(self) -> bytes:
-        """Return the JSON text that is stored."""
         # a field a line: people read it, and Python indents ten times as slowly as it writes
         lines = (f'"{name}": {json.dumps(value, ensure_ascii=False, default=fields_of)}' for name, value in vars(self).items())
         return ("{\n" + ",\n".join(lines) + "\n}").encode()

@@ -43,11 +43,9 @@ class Audit:
 
     @property
     def shows(self) -> bool:
-        """Return whether readers may see the version."""
         return self.accepted or not self.failures
 
     def to_bytes(self) -> bytes:
-        """Return the JSON text that is stored."""
         return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False).encode()
 
     @classmethod

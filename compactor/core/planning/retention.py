@@ -24,8 +24,6 @@ EXPIRED, ORPHAN = "expired", "orphan"
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit in storage."""
-
     path: str
     """Path below the table's root."""
     commit: str
@@ -38,8 +36,6 @@ class Unit:
 
 @dataclass(frozen=True)
 class VacuumPlan:
-    """What a vacuum will do."""
-
     kept: dict[int, str]
     """Version → why it is kept."""
     expired: tuple[Snapshot, ...]

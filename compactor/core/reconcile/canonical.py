@@ -39,8 +39,6 @@ _BASE = re.compile(r"[^(\[]+")
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column of the source's table."""
-
     name: str
     type: str
     """The source's type text, such as `numeric(12,2)`."""
@@ -75,7 +73,6 @@ class Columns:
 
     @property
     def key(self) -> tuple[Pair, ...]:
-        """Return the key columns."""
         return tuple(pair for pair in self.pairs if pair.key)
 
     @property

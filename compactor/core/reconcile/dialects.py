@@ -48,11 +48,9 @@ class Dialect:
     literal: Callable[[str], str] = literal
 
     def quoted(self, name: str) -> str:
-        """Return an identifier."""
         return self.mark + name.replace(self.mark, self.mark * 2) + self.mark
 
     def name(self, pair: Pair) -> str:
-        """Return a column, quoted."""
         return self.quoted(pair.name if self.lake else pair.source)
 
     def text(self, pair: Pair) -> str:

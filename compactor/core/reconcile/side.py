@@ -44,7 +44,6 @@ class Split:
     """Length of the prefix, where parts are divided by digits."""
 
     def part(self, label: str, of: Part) -> Part:
-        """Return the part with this label below `of`."""
         if not self.width:
             return Part(of.low, of.high, label)
         high = int(label) + self.width
@@ -109,7 +108,6 @@ class Side:
         return self._rows(self._texts(parts), len(self._columns.key))
 
     def rows(self, keys: Sequence[Key]) -> Rows:
-        """Return the rows with these keys."""
         return self._rows(self._select(self.condition(keys), self._own), len(self._columns.pairs), self._own)
 
     def condition(self, keys: Sequence[Key]) -> str:

@@ -94,8 +94,6 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class CompactionDue:
-    """A compaction that a run would make."""
-
     spec: TableSpec
     snapshot: Snapshot
     targets: tuple[Segment, ...]
@@ -105,8 +103,6 @@ class CompactionDue:
 
 @dataclass(frozen=True)
 class ExplainedPass:
-    """One query over the batch."""
-
     name: str
     """The name of the pass, such as `survey`."""
     sql: str

@@ -10,8 +10,6 @@ from compactor.core.model.spec import TableSpec
 
 @dataclass(frozen=True)
 class TableFile:
-    """A Parquet file of a version."""
-
     part: str
     """`base`, `delta`, `history`, or `changes` (of this version only)."""
     location: str

@@ -44,7 +44,6 @@ class Alert:
 
     @property
     def subject(self) -> str:
-        """Return the message in one line."""
         return f"{self.table} {_EVENTS[self.event]}"
 
     @property
@@ -86,17 +85,14 @@ class Notice:
 
     @property
     def subject(self) -> str:
-        """Return the message in one line."""
         return f"{self.table} {'stops at a schema change' if self.refused else 'has a new schema'}"
 
     @property
     def urgent(self) -> bool:
-        """Return whether the table stops."""
         return self.refused
 
     @property
     def text(self) -> str:
-        """Return the notice in words, with one line for each change."""
         head = f"table {self.table}: its source's schema has changed" + (", and the table stops" if self.refused else f" (version {self.version})")
         return "\n".join([head, *(f"- {decision.sentence}" for decision in self.decisions)])
 

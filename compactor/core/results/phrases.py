@@ -38,7 +38,6 @@ def moment(text: str) -> str:
 
 
 def minute(text: str) -> str:
-    """Return an ISO time to the minute."""
     return moment(text)[:16]
 
 

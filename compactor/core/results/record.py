@@ -59,7 +59,6 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """Return what differs, in a few words."""
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.kinds.items())
         cells = ", ".join(f"{column} in {count:,}" for column, count in self.cells.items())
         return f"{self.different:,} rows differ" + (f" ({kinds}{f'; {cells}' if cells else ''})" if kinds else "")
@@ -172,7 +171,6 @@ class RunRecord(TableReport):
         return self.comparison is None and self.outcome != "stopped" and (self.verb == "run" or self.outcome not in FAILED)
 
     def to_bytes(self) -> bytes:
-        """Return the JSON text that is stored."""
         return (json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n").encode()
 
     @classmethod

@@ -133,7 +133,6 @@ class VacuumReport(Plain):
 
     @property
     def bytes_gone(self) -> int:
-        """Return the bytes that are deleted now."""
         return sum(item.bytes for item in self.swept if item.goes is None)
 
 
@@ -165,7 +164,6 @@ class RebuildReport(Plain):
 
     @property
     def exit_code(self) -> int:
-        """Return 1 if the result differs and was therefore not published."""
         return 1 if self.outcome in ("differs", "fewer") else 0
 
     @property
@@ -176,7 +174,6 @@ class RebuildReport(Plain):
 
     @property
     def sentences(self) -> list[str]:
-        """Return sentences about what was read, what differs, and what was done."""
         gap = self.difference
         sentences = [f"{counted(self.files, 'file')} ({self.bytes:,} bytes) give {self.rows:,} rows"]
         if self.undone:
@@ -208,8 +205,6 @@ class RebuildReport(Plain):
 
 @dataclass(frozen=True)
 class ReencryptReport(Plain):
-    """The result of encrypting raw files again."""
-
     table: str
     key: str
     """ARN of the KMS key that all of them have now."""
@@ -246,8 +241,6 @@ class AdoptReport(Plain):
 
 @dataclass(frozen=True)
 class TablePlan(Plain):
-    """What a run would do."""
-
     also = ("problems",)
 
     table: str

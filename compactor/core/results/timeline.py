@@ -19,8 +19,6 @@ from compactor.core.schema.schema_history import Step
 
 @dataclass(frozen=True)
 class Version:
-    """One Snapshot."""
-
     number: int
     time: str
     """When it was committed, ISO 8601."""
@@ -56,8 +54,6 @@ class Version:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A table up to a moment."""
-
     table: str
     view: str
     """`database.view`."""
@@ -82,7 +78,6 @@ class Timeline:
 
     @property
     def newest(self) -> Version | None:
-        """Return the newest version, or None."""
         return self.versions[-1] if self.versions else None
 
     @property
@@ -96,7 +91,6 @@ class Timeline:
 
     @property
     def last_outcome(self) -> str | None:
-        """Return the outcome of the last run that is known."""
         run = self._last_run
         if self.idle is not None and (run is None or self.idle >= run.started):
             return "idle"

@@ -41,7 +41,6 @@ class ForeignBase:
 
     @property
     def position(self) -> Position:
-        """Return the Position of every row."""
         return (EPOCH, *(None for _ in self.order), None, None, None)
 
     def spec(self, spec: TableSpec, path: str) -> TableSpec:

@@ -25,8 +25,6 @@ ROUTING = ("__dbz__physicalTableIdentifier",)
 
 @dataclass(frozen=True)
 class AvroSchema:
-    """A parsed schema."""
-
     root: Any
     """The type of the schema, in normal form."""
     named: Mapping[str, dict[str, Any]]
@@ -69,7 +67,6 @@ class AvroSchema:
         return root
 
     def member(self, name: str) -> AvroSchema:
-        """Return the schema of a member of the record."""
         return AvroSchema(next(member["type"] for member in self.present(self.root)["fields"] if member["name"] == name), self.named)
 
     def text(self) -> str:

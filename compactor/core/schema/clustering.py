@@ -22,8 +22,6 @@ _UNSORTABLE = ("array", "map", "struct", "binary")
 
 @dataclass(frozen=True)
 class FileOrder:
-    """How the rows of a file are laid out."""
-
     columns: tuple[str, ...]
     """Stored names of the columns that rows are sorted by, most significant first."""
     row_group_bytes: int | None = None

@@ -46,8 +46,6 @@ from compactor.core.schema.writer import WriterField, WriterSchema
 
 @dataclass(frozen=True)
 class Evolved:
-    """The result of `evolve`."""
-
     schema: Schema
     """The stored schema after these writers."""
     columns: dict[str, dict[str, str]]
@@ -59,7 +57,6 @@ class Evolved:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return the stored names of the columns that became text."""
         return tuple(decision.stored for decision in self.decisions if decision.change.kind == TO_STRING and decision.stored in self.retyped)
 
 

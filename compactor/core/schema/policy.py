@@ -30,8 +30,6 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Change(Plain):
-    """One difference."""
-
     also = ("sentence",)
 
     kind: str
@@ -46,7 +44,6 @@ class Change(Plain):
 
     @property
     def sentence(self) -> str:
-        """Return the change in words."""
         return KINDS[self.kind].format(**dataclasses.asdict(self))
 
 
@@ -105,11 +102,9 @@ class Decision(Plain):
 
     @property
     def sentence(self) -> str:
-        """Return the change and the action in words."""
         return f"{self.change.sentence}: {STAYS if (self.change.kind, self.action) == ('removed', 'keep') else ACTIONS[self.action]}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
         return {**self.change.to_json(), "action": self.action, "stored": self.stored, "decision": self.sentence}
 
 

@@ -141,7 +141,6 @@ class WriterSchema:
     """Whether its rows have all columns of the source's table. False for deletes, which may have the key only, and for incomplete events."""
 
     def field(self, name: str) -> WriterField | None:
-        """Return the field with this source name, or None."""
         return next((field for field in self.fields if field.name == name), None)
 
     def declared(self, name: str, names: Collection[str]) -> WriterField | None:

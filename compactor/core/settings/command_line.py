@@ -53,7 +53,6 @@ class ClusterCommand:
 
     @property
     def name(self) -> str:
-        """Return its words as they are typed."""
         return " ".join(self.words)
 
 

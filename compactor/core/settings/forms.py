@@ -82,7 +82,6 @@ class Form:
         return value
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        """Return the value's part of the JSON schema."""
         return {**handler(schema), **(self.json or {})}
 
 

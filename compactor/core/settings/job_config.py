@@ -67,7 +67,6 @@ class JobConfig:
             raise ConfigError(f"the job configuration comes from another version of compactor than the job ({error}); {advice}") from None
 
     def schema(self, number: int) -> str | None:
-        """Return the schema with this id, or None."""
         return dict(self.schemas).get(number)
 
 

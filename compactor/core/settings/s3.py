@@ -90,14 +90,11 @@ class S3Settings(S3):
 
     @property
     def host(self) -> str:
-        """Return the endpoint for messages."""
         return urlsplit(self.endpoint).netloc if self.endpoint else "Amazon S3"
 
 
 @dataclass(frozen=True)
 class Place:
-    """A bucket and a key."""
-
     bucket: str
     """Name of the bucket."""
     key: str

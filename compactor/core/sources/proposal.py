@@ -31,8 +31,6 @@ class Question:
 
 @dataclass(frozen=True)
 class TableProposal:
-    """One proposed table."""
-
     name: str
     source: str
     """Topic or folder it comes from."""
@@ -70,7 +68,6 @@ class Proposal:
         return "; ".join(f"set {' and '.join(f'`{name}:`' for name in names)} for {', '.join(tables)}" for names, tables in groups.items())
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
         tables = [{**asdict(table), "complete": "key" in table.settings} for table in self.tables]
         for table in tables:
             # a table of `init` is in the file, whatever it lacks

@@ -203,7 +203,6 @@ class SourceProfile:
         return {name: wide_enough(self.values(name)) if word == DECIMAL else word for name, word in likely.items() if word}
 
     def example(self, column: str) -> Any:
-        """Return a sampled value of a column that has one."""
         return self.values(column)[0]
 
 

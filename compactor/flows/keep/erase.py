@@ -43,8 +43,6 @@ from compactor.flows.transact import transact
 
 @dataclass(frozen=True)
 class Request:
-    """What to erase, and how."""
-
     keys: tuple[tuple[str, ...], ...] = ()
     """A text for each key column of each key; () to finish an earlier erase."""
     now: bool = False

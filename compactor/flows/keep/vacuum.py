@@ -205,7 +205,6 @@ def _gone(layout: Layout, version: int) -> StateRefused:
 
 
 def _edit(table: Table, inspection: _Inspection) -> Edit | None:
-    """Return the Edit that names what goes, or None if nothing new does."""
     if not (inspection.sweep.newly_pending or inspection.discards.entries):
         return None
     newest = inspection.newest

@@ -51,7 +51,6 @@ def untaken(storage: Storage, specs: Sequence[TableSpec], places: Sequence[Disco
 
 
 def exist(storage: Storage, discovery: Discovery) -> bool:
-    """Return whether any folder fits."""
     return next(_matching(storage, discovery, discovery.top, 0), None) is not None
 
 

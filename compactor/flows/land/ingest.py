@@ -28,8 +28,6 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class Ingested:
-    """What `ingest` wrote for a topic."""
-
     table: str
     topic: str
     records: int

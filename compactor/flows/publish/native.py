@@ -76,7 +76,6 @@ def _export(table: Table, form: str, snapshot: Snapshot, advance: bool) -> None:
 
 
 def current(table: Table, form: str) -> Exported | None:
-    """Return the newest metadata file of a form, or None without any."""
     return _newest(table, form)[1]
 
 
@@ -101,7 +100,6 @@ def unused(table: Table, files: Sequence[FileInfo], now: float) -> list[str]:
 
 
 def listed(table: Table) -> list[FileInfo]:
-    """Return the files of the Iceberg tables."""
     return [info for form in metadata.FORMATS for info in table.storage.list(table.layout.iceberg(form))]
 
 

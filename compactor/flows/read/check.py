@@ -120,7 +120,6 @@ def _results(table: Table, looked: Looked) -> Iterator[tuple[str, str, str]]:
 
 
 def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
-    """Return which files have no known format."""
     odd = [path for path in paths if not increment.ignored(path, spec.ignore) and spec.format == "auto" and not increment.file_format(path)]
     if not odd or spec.container == "kafka":
         return ""

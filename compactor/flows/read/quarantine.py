@@ -129,7 +129,6 @@ def give_up(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Seque
 
 
 def take_back(table: Table, copies: Sequence[str]) -> None:
-    """Remove the empty copies of `give_up`."""
     table.storage.delete([copy for copy in copies if _is_empty(table, copy)])
 
 

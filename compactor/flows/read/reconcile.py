@@ -102,8 +102,6 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """How a comparison is done."""
-
     parallel: int = 2
     """Statements at a time on the source."""
     chunk: int = 100_000

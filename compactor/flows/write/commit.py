@@ -161,7 +161,6 @@ class _Ingestion:
         return Edit(self.operation, commit, made, inputs=tuple(self.inputs), pending=self._pending(self.inputs))
 
     def _without(self, paths: Sequence[str]) -> list[Input]:
-        """Return the inputs without those at these paths, and without what counts only together with them."""
         self.left_out = True
         gone = full_loads.together(self.table.spec, [item.path for item in self.inputs], paths)
         return [item for item in self.inputs if item.path not in gone]

@@ -56,7 +56,6 @@ def due(table: Table, snapshot: Snapshot) -> bool:
 
 
 def worth(table: Table, snapshot: Snapshot, shares: dict[str, int]) -> tuple[Segment, ...]:
-    """Return the Segments worth compacting. `shares`: Delta rows by Segment id."""
     return compaction.targets(snapshot, shares, snapshot.brought, compaction.one_version(table.spec), bool(table.spec.iceberg))
 
 

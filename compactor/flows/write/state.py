@@ -133,7 +133,6 @@ def registered(table: Table, schema: Schema) -> Schema:
 
 
 def newest_hour(inputs: Iterable[Input]) -> str | None:
-    """Return the newest landing hour of these inputs, or None."""
     return _greatest(item.hour for item in inputs)
 
 
