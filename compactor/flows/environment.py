@@ -45,7 +45,6 @@ class Environment:
     """Whether the catalog only records statements, so that nothing may be written beside it."""
     program: str = ""
     stop: Stop = field(default_factory=Stop)
-    """Ends a run early."""
     tasks: Callable[[str], Tasks | None] = lambda group: None
     """Counts the engine's tasks for a phase (`logs.GROUP`); returns None if it has none."""
     share: Callable[[str], None] = lambda name: None

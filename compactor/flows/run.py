@@ -65,17 +65,12 @@ class Committed:
 
     table: Table
     before: Snapshot | None
-    """The newest version before the run."""
     current: Snapshot | None = None
-    """The newest version now."""
     resumed: bool = False
-    """Whether an earlier run was finished."""
     made: list[Snapshot] = field(default_factory=list)
-    """The versions that the run made."""
     compaction_due: bool = False
     """Whether to look for Segments worth compacting."""
     seconds: float = 0.0
-    """Duration of the first part."""
 
 
 def run_table(table: Table) -> TableReport:

@@ -27,13 +27,9 @@ class Table:
     """An environment and a TableSpec, for one run. Every flow takes one of these."""
 
     env: Environment
-    """Ports, clock and randomness."""
     spec: TableSpec
-    """What the operator declares."""
     label: str = ""
-    """The scheduler's label of the run."""
     progress: Progress = silent
-    """Is called with the steps of the run."""
 
     @cached_property
     def layout(self) -> Layout:

@@ -53,11 +53,8 @@ class _Shown:
     """A column of the view."""
 
     field: Field
-    """The column of the newest version."""
     main: str
-    """Its name in the main view."""
     name: str
-    """Its name in this view."""
     type: types.Type
     """The type that holds its values of all days."""
 

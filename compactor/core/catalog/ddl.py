@@ -47,7 +47,6 @@ class NativeDef:
     database: str
     name: str
     columns: tuple[Column, ...]
-    """Columns with Hive types, for people; engines read those in the metadata file."""
     location: str
     metadata: str
     properties: dict[str, str] = field(default_factory=dict)

@@ -21,7 +21,6 @@ _LINE = (("line", "string"),)
 
 
 Registered = Callable[[str], Optional[TableDef]]
-"""Returns the registered table of a name, or None."""
 
 
 def table(spec: TableSpec, snapshot: Snapshot, registered: Registered = lambda name: None) -> TableDef:

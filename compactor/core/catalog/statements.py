@@ -18,7 +18,6 @@ _QUOTES = {"word": "", "quoted": '"', "ticked": "`"}
 """Kind of a token that is a name → its quotes."""
 
 READS = ("select", "with", "from", "values", "table", "describe", "desc", "show", "summarize", "pivot", "unpivot")
-"""First words of statements that only read."""
 
 _DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(?P<name>[\w.\"]+)\s*", re.IGNORECASE)
 _SHOW_TABLES = re.compile(r"\s*show\s+tables\s*", re.IGNORECASE)

@@ -29,17 +29,14 @@ class ErasureReport(Plain):
 
     table: str
     uuid: str
-    """The id of the table, as in its Snapshots."""
     root: str
     version: int
-    """The version that this describes."""
     erased_in: int
     """The version that erased keys last. No older version can be read any more."""
     time: str
     """When it was written, ISO 8601, UTC."""
     program: str
     keys: tuple[str, ...]
-    """Keyed hashes of the erased keys."""
     rows: int
     """Stored rows of these keys that were removed."""
     events: int
@@ -47,9 +44,7 @@ class ErasureReport(Plain):
     feed_from: int | None
     """The version from which the change feed can be read; None for a table without one."""
     rewritten: tuple[Rewritten, ...]
-    """Raw files in the archive from which records were removed."""
     deleted: tuple[str, ...]
-    """Raw files that were deleted as a whole."""
     landing: tuple[str, ...]
     """Files in landing. They were not searched."""
     objects: int
@@ -59,7 +54,6 @@ class ErasureReport(Plain):
     goes: str | None = None
     """When the last of `left` may be deleted, ISO 8601; None if unknown."""
     format: int = FORMAT
-    """The version of this JSON format."""
 
     @property
     def finished(self) -> bool:

@@ -29,11 +29,9 @@ class ColumnStats:
     values: int
     """Number of values, nulls included."""
     nulls: int | None
-    """Number of nulls; None if it is not known."""
     low: bytes | None = None
     """The least value in Iceberg's single-value form, or less; None if it is not known."""
     high: bytes | None = None
-    """The greatest value, or more; None if it is not known."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ class Manifest:
     entry: dict[str, Any]
     """Its record in the list."""
     segments: tuple[str, ...]
-    """The ids of its Segments."""
 
     @property
     def path(self) -> str:
@@ -58,7 +57,6 @@ class Entries:
     """A Segment in a manifest."""
 
     segment: str
-    """Its id."""
     files: list[dict[str, Any]]
     """The records of its files."""
 

@@ -30,7 +30,6 @@ BASE, STATE_VERSION = "compactor.base", "compactor.state_version"
 VECTORS = "compactor.vectors"
 """Value of a snapshot's summary: the location of its Puffin file."""
 FORMATS = {"base": 2, "current": 3}
-"""Form → format version."""
 _LOG_MAX = 20
 """Earlier metadata files that one names."""
 
@@ -42,7 +41,6 @@ class Exported:
     number: int
     """The N in v<N>.metadata.json."""
     raw: dict[str, Any]
-    """Its content."""
 
     @property
     def ids(self) -> Ids:
@@ -86,9 +84,7 @@ class Part:
     """What an export lists of a Segment or a Delta."""
 
     segment: str
-    """Its id."""
     path: str
-    """Its directory below the table's root."""
     files: tuple[DataFile, ...]
     """The Parquet files with the rows that are shown, with their names in the directory."""
 

@@ -29,7 +29,6 @@ class Columns:
     ids: Ids
     """The ids of all columns that any file of the table has or had."""
     schema: dict[str, Any]
-    """The Iceberg schema, without its id."""
     bounded: Mapping[tuple[str, ...], str]
     """Path → Hive type of the columns that have bounds: scalars outside of lists and maps."""
 

@@ -24,7 +24,6 @@ class Envelope:
     """A record is a row of the table, with nothing around it. Only such records fit into CSV; order columns are columns of the row first."""
 
     several_events: bool = False
-    """A record may hold several events."""
 
     full_loads: bool = False
     """Each folder is one full load: all rows of the table at that hour. It is taken whole or not at all, and compared with the load before it."""
@@ -54,7 +53,6 @@ class Envelope:
     """Settings that every other envelope accepts and this one does not, each with the reason."""
 
     formats: tuple[str, ...] = FILE_FORMATS
-    """File formats that can hold the records."""
 
     csv_header: bool = True
     """CSV files begin with the names of their columns, unless `csv: {header: ..}` or `csv: {columns: ..}` is set."""
@@ -129,7 +127,6 @@ _ALL = (
 )
 
 ENVELOPES = {envelope.name: envelope for envelope in _ALL}
-"""Every envelope by its name."""
 
 
 def accepting(setting: str) -> str:

@@ -59,7 +59,6 @@ class CompactorError(Exception):
     """Root of all errors raised on purpose. Callers catch it; nothing raises it."""
 
     exit_code: ClassVar[int] = 1
-    """Exit code of the command line."""
     id: ClassVar[str] = "compactor-error"
     """The class name in lower case with hyphens: stable, shown with every message, a heading of `PAGE`."""
     advice: ClassVar[str] = "Look up the class below it."

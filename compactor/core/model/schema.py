@@ -12,13 +12,11 @@ from compactor.core.model import names
 from compactor.core.model.position import Position, at_or_below, earliest
 
 FEED = ("_change_type", "_commit_version", "_commit_timestamp", "_deleted", "feed_version")
-"""Columns of the change feed beside the payload."""
 
 HISTORY = (
     *("__start_time", "__end_time", "__is_current", "__is_deleted", "__start_position", "__end_position", "__previous_key"),
     *("__start_us", "__end_us", "__end_day"),
 )
-"""Columns of the history beside the payload."""
 
 RESERVED = (
     *("_version", "_at", "_gone", "_own", "_moved", "_row_id", "base_version", "delta_version", "segment", "row_state", *FEED),
@@ -39,7 +37,6 @@ class Field:
     source: str
     """The source's spelling."""
     type: str
-    """Hive's type text, such as `decimal(10,2)`."""
     since: int = 0
     """The version that added the column."""
     first: Position | None = None
@@ -68,7 +65,6 @@ class Schema:
 
     fields: tuple[Field, ...]
     key: tuple[str, ...]
-    """Stored names of the key columns."""
     generation: int = 1
     """Number of the set of catalog tables. A changed column type begins a new one."""
     registered: tuple[str, int, int | None] | None = None

@@ -27,7 +27,6 @@ ADOPTED = "adopted"
 """Outcome of an input that was not read, because its changes are in the adopted rows."""
 
 FIRST = 1
-"""The version that an adoption makes."""
 
 
 @dataclass(frozen=True)

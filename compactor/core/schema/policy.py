@@ -25,7 +25,6 @@ KINDS = {
     "incompatible": "`{column}` changed from {before} to {after}, and no type can store both",
     "comment": "the documentation of `{column}` changed from {before} to {after}",
 }
-"""Every kind of change, with its sentence."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,6 @@ class Change(Plain):
     also = ("sentence",)
 
     kind: str
-    """A key of KINDS."""
     column: str
     """The path in the source's names (`address.zip`, `tags[]`, `scores{}`)."""
     before: str = ""
@@ -56,7 +54,6 @@ ACTIONS = {
     "widen": "the values are rewritten in the wider type, in tables of a new generation",
     "refuse": "refused; the table stops and its increments stay in landing",
 }
-"""Every action with its description."""
 
 STAYS = "the column stays, null in new rows"
 """What `keep` means for a removed column."""

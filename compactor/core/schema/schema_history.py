@@ -28,11 +28,8 @@ class Step(Plain):
 
     version: int
     time: str
-    """When it was made, ISO 8601."""
     generation: int
-    """As `Schema.generation`."""
     registered: tuple[str, int, int | None] | None
-    """As `Schema.registered`."""
     changes: tuple[Change, ...]
 
 

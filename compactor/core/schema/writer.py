@@ -97,7 +97,6 @@ class WriterField:
     """The source's default if it is a constant. The epoch and the zero uuid are none, as they stand for now() and gen_random_uuid()."""
     doc: str = ""
     item: WriterField | None = None
-    """The elements of an array."""
     guessed: bool = False
     """Whether the type is a guess from values of CSV or of JSON without schema. Values of the next file may suggest another type."""
     inferred: bool = False

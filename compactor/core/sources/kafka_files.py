@@ -60,9 +60,7 @@ class Bounds:
     begin: int
     """The first offset still there."""
     end: int
-    """The offset of the next record."""
     topic_id: str = ""
-    """Kafka's id of the topic; "" if the broker gives none."""
 
 
 def offsets_of(path: str) -> Offsets | None:

@@ -51,7 +51,6 @@ class RowSample:
     """The rows of each sampled file. A value is None where it is null or cannot be part of a key. Rows that a snapshot read count as a file of their
     own: a snapshot that goes on beside the stream reads rows that the stream has inserted."""
     changed: list[dict[str, Any]] = field(default_factory=list)
-    """Updated rows."""
     gone: list[dict[str, Any]] = field(default_factory=list)
     """What is known of deleted rows. Their keys may be inserted again."""
     old: tuple[str, ...] = ()

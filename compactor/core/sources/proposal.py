@@ -37,7 +37,6 @@ class TableProposal:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Its keys in compactor.yaml, in order."""
     key_from: str = ""
-    """Where the key comes from."""
     questions: tuple[Question, ...] = ()
     waits: str = ""
     """Why `discover:` does not add the table yet, and what to write; "" if it does."""

@@ -31,7 +31,6 @@ class Ingested:
     table: str
     topic: str
     records: int
-    """Records written into landing."""
     files: int
     behind: int
     """Records that the topic had already and that are left for the next round."""

@@ -35,7 +35,6 @@ _SIBLINGS_MAX = 1000
 """Files beside a missing landing folder that are looked at for a folder with a similar name."""
 
 _OPERATIONS = ("__op", "op", "Op", "__deleted")
-"""Columns of flat rows with the operation."""
 
 _OF_TABLE = ("hint", "ledger", "shown", "snapshot")
 """Kinds of files (`Layout.kind`) that only the root of a table with versions has."""
@@ -46,9 +45,7 @@ class Looked:
     """What a plan has found out about a table."""
 
     snapshot: Snapshot | None
-    """The newest version."""
     infos: Sequence[FileInfo]
-    """The files in landing."""
     landing: Landing | Refused
     """Which of them are new, or why they are refused."""
     others: Sequence[TableSpec] = ()

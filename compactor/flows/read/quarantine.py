@@ -34,13 +34,11 @@ class QuarantinedFile(Plain):
     path: str
     """Path below the landing root."""
     etag: str
-    """The store's tag of its content."""
     hour: str | None
     """The hour of its folder; None if folders name none."""
     records: int | None
     """Number of its records in quarantine; None for the whole file."""
     reason: str
-    """Why it cannot be used."""
     location: str | None
     """The file that a replay would read; None if it is gone."""
     repaired: str

@@ -57,7 +57,6 @@ class Lake:
     columns: Columns
     log: SourceLog
     query: Query
-    """Runs a statement on Spark."""
 
     def reached(self) -> int | None:
         """Return up to where the newest version has the source's log; cheap, as it is called every few seconds."""

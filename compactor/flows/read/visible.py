@@ -61,7 +61,6 @@ def _kept(table: Table, snapshot: Snapshot | None, newest: Snapshot | None, vers
 
 
 Wait = Callable[[], object]
-"""Lets some time pass."""
 
 
 def changes(table: Table, start: int, to: int | None = None, wait: Wait | None = None) -> Iterator[Snapshot]:
