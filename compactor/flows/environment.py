@@ -16,10 +16,6 @@ from compactor.flows.stop import Stop
 from compactor.ports import Catalog, Engine, Storage
 
 
-def _nonce() -> str:
-    return secrets.token_hex(4)
-
-
 def no_sample(path: str, data: bytes, rows_max: int) -> FileSample:
     return FileSample(())
 
@@ -33,7 +29,7 @@ class Environment:
     catalog: Callable[[], Catalog]
     clock: Callable[[], float] = time.time
     """Returns the time in epoch seconds."""
-    nonce: Callable[[], str] = _nonce
+    nonce: Callable[[], str] = lambda: secrets.token_hex(4)
     """Returns 8 random hex digits: the id of an attempt."""
     notify: Callable[[Target, Message], None] = lambda target, message: None
     """Sends a message to one target. Raises a CompactorError if it cannot."""

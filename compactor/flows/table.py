@@ -82,7 +82,8 @@ class Table:
         """Return one Snapshot, or its stub, of a version that was committed. Raises StateRefused if somebody deleted it."""
         snapshot = self.snapshot(version)
         if snapshot is None:
-            raise self._deleted(version)
+            path = self.layout.snapshot(version)
+            raise StateRefused(f"{path} was committed and is gone: somebody deletes files below {self.layout.root}. Restore it from a backup.")
         return snapshot
 
     def columns_of(self, version: int) -> Snapshot:
@@ -234,7 +235,3 @@ class Table:
         except (FileNotFoundError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return 0
         return version if version <= _VERSION_MAX else 0
-
-    def _deleted(self, version: int) -> StateRefused:
-        path = self.layout.snapshot(version)
-        return StateRefused(f"{path} was committed and is gone: somebody deletes files below {self.layout.root}. Restore it from a backup.")

@@ -169,5 +169,5 @@ def test_an_old_hint_and_none_are_normal() -> None:
         made.storage.write(made.layout.hint(), content)
         made.storage.write(made.layout.shown(), content)
         assert made.table().newest().version == 3  # type: ignore[union-attr]
-    assert shown.published(made.table()) == 0
+    assert shown.remembered(made.table()).version == 0
     assert made.run().outcome == "idle"

@@ -22,6 +22,7 @@ from compactor.core.catalog.dialect import HIVE, HIVE_NAME, PORTABLE, Dialect
 from compactor.core.model import types
 from compactor.core.model.files import DELETED as TOMBSTONES
 from compactor.core.model.files import ROW_STATE
+from compactor.core.model.names import unique
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -133,7 +134,7 @@ def _columns(snapshot: Snapshot, forms: Sequence[Form]) -> list[_Shown]:
         for form in forms:
             old = _match(form.snapshot.schema, field, main)
             kind = (_common(types.parse(old.type), kind) if old else None) or kind
-        out.append(_Shown(field, main, types.unique_name(main, names) if main == DAY else main, kind))
+        out.append(_Shown(field, main, unique(main, names) if main == DAY else main, kind))
     return out
 
 

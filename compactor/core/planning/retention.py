@@ -106,14 +106,10 @@ def kept(
             reasons[version] = f"the end of {frozen[version]}"
         elif version in recent:
             reasons[version] = f"one of the last {spec.keep_versions}"
-        elif now - superseded_at(version, modified) < spec.keep:
+        # readers had a newer version at the latest when the second version after it was written, as runs publish before they commit
+        elif now - modified.get(version + 2, modified[version + 1]) < spec.keep:
             reasons[version] = "younger than `keep`"
     return reasons
-
-
-def superseded_at(version: int, modified: Mapping[int, float]) -> float:
-    """Return when readers had a newer version at the latest: when the second version after it was written, as runs publish before they commit."""
-    return modified.get(version + 2, modified[version + 1])
 
 
 def plan_vacuum(

@@ -24,22 +24,19 @@ class Version:
     """When it was committed, ISO 8601."""
     operation: str
     """The verb: `commit`, `compact`, `restore`, ..."""
-    label: str
-    """The scheduler's name of the run."""
     events: Mapping[str, int]
     source_time: str | None
     """The newest source time in the table, ISO 8601."""
     folder: str | None
     """The newest landing hour in the table."""
-    files: int
-    base_bytes: int | None
-    """Bytes of the base; None for an expired version without a run record."""
-    delta_bytes: int | None
-    """Bytes of the Delta; None as above."""
-    rows: int | None
-    """Live rows, at most; None as above."""
-    written: int | None
-    """Bytes written for it; None as above."""
+    files: int = 0
+    base_bytes: int | None = None
+    """Bytes of the base; None, as the numbers below, for an expired version without a run record."""
+    delta_bytes: int | None = None
+    rows: int | None = None
+    """Live rows, at most."""
+    written: int | None = None
+    """Bytes written for it."""
 
     @property
     def stored(self) -> int | None:
@@ -126,33 +123,16 @@ class Timeline:
 
 def version_of(snapshot: Snapshot, record: RunRecord | None) -> Version:
     """Return the Version of a Snapshot. An expired one has no sizes: the record of its run may have them."""
-    delta = snapshot.delta.size if snapshot.delta else 0
-    version = Version(
-        snapshot.version,
-        snapshot.time,
-        snapshot.operation,
-        snapshot.run,
-        snapshot.counts,
-        snapshot.source_time,
-        snapshot.hour,
-        len(snapshot.inputs),
-        snapshot.size - delta,
-        delta,
-        snapshot.rows,
-        snapshot.bytes_written,
-    )
+    version = Version(snapshot.version, snapshot.time, snapshot.operation, snapshot.counts, snapshot.source_time, snapshot.hour)
     if not snapshot.expired:
+        delta = snapshot.delta.size if snapshot.delta else 0
+        sizes = (len(snapshot.inputs), snapshot.size - delta, delta, snapshot.rows, snapshot.bytes_written)
+    elif record is not None and len(record.operations) == 1:
+        sizes = (record.files, record.bytes_stored - record.delta_bytes, record.delta_bytes, record.rows, record.bytes_written)
+    else:
         return version
-    if record is None or len(record.operations) != 1:
-        return replace(version, base_bytes=None, delta_bytes=None, rows=None, written=None)
-    return replace(
-        version,
-        files=record.files,
-        base_bytes=record.bytes_stored - record.delta_bytes,
-        delta_bytes=record.delta_bytes,
-        rows=record.rows,
-        written=record.bytes_written,
-    )
+    files, base, delta, rows, written = sizes
+    return replace(version, files=files, base_bytes=base, delta_bytes=delta, rows=rows, written=written)
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,8 @@ def differences(before: Schema, after: Schema) -> list[Change]:
             if rival is not None and field.visible:
                 changes.append(Change("replaced", field.source, rival.type, field.type))
             elif field.visible:
-                changes.append(Change("added", field.source, after=field.type, detail=_older(field) if old else "from the first rows on"))
+                older = "null in older rows" if field.default is None else f"older rows read {field.default!r}"
+                changes.append(Change("added", field.source, after=field.type, detail=older if old else "from the first rows on"))
             continue
         if same.source != field.source:
             changes.append(Change("renamed", field.source, same.source))
@@ -82,10 +83,6 @@ def _type_changes(before: Field, after: Field) -> list[Change]:
     joined, changes = nested_types.joined(was, now, after.source, False, types.ON_REQUEST)
     kind = TO_STRING if now == ("string",) else "widened"
     return changes if joined == now else [Change(kind, after.source, before.type, after.type)]
-
-
-def _older(field: Field) -> str:
-    return "null in older rows" if field.default is None else f"older rows read {field.default!r}"
 
 
 def expected(spec: TableSpec, snapshot: Snapshot) -> tuple[tuple[Decision, ...], Schema | None]:

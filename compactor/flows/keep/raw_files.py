@@ -11,7 +11,7 @@ after. If the erase is interrupted, vacuum deletes the copy, and the records are
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -56,12 +56,11 @@ def due(table: Table, newest: Snapshot, now: float) -> Discards:
         if path in kept:
             continue
         # inputs of one name may have each other's places: they go together or not at all
-        files_of_name = _files(table, inputs, there)
-        if (
-            files_of_name
-            and all(_spent(item) for item in inputs)
-            and all(now - info.modified >= table.spec.archive_retention for info in files_of_name)
-        ):
+        places = dict.fromkeys(place for item in inputs for place in archive.places(table, item))
+        files_of_name = [there[place] for place in places if place in there]
+        # all that they can give is in the table
+        spent = not any(item.unabsorbed or item.in_quarantine for item in inputs)
+        if files_of_name and spent and all(now - info.modified >= table.spec.archive_retention for info in files_of_name):
             files += files_of_name
             entries += [dataclasses.replace(item, outcome=DISCARDED, quarantined=0) for item in inputs if item.outcome != DISCARDED]
     return Discards(tuple(entries), tuple(files))
@@ -76,16 +75,6 @@ def _newest_of_partitions(paths: Iterable[str]) -> set[str]:
             place = (item.topic, item.partition, item.topic_id)
             newest[place] = max(newest.get(place, (-1, "")), (item.last, path))
     return {path for _, path in newest.values()}
-
-
-def _spent(item: Input) -> bool:
-    """Whether all that an input can give is in the table."""
-    return not item.unabsorbed and not item.in_quarantine
-
-
-def _files(table: Table, inputs: Sequence[Input], there: Mapping[str, FileInfo]) -> list[FileInfo]:
-    places = dict.fromkeys(place for item in inputs for place in archive.places(table, item))
-    return [there[place] for place in places if place in there]
 
 
 @dataclass(frozen=True)

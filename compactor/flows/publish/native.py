@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from compactor.core.catalog import objects
 from compactor.core.catalog.ddl import NativeDef
@@ -68,7 +68,8 @@ def _export(table: Table, form: str, snapshot: Snapshot, advance: bool) -> None:
             made = dataclasses.replace(made, number=newest.number + 1)
         if made is None and (before is None or (before.number == hint and not advance)):
             return
-        if made is None or _put(table, form, made):
+        content = b"" if made is None else json.dumps(made.raw, ensure_ascii=False).encode()
+        if made is None or table.storage.put_if_absent(table.layout.iceberg_metadata(form, made.number), content):
             # also if nothing is new: the catalog, or the name of the table in it, may be
             _point(table, form, snapshot, made or before, hint)  # type: ignore[arg-type]
             return
@@ -143,22 +144,17 @@ def _next(table: Table, form: str, snapshot: Snapshot, before: Exported | None, 
         except _Misread as error:
             parts = str(error)
     if isinstance(parts, str):
-        table.notes.append(f"Iceberg ({form}) shows {_shown(before)}: {parts}")
+        there = f"version {before.current['summary'][metadata.STATE_VERSION]}" if before else "nothing yet"
+        table.notes.append(f"Iceberg ({form}) shows {there}: {parts}")
     if entry is None:
         if before is None or not before.outdated(snapshot):
             return None
         columns, entry = _same_columns(before, columns), before.current
-    bases = {metadata.state_id(each, form) for each in table.kept(snapshot)} if before and before.outdated(snapshot) else _bases(before)
+    bases = {each["summary"][metadata.BASE] for each in before.raw["snapshots"]} if before else set()
+    if before and before.outdated(snapshot):
+        bases = {metadata.state_id(each, form) for each in table.kept(snapshot)}
     made = metadata.following(before, snapshot, form, columns, entry, bases, metadata.address(table.layout.iceberg(form)), table.env.now())
     return metadata.logged(made, before, metadata.address(table.layout.iceberg_metadata(form, before.number)) if before else "")
-
-
-def _shown(before: Exported | None) -> str:
-    return f"version {before.current['summary'][metadata.STATE_VERSION]}" if before else "nothing yet"
-
-
-def _bases(before: Exported | None) -> Collection[str]:
-    return {each["summary"][metadata.BASE] for each in before.raw["snapshots"]} if before else ()
 
 
 def _same_columns(before: Exported, columns: Columns) -> Columns:
@@ -235,10 +231,6 @@ def read_footer(table: Table, path: str, file: DataFile, columns: Columns) -> Fo
     if read.legacy:
         raise _Misread(f"{path} holds {read.legacy} in the form for Hive 2 and 3; `compactor rebuild {table.name}` writes all files anew")
     return read
-
-
-def _put(table: Table, form: str, made: Exported) -> bool:
-    return table.storage.put_if_absent(table.layout.iceberg_metadata(form, made.number), json.dumps(made.raw, ensure_ascii=False).encode())
 
 
 def _point(table: Table, form: str, snapshot: Snapshot, made: Exported, hint: int) -> None:

@@ -44,7 +44,7 @@ def compaction_note(table: Table, snapshot: Snapshot) -> str | None:
     """Return what the next run does about a compaction that is needed, or what it waits for; None if none is needed or worth it."""
     if not due(table, snapshot):
         return compaction.waits(table.spec, snapshot, table.env.clock())
-    if shown.not_worth(table) >= snapshot.version:
+    if shown.remembered(table).compacted >= snapshot.version:
         return None
     budget = table.spec.compact_budget
     return "compaction is due in the next run" + ("" if budget is None else f", within {budget:,} bytes for all its tables (`compact_budget`)")

@@ -23,7 +23,7 @@ def visible(table: Table) -> Snapshot | None:
     newest = table.newest()
     if newest is None or not table.spec.rules:
         return newest
-    version = shown.published(table)
+    version = shown.remembered(table).version
     if version >= newest.version:
         return newest
     return _kept(table, table.snapshot(version), newest, version) if version else None

@@ -40,7 +40,7 @@ def at_version(table: Table, version: int) -> Snapshot:
         _check_erased(table, head, version)
     if head is not None and snapshot is not None and not retention.is_pending_deletion(snapshot, layout, head):
         return snapshot
-    raise Refused(f"table {table.name}: there is no version {version} any more, or yet; {_listed(_available(table))}")
+    raise Refused(f"table {table.name}: there is no version {version} any more, or yet; {_listed(table)}")
 
 
 def named(table: Table, text: str | None) -> Snapshot | None:
@@ -56,7 +56,7 @@ def as_of(table: Table, moment: str) -> Snapshot:
     for snapshot in table.history():
         if _time(snapshot.time) <= limit:
             return at_version(table, snapshot.version)
-    raise Refused(f"table {table.name}: nothing was committed by {moment}; {_listed(_available(table))}")
+    raise Refused(f"table {table.name}: nothing was committed by {moment}; {_listed(table)}")
 
 
 def restore(table: Table, target: Snapshot) -> TableReport:
@@ -67,7 +67,7 @@ def restore(table: Table, target: Snapshot) -> TableReport:
         return TableReport(table.name, "idle", head.version, notes=(f"version {head.version} is the newest already",))
     # who slept since it read the target asks again: a stub is not among what is pending any more
     if head is None or retention.is_pending_deletion(target, table.layout, head) or table.vacuumed(target):
-        raise Refused(f"table {table.name}: version {target.version} was vacuumed; {_listed(_available(table))}")
+        raise Refused(f"table {table.name}: version {target.version} was vacuumed; {_listed(table)}")
     _check_erased(table, head, target.version)
     # raises if a view shows a newer version, which is gone
     publish.shown_version(table, head)
@@ -208,12 +208,9 @@ def changed(target: Iterable[Input], head: Iterable[Input]) -> tuple[Input, ...]
     return tuple(out)
 
 
-def _available(table: Table) -> list[Snapshot]:
+def _listed(table: Table) -> str:
     newest = table.newest()
-    return table.restorable(newest) if newest else []
-
-
-def _listed(versions: list[Snapshot]) -> str:
+    versions = table.restorable(newest) if newest else []
     if not versions:
         return "nothing is committed yet"
     listed = ", ".join(f"{snapshot.version} ({snapshot.time})" for snapshot in versions[:10])
