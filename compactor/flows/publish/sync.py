@@ -9,7 +9,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import from_avro
 from compactor.flows.publish import archive, audit, publish
-from compactor.flows.publish.landing import sync_landing
+from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.shown import remember
 from compactor.flows.table import Table
 
@@ -23,6 +23,13 @@ def resume(table: Table, snapshot: Snapshot) -> tuple[Snapshot, bool]:
         shown, needed = snapshot, False
     moved = archive.archive(table, snapshot)
     return shown, needed or moved > 0
+
+
+def show_and_archive(table: Table, made: Snapshot) -> None:
+    """Publish a version that a verb has just committed, bring the live view to it, and archive what is left. Raises audit.Blocked."""
+    publish.publish(table, made)
+    show_live(table, made)
+    archive.archive(table, made)
 
 
 def sync_table(table: Table, applied: bool = True) -> str:

@@ -42,7 +42,12 @@ def verify(table: Table, deep: bool = False) -> list[Check]:
     if not table.env.files_only:
         # raises if a view shows a newer version, which is gone
         publish.shown_version(table, snapshot)
-    checks = [_twice(_files, table, snapshot), _tiling(table, snapshot), _counts(table, snapshot)]
+    tiling = [*filter(None, [compaction.tiling_problem(snapshot.segments)])]
+    checks = [
+        _twice(_files, table, snapshot),
+        _check(table, "key ranges complete", tiling, f"{len(snapshot.segments)} segments"),
+        _counts(table, snapshot),
+    ]
     try:
         entries = ledger.everything(table, snapshot)
     except (Conflict, StateRefused) as error:
@@ -81,11 +86,14 @@ def _twice(check: Callable[[Table, Snapshot], Check], table: Table, snapshot: Sn
     return result if result.ok else check(listed(table), snapshot)
 
 
+def _check(table: Table, name: str, problems: Sequence[str], detail: str) -> Check:
+    """Return the check that there is no problem: with the first ones, or with this detail."""
+    return Check(table.name, name, not problems, "; ".join(problems[:3]) or detail)
+
+
 def _files(table: Table, snapshot: Snapshot) -> Check:
     problems = _file_problems(table, snapshot.data_files)
-    return Check(
-        table.name, "files", not problems, "; ".join(problems[:3]) or f"{counted(len(snapshot.data_files), 'file')}, {snapshot.size:,} bytes"
-    )
+    return _check(table, "files", problems, f"{counted(len(snapshot.data_files), 'file')}, {snapshot.size:,} bytes")
 
 
 def _file_problems(table: Table, named: Sequence[tuple[str, DataFile]]) -> list[str]:
@@ -110,8 +118,7 @@ def _feed(table: Table, newest: Snapshot, deep: bool) -> list[Check]:
     versions = list(table.after(0, newest))
     named = [(each.feed.part.path, file) for each in versions if each.feed and each.feed.part for file in each.feed.part.files]
     problems = _file_problems(table, named)
-    detail = f"{counted(len(named), 'file')}, from version {newest.feed.first if newest.feed else 0} on"
-    checks = [Check(table.name, "feed", not problems, "; ".join(problems[:3]) or detail)]
+    checks = [_check(table, "feed", problems, f"{counted(len(named), 'file')}, from version {newest.feed.first if newest.feed else 0} on")]
     if not table.env.files_only:
         checks.append(_feed_table(table, newest, versions))
     if table.env.files_only or problems:
@@ -135,19 +142,14 @@ def _feed_table(table: Table, newest: Snapshot, versions: Sequence[Snapshot]) ->
     problems = []
     for definition, partitions in feed.registrations(table.spec, versions):
         partitions_there = table.catalog().partitions(definition.database, definition.name)
-        registered = {each.values: each.location for each in partitions_there if each.values > (commit_id(first + 1, ""),)}
-        expected = {each.values: each.location for each in partitions}
+        registered = {each.values: join(each.location) for each in partitions_there if each.values > (commit_id(first + 1, ""),)}
+        expected = {each.values: join(each.location) for each in partitions}
         problems += [
             f"{definition.name}, partition {'/'.join(values)}: expected {expected.get(values, 'none')}, found {registered.get(values, 'none')}"
             for values in sorted({*expected, *registered})
-            if not _same_place(expected.get(values), registered.get(values))
+            if expected.get(values) != registered.get(values)
         ]
-    detail = "; ".join(problems[:3]) or f"{sum(each.feed is not None and each.feed.part is not None for each in versions)} partitions"
-    return Check(table.name, "feed table", not problems, detail)
-
-
-def _same_place(one: str | None, other: str | None) -> bool:
-    return one == other or (one is not None and other is not None and join(one) == join(other))
+    return _check(table, "feed table", problems, f"{sum(each.feed is not None and each.feed.part is not None for each in versions)} partitions")
 
 
 def _live(table: Table, snapshot: Snapshot) -> list[Check]:
@@ -190,7 +192,7 @@ def _kept_versions(table: Table, newest: Snapshot) -> Check:
     detail = f"{counted(len(kept), 'version')}, {counted(len(files), 'file')}, {sum(file.size for file, _ in files.values()):,} bytes read"
     unsummed = sum(not file.checksum for file, _ in files.values())
     detail += f"; {counted(unsummed, 'file')} without a checksum" if unsummed else ""
-    return Check(table.name, "kept versions", not problems, "; ".join(problems[:3]) or detail)
+    return _check(table, "kept versions", problems, detail)
 
 
 def _damage(table: Table, path: str, file: DataFile, version: int) -> str | None:
@@ -226,12 +228,7 @@ def _raw_files(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Ch
             continue
         if info is None or (info.size not in (item.size, item.was or item.size) and name not in repaired):
             problems.append(f"{item.path}: expected {item.size} bytes, found {f'{info.size} in {place}' if info else 'nothing'}")
-    return Check(table.name, "raw files", not problems, "; ".join(problems[:3]) or f"{counted(len(latest_entries), 'file')}, {size:,} bytes")
-
-
-def _tiling(table: Table, snapshot: Snapshot) -> Check:
-    problem = compaction.tiling_problem(snapshot.segments)
-    return Check(table.name, "key ranges complete", problem is None, problem or f"{len(snapshot.segments)} segments")
+    return _check(table, "raw files", problems, f"{counted(len(latest_entries), 'file')}, {size:,} bytes")
 
 
 def _counts(table: Table, newest: Snapshot) -> Check:
@@ -242,7 +239,7 @@ def _counts(table: Table, newest: Snapshot) -> Check:
         read += snapshot.counts.get("read", 0)
         if snapshot.counts and total != snapshot.counts["read"]:
             wrong.append(f"version {snapshot.version}: read {snapshot.counts['read']}, accounted for {total}")
-    return Check(table.name, "counts", not wrong, "; ".join(wrong[:3]) or f"{read:,} events accounted for")
+    return _check(table, "counts", wrong, f"{read:,} events accounted for")
 
 
 def _inputs(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check:
@@ -254,7 +251,7 @@ def _inputs(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check
     lost = [item.path for item in kept if archive.place(table, item) is None and not archive.overwritten(table, item, entries)]
     problems = [f"{twice} inputs are in the ledger twice"] if twice else []
     problems += [f"{len(lost)} ingested files are neither in landing nor in archive or quarantine, such as {lost[0]}"] if lost else []
-    return Check(table.name, "inputs", not problems, "; ".join(problems) or f"{len(first)} ingested, {len(landing.new)} waiting")
+    return _check(table, "inputs", problems, f"{len(first)} ingested, {len(landing.new)} waiting")
 
 
 def _archive(entries: Sequence[Input], table: Table) -> Check:

@@ -29,7 +29,8 @@ from compactor.core.results.reports import RebuildReport
 from compactor.core.sources.quarantine import Limits, newly_invalid
 from compactor.flows import ledger, logs
 from compactor.flows.keep.raw_files import DISCARDED
-from compactor.flows.publish import archive, landing, publish
+from compactor.flows.publish import archive, publish
+from compactor.flows.publish.sync import show_and_archive
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from compactor.flows.transact import preview, transact
@@ -55,9 +56,7 @@ def rebuild(table: Table, target: Snapshot | None, accept: bool, dry: bool, fewe
     made = transact(table, work.edit, moved=work.files_moved)
     if made is None:
         return work.report
-    publish.publish(table, made)
-    landing.show_live(table, made)
-    archive.archive(table, made)
+    show_and_archive(table, made)
     note = f"`compactor versions restore {table.name} --as-of {work.report.version}` goes back"
     invalid = sum(each.quarantined for each in work.set_aside)
     return dataclasses.replace(work.report, outcome="published", version=made.version, rows=made.rows, invalid=invalid, notes=(note,))

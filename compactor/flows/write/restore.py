@@ -25,8 +25,8 @@ from compactor.core.planning import retention
 from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
 from compactor.flows import ledger
-from compactor.flows.publish import archive, landing, publish
-from compactor.flows.publish.sync import resume
+from compactor.flows.publish import archive, publish
+from compactor.flows.publish.sync import resume, show_and_archive
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 from compactor.flows.write import commit, state
@@ -77,9 +77,7 @@ def restore(table: Table, target: Snapshot) -> TableReport:
         return _edit(table, target, parent, head_version) if parent is not None else None
 
     made = table.existing(transact(table, planned))
-    publish.publish(table, made)
-    landing.show_live(table, made)
-    archive.archive(table, made)
+    show_and_archive(table, made)
     undone = sum(item.outcome == "undone" for item in made.inputs)
     waiting = sum(item.in_quarantine for item in made.inputs)
     redone = sum(item.outcome != "undone" and not item.in_quarantine for item in made.inputs)
@@ -116,9 +114,7 @@ def without_lost(table: Table, version: int) -> TableReport:
             return dataclasses.replace(edit, feed=begun_anew(target.feed, target.version + 1)) if edit else None
 
         made = transact(table, planned, newest=made) or made
-    publish.publish(table, made)
-    landing.show_live(table, made)
-    archive.archive(table, made)
+    show_and_archive(table, made)
     gone = f"version {lost} is lost" if lost == version + 1 else f"versions {version + 1} to {lost} are lost"
     note = (
         f"{gone}, and what was ingested in them: move the archived files that `compactor verify {table.name}` names (`archive`) back to landing, and "

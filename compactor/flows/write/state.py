@@ -75,33 +75,30 @@ def _check_clustering(table: Table, schema: Schema) -> None:
 
 def after(table: Table, parent: State | None, summary: BatchSummary, staged: Staged, history: History | None, commit: str, whole: bool) -> State:
     """Return the State that continues `parent` with a batch. `whole`: a new base was written, else a new Delta."""
-    base = whole or parent is None
-    source_time = _greatest([parent.source_time if parent else None, summary.source_time])
-    return State(
-        schema=registered(table, summary.evolved.schema),
+    schema = registered(table, summary.evolved.schema)
+    before = parent or State(schema, summary.order, commit, staged.segments, None)
+    made = dataclasses.replace(
+        before,
+        schema=schema,
         order=summary.order,
-        base_id=commit if base or parent is None else parent.base_id,
-        segments=staged.segments if base or parent is None else parent.segments,
         delta=staged.delta,
-        hour=_greatest([parent.hour if parent else None, newest_hour(summary.inputs)]),
-        position=latest([summary.last, parent.position if parent else None]),
-        source_time=source_time,
-        truncated_to=None if table.spec.shard else latest([summary.truncate, parent.truncated_to if parent else None]),
-        shards_truncated_to=summary.barriers(parent.shards_truncated_to if parent else ()),
-        purged_to=parent.purged_to if parent else None,
-        purged_offsets=parent.purged_offsets if parent else (),
+        hour=_greatest([before.hour, newest_hour(summary.inputs)]),
+        position=latest([summary.last, before.position]),
+        source_time=_greatest([before.source_time, summary.source_time]),
+        truncated_to=None if table.spec.shard else latest([summary.truncate, before.truncated_to]),
+        shards_truncated_to=summary.barriers(before.shards_truncated_to),
         epoch=table.spec.epoch,
-        compacted_at=table.env.now() if whole else (parent.compacted_at if parent else None),
-        base_source_time=source_time if base or parent is None else parent.base_source_time,
         envelope=table.spec.envelope,
         # a commit that brought nothing new says nothing about what the next one will bring
-        brought=sum(staged.counts.get(name, 0) for name in ("applied", "superseded")) or (parent.brought if parent else 0),
-        raw=summary.raw or (parent.raw if parent else ()),
-        raw_format=summary.raw_format or (parent.raw_format if parent else ""),
+        brought=sum(staged.counts.get(name, 0) for name in ("applied", "superseded")) or before.brought,
+        raw=summary.raw or before.raw,
+        raw_format=summary.raw_format or before.raw_format,
         offsets=_offsets(parent, summary, table.spec.epoch),
         history=history,
-        watermark=parent.watermark if parent else NOTHING_KNOWN,
     )
+    if whole:
+        made = dataclasses.replace(made, base_id=commit, segments=staged.segments, compacted_at=table.env.now())
+    return dataclasses.replace(made, base_source_time=made.source_time) if whole or parent is None else made
 
 
 def with_purge(table: Table, made: State, parent: State | None, staged: Staged, through: int) -> State:
