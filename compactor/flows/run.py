@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
 from compactor.core.model.edit import SAME_ROWS
-from compactor.core.model.errors import CompactorError, Conflict, Stopped, TryLater
+from compactor.core.model.errors import UNEXPECTED, CompactorError, Conflict, Stopped, TryLater
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction
 from compactor.core.results.phrases import counted
@@ -28,6 +29,8 @@ from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS, days_end, freeze
 from compactor.flows.write import commit, rebuild
 from compactor.flows.write.compact import Spending, compact, due
+
+log = logging.getLogger(__name__)
 
 _INGESTING = ("commit", "replay", "reabsorb")
 """Operations whose inputs are new. A rebuild counts old events again; a restore and an adoption do not read their inputs."""
@@ -54,7 +57,12 @@ def look_at(table: Table) -> TableReport | int:
     return report_of(table, current, current, (), False, (*landing.notes, *_not_compacted(table, current, ())))
 
 
-def failure(table: str, error: CompactorError) -> TableReport:
+def failure(table: str, error: Exception) -> TableReport:
+    """Return the report of a table that could not be brought up to date. What nobody foresaw is logged, and is the failure of this table only."""
+    if not isinstance(error, CompactorError):
+        kind = type(error).__name__
+        log.error("table %s: unexpected %s", table, kind, exc_info=error)
+        return TableReport(table, "failed", error=f"unexpected {kind}: {error}", error_class=kind, error_id=UNEXPECTED, exit_code=1)
     outcome = "stopped" if isinstance(error, Stopped) else "later" if isinstance(error, TryLater) else "failed"
     return TableReport(table, outcome, error=str(error), error_class=type(error).__name__, error_id=error.id, exit_code=error.exit_code)
 

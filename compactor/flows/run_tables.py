@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from compactor.core.model.errors import UNEXPECTED, CompactorError, EngineEnded, NoRowsYet, Refused
+from compactor.core.model.errors import CompactorError, EngineEnded, NoRowsYet, Refused
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
@@ -155,22 +155,13 @@ def _reported(name: str, run: Callable[[], _T], progress: Progress, stop: Stop, 
         result = TableReport(name, "idle", notes=(str(error),))
     except Exception as error:
         # after Ctrl-C a cancelled computation raises anything
-        result = _failed(name, stopped() if stop.requested else error)
+        result = failure(name, stopped() if stop.requested else error)
     if not isinstance(result, TableReport):
         return result
     if result.error is not None:
         logs.failed(result)
     progress(name, "done", 1.0)
     return dataclasses.replace(result, seconds=round(time.monotonic() - began, 3))
-
-
-def _failed(name: str, error: Exception) -> TableReport:
-    if isinstance(error, CompactorError):
-        return failure(name, error)
-    # this table's failure, or the other tables' reports would be lost with it
-    kind = type(error).__name__
-    log.error("table %s: unexpected %s", name, kind, exc_info=error)
-    return TableReport(name, "failed", error=f"unexpected {kind}: {error}", error_class=kind, error_id=UNEXPECTED, exit_code=1)
 
 
 def _judged(table: Table, report: TableReport) -> TableReport:

@@ -71,10 +71,11 @@ class Schema:
     """The newest schema in the registry when the Snapshot was made: (subject, version, id or None). None without a registry."""
 
     def field(self, name: str) -> Field:
-        for candidate in self.fields:
-            if candidate.name == name:
-                return candidate
-        raise KeyError(name)
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, Field]:
+        return {field.name: field for field in self.fields}
 
     def has_columns_of(self, other: Schema) -> bool:
         """Return whether the columns are those of another version of the table, whatever Changes have come since."""

@@ -69,13 +69,10 @@ def oldest_shown(table: Table, snapshot: Snapshot) -> int | None:
 
 def newest_shown(table: Table, snapshot: Snapshot) -> int:
     """Return the newest version that a view of the table shows; 0 without any. Raises CatalogRefused for another table's view."""
-    newest = 0
-    for view in published_views(table, snapshot):
-        shown = table.catalog().view(view.database, view.name)
-        if shown is not None:
-            check_owner(table, snapshot, shown)
-            newest = max(newest, _version(shown))
-    return newest
+    shown = [there for view in published_views(table, snapshot) if (there := table.catalog().view(view.database, view.name))]
+    for view in shown:
+        check_owner(table, snapshot, view)
+    return max(map(_version, shown), default=0)
 
 
 def publish(table: Table, snapshot: Snapshot, again: bool = False) -> Snapshot:
@@ -126,7 +123,9 @@ def _replace(table: Table, snapshot: Snapshot, began: float, again: bool) -> Non
             raise
         # a newer Snapshot's columns are registered already, which ours lacks: nothing may show ours any more
         return
-    _check_window(table, snapshot, began)
+    # the process may have slept: what it has read may be old, and the mark of its publication removed
+    if table.env.clock() - began > table.spec.publish_window:
+        raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
     outdated = []
     for view in published_views(table, snapshot):
         shown = _ours(table, snapshot, view)
@@ -136,12 +135,6 @@ def _replace(table: Table, snapshot: Snapshot, began: float, again: bool) -> Non
     for view in outdated:
         # the catalog looks again, and leaves a view that has become newer
         table.catalog().replace_view(view)
-
-
-def _check_window(table: Table, snapshot: Snapshot, began: float) -> None:
-    """Raise TryLater if the process slept: what it has read may be old, and the mark of its publication removed."""
-    if table.env.clock() - began > table.spec.publish_window:
-        raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
 
 
 def declare(table: Table, schema: Schema) -> Snapshot | None:
