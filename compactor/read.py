@@ -25,7 +25,7 @@ from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model import times
 from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.results.files import TableFile, table_files
+from compactor.core.results.reports import TableFile, table_files
 from compactor.duckdb import connection as duck
 from compactor.duckdb import queries
 from compactor.duckdb.session import with_errors

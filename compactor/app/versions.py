@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from compactor.app.base import AppBase
 from compactor.config.values import absolute, is_s3
 from compactor.core.erasure.keys import key_values
-from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.record import TableReport
-from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, ReencryptReport, VacuumReport, silent
+from compactor.core.results.reports import AdoptReport, ErasureReport, Progress, RebuildReport, ReencryptReport, VacuumReport, silent
 
 
 class Versions(AppBase):

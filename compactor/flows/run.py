@@ -18,14 +18,13 @@ from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
 from compactor.core.schema.schema_history import differences
 from compactor.flows.land import discover
-from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit, shown
 from compactor.flows.publish.landing import sync_landing
 from compactor.flows.publish.publish import publish
 from compactor.flows.publish.sync import resume
 from compactor.flows.read.check import missing
 from compactor.flows.record import Recorder
-from compactor.flows.table import Table
+from compactor.flows.table import Table, listed
 from compactor.flows.transact import ATTEMPTS, days_end, freeze
 from compactor.flows.write import commit, rebuild
 from compactor.flows.write.compact import Spending, compact, due
@@ -58,7 +57,7 @@ def look_at(table: Table) -> TableReport | int:
 
 
 def failure(table: str, error: Exception) -> TableReport:
-    """Return the report of a table that could not be brought up to date. What nobody foresaw is logged, and is the failure of this table only."""
+    """Return the report of a table that could not be brought up to date. An unexpected error is logged, and fails this table only."""
     if not isinstance(error, CompactorError):
         kind = type(error).__name__
         log.error("table %s: unexpected %s", table, kind, exc_info=error)

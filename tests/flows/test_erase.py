@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from compactor.core.erasure.keys import hashed
-from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import Refused, TryLater
 from compactor.core.results.record import RunRecord
+from compactor.core.results.reports import ErasureReport
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.ledger import ERASED_REASON

@@ -10,8 +10,7 @@ from compactor.core.catalog import feed
 from compactor.core.model.errors import Refused, StateRefused
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.publish import shown
-from compactor.flows.read.plan import plan
-from compactor.flows.read.status import status
+from compactor.flows.read.status import plan, status
 from compactor.flows.read.verify import verify
 from compactor.flows.verbs import go_on_table
 from tests.oracle.lake import Lake, table

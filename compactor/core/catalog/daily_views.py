@@ -218,9 +218,8 @@ def view(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form], dialect: Di
     columns += [Column(DAY, "string", f"the day that the rows are the end of, {spec.daily.time_zone if spec.daily else 'UTC'}")]
     comment = f"rows of {spec.name} at the end of each day, kept by compactor" if spec.daily else f"no days of {spec.name} are kept any more"
     properties = {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": comment}
-    return ViewDef(
-        spec.database, views.in_dialect(called(spec), dialect), view_text(spec, snapshot, forms, dialect), tuple(columns), properties, dialect.called
-    )
+    text, name = view_text(spec, snapshot, forms, dialect), views.in_dialect(called(spec), dialect)
+    return ViewDef(spec.database, name, text, tuple(columns), properties, dialect.called)
 
 
 def published(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form]) -> list[ViewDef]:

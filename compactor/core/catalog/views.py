@@ -117,9 +117,8 @@ def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef],
     layout = spec.layout
 
     def of(part: Segment | Delta, *values: str) -> list[PartitionDef]:
-        return [
-            PartitionDef((*values, folder.state), layout.inside(folder.path), folder.rows, folder.size, len(folder.files)) for folder in part.folders
-        ]
+        places = ((each, layout.inside(each.path)) for each in part.folders)
+        return [PartitionDef((*values, each.state), place, each.rows, each.size, len(each.files)) for each, place in places]
 
     base = [each for segment in snapshot.segments for each in of(segment, snapshot.base_id, segment.id)]
     return base, of(snapshot.delta, snapshot.delta.id) if snapshot.delta else []

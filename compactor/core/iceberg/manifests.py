@@ -173,9 +173,8 @@ def existing(data: bytes, of: Manifest, segments: Mapping[str, str]) -> list[Ent
         segment = segments.get(entry["data_file"]["file_path"].rpartition("/")[0])
         if segment is not None:
             # what was added by the snapshot of the manifest takes its numbers from there
-            numbers = {
-                name: of.entry["sequence_number"] if entry[name] is None else entry[name] for name in ("sequence_number", "file_sequence_number")
-            }
+            names = ("sequence_number", "file_sequence_number")
+            numbers = {name: of.entry["sequence_number"] if entry[name] is None else entry[name] for name in names}
             entries.setdefault(segment, []).append({**entry, **numbers, "status": _EXISTING})
     return [Entries(segment, files) for segment, files in entries.items()]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import SILENT, UNTAKEN, Check, Difference
 from compactor.core.results.phrases import counted
@@ -272,3 +274,101 @@ class Ended:
     output: str
     errors: str = ""
     """The last lines of standard error."""
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A raw file in the archive from which records were removed."""
+
+    path: str
+    """Path below the landing root."""
+    before: int
+    """Bytes."""
+    after: int
+
+
+@dataclass(frozen=True)
+class ErasureReport(Plain):
+    """The state of the erases of a table. Once `left` is empty, it is the certificate."""
+
+    also = ("finished",)
+
+    table: str
+    uuid: str
+    root: str
+    version: int
+    erased_in: int
+    """The version that erased keys last. No older version can be read any more."""
+    time: str
+    """When it was written, ISO 8601, UTC."""
+    program: str
+    keys: tuple[str, ...]
+    rows: int
+    """Stored rows of these keys that were removed."""
+    events: int
+    """Events of these keys that were removed from the history."""
+    feed_from: int | None
+    """The version from which the change feed can be read; None for a table without one."""
+    rewritten: tuple[Rewritten, ...]
+    deleted: tuple[str, ...]
+    landing: tuple[str, ...]
+    """Files in landing. They were not searched."""
+    objects: int
+    """Number of objects in the table's folder."""
+    left: tuple[str, ...] = ()
+    """What may still hold values of erased keys."""
+    goes: str | None = None
+    """When the last of `left` may be deleted, ISO 8601; None if unknown."""
+    format: int = 1
+    """The version of this JSON format."""
+
+    @property
+    def finished(self) -> bool:
+        return not self.left
+
+    def to_text(self) -> str:
+        lines = [
+            f"table {self.table} ({self.uuid}) in {self.root}, version {self.version}, {self.time}",
+            f"  {counted(len(self.keys), 'key')} erased, {counted(self.rows, 'stored row')} removed in version {self.erased_in}",
+            *([f"  {counted(self.events, 'event')} removed from the history"] if self.events else []),
+            *([f"  the change feed begins anew: it can be read from version {self.feed_from} on"] if self.feed_from is not None else []),
+            f"  {counted(len(self.rewritten), 'raw file')} rewritten, {len(self.deleted):,} deleted as a whole",
+            *(f"    {item.path}: {item.before:,} bytes before, {item.after:,} now" for item in self.rewritten),
+            *(f"    {path}: deleted" for path in self.deleted),
+        ]
+        if self.landing:
+            lines.append(f"  not searched: {counted(len(self.landing), 'file')} in landing, such as {self.landing[0]}")
+        if self.finished:
+            lines.append(
+                f"  finished: older versions are deleted; {counted(self.objects, 'object')} left in the table's folder, none with an erased key"
+            )
+        else:
+            when = f", not before {self.goes} (`grace`)" if self.goes else ""
+            lines.append(f"  NOT FINISHED: {len(self.left):,} left, such as {self.left[0]}. Run `compactor erase {self.table}` again{when}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class TableFile:
+    part: str
+    """`base`, `delta`, `history`, or `changes` (of this version only)."""
+    location: str
+    """Path or URI."""
+    size: int
+    """Bytes."""
+
+
+def table_files(spec: TableSpec, snapshot: Snapshot) -> list[TableFile]:
+    """Return the files that a version reads.
+
+    A Delta row replaces the base row with its key, and the keys in files below `row_state=deleted` are deleted. So the base alone is the table only
+    if there is no Delta.
+    """
+    layout = spec.layout
+    listed = [("base", segment.path, file.name, file.size) for segment in snapshot.segments for file in segment.files]
+    listed += [("delta", snapshot.delta.path, file.name, file.size) for file in snapshot.delta.files] if snapshot.delta else []
+    history = snapshot.history.parts if snapshot.history else ()
+    listed += [("history", part.path, file.name, file.size) for part in history for file in part.files]
+    changes = snapshot.feed.part if snapshot.feed else None
+    listed += [("changes", changes.path, file.name, file.size) for file in changes.files] if changes else []
+    return [TableFile(part, layout.inside(f"{path}/{name}"), size) for part, path, name, size in listed]

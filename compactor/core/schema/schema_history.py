@@ -94,9 +94,8 @@ def expected(spec: TableSpec, snapshot: Snapshot) -> tuple[tuple[Decision, ...],
     length = max((len(field.last) for field in snapshot.schema.fields if field.last is not None), default=0)
     far = (FAR, *[None] * (length - 1)) if length else None
     try:
-        result = evolve(
-            snapshot.schema, [dataclasses.replace(writer, first=far, last=far)], spec.row_key, snapshot.version + 1, spec.name, spec.policy
-        )
+        newest = dataclasses.replace(writer, first=far, last=far)
+        result = evolve(snapshot.schema, [newest], spec.row_key, snapshot.version + 1, spec.name, spec.policy)
         return result.decisions, result.schema
     except SchemaRefused as error:
         decisions: Sequence[object] = error.decisions

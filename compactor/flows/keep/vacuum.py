@@ -205,18 +205,12 @@ def _gone(layout: Layout, version: int) -> StateRefused:
 
 
 def _edit(table: Table, inspection: _Inspection) -> Edit | None:
-    if not (inspection.sweep.newly_pending or inspection.discards.entries):
+    newest, sweep, entries = inspection.newest, inspection.sweep, inspection.discards.entries
+    if not (sweep.newly_pending or entries):
         return None
-    newest = inspection.newest
-    return Edit(
-        "vacuum",
-        table.next_commit(newest),
-        pending_deletions=inspection.sweep.pending_deletions,
-        oldest=inspection.sweep.oldest,
-        days=inspection.sweep.days,
-        feed=dataclasses.replace(newest.feed, kept=inspection.sweep.feed_kept, part=None) if newest.feed else None,
-        inputs=inspection.discards.entries,
-    )
+    kept = dataclasses.replace(newest.feed, kept=sweep.feed_kept, part=None) if newest.feed else None
+    writer = table.next_commit(newest)
+    return Edit("vacuum", writer, inputs=entries, pending_deletions=sweep.pending_deletions, oldest=sweep.oldest, feed=kept, days=sweep.days)
 
 
 def _write_over(table: Table, stored: FileInfo, stub: Snapshot) -> None:
@@ -301,11 +295,5 @@ def _report(table: Table, inspection: _Inspection, dry: bool, version: int) -> V
     if inspection.records:
         size = sum(info.size for info in inspection.records)
         swept.append(Swept(table.name, relative(table.layout.runs(), root), "record", len(inspection.records), size, None))
-    return VacuumReport(
-        table.name,
-        version,
-        dry,
-        expired=tuple(sorted(snapshot.version for snapshot in inspection.sweep.expired)),
-        kept=inspection.sweep.kept,
-        swept=tuple(swept),
-    )
+    expired = tuple(sorted(snapshot.version for snapshot in inspection.sweep.expired))
+    return VacuumReport(table.name, version, dry, expired, inspection.sweep.kept, tuple(swept))

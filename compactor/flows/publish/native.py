@@ -138,9 +138,8 @@ def _next(table: Table, form: str, snapshot: Snapshot, before: Exported | None, 
     parts, entry = metadata.parts_of(snapshot, form), None
     if advance and not isinstance(parts, str):
         try:
-            entry = (before.snapshot_of(metadata.state_id(snapshot, form)) if before else None) or _written(
-                table, form, snapshot, before, columns, parts
-            )
+            entry = before.snapshot_of(metadata.state_id(snapshot, form)) if before else None
+            entry = entry or _written(table, form, snapshot, before, columns, parts)
         except _Misread as error:
             parts = str(error)
     if isinstance(parts, str):

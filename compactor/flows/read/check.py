@@ -28,7 +28,7 @@ from compactor.core.results.phrases import absent_key, counted, csv_delimiter
 from compactor.core.sources import flat_rows, increment, key_inference, proposal, records, shared_stream, value_forms
 from compactor.core.sources.source_profile import SourceProfile, other_envelope
 from compactor.flows import owner
-from compactor.flows.land.sample import sample
+from compactor.flows.land.propose import sample
 from compactor.flows.table import Table
 
 _SIBLINGS_MAX = 1000
@@ -169,11 +169,7 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
     if not spec.op:
         yield from [*_deletes(spec, profiles, committed)][:1]
     present = {name.lower() for name in columns}
-    configured: dict[str, tuple[str, ...]] = {
-        "key": spec.key,
-        "cluster_by": spec.cluster_by,
-        "track": spec.track,
-    }
+    configured: dict[str, tuple[str, ...]] = {"key": spec.key, "cluster_by": spec.cluster_by, "track": spec.track}
     if spec.source.plain_rows and spec.container == "value":
         configured.update(order_by=tuple(name.removeprefix("after.") for name in spec.order_by), op=(spec.op,) if spec.op else ())
         configured.update(metadata_columns=spec.metadata_columns)

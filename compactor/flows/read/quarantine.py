@@ -189,17 +189,7 @@ def _whole(item: Input) -> bool:
 
 def _quarantined(table: Table, item: Input) -> QuarantinedFile:
     whole = _whole(item)
-    layout = table.layout
     # a repaired copy of a partly ingested file may lie in quarantine, under a name with the etag of the content it repairs
-    copy = layout.quarantined(item.path, item.etag)
+    copy = table.layout.quarantined(item.path, item.etag)
     location = copy if table.storage.stat(copy) else archive.place(table, dataclasses.replace(item, outcome="quarantined") if whole else item)
-    return QuarantinedFile(
-        table.name,
-        item.path,
-        item.etag,
-        item.hour,
-        None if whole else item.quarantined,
-        item.reason,
-        location,
-        layout.quarantined(item.path, item.etag),
-    )
+    return QuarantinedFile(table.name, item.path, item.etag, item.hour, None if whole else item.quarantined, item.reason, location, copy)

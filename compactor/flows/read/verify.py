@@ -28,10 +28,9 @@ from compactor.core.sources import increment
 from compactor.flows import ledger
 from compactor.flows.keep.raw_files import DISCARDED
 from compactor.flows.land import discover
-from compactor.flows.listed import listed
 from compactor.flows.publish import archive, publish
 from compactor.flows.publish.landing import pending
-from compactor.flows.table import Table
+from compactor.flows.table import Table, listed
 
 
 def verify(table: Table, deep: bool = False) -> list[Check]:

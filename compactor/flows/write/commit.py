@@ -24,7 +24,7 @@ from compactor.core.sources import full_loads
 from compactor.core.sources.source_profile import other_envelope
 from compactor.flows import ledger, logs, owner
 from compactor.flows.land import discover
-from compactor.flows.land.sample import sample
+from compactor.flows.land.propose import sample
 from compactor.flows.publish import archive, notices
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
@@ -220,16 +220,10 @@ class _Ingestion:
         summary = written.resolution.summary
         quarantine.describe(table, commit, summary)
         left_out = self.left_out or len(self.inputs) >= FILES_MAX
-        edit = Edit(
-            self.operation,
-            commit,
-            dataclasses.replace(written.state, watermark=state.watermark_after(table, parent, summary, left_out, self.operation == "commit")),
-            inputs=summary.inputs,
-            pending=self._pending(summary.inputs),
-            counts=written.counts,
-            ties=written.staged.ties,
-            unresolved=written.staged.unresolved,
-        )
+        watermark = state.watermark_after(table, parent, summary, left_out, self.operation == "commit")
+        made, inputs, staged = dataclasses.replace(written.state, watermark=watermark), summary.inputs, written.staged
+        pending, counts = self._pending(inputs), written.counts
+        edit = Edit(self.operation, commit, made, inputs=inputs, pending=pending, counts=counts, ties=staged.ties, unresolved=staged.unresolved)
         return state.with_changes(table, parent, edit, written.resolution)
 
     def _pending(self, inputs: Sequence[Input]) -> tuple[Input, ...]:

@@ -139,16 +139,8 @@ def _edit(table: Table, target: Snapshot, parent: Snapshot, head_version: int) -
         history=brought_back(target.history, writer),
         watermark=state.watermark_restored(target, [*before, *inputs]),
     )
-    edit = Edit(
-        "restore",
-        writer,
-        made,
-        replaces=True,
-        inputs=inputs,
-        pending=archive.unfinished(table, parent.pending),
-        restored=target.version,
-        requires=(NewestIs(head_version),),
-    )
+    pending = archive.unfinished(table, parent.pending)
+    edit = Edit("restore", writer, made, replaces=True, inputs=inputs, pending=pending, restored=target.version, requires=(NewestIs(head_version),))
     return state.with_changes(table, parent, edit)
 
 
