@@ -16,6 +16,12 @@ from compactor.core.results.phrases import minute, without_table
 from compactor.core.results.record import RunRecord
 from compactor.core.schema.schema_history import Step
 
+SILENT_SECONDS = 86400.0
+"""Without any run for so long the scheduler is likely to have stopped."""
+QUIET_SECONDS_MIN = 3600.0
+"""No table counts as silent sooner."""
+_QUIET_FACTOR, _GAPS_MIN = 4.0, 4
+
 
 @dataclass(frozen=True)
 class Version:
@@ -147,15 +153,6 @@ class Problem:
     """What is wrong, in a sentence."""
     commands: tuple[str, ...] = field(default=())
     """Commands that show more or repair it."""
-
-
-SILENT_SECONDS = 86400.0
-"""Without any run for so long the scheduler is likely to have stopped."""
-
-QUIET_SECONDS_MIN = 3600.0
-"""No table counts as silent sooner."""
-
-_QUIET_FACTOR, _GAPS_MIN = 4.0, 4
 
 
 def problems(tables: Sequence[Timeline], now: float, folders: Sequence[str] = ()) -> list[Problem]:

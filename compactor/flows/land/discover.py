@@ -20,6 +20,13 @@ from compactor.flows import ledger
 from compactor.flows.table import Table
 from compactor.ports import Storage
 
+_FILES_MAX = 200
+"""Files of a folder that are looked at for one that could be data."""
+_SHOWN = 20
+"""Folders that have a line of their own."""
+Unlisted = list[tuple[Discovery, CompactorError]]
+"""Places whose folders cannot be listed, each with the reason."""
+
 
 def landing(table: Table, snapshot: Snapshot | None, listed: Iterable[FileInfo] | None = None) -> Landing:
     """Compare landing with the ledger. `listed`: the files in landing, if the caller has listed them.
@@ -49,16 +56,6 @@ def _check_full_load(table: Table, snapshot: Snapshot, landed: Landing, ledgered
                 f"A full load comes before all changes, and these rows would lose to every change since. Set `epoch: {table.spec.epoch + 1}`: then "
                 "the new load wins (rows deleted since the last one stay: docs/sources.md), or remove the file."
             )
-
-
-_FILES_MAX = 200
-"""Files of a folder that are looked at for one that could be data."""
-_SHOWN = 20
-"""Folders that have a line of their own."""
-
-
-Unlisted = list[tuple[Discovery, CompactorError]]
-"""Places whose folders cannot be listed, each with the reason."""
 
 
 def untaken(storage: Storage, specs: Sequence[TableSpec], places: Sequence[Discovery]) -> tuple[list[Folder], Unlisted]:

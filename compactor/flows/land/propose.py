@@ -36,6 +36,16 @@ _CHANGED = re.compile(r"(?:^|_)(?:changed|updated|modified|last_?update|last_?mo
 LeftOut = list[tuple[str, str]]
 
 
+RECORDS_MAX = 300
+"""Records read from a file in a folder of one table."""
+STREAM_RECORDS_MAX = 50_000
+"""Records read from each file where several tables share a folder: a table that is not seen is not proposed."""
+SIZE_MAX = 1 << 20
+"""Bytes of a sampled file. Larger ones are read only where there is no smaller one."""
+TRIES_MAX = 3
+"""Files of a folder that are tried until one can be read."""
+
+
 def from_registry(registry: Registry, increments: str) -> Proposal:
     """Propose a table for each topic. `increments`: where files land, with `{table}` or `{topic}` in it."""
     registered, left_out = topics_of(registry)
@@ -253,16 +263,6 @@ def _value_questions(profile: SourceProfile, key: Sequence[str]) -> Iterator[Que
         yield Question(f'{deletes.split()[0]} may mark deleted rows: then add `delete_when: "{deletes}"`.')
     for column, form in profile.likely(value_forms.FOREIGN).items():
         yield Question(f"{column} has {form} ({profile.example(column)}). It becomes text; convert it at the source, or in queries.")
-
-
-RECORDS_MAX = 300
-"""Records read from a file in a folder of one table."""
-STREAM_RECORDS_MAX = 50_000
-"""Records read from each file where several tables share a folder: a table that is not seen is not proposed."""
-SIZE_MAX = 1 << 20
-"""Bytes of a sampled file. Larger ones are read only where there is no smaller one."""
-TRIES_MAX = 3
-"""Files of a folder that are tried until one can be read."""
 
 
 def sample(

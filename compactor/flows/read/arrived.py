@@ -15,6 +15,11 @@ from compactor.core.sources import increment, whole_hours
 from compactor.flows.publish.shown import recall
 from compactor.flows.table import Table
 
+_FOLDERS_MIN = 6
+"""Hours that show how often files land. With fewer, the times of commits do."""
+_COMMITS = 12
+"""Snapshots that are read for the times of commits."""
+
 
 def arrived(table: Table, hour: datetime) -> bool:
     """Whether a data file of this hour (UTC) lies in landing, archive or quarantine. Always True where folders name no hours.
@@ -52,13 +57,6 @@ def whole(table: Table, hour: datetime) -> str | None:
     if not whole_hours.covers(newest.watermark, (hour + timedelta(hours=1)).isoformat()):
         return whole_hours.note(newest.watermark, table.spec.streams)
     return None if recall(table, newest) is not None else f"version {newest.version} is not published yet"
-
-
-_FOLDERS_MIN = 6
-"""Hours that show how often files land. With fewer, the times of commits do."""
-
-_COMMITS = 12
-"""Snapshots that are read for the times of commits."""
 
 
 def silent(table: Table, snapshot: Snapshot | None, landing: Landing) -> str | None:

@@ -14,6 +14,8 @@ from compactor.core.planning.retention import is_pending_deletion
 from compactor.flows.publish import shown
 from compactor.flows.table import Table
 
+Wait = Callable[[], object]
+
 
 def visible(table: Table) -> Snapshot | None:
     """Return the version that readers see, or None.
@@ -58,9 +60,6 @@ def _kept(table: Table, snapshot: Snapshot | None, newest: Snapshot | None, vers
     if snapshot is None or newest is None or snapshot.expired or is_pending_deletion(snapshot, table.layout, newest):
         raise Refused(f"table {table.name}: version {version} is not kept; `compactor log {table.name}` shows those that are")
     return snapshot
-
-
-Wait = Callable[[], object]
 
 
 def changes(table: Table, start: int, to: int | None = None, wait: Wait | None = None) -> Iterator[Snapshot]:
