@@ -37,7 +37,6 @@ class Audit:
     """A sentence for each rule that does not hold."""
     rows: int
     accepted: bool
-    """Whether an operator has accepted it."""
     passed_rows: int | None
     """Rows of the newest version that passed or was accepted; None before the first."""
 

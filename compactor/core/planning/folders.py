@@ -69,7 +69,6 @@ class Folder:
     """A landed folder that no table takes."""
 
     path: str
-    """Full path."""
     example: str
     """Path of a file below it."""
     discovery: Discovery

@@ -25,9 +25,7 @@ EXPIRED, ORPHAN = "expired", "orphan"
 @dataclass(frozen=True)
 class Unit:
     path: str
-    """Path below the table's root."""
     commit: str
-    """The id of the commit that wrote it."""
     files: tuple[str, ...]
     size: int
     newest: float
@@ -39,7 +37,6 @@ class VacuumPlan:
     kept: dict[int, str]
     """Version → why it is kept."""
     expired: tuple[Snapshot, ...]
-    """Snapshots that expire now and become stubs."""
     pending_deletions: tuple[PendingDeletion, ...]
     """What the next Snapshot names as pending."""
     newly_pending: tuple[PendingDeletion, ...]

@@ -53,13 +53,11 @@ class Pair:
     name: str
     """The name in the view."""
     type: str
-    """Hive's type text."""
     source: str
     """The name in the source."""
     source_type: str
     form: str
     key: bool
-    """Whether it belongs to the key."""
 
 
 @dataclass(frozen=True)

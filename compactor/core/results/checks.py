@@ -29,7 +29,6 @@ class Check(Plain):
     """What was checked, such as `segments tile the keys`."""
     ok: bool
     detail: str
-    """What was compared, and what differs."""
 
 
 @dataclass(frozen=True)

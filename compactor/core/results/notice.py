@@ -71,13 +71,11 @@ class Notice:
     time: str
     """When, ISO 8601."""
     refused: bool
-    """Whether the table stops because of the changes."""
     decisions: tuple[Decision, ...]
     """The changes, and what the table does about each."""
     before: tuple[str, int, int | None] | None = None
     """The registered schema before: (subject, version, id or None); None without a registry."""
     after: tuple[str, int, int | None] | None = None
-    """The registered schema now."""
     ddl: tuple[str, ...] = ()
     """Statements that change the tables below the view."""
     objects: tuple[str, ...] = ()

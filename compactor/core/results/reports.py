@@ -38,13 +38,10 @@ class TableStatus(Plain):
 
     table: str
     version: int | None
-    """The newest version; None without one."""
     newest_folder: str | None
     """The newest landing folder in the table, as the hour that it names."""
     source_time: str | None
-    """The newest source time in the table, ISO 8601."""
     committed: str | None
-    """When the newest version was committed, ISO 8601."""
     rows: int
     """Live rows, at most."""
     segments: int
@@ -59,9 +56,7 @@ class TableStatus(Plain):
     read_strategy: str
     """How readers join base and Delta: `base-only` (no Delta), `broadcast` or `sort-merge`."""
     waiting_files: int
-    """New files in landing."""
     waiting_bytes: int
-    """Bytes of the new files in landing."""
     oldest_waiting: str | None
     """The oldest hour of the new files; None without any."""
     pending_archive: int
@@ -105,7 +100,6 @@ class Swept:
 
     table: str
     path: str
-    """Path below the table's root."""
     reason: str
     """`orphan`, `expired`, `discarded` for a raw file, or `record` for old run records."""
     files: int
@@ -122,15 +116,12 @@ class VacuumReport(Plain):
 
     table: str
     version: int | None
-    """The newest version after it; None without one."""
     dry: bool
-    """Whether it was a dry run."""
     expired: tuple[int, ...] = ()
     """Versions that it gives up."""
     kept: dict[int, str] = field(default_factory=dict)
     """Version → why it is kept."""
     swept: tuple[Swept, ...] = ()
-    """Everything that is deleted now or later."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -147,7 +138,6 @@ class RebuildReport(Plain):
     """`published`; `equal` (a dry run); `differs` (not published, because the result differs and nobody accepted that); `fewer` (not published,
     because far fewer rows would be left and nobody accepted that)."""
     version: int | None
-    """The version that it made; None without one."""
     against: int
     """The version that `difference` compares with."""
     files: int
@@ -155,7 +145,6 @@ class RebuildReport(Plain):
     bytes: int
     rows: int
     difference: Difference
-    """How the result differs from version `against`."""
     undone: int = 0
     """Raw files left out, because a restore removed their rows."""
     invalid: int = 0
@@ -224,7 +213,6 @@ class AdoptReport(Plain):
     outcome: str
     """`adopted`, or `would be adopted` after a dry run."""
     version: int | None
-    """The version that it made; None without one."""
     path: str
     files: int
     bytes: int
@@ -247,10 +235,8 @@ class TablePlan(Plain):
 
     table: str
     version: int | None
-    """The newest version; None without one."""
     landing: Landing
     steps: tuple[str, ...]
-    """Sentences about each step."""
     checks: tuple[Check, ...] = ()
     """Results of comparing the configuration with the files."""
 
@@ -281,7 +267,6 @@ class Rewritten:
     """A raw file in the archive from which records were removed."""
 
     path: str
-    """Path below the landing root."""
     before: int
     """Bytes."""
     after: int
@@ -355,7 +340,6 @@ class TableFile:
     location: str
     """Path or URI."""
     size: int
-    """Bytes."""
 
 
 def table_files(spec: TableSpec, snapshot: Snapshot) -> list[TableFile]:

@@ -29,12 +29,9 @@ class Version:
     time: str
     """When it was committed, ISO 8601."""
     operation: str
-    """The verb: `commit`, `compact`, `restore`, ..."""
     events: Mapping[str, int]
     source_time: str | None
-    """The newest source time in the table, ISO 8601."""
     folder: str | None
-    """The newest landing hour in the table."""
     files: int = 0
     base_bytes: int | None = None
     """Bytes of the base; None, as the numbers below, for an expired version without a run record."""
@@ -65,13 +62,10 @@ class Timeline:
     runs: tuple[RunRecord, ...] = ()
     """The newest run records, oldest first."""
     quarantine: tuple[Input, ...] = ()
-    """Files that are in quarantine, or have records there."""
     changes: tuple[Step, ...] = ()
     """The versions that changed columns, newest first."""
     delta_estimate: int = 0
-    """Bytes that Spark's planner expects for the Delta."""
     delta_limit: int = 1
-    """Bytes up to which readers get a broadcast join."""
     arrivals: tuple[float, ...] = ()
     """When files landed, in epoch seconds, as far as that is known (`flows/read/arrived.py`)."""
     idle: str | None = None
@@ -150,9 +144,7 @@ class Problem:
     urgent: bool
     """Whether the table does not move on without a person."""
     text: str
-    """What is wrong, in a sentence."""
     commands: tuple[str, ...] = field(default=())
-    """Commands that show more or repair it."""
 
 
 def problems(tables: Sequence[Timeline], now: float, folders: Sequence[str] = ()) -> list[Problem]:

@@ -31,7 +31,6 @@ class JobConfig:
     specs: tuple[TableSpec, ...]
     warehouse: str
     catalog: str = "glue"
-    """`hive` or `glue`."""
     metastore_uri: str | None = None
     catalog_id: str | None = None
     """Account of the Glue catalog; None for the job's own."""
