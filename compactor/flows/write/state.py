@@ -48,7 +48,7 @@ class Written:
         return {"read": self.resolution.summary.read, **self.staged.counts}
 
 
-def write(table: Table, batch: Batch, parent: State | None, commit: str, whole: bool, purge_through: int, scratch: ExitStack) -> Written:
+def write(table: Table, batch: Batch, parent: Snapshot | None, commit: str, whole: bool, purge_through: int, scratch: ExitStack) -> Written:
     """Resolve a batch with `parent` and write base or Delta, and the history if the table has one. `scratch` closes the resolution."""
     _check_clustering(table, batch.summary.evolved.schema)
     with logs.phase(table, "resolving") as phase:
@@ -73,10 +73,10 @@ def _check_clustering(table: Table, schema: Schema) -> None:
         log.warning("%s: sorts its files without %s: `cluster_by` names it, and the table has no such column yet", table.name, ", ".join(absent))
 
 
-def after(table: Table, parent: State | None, summary: BatchSummary, staged: Staged, history: History | None, commit: str, whole: bool) -> State:
+def after(table: Table, parent: Snapshot | None, summary: BatchSummary, staged: Staged, history: History | None, commit: str, whole: bool) -> State:
     """Return the State that continues `parent` with a batch. `whole`: a new base was written, else a new Delta."""
     schema = registered(table, summary.evolved.schema)
-    before = parent or State(schema, summary.order, commit, staged.segments, None)
+    before = parent.state if parent else State(schema, summary.order, commit, staged.segments, None)
     made = dataclasses.replace(
         before,
         schema=schema,
@@ -146,7 +146,7 @@ def purge_through(table: Table, parent: Snapshot | None) -> int:
     return 0
 
 
-def _offsets(parent: State | None, summary: BatchSummary, epoch: int) -> Partitions:
+def _offsets(parent: Snapshot | None, summary: BatchSummary, epoch: int) -> Partitions:
     """The greatest offset per partition since the epoch began."""
     offsets = dict(parent.offsets) if parent and parent.epoch == epoch else {}
     return tuple(sorted({**offsets, **{name: max(offset, offsets.get(name, offset)) for name, offset in summary.offsets}}.items()))
