@@ -25,13 +25,12 @@ from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model import times
 from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.results.files import TableFile, table_files
+from compactor.core.results.reports import TableFile, table_files
 from compactor.duckdb import connection as duck
 from compactor.duckdb import queries
 from compactor.duckdb.session import with_errors
 from compactor.flows.read.visible import kept
 from compactor.flows.table import Table as Stored
-from compactor.flows.write.feed import after
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -218,7 +217,7 @@ class Table(Rows):
         feed.check_start(self._source.stored.spec, self._source.snapshot, since)
 
         def define(made: Source) -> ViewDef:
-            return queries.changes(made.connection, made.stored.spec, made.snapshot, list(after(made.stored, made.snapshot, since)))
+            return queries.changes(made.connection, made.stored.spec, made.snapshot, list(made.stored.after(since, made.snapshot)))
 
         return Rows(self._source, define)
 

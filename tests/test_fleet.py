@@ -17,8 +17,8 @@ from compactor.app import App
 from compactor.cli import main as cli
 from compactor.config.settings import load
 from compactor.core.model.errors import CompactorError, ConfigError, Refused, Unavailable
-from compactor.core.results import attention
 from compactor.core.results.record import RunRecord
+from compactor.core.results.timeline import silent
 from compactor.storage.local import LocalStorage
 from tests.parts.s3 import Server
 from tests.parts.s3_fixtures import s3_endpoint, server
@@ -366,7 +366,7 @@ HOURLY = [3600.0 * hour for hour in range(30)]
 )
 def test_silence(arrivals: list[float], later: float, expected: str | None) -> None:
     """A table is silent if nothing has arrived for much longer than usual."""
-    assert attention.silent(arrivals, arrivals[-1] + later) == expected
+    assert silent(arrivals, arrivals[-1] + later) == expected
 
 
 def test_of_many_tables_those_that_need_somebody_come_first(tmp_path: Path) -> None:

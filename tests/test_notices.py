@@ -24,11 +24,10 @@ from compactor.core.model.errors import CompactorError, ConfigError, Refused, Sc
 from compactor.core.model.policy import Daily, Policy, Protection
 from compactor.core.results import notice
 from compactor.core.results.notice import Alert, Notice, Target
-from compactor.core.schema.change import Change
-from compactor.core.schema.policy import Decision
+from compactor.core.schema.policy import Change, Decision
 from compactor.core.schema.schema_history import steps
 from compactor.flows.environment import Environment
-from compactor.flows.publish import alerts, notices
+from compactor.flows.publish import notices
 from compactor.flows.table import Table
 from compactor.notify import webhook
 from tests.faults import Crash, Faults
@@ -443,19 +442,19 @@ def test_a_recovery_is_told_once_and_for_each_dag() -> None:
     told = Told()
     lake_table = Table(told.lake.env(), told.lake.spec)
     hourly, nightly = {"dag": "compact_hourly"}, {"dag": "maintenance"}
-    assert alerts.recovered([lake_table], hourly) == []
-    alerts.alert(lake_table, "table_late", "late", hourly)
-    assert alerts.recovered([lake_table], hourly) == []
+    assert notices.recovered([lake_table], hourly) == []
+    notices.alert(lake_table, "table_late", "late", hourly)
+    assert notices.recovered([lake_table], hourly) == []
     for where in (hourly, hourly, nightly):
-        alerts.alert(lake_table, "run_failed", "no", where)
+        notices.alert(lake_table, "run_failed", "no", where)
     told.failing = {"sns"}
     told.found.clear()
-    assert alerts.recovered([lake_table], hourly) == [lake_table.name]
-    assert alerts.recovered([lake_table], hourly) == []
+    assert notices.recovered([lake_table], hourly) == [lake_table.name]
+    assert notices.recovered([lake_table], hourly) == []
     ((target, _, message),) = told.found
     assert (target, message.subject, message.urgent) == ("log", f"{lake_table.name} has recovered", False)  # type: ignore[comparison-overlap]
     lake_table.storage.write(lake_table.layout.failed(), b"no json")
-    assert alerts.recovered([lake_table], nightly) == []
+    assert notices.recovered([lake_table], nightly) == []
 
 
 def test_an_alert_is_sent_although_the_store_is_away(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -467,7 +466,7 @@ def test_an_alert_is_sent_although_the_store_is_away(monkeypatch: pytest.MonkeyP
         raise Unavailable("the store is away")
 
     monkeypatch.setattr(type(lake_table.storage), "write", away)
-    alerts.alert(lake_table, "run_failed", "no", {"dag": "compact_hourly"})
+    notices.alert(lake_table, "run_failed", "no", {"dag": "compact_hourly"})
     assert [target for target, _, _ in told.found] == ["log", "sns"]
     assert "could not be remembered: the store is away" in caplog.text
-    assert alerts.recovered([lake_table], {"dag": "compact_hourly"}) == []
+    assert notices.recovered([lake_table], {"dag": "compact_hourly"}) == []

@@ -16,8 +16,7 @@ from compactor.cli import main as cli
 from compactor.cli import options
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused
 from compactor.core.model.policy import Policy
-from compactor.core.schema.change import Change
-from compactor.core.schema.policy import Decision
+from compactor.core.schema.policy import Change, Decision
 from compactor.core.schema.schema_history import Step
 from compactor.flows.table import Table
 from compactor.registry.files import FileRegistry

@@ -45,10 +45,10 @@ def failed(context: Any) -> None:
 
 def recovered(app: App, tables: list[str], context: Any) -> None:
     """Report those tables that are up to date after their failure in this DAG was reported."""
-    from compactor.flows.publish import alerts
+    from compactor.flows.publish import notices
 
     try:
-        for name in alerts.recovered([app.table(name) for name in tables], _where(context)):
+        for name in notices.recovered([app.table(name) for name in tables], _where(context)):
             log.info("%s has recovered", name)
     except Exception:
         log.exception("could not report that tables have recovered")
@@ -80,7 +80,7 @@ def _late(app: App, tables: list[str], deadline: str, where: dict[str, str]) -> 
 
 
 def _alert(app: App, reasons: dict[str, str], event: str, where: dict[str, str]) -> None:
-    from compactor.flows.publish import alerts
+    from compactor.flows.publish import notices
 
     together: dict[tuple[str, tuple[Target, ...]], list[str]] = {}
     for name, reason in reasons.items():
@@ -89,7 +89,7 @@ def _alert(app: App, reasons: dict[str, str], event: str, where: dict[str, str])
         # what stops a whole group is one message, not hundreds
         one = len(names) >= TOGETHER_MIN
         for name in names[:1] if one else names:
-            alerts.alert(app.table(name), event, reason, {**where, **({"tables": ", ".join(names)} if one else {})})
+            notices.alert(app.table(name), event, reason, {**where, **({"tables": ", ".join(names)} if one else {})})
 
 
 def _where(context: Any) -> dict[str, str]:

@@ -34,9 +34,8 @@ from compactor.core.planning.folders import Discovery
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import UNTAKEN, Check
 from compactor.core.results.explained import Explained
-from compactor.core.results.files import TableFile, table_files
 from compactor.core.results.record import TableReport
-from compactor.core.results.reports import Progress, TablePlan, TableStatus, silent
+from compactor.core.results.reports import Progress, TableFile, TablePlan, TableStatus, silent, table_files
 from compactor.core.schema.schema_history import Step, steps
 from compactor.flows import logs
 from compactor.flows.land.ingest import Ingest, Ingested
@@ -186,7 +185,7 @@ class App(Versions, Runners, Reconcile):
 
         `samples`: whether to read a few files of landing; without them only their names are looked at.
         """
-        from compactor.flows.read.plan import plan
+        from compactor.flows.read.status import plan
 
         specs = [self.with_schema(spec) if samples else spec for spec in self.specs(names)]
         return [plan(self.runtime.table(spec, files_only=True), self.specs(), samples) for spec in specs]
@@ -259,8 +258,8 @@ class App(Versions, Runners, Reconcile):
 
     def quarantined(self, names: Sequence[str] = ()) -> list[QuarantinedFile]:
         """Return the files in quarantine. Starts no JVM."""
-        from compactor.flows.listed import listed
         from compactor.flows.read import quarantine
+        from compactor.flows.table import listed
 
         tables = [self.runtime.table(spec, files_only=True) for spec in self.specs(names)]
         return [file for table in tables for file in quarantine.with_reasons(table, quarantine.waiting(listed(table), table.newest()))]

@@ -19,10 +19,10 @@ from compactor.core.sources import proposal as proposal_text
 from compactor.core.sources.proposal import Proposal, TableProposal
 from compactor.core.sources.source_profile import Profiles
 from compactor.duckdb import sample
-from compactor.flows.land import folders as flow_folders
+from compactor.flows.land import discover as flow_folders
 from compactor.flows.land import propose as flow
 from compactor.flows.land.appeared import appeared
-from compactor.flows.read.plan import plan
+from compactor.flows.read.status import plan
 from compactor.ports import Storage
 from compactor.registry.settings import RegistrySettings, addresses
 from compactor.storage.local import LocalStorage

@@ -24,7 +24,6 @@ from compactor.duckdb.session import Session, StatementRefused, UnknownTable
 from compactor.flows.publish import daily
 from compactor.flows.read.visible import none_visible, visible
 from compactor.flows.table import Table
-from compactor.flows.write.feed import after
 
 if TYPE_CHECKING:
     from compactor.app.base import AppBase
@@ -154,7 +153,7 @@ class LocalSql:
         if COMPACTED in kinds:
             yield queries.compacted_rows(connection, spec, snapshot)
         if CHANGES in kinds and snapshot.feed is not None:
-            yield from queries.feed_tables(connection, spec, list(after(self._app.table(spec.name), snapshot, snapshot.feed.first)))
+            yield from queries.feed_tables(connection, spec, list(self._app.table(spec.name).after(snapshot.feed.first, snapshot)))
         if ROWS in kinds:
             # what an earlier statement has defined is as of another time
             self._session.drop(spec.database, spec.view)

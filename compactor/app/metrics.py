@@ -16,7 +16,7 @@ from compactor.core.model.errors import CompactorError
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.measures import TableMeasures
 from compactor.core.results.record import JobUsage, RunRecord, TableReport
-from compactor.flows.read.measure import Sink, measure
+from compactor.flows.read.status import Sink, measure
 
 log = logging.getLogger(__name__)
 

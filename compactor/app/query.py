@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from compactor.core.catalog import native_table, statements
+from compactor.core.catalog import objects, statements
 from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
 
@@ -33,7 +33,7 @@ class Rows:
 def check_tables(specs: Iterable[TableSpec], text: str) -> None:
     """Raise Refused for a query of an Iceberg table, which neither engine here reads."""
     for spec in specs if statements.first_word(text) in statements.READS else ():
-        for name in (native_table.called(spec, form) for form in spec.iceberg):
+        for name in (objects.iceberg_name(spec, form) for form in spec.iceberg):
             if re.search(rf"(?<!\w){name}(?!\w)", text, re.IGNORECASE):
                 raise Refused(f"sql: {name} is an Iceberg table, for engines that read Iceberg; here {spec.view} has the rows")
 

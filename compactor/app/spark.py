@@ -10,7 +10,7 @@ from compactor.app.packages import fetch_error, fetch_properties, pyspark_major
 from compactor.aws.emr import metastore_conf, on_emr
 from compactor.config.settings import Settings
 from compactor.core.model.errors import ConfigError, Refused
-from compactor.core.settings.s3a import s3a_properties
+from compactor.core.settings.s3 import s3a_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from compactor.app.base import AppBase
 from compactor.config.values import absolute, is_s3
 from compactor.core.erasure.keys import key_values
-from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.record import TableReport
-from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, ReencryptReport, VacuumReport, silent
+from compactor.core.results.reports import AdoptReport, ErasureReport, Progress, RebuildReport, ReencryptReport, VacuumReport, silent
 
 
 class Versions(AppBase):
@@ -31,7 +30,7 @@ class Versions(AppBase):
 
     def reencrypt(self, names: Sequence[str] = ()) -> list[ReencryptReport]:
         """Encrypt raw files again that have another key than the table's `archive_kms_key`. Default: all tables that have one. Starts no JVM."""
-        from compactor.flows.keep.reencrypt import reencrypt
+        from compactor.flows.keep.raw_files import reencrypt
 
         return [reencrypt(self.runtime.table(spec, files_only=True)) for spec in self.specs(names) if names or spec.archive_kms_key]
 
@@ -68,7 +67,7 @@ class Versions(AppBase):
         With `wait` the iterator continues with later commits, and calls `wait` between two looks. Spark is stopped before each wait if it uses an
         embedded metastore, so that runs can open it.
         """
-        from compactor.flows.read.changes import changes
+        from compactor.flows.read.visible import changes
 
         table = self.table(name)
 

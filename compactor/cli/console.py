@@ -22,11 +22,10 @@ from compactor.core.reconcile.report import EQUAL
 from compactor.core.results import summary
 from compactor.core.results.checks import REMARKS, Check
 from compactor.core.results.explained import COLUMNS, FRAMES, PASSES, SHORT, Explained
-from compactor.core.results.phrases import counted, without_table
+from compactor.core.results.phrases import counted, visible, without_table
 from compactor.core.results.record import RunRecord, TableReport
 from compactor.core.results.reports import Progress as ProgressCallback
 from compactor.core.results.reports import TablePlan, TableStatus
-from compactor.core.results.visible import visible
 from compactor.core.sources.proposal import Proposal
 from compactor.flows import logs
 from compactor.flows.land.ingest import Ingested

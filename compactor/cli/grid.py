@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from compactor.core.results import phrases
-from compactor.core.results.visible import visible
+from compactor.core.results.phrases import visible
 
 PLAIN_WIDTH = 250
 """Width in characters if the output is a file or a pipe."""

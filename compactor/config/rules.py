@@ -10,7 +10,7 @@ from compactor.config.keys import Settings, Table
 from compactor.config.shards import shard_problems
 from compactor.config.text import Place
 from compactor.config.values import absolute, is_s3, is_zone, shown
-from compactor.core.catalog import native_table, objects
+from compactor.core.catalog import objects
 from compactor.core.model.envelopes import ENVELOPES, SPECIAL_SETTINGS, accepting
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
@@ -114,7 +114,7 @@ def _table_problems(keys: Settings, name: str, table: Table) -> Iterator[Problem
     if table.key is None and not table.schema_.startswith(SUBJECT):
         yield ("key",), "expected the key columns, found nothing; set `key: [id]`, or `key: []` if rows have no key"
     yield from _envelope_problems(table)
-    if problem := native_table.problem(table):
+    if problem := objects.iceberg_problem(table):
         yield ("iceberg",), problem
     if table.delete_when and table.key == ():
         yield ("delete_when",), "needs rows with a key, which says what is deleted; set `key: [..]`, or remove this key"

@@ -16,12 +16,7 @@ from compactor.flows.stop import Stop
 from compactor.ports import Catalog, Engine, Storage
 
 
-def _nonce() -> str:
-    return secrets.token_hex(4)
-
-
 def no_sample(path: str, data: bytes, rows_max: int) -> FileSample:
-    """Read nothing."""
     return FileSample(())
 
 
@@ -34,7 +29,7 @@ class Environment:
     catalog: Callable[[], Catalog]
     clock: Callable[[], float] = time.time
     """Returns the time in epoch seconds."""
-    nonce: Callable[[], str] = _nonce
+    nonce: Callable[[], str] = lambda: secrets.token_hex(4)
     """Returns 8 random hex digits: the id of an attempt."""
     notify: Callable[[Target, Message], None] = lambda target, message: None
     """Sends a message to one target. Raises a CompactorError if it cannot."""
@@ -46,7 +41,6 @@ class Environment:
     """Whether the catalog only records statements, so that nothing may be written beside it."""
     program: str = ""
     stop: Stop = field(default_factory=Stop)
-    """Ends a run early."""
     tasks: Callable[[str], Tasks | None] = lambda group: None
     """Counts the engine's tasks for a phase (`logs.GROUP`); returns None if it has none."""
     share: Callable[[str], None] = lambda name: None
@@ -58,5 +52,4 @@ class Environment:
     """Every configured table; empty where only some of them are known, as in a job on a cluster."""
 
     def now(self) -> str:
-        """The time as ISO 8601 text, UTC."""
         return times.from_seconds(self.clock(), "milliseconds")

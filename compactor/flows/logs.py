@@ -21,9 +21,8 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from compactor.core.results.phrases import counted, without_table
+from compactor.core.results.phrases import counted, visible, without_table
 from compactor.core.results.record import TableReport
-from compactor.core.results.visible import visible
 
 if TYPE_CHECKING:
     from compactor.flows.table import Table
@@ -91,11 +90,6 @@ class Phase:
         """Log this sentence and the time that it took when the phase ends, with these figures."""
         self.sentence, self.figures = sentence, figures
 
-    def end(self) -> None:
-        """Log what the phase did."""
-        seconds = time.monotonic() - self.began
-        log.info("%s: %s in %.1f s", self.table.name, self.sentence, seconds, extra={FIELDS: {**self.figures, "seconds": round(seconds, 3)}})
-
     def go_on(self) -> None:
         """Log that the phase goes on, if `EVERY_SECONDS` have passed, with the counts of the engine's tasks."""
         now = time.monotonic()
@@ -131,7 +125,8 @@ def phase(table: Table, doing: str) -> Iterator[Phase]:
         finally:
             del _open[id(work)]
         if work.sentence:
-            work.end()
+            seconds = time.monotonic() - work.began
+            log.info("%s: %s in %.1f s", table.name, work.sentence, seconds, extra={FIELDS: {**work.figures, "seconds": round(seconds, 3)}})
 
 
 def failed(report: TableReport) -> None:

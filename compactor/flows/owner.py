@@ -37,7 +37,10 @@ def check_landing(table: Table) -> None:
     if spec.archive != "move":
         return
     try:
-        owner = _claimed(table, _real(table.layout.landing_owner()), _root_from(_real(spec.landing), _real(spec.root)))
+        landing, root = _real(spec.landing), _real(spec.root)
+        # below the root the mark names it relatively
+        ours = "/".join([".."] * len(relative(landing, root).split("/"))) if landing.startswith(f"{root}/") else root
+        owner = _claimed(table, _real(table.layout.landing_owner()), ours)
     except Refused as error:
         raise Refused(
             f"table {table.name}: {spec.landing} cannot be marked as this table's, which `archive: move` needs to take ingested files out of it. "
@@ -98,13 +101,6 @@ def _claimed(table: Table, path: str, ours: str) -> str:
 def _real(path: str) -> str:
     """Return a local path without symbolic links: two folders may be one."""
     return path if "://" in path else os.path.realpath(path)
-
-
-def _root_from(landing: str, root: str) -> str:
-    """Return how a mark in landing names the root."""
-    if not landing.startswith(root + "/"):
-        return root
-    return "/".join([".."] * len(relative(landing, root).split("/")))
 
 
 def _named(path: str, data: bytes) -> str:

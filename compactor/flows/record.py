@@ -34,7 +34,6 @@ class Recorder:
         self._open: tuple[str, float] | None = None
 
     def progress(self, table: str, step: str, share: float) -> None:
-        """Begin a phase, and end the one before."""
         self._close()
         self._open = (step, self.table.env.clock()) if step != "done" else None
         self._progress(table, step, share)

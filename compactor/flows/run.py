@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
 from compactor.core.model.edit import SAME_ROWS
-from compactor.core.model.errors import CompactorError, Conflict, Stopped, TryLater
+from compactor.core.model.errors import UNEXPECTED, CompactorError, Conflict, Stopped, TryLater
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction
 from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
 from compactor.core.schema.schema_history import differences
 from compactor.flows.land import discover
-from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit, shown
 from compactor.flows.publish.landing import sync_landing
 from compactor.flows.publish.publish import publish
+from compactor.flows.publish.sync import resume
 from compactor.flows.read.check import missing
 from compactor.flows.record import Recorder
-from compactor.flows.resume import resume
-from compactor.flows.table import Table
-from compactor.flows.transact import ATTEMPTS
+from compactor.flows.table import Table, listed
+from compactor.flows.transact import ATTEMPTS, days_end, freeze
 from compactor.flows.write import commit, rebuild
 from compactor.flows.write.compact import Spending, compact, due
-from compactor.flows.write.daily import days_end, freeze
+
+log = logging.getLogger(__name__)
 
 _INGESTING = ("commit", "replay", "reabsorb")
 """Operations whose inputs are new. A rebuild counts old events again; a restore and an adoption do not read their inputs."""
@@ -55,8 +56,12 @@ def look_at(table: Table) -> TableReport | int:
     return report_of(table, current, current, (), False, (*landing.notes, *_not_compacted(table, current, ())))
 
 
-def failure(table: str, error: CompactorError) -> TableReport:
-    """The report of a table that could not be brought up to date."""
+def failure(table: str, error: Exception) -> TableReport:
+    """Return the report of a table that could not be brought up to date. An unexpected error is logged, and fails this table only."""
+    if not isinstance(error, CompactorError):
+        kind = type(error).__name__
+        log.error("table %s: unexpected %s", table, kind, exc_info=error)
+        return TableReport(table, "failed", error=f"unexpected {kind}: {error}", error_class=kind, error_id=UNEXPECTED, exit_code=1)
     outcome = "stopped" if isinstance(error, Stopped) else "later" if isinstance(error, TryLater) else "failed"
     return TableReport(table, outcome, error=str(error), error_class=type(error).__name__, error_id=error.id, exit_code=error.exit_code)
 
@@ -67,17 +72,12 @@ class Committed:
 
     table: Table
     before: Snapshot | None
-    """The newest version before the run."""
     current: Snapshot | None = None
-    """The newest version now."""
     resumed: bool = False
-    """Whether an earlier run was finished."""
     made: list[Snapshot] = field(default_factory=list)
-    """The versions that the run made."""
     compaction_due: bool = False
     """Whether to look for Segments worth compacting."""
     seconds: float = 0.0
-    """Duration of the first part."""
 
 
 def run_table(table: Table) -> TableReport:
@@ -149,7 +149,6 @@ def _noted(sentence: str | None) -> tuple[str, ...]:
 
 
 def blocked_report(report: TableReport, reason: str) -> TableReport:
-    """Return the report of a run whose version readers do not see."""
     return dataclasses.replace(report, outcome="blocked", error=reason, error_class="CheckFailed", error_id=audit.Blocked.id, exit_code=1)
 
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from compactor.core.model.errors import UNEXPECTED, CompactorError, EngineEnded, NoRowsYet
+from compactor.core.model.errors import CompactorError, EngineEnded, NoRowsYet, Refused
+from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
+from compactor.core.results.phrases import counted
 from compactor.core.results.record import RunRecord, TableReport
 from compactor.core.results.reports import Progress, silent
-from compactor.flows import deaths, logs
+from compactor.flows import logs
 from compactor.flows.environment import Environment
-from compactor.flows.record import Recorder, remember_idle
+from compactor.flows.land import discover
+from compactor.flows.record import Recorder, last_run, remember_idle
 from compactor.flows.run import Committed, commit_table, failure, finish_table, look_at
 from compactor.flows.stop import Stop, stopped
 from compactor.flows.table import Table
@@ -84,7 +88,7 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
 
         step = _reported(spec.name, commit, record.progress, env.stop)
         if isinstance(step, TableReport):
-            return record.recorded(deaths.judged(record.table, step) if again else step)
+            return record.recorded(_judged(record.table, step) if again else step)
         if step is None:
             return None
         if again or not step.compaction_due:
@@ -151,7 +155,7 @@ def _reported(name: str, run: Callable[[], _T], progress: Progress, stop: Stop, 
         result = TableReport(name, "idle", notes=(str(error),))
     except Exception as error:
         # after Ctrl-C a cancelled computation raises anything
-        result = _failed(name, stopped() if stop.requested else error)
+        result = failure(name, stopped() if stop.requested else error)
     if not isinstance(result, TableReport):
         return result
     if result.error is not None:
@@ -160,10 +164,29 @@ def _reported(name: str, run: Callable[[], _T], progress: Progress, stop: Stop, 
     return dataclasses.replace(result, seconds=round(time.monotonic() - began, 3))
 
 
-def _failed(name: str, error: Exception) -> TableReport:
-    if isinstance(error, CompactorError):
-        return failure(name, error)
-    # this table's failure, or the other tables' reports would be lost with it
-    kind = type(error).__name__
-    log.error("table %s: unexpected %s", name, kind, exc_info=error)
-    return TableReport(name, "failed", error=f"unexpected {kind}: {error}", error_class=kind, error_id=UNEXPECTED, exit_code=1)
+def _judged(table: Table, report: TableReport) -> TableReport:
+    """Return the report of a run that was alone with the engine.
+
+    Where the engine has ended, as in the last run on the same files, it has failed: to try later would not help. The run record remembers the files.
+    """
+    if report.error_class != EngineEnded.__name__:
+        return report
+    try:
+        new = discover.landing(table, table.newest()).new
+    except CompactorError:
+        return report
+    if not new:
+        return report
+    ended_on = hashlib.sha256("\n".join(sorted(f"{item.path} {item.etag}" for item in new)).encode()).hexdigest()[:16]
+    before = last_run(table)
+    if before is not None and before.ended_on == ended_on:
+        largest = max(new, key=lambda item: item.size)
+        report = failure(
+            table.name,
+            Refused(
+                f"table {table.name}: Spark's JVM has ended again on the same {counted(len(new), 'new file')} below {table.spec.landing}, the "
+                f"largest of them {join(table.spec.landing, largest.path)} ({largest.size:,} bytes): {report.error}. Nothing was committed. Runs go "
+                "on trying them: give Spark more memory, or move a file that no memory holds out of landing"
+            ),
+        )
+    return dataclasses.replace(report, ended_on=ended_on)

@@ -37,7 +37,6 @@ class Stop:
 
     @property
     def requested(self) -> bool:
-        """Return whether the run has to end."""
         return self._requested.is_set()
 
     def request(self) -> None:
@@ -130,5 +129,4 @@ def end_process() -> None:
 
 
 def stopped() -> Stopped:
-    """Return the error of a table whose run was stopped."""
     return Stopped("stopped by Ctrl-C or SIGTERM. What is committed stays; the next run does the rest.")

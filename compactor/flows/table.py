@@ -1,14 +1,15 @@
-"""Table: one table and its environment, and everything that is read of its Snapshots."""
+"""Table: one table and its environment, and everything that is read of its Snapshots; `listed` looks for many files at once."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from compactor.core.model.errors import NoRowsYet, StateRefused
-from compactor.core.model.files import DataFile
+from compactor.core.model.files import DataFile, FileInfo
 from compactor.core.model.layout import Layout, commit_id
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -27,17 +28,12 @@ class Table:
     """An environment and a TableSpec, for one run. Every flow takes one of these."""
 
     env: Environment
-    """Ports, clock and randomness."""
     spec: TableSpec
-    """What the operator declares."""
     label: str = ""
-    """The scheduler's label of the run."""
     progress: Progress = silent
-    """Is called with the steps of the run."""
 
     @cached_property
     def layout(self) -> Layout:
-        """The paths of the table."""
         return self.spec.layout
 
     @cached_property
@@ -56,12 +52,10 @@ class Table:
 
     @property
     def name(self) -> str:
-        """The name in the configuration."""
         return self.spec.name
 
     @property
     def storage(self) -> Storage:
-        """The object store."""
         return self.env.storage
 
     def step(self, name: str, share: float) -> None:
@@ -79,7 +73,6 @@ class Table:
     # Snapshots --------------------------------------------------------------------------------------------------------
 
     def snapshot(self, version: int) -> Snapshot | None:
-        """Return one Snapshot, or its stub, or None."""
         path = self.layout.snapshot(version)
         try:
             return Snapshot.from_bytes(self.storage.read(path), path)
@@ -90,7 +83,8 @@ class Table:
         """Return one Snapshot, or its stub, of a version that was committed. Raises StateRefused if somebody deleted it."""
         snapshot = self.snapshot(version)
         if snapshot is None:
-            raise self._deleted(version)
+            path = self.layout.snapshot(version)
+            raise StateRefused(f"{path} was committed and is gone: somebody deletes files below {self.layout.root}. Restore it from a backup.")
         return snapshot
 
     def columns_of(self, version: int) -> Snapshot:
@@ -100,7 +94,6 @@ class Table:
         return self._columns_of[version]
 
     def no_version(self) -> NoRowsYet:
-        """Return the error of a command that needs a version of a table without one."""
         return NoRowsYet(f"table {self.name}: nothing is committed yet; `compactor run {self.name}` makes the first version")
 
     def existing(self, newest: Snapshot | None) -> Snapshot:
@@ -162,7 +155,6 @@ class Table:
         )
 
     def has(self, version: int) -> bool:
-        """Return whether a version was committed."""
         return self.storage.stat(self.layout.snapshot(version)) is not None
 
     def history(self) -> Iterator[Snapshot]:
@@ -185,6 +177,15 @@ class Table:
     def restorable(self, newest: Snapshot) -> list[Snapshot]:
         """Return those of `kept` that vacuum has given up nothing of, newest first."""
         return [snapshot for snapshot in self.kept(newest) if not is_pending_deletion(snapshot, self.layout, newest)]
+
+    def after(self, version: int, newest: Snapshot) -> Iterator[Snapshot]:
+        """Yield the Snapshots above `version` up to `newest`, oldest first, as far back as their parts of the feed are kept; none without a feed."""
+        if newest.feed is None:
+            return
+        for number in range(max(version, newest.feed.first) + 1, newest.version):
+            yield self.committed(number)
+        if newest.version > version:
+            yield newest
 
     def superseded_since(self, snapshot: Snapshot | None) -> bool:
         """Return whether a newer version was committed since `snapshot` was read."""
@@ -236,6 +237,26 @@ class Table:
             return 0
         return version if version <= _VERSION_MAX else 0
 
-    def _deleted(self, version: int) -> StateRefused:
-        path = self.layout.snapshot(version)
-        return StateRefused(f"{path} was committed and is gone: somebody deletes files below {self.layout.root}. Restore it from a backup.")
+
+class Listed:
+    """A Storage whose `stat` answers from one listing of the file's folder. All other methods are those of `storage`."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.list, self.folders = storage.list, storage.folders
+        self.read, self.read_range = storage.read, storage.read_range
+        self.checksum, self.encrypt, self.now = storage.checksum, storage.encrypt, storage.now
+        self.write, self.replace, self.put_if_absent = storage.write, storage.replace, storage.put_if_absent
+        self.move, self.delete = storage.move, storage.delete
+        self._folders: dict[str, dict[str, FileInfo]] = {}
+
+    def stat(self, path: str) -> FileInfo | None:
+        """Return the file as it was when its folder was first asked about, or None."""
+        folder = path.rpartition("/")[0]
+        if folder not in self._folders:
+            self._folders[folder] = {info.path: info for info in self.list(folder)}
+        return self._folders[folder].get(path)
+
+
+def listed(table: Table) -> Table:
+    """Return the table with a Storage that looks for files this way."""
+    return dataclasses.replace(table, env=dataclasses.replace(table.env, storage=Listed(table.storage)))

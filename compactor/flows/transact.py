@@ -126,3 +126,19 @@ def _check(table: Table, parent: Snapshot | None, edit: Edit, planned_before: bo
         problem = "expected the files that were written for it, found that vacuum has taken them for orphans"
     if problem is not None:
         raise RequirementFailed(f"table {table.name}: {edit.operation} cannot be committed on version {parent.version if parent else 0}: {problem}")
+
+
+def days_end(table: Table, snapshot: Snapshot) -> bool:
+    """Return whether days ended after `snapshot`, or its days are not those of the settings."""
+    return days_after(table, snapshot, None, table.env.now()) != snapshot.days
+
+
+def freeze(table: Table, newest: Snapshot) -> Snapshot | None:
+    """Commit a version with the days that ended; None if there is nothing to do. Raises Conflict as `transact` does."""
+
+    def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
+        if parent is None or not days_end(table, parent):
+            return None
+        return Edit("daily", table.next_commit(parent))
+
+    return transact(table, planned) if days_end(table, newest) else None

@@ -13,9 +13,9 @@ from compactor.core.results.reports import AdoptReport, RebuildReport
 from compactor.flows import logs
 from compactor.flows.publish import audit
 from compactor.flows.publish.landing import show_live
+from compactor.flows.publish.sync import resume
 from compactor.flows.read import quarantine
 from compactor.flows.record import Recorder
-from compactor.flows.resume import resume
 from compactor.flows.run import Ingest, blocked_report, failure, ingested, publish_and_archive, report_of
 from compactor.flows.table import Table
 from compactor.flows.write import adopt, commit, rebuild, restore

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compactor.core.results import phrases
-from compactor.core.results.attention import duration
+from compactor.core.results.timeline import duration
 
 
 def size(count: float | None) -> str:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from compactor.core.model import times
 from compactor.core.model.errors import Refused
-from compactor.core.results import attention
 from compactor.core.results.phrases import without_table
-from compactor.core.results.timeline import Problem, Timeline
+from compactor.core.results.timeline import Problem, Timeline, duration, last_run, problems
 from compactor.report import charts, figures, panels
 
 if TYPE_CHECKING:
@@ -26,22 +25,22 @@ def page(tables: Sequence[Timeline], now: float, title: str, past: bool = False,
 
     `folders`: a line for each landed folder that no table takes. Raises Refused without Jinja2.
     """
-    problems = attention.problems(tables, now, folders)
+    listed = problems(tables, now, folders)
     states = {table.table: "ok" for table in tables}
-    for problem in problems:
+    for problem in listed:
         if problem.table and states[problem.table] != "bad":
             states[problem.table] = "bad" if problem.urgent else "warn"
-    kind, headline = _verdict(len(tables), problems)
+    kind, headline = _verdict(len(tables), listed)
 
     def since(moment: str | None) -> str:
         return "–" if moment is None else figures.age(now - times.to_seconds(moment))
 
-    last = max((each for table in tables if (each := attention.last_run(table)) is not None), default=None)
+    last = max((each for table in tables if (each := last_run(table)) is not None), default=None)
     return _template("page.html.j2").render(
         tables=sorted(tables, key=lambda each: ([*_SIGNS].index(states[each.table]), each.table)),
         states=states,
         signs=_SIGNS,
-        problems=problems,
+        problems=listed,
         kind=kind,
         headline=headline,
         title=title,
@@ -71,7 +70,7 @@ def _template(name: str) -> jinja2.Template:
         loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     formats = {"age": figures.age, "moment": figures.moment, "number": figures.number, "share": figures.share, "size": figures.size}
-    environment.filters.update(formats, duration=attention.duration, utc=times.from_seconds, without_table=without_table)
+    environment.filters.update(formats, duration=duration, utc=times.from_seconds, without_table=without_table)
     environment.globals.update(charts=charts, events=panels.EVENTS, panels_of=panels.of_table)
     return environment.get_template(name)
 

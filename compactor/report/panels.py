@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compactor.core.model import times
-from compactor.core.results.attention import duration
-from compactor.core.results.timeline import Timeline, Version
+from compactor.core.results.timeline import Timeline, Version, duration
 from compactor.report import charts
 from compactor.report.charts import Chart, Mark
 from compactor.report.figures import moment, number, size

@@ -14,7 +14,7 @@ import pytest
 
 from compactor.core.model.errors import SchemaRefused, Unavailable
 from compactor.core.results.record import TableReport
-from compactor.flows.publish import alerts as flow
+from compactor.flows.publish import notices as flow
 from compactor.flows.run import failure
 from tests.airflow.conftest import PROGRAM, Company, dag_file, states
 from tests.airflow.test_tasks import CHECKED, RUN_AT

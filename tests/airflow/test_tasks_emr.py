@@ -92,7 +92,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     monkeypatch.setattr(App, "remote_runner", lambda self, names, attempt="", *more: None if names == ["note"] else found.of(names, attempt))
     monkeypatch.setattr(App, "submitted_runner", lambda self, submitted: found.of([]))
     monkeypatch.setattr(App, "idle", lambda self, names: [TableReport(name, "idle", 2) for name in names if name in found.idle])
-    monkeypatch.setattr("compactor.flows.publish.alerts.recovered", lambda tables, where: [])
+    monkeypatch.setattr("compactor.flows.publish.notices.recovered", lambda tables, where: [])
     return found
 
 

@@ -14,8 +14,8 @@ from compactor.core.model.policy import EVOLVE, EXPLICIT, POLICIES, Policy
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import fields_of, of_json
 from compactor.core.schema import policy
-from compactor.core.schema.change import KINDS
 from compactor.core.schema.evolution import Evolved, evolve
+from compactor.core.schema.policy import KINDS
 from compactor.core.schema.writer import WriterField, WriterSchema
 from tests.core.test_evolution import writer
 

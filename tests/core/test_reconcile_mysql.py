@@ -17,9 +17,8 @@ from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.schema import Field, Schema
 from compactor.core.reconcile.canonical import Columns, Pair, SourceColumn, pair_columns
 from compactor.core.reconcile.dialects import MYSQL, mysql_form
-from compactor.core.reconcile.parts import Part, Split
 from compactor.core.reconcile.reached import MYSQL_LOG
-from compactor.core.reconcile.side import Side
+from compactor.core.reconcile.side import Part, Side, Split
 from compactor.reconcile.mysql import MysqlSource
 from compactor.reconcile.source import open_source
 from compactor.registry.settings import shown as registry_shown

@@ -16,8 +16,7 @@ from compactor.core.planning.landing import discover
 from compactor.core.reconcile import repair
 from compactor.core.reconcile.canonical import Columns, Pair
 from compactor.core.reconcile.dialects import MYSQL, POSTGRES, SPARK, Dialect, mysql_form, postgres_form
-from compactor.core.reconcile.parts import Part
-from compactor.core.reconcile.side import Row, Side
+from compactor.core.reconcile.side import Part, Row, Side
 from compactor.core.sources import increment
 from tests.oracle.lake import table
 

@@ -8,8 +8,7 @@ import pytest
 
 from compactor.core.model.errors import ConfigError, Refused
 from compactor.core.model.layout import Layout, join, relative
-from compactor.core.settings.s3 import Place, S3Settings, place
-from compactor.core.settings.s3a import s3a_properties
+from compactor.core.settings.s3 import Place, S3Settings, place, s3a_properties
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.model import types
+from compactor.core.model import names, types
 from tests.oracle.sizes import sized
 
 SCALAR = st.sampled_from([(name,) for name in types.SCALARS]) | st.tuples(st.just("decimal"), st.integers(1, 38), st.just(0))
@@ -160,4 +160,4 @@ def test_names_inside_are_lowered_and_kept_apart() -> None:
 
 def test_a_taken_name_gets_the_first_free_number() -> None:
     """`name`, `name_2`, `name_3`."""
-    assert [types.unique_name("a", taken) for taken in ([], ["a"], ["a", "a_2"], ["a_2"])] == ["a", "a_2", "a_3", "a"]
+    assert [names.unique("a", taken) for taken in ([], ["a"], ["a", "a_2"], ["a_2"])] == ["a", "a_2", "a_3", "a"]

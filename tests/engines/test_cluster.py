@@ -21,8 +21,7 @@ import pytest
 from compactor.app.app import App
 from compactor.app.packages import fetch_properties, s3_packages
 from compactor.app.packaging.job_zip import package, write
-from compactor.core.settings.s3 import S3Settings
-from compactor.core.settings.s3a import s3a_properties
+from compactor.core.settings.s3 import S3Settings, s3a_properties
 from compactor.storage.local import LocalStorage
 from compactor.storage.s3.storage import S3Storage
 from tests.capture import config, truth

@@ -22,8 +22,7 @@ import yaml
 from compactor.app.app import App
 from compactor.app.packaging.job_zip import package, write
 from compactor.core.results.reports import Ended
-from compactor.core.settings.s3 import S3Settings
-from compactor.core.settings.s3a import s3a_properties
+from compactor.core.settings.s3 import S3Settings, s3a_properties
 from compactor.ports import Submitted
 from compactor.storage.s3.storage import S3Storage
 from tests.capture import config, truth

@@ -9,7 +9,7 @@ import pytest
 
 from compactor.core.model.errors import Refused
 from compactor.flows.keep.erase import Request, erase
-from compactor.flows.keep.reencrypt import reencrypt
+from compactor.flows.keep.raw_files import reencrypt
 from compactor.storage.s3.storage import S3Storage
 from tests.faults import MODES, Crash, every_fault
 from tests.oracle.lake import Lake, table

@@ -16,9 +16,8 @@ from compactor.core.planning.audit import Audit, Measured, failures, query
 from compactor.core.settings.job_config import JobConfig
 from compactor.flows.publish import audit
 from compactor.flows.publish.sync import sync_table
-from compactor.flows.read.changes import changes
 from compactor.flows.read.status import status
-from compactor.flows.read.visible import kept, visible
+from compactor.flows.read.visible import changes, kept, visible
 from compactor.flows.run import look_at
 from tests.faults import MODES, Crash, every_fault
 from tests.oracle.lake import Lake, table

@@ -11,8 +11,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.record import TableReport
 from compactor.core.settings.forms import NEVER
-from compactor.flows.read.plan import plan
-from compactor.flows.read.status import status
+from compactor.flows.read.status import plan, status
 from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from tests.oracle.lake import Lake, table

@@ -12,8 +12,8 @@ import pytest
 from compactor.cli import console
 from compactor.core.model import times
 from compactor.core.reconcile.report import Cell, ReconcileReport, RowDifference, tally
-from compactor.core.results import attention
 from compactor.core.results.record import RunRecord
+from compactor.core.results.timeline import last_run, problems
 from compactor.flows.read.status import status
 from compactor.flows.read.timeline import timelines
 from compactor.flows.record import last_comparison, remember_comparison
@@ -83,12 +83,12 @@ def test_the_report_names_a_table_that_is_not_equal_to_its_source(reports: tuple
     lake = compared(*reports)
     now = times.to_seconds(lake.env().now())
     (timeline,) = timelines(lake.env(), [lake.spec], now, 50)
-    problems = attention.problems([timeline], now)
-    assert [problem.text for problem in problems if "not equal" in problem.text] == [
+    listed = problems([timeline], now)
+    assert [problem.text for problem in listed if "not equal" in problem.text] == [
         f"The table is not equal to its source: 3 rows differ (2 changed, 1 missing; a in 2), compared at {now_text(lake)}."
     ] * shown
     assert timeline.last_outcome == "committed"
-    assert attention.last_run(timeline) == pytest.approx(now - 60 * len(reports), abs=2)
+    assert last_run(timeline) == pytest.approx(now - 60 * len(reports), abs=2)
     assert "compared with postgresql://db:5432/school t" in page([timeline], now, "school")
 
 

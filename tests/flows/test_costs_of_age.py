@@ -70,7 +70,7 @@ COMMANDS: dict[str, Callable[[Table], object]] = {
     "status": lambda made: status(made),
     "an idle run": lambda made: look_at(made),
     "log -n 20": lambda made: [*islice(made.history(), 20)],
-    "restorable": lambda made: restore._available(made),
+    "restorable": lambda made: restore._listed(made),
     "erase": lambda made: erase_report(made),
 }
 

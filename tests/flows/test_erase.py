@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from compactor.core.erasure.keys import hashed
-from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import Refused, TryLater
 from compactor.core.results.record import RunRecord
+from compactor.core.results.reports import ErasureReport
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.ledger import ERASED_REASON
-from compactor.flows.read.changes import changes
 from compactor.flows.read.verify import verify
+from compactor.flows.read.visible import changes
 from compactor.flows.write import compact
 from tests.faults import ERRORS, MODES, Crash, Faults
 from tests.oracle.erased_keys import SECRET

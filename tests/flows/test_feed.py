@@ -16,8 +16,8 @@ from compactor.core.catalog import views
 from compactor.core.model.errors import NoRowsYet, Refused, Unavailable
 from compactor.core.model.policy import Policy
 from compactor.core.model.snapshot import Snapshot
-from compactor.flows.read.changes import changes
 from compactor.flows.read.status import status
+from compactor.flows.read.visible import changes
 from compactor.flows.table import Table
 from tests.faults import Crash, Faults
 from tests.flows.test_programs import STEPS, files, sent

@@ -10,8 +10,7 @@ from compactor.core.catalog import feed
 from compactor.core.model.errors import Refused, StateRefused
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.publish import shown
-from compactor.flows.read.plan import plan
-from compactor.flows.read.status import status
+from compactor.flows.read.status import plan, status
 from compactor.flows.read.verify import verify
 from compactor.flows.verbs import go_on_table
 from tests.oracle.lake import Lake, table
@@ -169,5 +168,5 @@ def test_an_old_hint_and_none_are_normal() -> None:
         made.storage.write(made.layout.hint(), content)
         made.storage.write(made.layout.shown(), content)
         assert made.table().newest().version == 3  # type: ignore[union-attr]
-    assert shown.published(made.table()) == 0
+    assert shown.remembered(made.table()).version == 0
     assert made.run().outcome == "idle"

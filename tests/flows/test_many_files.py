@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.flows.read.plan import plan
+from compactor.flows.read.status import plan
 from compactor.flows.write import commit
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line

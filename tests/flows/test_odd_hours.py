@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.core.model import times
-from compactor.flows.read.plan import plan
-from compactor.flows.read.status import status
+from compactor.flows.read.status import plan, status
 from compactor.flows.read.timeline import timelines
 from compactor.flows.record import _since, last_run
 from compactor.flows.run_tables import run_tables

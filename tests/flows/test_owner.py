@@ -14,7 +14,7 @@ from compactor.core.model.errors import CatalogRefused, Refused
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.owner import check_landing, foreign
 from compactor.flows.publish import sync
-from compactor.flows.read.plan import plan
+from compactor.flows.read.status import plan
 from compactor.flows.run_tables import run_tables
 from tests.faults import Crash, Faults
 from tests.oracle.lake import Lake, table

@@ -20,8 +20,7 @@ from compactor.core.sources.quarantine import SHARE_MIN
 from compactor.flows.environment import Environment
 from compactor.flows.keep.pin import pin
 from compactor.flows.read import quarantine
-from compactor.flows.read.plan import plan
-from compactor.flows.read.status import status
+from compactor.flows.read.status import plan, status
 from compactor.flows.run import run_table
 from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table

@@ -14,10 +14,9 @@ from compactor.core.model.errors import Unavailable
 from compactor.core.model.schema import Field, Schema
 from compactor.core.reconcile.canonical import Columns, Pair, SourceColumn, pair_columns
 from compactor.core.reconcile.dialects import POSTGRES, SPARK, postgres_form
-from compactor.core.reconcile.parts import Checksum, Part, Split
 from compactor.core.reconcile.reached import POSTGRES_LOG, SourceLog
 from compactor.core.reconcile.report import ReconcileReport
-from compactor.core.reconcile.side import Key, Row, Rows, Side
+from compactor.core.reconcile.side import Checksum, Key, Part, Row, Rows, Side, Split
 from compactor.flows.read.reconcile import Options, Pinned, reconcile
 
 

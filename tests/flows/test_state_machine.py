@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from compactor.core.model.errors import InputRefused, NoRowsYet, Refused, TryLater
-from compactor.flows.read.plan import plan
-from compactor.flows.read.status import status
+from compactor.flows.read.status import plan, status
 from compactor.flows.table import Table
 from compactor.storage.local import LocalStorage
 from tests.faults import ERRORS, MODES, Crash, Faults

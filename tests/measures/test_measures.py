@@ -34,7 +34,7 @@ from compactor.core.results.measures import (
 )
 from compactor.core.results.record import JobUsage, Phase, RunRecord, TableReport
 from compactor.core.results.reports import TableStatus
-from compactor.flows.read.measure import measure
+from compactor.flows.read.status import measure
 from compactor.flows.run_tables import run_tables
 from compactor.flows.verbs import replay_table
 from scripts import dashboards, generated
@@ -304,7 +304,7 @@ def test_the_sender_of_a_job_adds_its_bill_to_the_records(tmp_path: Path, monkey
 
 def test_nothing_is_measured_without_a_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name of the deployment alone is the wish for CloudWatch; `cloudwatch: false` takes it back."""
-    monkeypatch.setattr("compactor.flows.read.measure.status", lambda table: pytest.fail("the state of the table was read for nobody"))
+    monkeypatch.setattr("compactor.flows.read.status.status", lambda table: pytest.fail("the state of the table was read for nobody"))
     (tmp_path / "compactor.yaml").write_text("metrics: {deployment: acme, cloudwatch: false}\ntables: {student: {key: [id]}}")
     with App.open(tmp_path / "compactor.yaml") as app:
         assert [report.outcome for report in app.idle()] == ["idle"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.catalog.native_table import called
+from compactor.core.catalog.objects import iceberg_name
 from compactor.core.formats import parquet as footers
 from compactor.core.formats.parquet import Footer
 from compactor.core.iceberg import manifests
@@ -94,7 +94,7 @@ class NativeLake(Lake):
             found = readers.rows(reader, place)
             assert (tuple(name.lower() for name in found[0]), found[1]) == (columns, rows), reader
         assert visible(self.exported().current) == len(rows)
-        pointer = self.catalog.native("school", called(self.spec, self.form))
+        pointer = self.catalog.native("school", iceberg_name(self.spec, self.form))
         assert pointer is not None
         assert pointer.metadata == place
         if self.form == "current":

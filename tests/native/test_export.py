@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.catalog.native_table import called
+from compactor.core.catalog.objects import iceberg_name
 from compactor.core.iceberg import metadata
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, StateRefused, TryLater, Unavailable
 from compactor.core.settings.forms import NEVER
@@ -219,7 +219,7 @@ def test_an_export_that_dies_at_any_call_is_repeated(tmp_path: Path, mode: str, 
         found = {"rows": lake.shown(), "total": visible(lake.exported().current), "hint": lake.hint().rpartition("/")[2] != ""}
         expected = expected or found
         assert found == expected
-        pointer = lake.catalog.native("school", called(lake.spec, form))
+        pointer = lake.catalog.native("school", iceberg_name(lake.spec, form))
         assert pointer is not None
         assert pointer.metadata == lake.hint()
     lake.check("pyiceberg")

@@ -17,7 +17,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from compactor.core.results.visible import visible
+from compactor.core.results.phrases import visible
 from compactor.ports import Storage
 from tests.parts.odd_names import random_texts
 

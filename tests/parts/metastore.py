@@ -20,8 +20,7 @@ from pathlib import Path
 
 import pyspark
 
-from compactor.core.settings.s3 import S3Settings
-from compactor.core.settings.s3a import s3a_properties
+from compactor.core.settings.s3 import S3Settings, s3a_properties
 from compactor.spark.java import find_java
 
 SPARK_HOME = Path(pyspark.__file__).parent

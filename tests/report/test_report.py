@@ -17,9 +17,8 @@ from compactor.app import App
 from compactor.cli import main as cli
 from compactor.core.model import times
 from compactor.core.model.errors import Refused
-from compactor.core.results import attention
 from compactor.core.results.record import RunRecord
-from compactor.core.results.timeline import Timeline
+from compactor.core.results.timeline import Timeline, problems
 from compactor.flows.read.timeline import timelines
 from compactor.report.page import bytes_plot
 from compactor.report.page import page as shown_page
@@ -231,7 +230,7 @@ def test_silence_is_noticed(tmp_path: Path, hours: float, expected: list[str]) -
         synthetic.idle_run(config, "student", now - 60)
     with App.open(config) as app:
         tables = timelines(app.runtime.environment(), app.specs(), now, 50)
-    assert [problem.table for problem in attention.problems(tables, now)] == expected
+    assert [problem.table for problem in problems(tables, now)] == expected
 
 
 def test_a_failure_is_over_when_a_later_run_went_well(school: Path, tmp_path: Path) -> None:
@@ -241,15 +240,15 @@ def test_a_failure_is_over_when_a_later_run_went_well(school: Path, tmp_path: Pa
     (tmp_path / "warehouse/enrollment/_compactor/snapshots" / f"{5:020d}.json").write_text("{")
     now = synthetic.END + 1200
     with App.open(config) as app:
-        problems = attention.problems(timelines(app.runtime.environment(), app.specs(), now, 50), now)
-        assert [(problem.table, problem.urgent) for problem in problems] == [("student", True), ("enrollment", True)]
-        assert "cannot be read" in problems[1].text
+        listed = problems(timelines(app.runtime.environment(), app.specs(), now, 50), now)
+        assert [(problem.table, problem.urgent) for problem in listed] == [("student", True), ("enrollment", True)]
+        assert "cannot be read" in listed[1].text
         synthetic.idle_run(config, "student", synthetic.END + 900)
         tables = timelines(app.runtime.environment(), app.specs(["student"]), now, 50)
-    assert attention.problems(tables, now) == []
+    assert problems(tables, now) == []
     folders = ["no table takes the files in /landing/new, such as a.json"]
     assert "The table is fine; no table takes some of the landed files" in text_of(shown_page(tables, now, "school", folders=folders))
-    (never,) = attention.problems([Timeline("t", "d.t")], now)
+    (never,) = problems([Timeline("t", "d.t")], now)
     assert (never.urgent, never.text, never.commands[-1]) == (False, "No run has looked at the table yet.", "compactor run t")
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import ErasureReport
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.table import Table
 from compactor.flows.verbs import rebuild_table

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.spec import TableSpec
-from compactor.flows.read.changes import changes
+from compactor.flows.read.visible import changes
 from compactor.flows.table import Table
 from compactor.flows.write import restore
 from tests.spark.added_defaults import PLAIN, TEXT_ALLOWED, record, with_score

@@ -16,8 +16,7 @@ import pytest
 from compactor.core.model.errors import InconsistentRead, Refused
 from compactor.core.model.spec import TableSpec
 from compactor.flows.keep.erase import Request, erase
-from compactor.flows.read.plan import plan
-from compactor.flows.read.status import status
+from compactor.flows.read.status import plan, status
 from compactor.flows.table import Table
 from compactor.spark import consistency
 from compactor.spark.consistency import ConsistentReads

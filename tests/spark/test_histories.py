@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.spec import Csv, TableSpec
-from compactor.flows.read.changes import changes
+from compactor.flows.read.visible import changes
 from compactor.flows.table import Table
 from tests.oracle import emit
 from tests.oracle.emit import Emit, Event, Record

@@ -21,7 +21,7 @@ from compactor.core.model.errors import CompactorError
 from compactor.core.model.policy import Protection
 from compactor.core.model.snapshot import Erased
 from compactor.core.model.spec import Csv, TableSpec
-from compactor.flows.read.plan import plan
+from compactor.flows.read.status import plan
 from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from compactor.spark.failures import translating

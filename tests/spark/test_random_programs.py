@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.schema import Schema
-from compactor.flows.read.changes import changes
+from compactor.flows.read.visible import changes
 from compactor.flows.table import Table
 from tests.oracle import emit
 from tests.oracle.feed import applied, text

@@ -18,7 +18,7 @@ from compactor.aws.retry import RetryPolicy
 from compactor.core.model.errors import CompactorError
 from compactor.core.settings.s3 import S3Settings
 from compactor.flows import ledger
-from compactor.flows.publish.alerts import alert
+from compactor.flows.publish.notices import alert
 from compactor.flows.read.arrived import arrived
 from compactor.runners.emr import JobState
 from compactor.storage.s3.storage import S3Storage

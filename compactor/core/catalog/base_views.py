@@ -20,7 +20,6 @@ STATE_VERSION, STATE_SOURCE_TIME, STATE_COMPACTED = "compactor.state_version", "
 
 
 def called(spec: TableSpec) -> str:
-    """Return the name of the view."""
     return f"{spec.view}_ro"
 
 

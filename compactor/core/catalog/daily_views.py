@@ -22,6 +22,7 @@ from compactor.core.catalog.dialect import HIVE, HIVE_NAME, PORTABLE, Dialect
 from compactor.core.model import types
 from compactor.core.model.files import DELETED as TOMBSTONES
 from compactor.core.model.files import ROW_STATE
+from compactor.core.model.names import unique
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -53,11 +54,8 @@ class _Shown:
     """A column of the view."""
 
     field: Field
-    """The column of the newest version."""
     main: str
-    """Its name in the main view."""
     name: str
-    """Its name in this view."""
     type: types.Type
     """The type that holds its values of all days."""
 
@@ -71,7 +69,6 @@ def form(version: Snapshot) -> str:
 
 
 def called(spec: TableSpec) -> str:
-    """Return the name of the view."""
     return f"{spec.view}_daily"
 
 
@@ -137,7 +134,7 @@ def _columns(snapshot: Snapshot, forms: Sequence[Form]) -> list[_Shown]:
         for form in forms:
             old = _match(form.snapshot.schema, field, main)
             kind = (_common(types.parse(old.type), kind) if old else None) or kind
-        out.append(_Shown(field, main, types.unique_name(main, names) if main == DAY else main, kind))
+        out.append(_Shown(field, main, unique(main, names) if main == DAY else main, kind))
     return out
 
 
@@ -221,11 +218,9 @@ def view(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form], dialect: Di
     columns += [Column(DAY, "string", f"the day that the rows are the end of, {spec.daily.time_zone if spec.daily else 'UTC'}")]
     comment = f"rows of {spec.name} at the end of each day, kept by compactor" if spec.daily else f"no days of {spec.name} are kept any more"
     properties = {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": comment}
-    return ViewDef(
-        spec.database, views.in_dialect(called(spec), dialect), view_text(spec, snapshot, forms, dialect), tuple(columns), properties, dialect.called
-    )
+    text, name = view_text(spec, snapshot, forms, dialect), views.in_dialect(called(spec), dialect)
+    return ViewDef(spec.database, name, text, tuple(columns), properties, dialect.called)
 
 
 def published(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form]) -> list[ViewDef]:
-    """Return the view in the form of each engine."""
     return [view(spec, snapshot, forms, dialect) for dialect in views.dialects(spec)]

@@ -17,8 +17,6 @@ class Column:
 
 @dataclass(frozen=True)
 class TableDef:
-    """An external table."""
-
     database: str
     name: str
     columns: tuple[Column, ...]
@@ -49,7 +47,6 @@ class NativeDef:
     database: str
     name: str
     columns: tuple[Column, ...]
-    """Columns with Hive types, for people; engines read those in the metadata file."""
     location: str
     metadata: str
     properties: dict[str, str] = field(default_factory=dict)
@@ -57,8 +54,6 @@ class NativeDef:
 
 @dataclass(frozen=True)
 class ViewDef:
-    """A view."""
-
     database: str
     name: str
     text: str

@@ -24,12 +24,10 @@ def literal(value: str) -> str:
 
 
 def create_database(name: str, location: str) -> str:
-    """Return CREATE DATABASE."""
     return f"CREATE DATABASE IF NOT EXISTS {quoted(name)} LOCATION {literal(location)}"
 
 
 def create_table(table: TableDef) -> str:
-    """Return CREATE EXTERNAL TABLE."""
     columns = ",\n  ".join(_column(column) for column in table.columns)
     parts = f"\nPARTITIONED BY ({', '.join(_column(column) for column in table.partition_columns)})" if table.partition_columns else ""
     comment = f"\nCOMMENT {literal(table.comment)}" if table.comment else ""
@@ -68,7 +66,6 @@ def drop_partitions(database: str, table: str, keys: Sequence[str], values: Iter
 
 
 def create_view(view: ViewDef) -> str:
-    """Return CREATE OR REPLACE VIEW."""
     names = ", ".join(quoted(column.name) + (f" COMMENT {literal(column.comment)}" if column.comment else "") for column in view.columns)
     properties = {name: value for name, value in view.properties.items() if name != "comment"}
     comment = f"\nCOMMENT {literal(view.properties['comment'])}" if view.properties.get("comment") else ""

@@ -71,12 +71,10 @@ _SHOWN = (
 
 
 def name(spec: TableSpec) -> str:
-    """Return the name of the view."""
     return f"{spec.view}_history"
 
 
 def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
-    """Return the table of stored events."""
     state = (Column(column, kind) for column, kind in state_types(ddl(snapshot.order)))
     return TableDef(
         spec.tables_in,
@@ -119,22 +117,17 @@ def view_text(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Di
 def shown(alias: str, spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> list[str]:
     """Return SQL for the columns of the view, from stored events and their partition columns."""
     q, schema = dialect.name, snapshot.schema
-    computed = {
-        "__is_current": f"({alias}.{q('__end_us')} = {FOREVER})",
-        "__end_day": f"{alias}.{q('history_day')}",
-    }
+    computed = {"__is_current": f"({alias}.{q('__end_us')} = {FOREVER})", "__end_day": f"{alias}.{q('history_day')}"}
     payload = [f"{views.value(alias, field, snapshot, dialect, at='_position')} AS {q(schema.view_name(field))}" for field in schema.payload]
     return [*payload, *(f"{computed.get(column, f'{alias}.{q(column)}')} AS {q(column)}" for column, _, _ in _SHOWN)]
 
 
 def view(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Dialect = HIVE) -> ViewDef:
-    """Return the view."""
     position_type = types.text(types.parse(ddl(snapshot.order)))
     columns = (*views.payload_columns(snapshot.schema), *(Column(column, kind or position_type, comment) for column, kind, comment in _SHOWN))
     properties = {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": f"history of {spec.name}, kept by compactor"}
-    return ViewDef(
-        spec.database, views.in_dialect(name(spec), dialect), view_text(spec, snapshot, history, dialect), columns, properties, dialect.called
-    )
+    text, called = view_text(spec, snapshot, history, dialect), views.in_dialect(name(spec), dialect)
+    return ViewDef(spec.database, called, text, columns, properties, dialect.called)
 
 
 def published(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:

@@ -21,7 +21,6 @@ _LINE = (("line", "string"),)
 
 
 Registered = Callable[[str], Optional[TableDef]]
-"""Returns the registered table of a name, or None."""
 
 
 def table(spec: TableSpec, snapshot: Snapshot, registered: Registered = lambda name: None) -> TableDef:
@@ -42,7 +41,7 @@ def table(spec: TableSpec, snapshot: Snapshot, registered: Registered = lambda n
 
 def other_tables(spec: TableSpec, current: TableDef, registered: Registered) -> list[TableDef]:
     """Return the other registered tables over the landing folders."""
-    names = (_name(spec, generation) for generation in itertools.count(1))
+    names = (views.table_name(spec, "incremental", generation) for generation in itertools.count(1))
     tables = itertools.takewhile(lambda table: table is not None, (current if name == current.name else registered(name) for name in names))
     return [table for table in tables if table is not None and table is not current]
 
@@ -59,17 +58,13 @@ def _continued(there: TableDef, made: TableDef) -> tuple[Column, ...] | None:
     return (*there.columns, *(column for column in made.columns if column.name not in kinds))
 
 
-def _name(spec: TableSpec, generation: int) -> str:
-    return views.table_name(spec, "incremental", generation)
-
-
 def _table(spec: TableSpec, snapshot: Snapshot, generation: int) -> TableDef:
     kind = spec.format if spec.format != "auto" else snapshot.raw_format or "json"
     # CSV files show their lines too
     kind = "json" if kind == "csv" else kind
     return TableDef(
         spec.tables_in,
-        _name(spec, generation),
+        views.table_name(spec, "incremental", generation),
         tuple(Column(name, type_) for name, type_ in (columns(snapshot) or _LINE)),
         (Column(FOLDER, "string"),),
         spec.landing,
@@ -86,11 +81,8 @@ def columns(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
     Engines find a column of a Parquet file by its name, so that a column such as `a.b c` cannot have another name in the table, and Hive 2 fails on
     a table that has it under its own.
     """
-    return tuple((name, kind) for name, kind in snapshot.raw if name != FOLDER and _readable(name, types.parse(kind)))
-
-
-def _readable(name: str, kind: types.Type) -> bool:
-    return names.stored_name(name) == name and types.stored_names(kind) == kind
+    others = ((name, text, types.parse(text)) for name, text in snapshot.raw if name != FOLDER)
+    return tuple((name, text) for name, text, kind in others if names.stored_name(name) == name and types.stored_names(kind) == kind)
 
 
 def partition(spec: TableSpec, folder: str) -> PartitionDef:

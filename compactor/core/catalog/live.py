@@ -19,7 +19,6 @@ whether a file is an exception.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from compactor.core.catalog import landed, views
 from compactor.core.catalog.ddl import TableDef, ViewDef, quoted
@@ -43,7 +42,6 @@ Folders = Mapping[str, int]
 
 
 def name(spec: TableSpec) -> str:
-    """Return the name of the live view."""
     return f"{spec.view}_live"
 
 
@@ -197,11 +195,10 @@ def _literals(bound: Position, snapshot: Snapshot) -> list[str]:
     """Return SQL for epoch and order columns of a given Position."""
     kinds = ["int", *(kind for _, kind in snapshot.order)]
     values = zip(bound, kinds)
-    return ["NULL" if value is None else str(value) if kind in ("int", "bigint") else _typed(value, kind) for value, kind in values]
-
-
-def _typed(value: Any, kind: str) -> str:
-    return f"CAST({HIVE.text(str(constant(value, kind)))} AS {kind})"
+    return [
+        "NULL" if value is None else str(value) if kind in ("int", "bigint") else f"CAST({HIVE.text(str(constant(value, kind)))} AS {kind})"
+        for value, kind in values
+    ]
 
 
 def _columns(files: TableDef) -> dict[str, str]:

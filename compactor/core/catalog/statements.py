@@ -18,7 +18,6 @@ _QUOTES = {"word": "", "quoted": '"', "ticked": "`"}
 """Kind of a token that is a name → its quotes."""
 
 READS = ("select", "with", "from", "values", "table", "describe", "desc", "show", "summarize", "pivot", "unpivot")
-"""First words of statements that only read."""
 
 _DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(?P<name>[\w.\"]+)\s*", re.IGNORECASE)
 _SHOW_TABLES = re.compile(r"\s*show\s+tables\s*", re.IGNORECASE)
@@ -157,5 +156,4 @@ def described(text: str) -> str | None:
 
 
 def shows_tables(text: str) -> bool:
-    """Return whether a statement is `show tables`."""
     return bool(_SHOW_TABLES.fullmatch(text))

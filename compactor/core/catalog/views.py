@@ -7,14 +7,15 @@ literals pin the Snapshot, and there is no CTE, no IN, no cast that can fail, an
 
 from __future__ import annotations
 
-from compactor.core.catalog import defaults
+from typing import Any
+
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef, quoted
 from compactor.core.catalog.dialect import HIVE, PRESTO, Dialect
 from compactor.core.model import names, types
 from compactor.core.model.errors import Refused
 from compactor.core.model.files import DELETED as TOMBSTONES
 from compactor.core.model.files import LIVE, ROW_STATE, Delta, Segment
-from compactor.core.model.position import state_columns
+from compactor.core.model.position import Order, Position, constant, members, state_columns
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -76,7 +77,6 @@ def columns(schema: Schema) -> tuple[Column, ...]:
 
 
 def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
-    """Return the base table and the Delta table."""
     layout = spec.layout
     # our columns come first, because a metastore appends new columns only at the end, and new ones are the source's
     stored = (*(Column(name, kind) for name, kind in state_columns(snapshot.order)), *columns(snapshot.schema))
@@ -117,9 +117,8 @@ def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef],
     layout = spec.layout
 
     def of(part: Segment | Delta, *values: str) -> list[PartitionDef]:
-        return [
-            PartitionDef((*values, folder.state), layout.inside(folder.path), folder.rows, folder.size, len(folder.files)) for folder in part.folders
-        ]
+        places = ((each, layout.inside(each.path)) for each in part.folders)
+        return [PartitionDef((*values, each.state), place, each.rows, each.size, len(each.files)) for each, place in places]
 
     base = [each for segment in snapshot.segments for each in of(segment, snapshot.base_id, segment.id)]
     return base, of(snapshot.delta, snapshot.delta.id) if snapshot.delta else []
@@ -135,8 +134,31 @@ def value(alias: str, field: Field, snapshot: Snapshot, dialect: Dialect, readab
     if reads is None:
         return column
     # rows from before the column show the default, as in the source
-    older = defaults.below(f"{alias}.{dialect.name(at)}", reads[0], snapshot.order, dialect)
+    older = _below(f"{alias}.{dialect.name(at)}", reads[0], snapshot.order, dialect)
     return f"CASE WHEN {older} AND {column} IS NULL{readable} THEN {dialect.constant(field.default, field.type)} ELSE {column} END"
+
+
+def _below(position: str, bound: Position, order: Order, dialect: Dialect) -> str:
+    """Return SQL for `position` < `bound`; it is never null. `position` is SQL for a Position's struct.
+
+    Hive cannot compare structs, so their members are compared one by one, nulls first as everywhere.
+    """
+    out = ""
+    for (name, kind), value in reversed([*zip(members(order), bound)]):
+        member = f"{position}.{dialect.name(name)}"
+        if value is None:
+            # nothing lies below null
+            out = f"({member} IS NULL AND {out})" if out else ""
+            continue
+        least = f"({member} IS NULL OR {member} < {_literal(value, kind, dialect)})"
+        out = f"({least} OR ({member} = {_literal(value, kind, dialect)} AND {out}))" if out else least
+    return out or "(1 = 0)"
+
+
+def _literal(value: Any, kind: str, dialect: Dialect) -> str:
+    if isinstance(value, int) and kind in ("int", "bigint"):
+        return str(value)
+    return dialect.constant(constant(value, kind), kind)
 
 
 def exists(alias: str, spec: TableSpec, dialect: Dialect) -> str:

@@ -1,1 +1,1 @@
-"""Erasing keys for good: keyed hashes of them (`keys`), and what an erase did (`report`)."""
+"""Erasing keys for good: keyed hashes of them (`keys`)."""

@@ -87,7 +87,7 @@ def read(data: bytes) -> tuple[dict[str, str], list[Any]]:
     decode, records = _decoder(json.loads(header["avro.schema"])), list[Any]()
     marker = stream.read(SYNC)
     while stream.tell() < len(data):
-        count, size = _read_long(stream), _read_long(stream)
+        count, size = read_signed(stream), read_signed(stream)
         block = io.BytesIO(zlib.decompress(stream.read(size), wbits=-15))
         records += [decode(block) for _ in range(count)]
         if stream.read(SYNC) != marker:
@@ -145,10 +145,10 @@ def _decoder(schema: Any) -> Decoder:
 
         def several(stream: io.BytesIO) -> Any:
             parts: list[Any] = []
-            while count := _read_long(stream):
+            while count := read_signed(stream):
                 if count < 0:
                     # the size in bytes follows
-                    _read_long(stream)
+                    read_signed(stream)
                 parts += [(text(stream), item(stream)) if kind == "map" else item(stream) for _ in range(abs(count))]
             return dict(parts) if kind == "map" else parts
 
@@ -164,18 +164,25 @@ def _long(value: int, out: bytearray) -> None:
     out.append(rest)
 
 
-def _read_long(stream: io.BytesIO) -> int:
+def read_unsigned(stream: io.BytesIO) -> int:
+    """Take a number in groups of 7 bits, the lowest first. Parquet's footers have such numbers, too."""
     value = shift = 0
     while True:
         (byte,) = _exactly(stream, 1)
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (value >> 1) ^ -(value & 1)
+            return value
         shift += 7
 
 
+def read_signed(stream: io.BytesIO) -> int:
+    """Take a number as `read_unsigned` does, whose lowest bit is its sign (zigzag)."""
+    value = read_unsigned(stream)
+    return (value >> 1) ^ -(value & 1)
+
+
 def _read_bytes(stream: io.BytesIO) -> bytes:
-    return _exactly(stream, _read_long(stream))
+    return _exactly(stream, read_signed(stream))
 
 
 def _exactly(stream: io.BytesIO, size: int) -> bytes:
@@ -191,8 +198,8 @@ def _bytes(value: bytes, out: bytearray) -> None:
 
 
 _SCALARS: dict[str, tuple[Encoder, Decoder]] = {
-    "int": (_long, _read_long),
-    "long": (_long, _read_long),
+    "int": (_long, read_signed),
+    "long": (_long, read_signed),
     "bytes": (_bytes, _read_bytes),
     "string": (lambda value, out: _bytes(value.encode(), out), lambda stream: _read_bytes(stream).decode()),
     "boolean": (lambda value, out: out.append(int(value)), lambda stream: stream.read(1) == b"\x01"),

@@ -5,10 +5,13 @@ The footer is a Thrift struct in the compact protocol (https://github.com/apache
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from compactor.core.formats.avro import read_signed, read_unsigned
 
 TAIL = 64 << 10
 """Bytes to read from the end of a file at first. Longer footers take a second request."""
@@ -29,11 +32,9 @@ class ColumnStats:
     values: int
     """Number of values, nulls included."""
     nulls: int | None
-    """Number of nulls; None if it is not known."""
     low: bytes | None = None
     """The least value in Iceberg's single-value form, or less; None if it is not known."""
     high: bytes | None = None
-    """The greatest value, or more; None if it is not known."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def length(tail: bytes) -> int:
 
 def parse(tail: bytes, kinds: Mapping[tuple[str, ...], str]) -> Footer:
     """Return the footer of a file by its last bytes, which hold all of it. `kinds`: path → Hive type of the columns to return."""
-    raw = _Compact(tail[len(tail) - length(tail) : -8]).struct()
+    raw = _struct(io.BytesIO(tail[len(tail) - length(tail) : -8]))
     elements = [*_paths(raw[2])]
     groups = raw.get(4, [])
     columns = {}
@@ -142,56 +143,24 @@ def _above(value: Any, kind: str) -> bytes | None:
     return None
 
 
-class _Compact:
-    """Thrift's compact protocol: a struct as a dict of field number → value."""
+def _struct(stream: io.BytesIO) -> dict[int, Any]:
+    """Take a struct of Thrift's compact protocol, as a dict of field number → value."""
+    fields: dict[int, Any] = {}
+    number = 0
+    while byte := stream.read(1)[0]:
+        kind, step = byte & 0x0F, byte >> 4
+        number = number + step if step else read_signed(stream)
+        fields[number] = kind == 1 if kind in (1, 2) else _of(kind, stream)
+    return fields
 
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
 
-    def struct(self) -> dict[int, Any]:
-        """Return the struct that begins here."""
-        fields: dict[int, Any] = {}
-        number = 0
-        while True:
-            byte = self._data[self._at]
-            self._at += 1
-            if byte == 0:
-                return fields
-            kind, step = byte & 0x0F, byte >> 4
-            number = number + step if step else self._signed()
-            fields[number] = kind == 1 if kind in (1, 2) else self._of(kind)
-
-    def _of(self, kind: int) -> Any:
-        if kind in (4, 5, 6):
-            return self._signed()
-        if kind == 8:
-            size = self._unsigned()
-            self._at += size
-            return self._data[self._at - size : self._at]
-        if kind == 12:
-            return self.struct()
-        if kind in (9, 10):
-            return self._list()
-        size = 8 if kind == 7 else 1
-        self._at += size
-        return self._data[self._at - size : self._at]
-
-    def _list(self) -> list[Any]:
-        byte = self._data[self._at]
-        self._at += 1
-        count = byte >> 4 if byte >> 4 != 15 else self._unsigned()
-        return [self._of(byte & 0x0F) for _ in range(count)]
-
-    def _unsigned(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._data[self._at]
-            self._at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-
-    def _signed(self) -> int:
-        value = self._unsigned()
-        return (value >> 1) ^ -(value & 1)
+def _of(kind: int, stream: io.BytesIO) -> Any:
+    if kind in (4, 5, 6):
+        return read_signed(stream)
+    if kind == 12:
+        return _struct(stream)
+    if kind in (9, 10):
+        byte = stream.read(1)[0]
+        count = byte >> 4 if byte >> 4 != 15 else read_unsigned(stream)
+        return [_of(byte & 0x0F, stream) for _ in range(count)]
+    return stream.read(read_unsigned(stream) if kind == 8 else 8 if kind == 7 else 1)

@@ -32,7 +32,6 @@ class Manifest:
     entry: dict[str, Any]
     """Its record in the list."""
     segments: tuple[str, ...]
-    """The ids of its Segments."""
 
     @property
     def path(self) -> str:
@@ -41,7 +40,6 @@ class Manifest:
 
     @property
     def files(self) -> int:
-        """Return the number of its files."""
         return int(self.entry["added_files_count"] + self.entry["existing_files_count"])
 
     @property
@@ -51,7 +49,6 @@ class Manifest:
 
     @property
     def hides(self) -> bool:
-        """Return whether it lists deletion vectors."""
         return bool(self.entry["content"])
 
 
@@ -60,7 +57,6 @@ class Entries:
     """A Segment in a manifest."""
 
     segment: str
-    """Its id."""
     files: list[dict[str, Any]]
     """The records of its files."""
 
@@ -177,9 +173,8 @@ def existing(data: bytes, of: Manifest, segments: Mapping[str, str]) -> list[Ent
         segment = segments.get(entry["data_file"]["file_path"].rpartition("/")[0])
         if segment is not None:
             # what was added by the snapshot of the manifest takes its numbers from there
-            numbers = {
-                name: of.entry["sequence_number"] if entry[name] is None else entry[name] for name in ("sequence_number", "file_sequence_number")
-            }
+            names = ("sequence_number", "file_sequence_number")
+            numbers = {name: of.entry["sequence_number"] if entry[name] is None else entry[name] for name in names}
             entries.setdefault(segment, []).append({**entry, **numbers, "status": _EXISTING})
     return [Entries(segment, files) for segment, files in entries.items()]
 

@@ -30,7 +30,6 @@ BASE, STATE_VERSION = "compactor.base", "compactor.state_version"
 VECTORS = "compactor.vectors"
 """Value of a snapshot's summary: the location of its Puffin file."""
 FORMATS = {"base": 2, "current": 3}
-"""Form → format version."""
 _LOG_MAX = 20
 """Earlier metadata files that one names."""
 
@@ -42,7 +41,6 @@ class Exported:
     number: int
     """The N in v<N>.metadata.json."""
     raw: dict[str, Any]
-    """Its content."""
 
     @property
     def ids(self) -> Ids:
@@ -51,7 +49,6 @@ class Exported:
 
     @property
     def uuid(self) -> str:
-        """Return the uuid of the table that it shows."""
         return str(self.raw["properties"].get(UUID))
 
     @property
@@ -66,7 +63,6 @@ class Exported:
 
     @property
     def current(self) -> dict[str, Any]:
-        """Return the Iceberg snapshot that readers see."""
         return next(each for each in self.raw["snapshots"] if each["snapshot-id"] == self.raw["current-snapshot-id"])
 
     def snapshot_of(self, base: str) -> dict[str, Any] | None:
@@ -88,9 +84,7 @@ class Part:
     """What an export lists of a Segment or a Delta."""
 
     segment: str
-    """Its id."""
     path: str
-    """Its directory below the table's root."""
     files: tuple[DataFile, ...]
     """The Parquet files with the rows that are shown, with their names in the directory."""
 
@@ -178,7 +172,6 @@ def snapshot_entry(
 
 
 def next_sequence(before: Exported | None) -> int:
-    """Return the sequence number of a new snapshot."""
     return int(before.raw["last-sequence-number"]) + 1 if before else 1
 
 

@@ -29,7 +29,6 @@ class Columns:
     ids: Ids
     """The ids of all columns that any file of the table has or had."""
     schema: dict[str, Any]
-    """The Iceberg schema, without its id."""
     bounded: Mapping[tuple[str, ...], str]
     """Path → Hive type of the columns that have bounds: scalars outside of lists and maps."""
 
@@ -70,7 +69,6 @@ def ids_of(mapped: list[dict[str, Any]], above: tuple[str, ...] = ()) -> dict[tu
 
 
 def _parts(path: tuple[str, ...], kind: Type) -> list[tuple[tuple[str, ...], Type]]:
-    """Return the parts of a type with their paths."""
     if kind[0] == "array":
         return [((*path, "element"), kind[1])]
     if kind[0] == "map":

@@ -31,20 +31,17 @@ class NewestIs:
     """The version that the Edit was planned on; 0 for a table without a Snapshot."""
 
     def problem(self, newest: Snapshot | None) -> str | None:
-        """Compare versions."""
         actual = newest.version if newest else 0
         return None if actual == self.version else f"expected version {self.version} to be the newest, found {actual}"
 
 
 @dataclass(frozen=True)
 class ContinuesState:
-    """No restore and no rebuild replaced the State that the Edit was computed from, and no barrier, epoch or generation changed."""
+    """No restore and no rebuild replaced the State that the Edit was computed from (`read`), and no barrier, epoch or generation changed."""
 
     read: Snapshot
-    """The version that the Edit was computed from."""
 
     def problem(self, newest: Snapshot | None) -> str | None:
-        """Compare everything that a computed State depends on."""
         if newest is None or newest.uuid != self.read.uuid:
             return f"expected the table {self.read.uuid}, found {newest.uuid if newest else 'none'}"
         if newest.replaced > self.read.version:
@@ -65,7 +62,6 @@ class NotReplaced:
     since: int
 
     def problem(self, newest: Snapshot | None) -> str | None:
-        """Compare with the newest version that replaced the State."""
         actual = newest.replaced if newest else 0
         return None if actual <= self.since else f"expected no restore or rebuild since version {self.since}, found version {actual}"
 
@@ -77,7 +73,6 @@ class HasSegments:
     ids: tuple[str, ...]
 
     def problem(self, newest: Snapshot | None) -> str | None:
-        """Look for each id."""
         there = {segment.id for segment in newest.segments} if newest else set()
         gone = [each for each in self.ids if each not in there]
         return f"expected segment {gone[0]} in the base, found it replaced" if gone else None
@@ -85,40 +80,31 @@ class HasSegments:
 
 @dataclass(frozen=True)
 class Edit:
-    """What the next version changes. A field that is None keeps the parent's value."""
+    """What the next version changes. Fields are those of Snapshot, if nothing else is said. One that is None keeps the parent's value."""
 
     operation: str
-    """The verb, as `Snapshot.operation`."""
     writer: str
     """The id of the attempt, which the names of its files contain."""
     state: State | None = None
     replaces: bool = False
     """Whether the new State does not continue the parent's (first version, restore, rebuild)."""
     inputs: tuple[Input, ...] = ()
-    """Entries for the ledger."""
     pending: tuple[Input, ...] | None = None
     """Inputs that are not archived yet."""
     counts: dict[str, int] = field(default_factory=dict)
-    """As `Snapshot.counts`."""
     ties: int = 0
-    """As `Snapshot.ties`."""
     unresolved: int = 0
-    """As `Snapshot.unresolved`."""
     pins: tuple[Pin, ...] | None = None
     pending_deletions: tuple[PendingDeletion, ...] | None = None
     """What vacuum has given up after the Edit."""
     oldest: int | None = None
-    """As `Snapshot.oldest`."""
     restored: int | None = None
-    """As `Snapshot.restored`."""
     feed: Feed | None = None
     """The feed after the Edit. None: the parent's, without a part of its own."""
     erased: Erased | None = None
-    """The erased keys after the Edit."""
     days: Days | None = None
     """The frozen days after the Edit. `transact` adds those that end with it."""
     requires: tuple[Requirement, ...] = ()
-    """Conditions on the version that the Edit is applied to."""
     files: tuple[tuple[str, DataFile], ...] = ()
     """The data files written for this Edit: (directory below the root, file). They must still exist when the Edit is applied to a newer version."""
 
@@ -131,9 +117,7 @@ class Stamp:
     uuid: str
     """The uuid of a table that has no Snapshot yet."""
     run: str
-    """The scheduler's label of the run."""
     time: str
-    """ISO 8601, UTC."""
 
 
 SAME_ROWS = ("compact", "pin", "vacuum", "daily")

@@ -59,14 +59,12 @@ class CompactorError(Exception):
     """Root of all errors raised on purpose. Callers catch it; nothing raises it."""
 
     exit_code: ClassVar[int] = 1
-    """Exit code of the command line."""
     id: ClassVar[str] = "compactor-error"
     """The class name in lower case with hyphens: stable, shown with every message, a heading of `PAGE`."""
     advice: ClassVar[str] = "Look up the class below it."
     """What to do. Each class has its own."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Give the class its id."""
         super().__init_subclass__(**options)
         cls.id = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
 

@@ -10,14 +10,10 @@ from compactor.core.model.position import Position, Span
 
 @dataclass(frozen=True)
 class FileInfo:
-    """A stored object."""
-
     path: str
     """Full location: a path or a URI."""
     size: int
-    """Bytes."""
     etag: str
-    """Changes with the content."""
     modified: float
     """When it was written, in epoch seconds of the store's clock."""
     problem: str = ""
@@ -31,7 +27,6 @@ class DataFile:
     name: str
     """Path inside its directory. Segments and Deltas have a folder for each state of rows: `row_state=live/part-0.parquet`."""
     size: int
-    """Bytes."""
     checksum: str = ""
     """Checksum of the content, as in `core/formats/checksum.py`; "" if none was taken."""
 
@@ -47,11 +42,12 @@ class Directory:
     """A directory with files."""
 
     path: str
+    """Below the table's root."""
     files: tuple[DataFile, ...]
+    """The Parquet files in it."""
 
     @property
     def size(self) -> int:
-        """Return the bytes of the files."""
         return sum(file.size for file in self.files)
 
 
@@ -60,9 +56,7 @@ class Folder(Directory):
     """The folder of a Segment or Delta with the rows in one state."""
 
     state: str
-    """LIVE or DELETED."""
     path: str
-    """Directory below the table's root."""
     rows: int
     files: tuple[DataFile, ...]
     """The Parquet files, with their names in the directory of the Segment or Delta."""
@@ -72,9 +66,13 @@ class _Rows(Directory):
     """A directory with a folder for each state of rows."""
 
     rows: int
+    """Stored rows, tombstones included."""
     tombstones: int
+    """Rows that mark a deleted key."""
     position_min: Position | None
+    """A Position that none of its rows is below."""
     position_max: Position | None
+    """A Position that none of its rows is above."""
 
     @property
     def span(self) -> Span:
@@ -99,21 +97,15 @@ class Segment(_Rows):
     id: str
     """The value of the partition column `segment`."""
     path: str
-    """Directory below the table's root."""
     rows: int
-    """Stored rows, tombstones included."""
     tombstones: int
-    """Rows that mark a deleted key."""
     files: tuple[DataFile, ...]
-    """The Parquet files in the directory."""
     low: tuple[Any, ...] | None
     """The least key of the range; None for an open beginning."""
     high: tuple[Any, ...] | None
     """The first key after the range; None for an open end."""
     position_min: Position | None
-    """A Position that none of its rows is below."""
     position_max: Position | None
-    """A Position that none of its rows is above."""
     compacted_through: int
     """The Segment contains all changes of its key range up to this version: Delta rows with `_version` at or below it are already there."""
     unavailable_columns: tuple[str, ...] = ()
@@ -131,23 +123,16 @@ class Delta(_Rows):
     id: str
     """The value of the partition column `delta_version`."""
     path: str
-    """Directory below the table's root."""
     rows: int
-    """Stored rows, tombstones included."""
     tombstones: int
-    """Rows that mark a deleted key."""
     files: tuple[DataFile, ...]
-    """The Parquet files in the directory."""
     position_min: Position | None
-    """A Position that none of its rows is below."""
     position_max: Position | None
-    """A Position that none of its rows is above."""
     unavailable_columns: tuple[str, ...] = ()
     """Columns whose value comes from an older event in some row, or is unknown there (`_own`)."""
     untouched: tuple[str, ...] = ()
     """Ids of Segments that own none of its rows: readers need not compare them. A Segment that is not listed may own some."""
     defaults: tuple[str, ...] = ()
-    """As in `Segment`."""
 
 
 @dataclass(frozen=True)
@@ -155,11 +140,9 @@ class FeedPart(Directory):
     """One directory with the changes of one version, for the change feed."""
 
     path: str
-    """Directory below the table's root."""
     rows: int
     """Rows in the files. An update has two: the row before and the row after."""
     files: tuple[DataFile, ...]
-    """The Parquet files in the directory."""
     inserts: int
     updates: int
     deletes: int

@@ -45,11 +45,9 @@ class HistoryPart(Directory):
     id: str
     """The value of the partition column `history_part`: the commit id and a name."""
     path: str
-    """Directory below the table's root."""
     day: str
     """The day on which its events ended, as `d2026-11-20`, or `OPEN`."""
     rows: int
-    """Stored events."""
     files: tuple[DataFile, ...]
     last: Position | None
     """The greatest Position at which one of its events ended; for an open part, at which one began."""
@@ -80,14 +78,12 @@ class History:
     open: tuple[HistoryPart, ...]
     """The open parts. Their key ranges cover the key space."""
     delta: HistoryPart | None
-    """The open Delta; None without one."""
     truncates: tuple[Truncated, ...] = ()
     unavailable_columns: tuple[str, ...] = ()
     """Columns without a value in some event."""
     moves: bool = False
     """Whether the key of some row changed."""
     last: Position | None = None
-    """The greatest Position of all events."""
     since: str | None = None
     """When the history was switched on for a table with rows, ISO 8601. Earlier versions are unknown. None: the history is complete."""
     rules: str = ""
@@ -95,12 +91,10 @@ class History:
 
     @property
     def parts(self) -> tuple[HistoryPart, ...]:
-        """Return all parts."""
         return (*self.closed, *self.open, *((self.delta,) if self.delta else ()))
 
     @property
     def size(self) -> int:
-        """Return the bytes of the files."""
         return sum(part.size for part in self.parts)
 
 

@@ -40,7 +40,6 @@ class Input:
     path: str
     """Path below the landing root."""
     size: int
-    """Bytes."""
     etag: str
     """The store's etag, which changes with the content."""
     folder: str
@@ -48,11 +47,9 @@ class Input:
     hour: str | None
     """The hour that the folder names, UTC, as `2026-11-20T14:00`; None if it names none."""
     rows: int = 0
-    """Rows read from it."""
     position_min: Position | None = None
     """The least Position of its rows; None without any."""
     position_max: Position | None = None
-    """The greatest Position of its rows; None without any."""
     outcome: str = "absorbed"
     """What this attempt did:
 
@@ -148,9 +145,7 @@ class LedgerFile:
     """A file with the inputs of older versions."""
 
     path: str
-    """Path below the table's root."""
     entries: int
-    """Number of inputs in it."""
     folders: tuple[str, ...]
     """Folders of these inputs. Discovery skips the file if none of them is still in landing."""
 

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _COMMIT = r"([a-z]\d{8}-[0-9a-f]{8})"
 _LEDGER = rf"_compactor/ledger/{_COMMIT}\.jsonl\.gz"
+_ONE = {
+    "hint": "_compactor/snapshots/latest",
+    "shown": "_compactor/shown.json",
+    "audit": "_compactor/audit.json",
+    "last_run": "_compactor/last_run.json",
+    "last_comparison": "_compactor/last_comparison.json",
+    "owner": "_compactor/owner.json",
+}
+"""Kind → the path of what a table has one of."""
 _PATHS = {
+    **{kind: re.escape(path) for kind, path in _ONE.items()},
     "segment": rf"base/{_COMMIT}/segment=[0-9-]+/row_state=(live|deleted)/[^/]+",
     "delta": rf"delta/{_COMMIT}/row_state=(live|deleted)/[^/]+",
     "feed": rf"feed/{_COMMIT}/[^/]+",
     "history": rf"history/{_COMMIT}/history_part=[a-z0-9-]+/[^/]+",
     "iceberg": r"_iceberg(_current)?/metadata/([^/]+\.(avro|puffin)|v\d+\.metadata\.json|version-hint\.text)",
     "snapshot": r"_compactor/snapshots/(\d{20})\.json",
-    "hint": r"_compactor/snapshots/latest",
     "ledger": _LEDGER,
     "run": r"_compactor/runs/\d{8}T\d{6}Z-[0-9a-f]+\.json",
     "notice": r"_compactor/notices/([0-9a-f]{32}|failed)\.json",
-    "shown": r"_compactor/shown\.json",
-    "audit": r"_compactor/audit\.json",
-    "last_run": r"_compactor/last_run\.json",
-    "last_comparison": r"_compactor/last_comparison\.json",
     "certificate": r"_compactor/erased/\d{20}\.(json|txt)",
     "copy": rf"_compactor/rewriting/{_COMMIT}/\d+/[^/]+",
-    "owner": r"_compactor/owner\.json",
     "publishing": r"_compactor/publishing/[^/]+",
     # a name may hold a line break
     "archive": r"archive/(?s:.+)",
@@ -78,6 +83,16 @@ def _other_name(path: str, etag: str) -> str:
     return join(head, f"{safe}~{name}") if head else f"{safe}~{name}"
 
 
+def _below(path: str) -> Callable[[Layout], str]:
+    """Return a method of Layout: the location of a path below the root."""
+    return lambda layout: join(layout.root, path)
+
+
+def _of_commit(directory: str) -> Callable[[Layout, str], str]:
+    """Return a method of Layout: the directory of one commit below another directory."""
+    return lambda layout, commit: join(layout.root, directory, commit)
+
+
 @dataclass(frozen=True)
 class Layout:
     """The paths of one table."""
@@ -87,25 +102,42 @@ class Layout:
     landing: str
     """The directory into which the table's sink writes."""
 
-    def snapshots(self) -> str:
-        """Return the directory of the Snapshots."""
-        return join(self.root, "_compactor/snapshots")
+    snapshots = _below("_compactor/snapshots")
+    runs = _below("_compactor/runs")
+    publications = _below("_compactor/publishing")
+    """The directory of the marks of publications that have begun."""
+
+    hint = _below(_ONE["hint"])
+    """The file with the number of some version that existed."""
+    shown = _below(_ONE["shown"])
+    """The file that remembers what the catalog shows."""
+    audit = _below(_ONE["audit"])
+    """The file with the verdict on a version."""
+    last_run = _below(_ONE["last_run"])
+    last_comparison = _below(_ONE["last_comparison"])
+    """The file with a copy of the record of the last comparison with the source."""
+    owner = _below(_ONE["owner"])
+    """The mark of the environment that the table belongs to."""
+    failed = _below("_compactor/notices/failed.json")
+    """The file that marks a failure as reported."""
+
+    delta = _of_commit("delta")
+    """The directory of a Delta, whose children `row_state=<s>` hold the files."""
+    base = _of_commit("base")
+    """The directory whose children `segment=<n>` are the Segments of one commit."""
+    feed = _of_commit("feed")
+    history = _of_commit("history")
+    """The directory whose children `history_part=<name>` are the history parts of one commit."""
+    publishing = _of_commit("_compactor/publishing")
+    """The mark of one publication, by 8 random hex digits."""
 
     def snapshot(self, version: int) -> str:
         """Return the file of one Snapshot."""
         return join(self.root, f"_compactor/snapshots/{version:020d}.json")
 
-    def hint(self) -> str:
-        """Return the file with the number of some version that existed."""
-        return join(self.root, "_compactor/snapshots/latest")
-
     def ledger(self, commit: str) -> str:
         """Return a ledger file."""
         return join(self.root, f"_compactor/ledger/{commit}.jsonl.gz")
-
-    def runs(self) -> str:
-        """Return the directory of the run records."""
-        return join(self.root, "_compactor/runs")
 
     def run(self, began: str, record: str) -> str:
         """Return the file of one run record. `began`: ISO 8601, UTC; `record`: its id. Names sort by time."""
@@ -115,41 +147,9 @@ class Layout:
         """Return the file that marks a notice as sent."""
         return join(self.root, f"_compactor/notices/{digest}.json")
 
-    def failed(self) -> str:
-        """Return the file that marks a failure as reported."""
-        return self.notice("failed")
-
-    def shown(self) -> str:
-        """Return the file that remembers what the catalog shows."""
-        return join(self.root, "_compactor/shown.json")
-
-    def audit(self) -> str:
-        """Return the file with the verdict on a version."""
-        return join(self.root, "_compactor/audit.json")
-
-    def last_run(self) -> str:
-        """Return the file with a copy of the newest run record."""
-        return join(self.root, "_compactor/last_run.json")
-
-    def last_comparison(self) -> str:
-        """Return the file with a copy of the record of the last comparison with the source."""
-        return join(self.root, "_compactor/last_comparison.json")
-
-    def owner(self) -> str:
-        """Return the mark of the environment that the table belongs to."""
-        return join(self.root, "_compactor/owner.json")
-
     def landing_owner(self) -> str:
         """Return the mark of the table that moves ingested files out of landing. It is no landed file: its folder's name begins with `_`."""
-        return join(self.landing, "_compactor/owner.json")
-
-    def publications(self) -> str:
-        """Return the directory of the marks of publications that have begun."""
-        return join(self.root, "_compactor/publishing")
-
-    def publishing(self, attempt: str) -> str:
-        """Return the mark of one publication. `attempt`: 8 random hex digits."""
-        return join(self.root, "_compactor/publishing", attempt)
+        return join(self.landing, _ONE["owner"])
 
     def certificate(self, version: int, suffix: str) -> str:
         """Return the certificate of an erase, as `json` or `txt`."""
@@ -158,22 +158,6 @@ class Layout:
     def rewriting(self, commit: str, number: int) -> str:
         """Return the directory with a rewritten raw file, before it takes its place in the archive."""
         return join(self.root, "_compactor/rewriting", commit, str(number))
-
-    def delta(self, commit: str) -> str:
-        """Return the directory of a Delta, whose children `row_state=<s>` hold the files."""
-        return join(self.root, "delta", commit)
-
-    def base(self, commit: str) -> str:
-        """Return the directory whose children `segment=<n>` are the Segments of one commit."""
-        return join(self.root, "base", commit)
-
-    def feed(self, commit: str) -> str:
-        """Return the directory with the changes of a version."""
-        return join(self.root, "feed", commit)
-
-    def history(self, commit: str) -> str:
-        """Return the directory whose children `history_part=<name>` are the history parts of one commit."""
-        return join(self.root, "history", commit)
 
     def iceberg(self, form: str, part: str = "") -> str:
         """Return the directory of an Iceberg table (`base`, `current`), or a part of it."""

@@ -66,11 +66,9 @@ class Taken:
         self._used = {_caseless(name) for name in names}
 
     def __contains__(self, name: str) -> bool:
-        """Return whether some engine confuses a name with one of these."""
         return _caseless(name) in self._used
 
     def add(self, name: str) -> None:
-        """Add a name."""
         self._used.add(_caseless(name))
 
     def free(self, name: str) -> str:

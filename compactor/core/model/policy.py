@@ -58,7 +58,6 @@ class Policy:
         return all(policy == "evolve" for policy in (self.standard, *dict(self.kinds).values()))
 
     def of(self, kind: str) -> str:
-        """Return the policy for a kind of change."""
         return dict(self.kinds).get(kind, "fail" if kind in EXPLICIT else self.standard)
 
 
@@ -82,8 +81,6 @@ def policy(value: Any) -> Policy:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a table."""
-
     kind: str
     """A name such as `unique`."""
     columns: tuple[str, ...] = ()
@@ -95,7 +92,6 @@ class Rule:
 
     @property
     def name(self) -> str:
-        """Return the name in messages."""
         return " ".join((self.kind, ", ".join(self.columns))).strip()
 
 
@@ -134,7 +130,6 @@ class Checks(Section):
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """Return the rules one by one."""
         rules = [Rule(ROW_CHANGE, (), self.row_change)] if self.row_change is not None else []
         rules += [Rule(UNIQUE, columns) for columns in self.unique]
         rules += [Rule(NULL_SHARE, (column,), limit) for column, limit in self.null_share]

@@ -47,7 +47,6 @@ def constant(value: Any, kind: str) -> Any:
 
 
 def ddl(order: Order) -> str:
-    """Return the Hive type of a Position's struct."""
     return "struct<" + ",".join(f"{name}:{kind}" for name, kind in members(order)) + ">"
 
 
@@ -76,14 +75,12 @@ def sort_key(position: Sequence[Any]) -> tuple[tuple[bool, Any], ...]:
 
 def latest(positions: Sequence[Position | None]) -> Position | None:
     """Return the greatest Position, or None without any. None in `positions` is ignored."""
-    given = [position for position in positions if position is not None]
-    return max(given, key=sort_key) if given else None
+    return max((position for position in positions if position is not None), key=sort_key, default=None)
 
 
 def earliest(positions: Sequence[Position | None]) -> Position | None:
     """Return the least Position, or None without any. None in `positions` is ignored."""
-    given = [position for position in positions if position is not None]
-    return min(given, key=sort_key) if given else None
+    return min((position for position in positions if position is not None), key=sort_key, default=None)
 
 
 def spanned(parts: Sequence[Span]) -> Span:

@@ -12,13 +12,11 @@ from compactor.core.model import names
 from compactor.core.model.position import Position, at_or_below, earliest
 
 FEED = ("_change_type", "_commit_version", "_commit_timestamp", "_deleted", "feed_version")
-"""Columns of the change feed beside the payload."""
 
 HISTORY = (
     *("__start_time", "__end_time", "__is_current", "__is_deleted", "__start_position", "__end_position", "__previous_key"),
     *("__start_us", "__end_us", "__end_day"),
 )
-"""Columns of the history beside the payload."""
 
 RESERVED = (
     *("_version", "_at", "_gone", "_own", "_moved", "_row_id", "base_version", "delta_version", "segment", "row_state", *FEED),
@@ -39,7 +37,6 @@ class Field:
     source: str
     """The source's spelling."""
     type: str
-    """Hive's type text, such as `decimal(10,2)`."""
     since: int = 0
     """The version that added the column."""
     first: Position | None = None
@@ -68,18 +65,17 @@ class Schema:
 
     fields: tuple[Field, ...]
     key: tuple[str, ...]
-    """Stored names of the key columns."""
     generation: int = 1
     """Number of the set of catalog tables. A changed column type begins a new one."""
     registered: tuple[str, int, int | None] | None = None
     """The newest schema in the registry when the Snapshot was made: (subject, version, id or None). None without a registry."""
 
     def field(self, name: str) -> Field:
-        """Return the field with the stored name `name`. Raises KeyError."""
-        for candidate in self.fields:
-            if candidate.name == name:
-                return candidate
-        raise KeyError(name)
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, Field]:
+        return {field.name: field for field in self.fields}
 
     def has_columns_of(self, other: Schema) -> bool:
         """Return whether the columns are those of another version of the table, whatever Changes have come since."""
@@ -88,7 +84,6 @@ class Schema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the stored names in order."""
         return tuple(field.name for field in self.fields)
 
     @property
@@ -141,7 +136,6 @@ class Schema:
 
     @cached_property
     def _view_names(self) -> dict[str, str]:
-        """Stored name → name in the view."""
         # `_deleted` is a column of the view under `delete: soft` alone, which refuses the source's
         taken, shown = names.Taken({*FEED, *HISTORY} - {"_deleted"}), dict[str, str]()
         for field in self.payload:

@@ -114,7 +114,6 @@ class PendingDeletion:
     """A directory of data, a ledger file or an expired Snapshot that vacuum will delete. No later Snapshot may name it."""
 
     path: str
-    """Path below the table's root."""
     since: float
     """When vacuum gave it up, in epoch seconds of the store's clock."""
     reason: str
@@ -133,8 +132,6 @@ class Pin:
 
 @dataclass(frozen=True)
 class Day:
-    """A frozen day."""
-
     day: str
     version: int
     """The last version before the midnight at its end."""
@@ -170,7 +167,6 @@ class Commit:
     """The identity of a Snapshot: its table and version, its parent, and the run that made it."""
 
     table: str
-    """The table's name in the configuration."""
     uuid: str
     """A random id from the first commit. It distinguishes two tables that had the same name one after the other."""
     version: int
@@ -202,7 +198,6 @@ class State:
     segments: tuple[Segment, ...]
     """The base. The key ranges tile the key space."""
     delta: Delta | None
-    """The changes since the base; None without any."""
     hour: str | None = None
     """The newest landing hour ingested."""
     position: Position | None = None
@@ -234,7 +229,6 @@ class State:
     history: History | None = None
     """The parts that hold row versions; None without `history:`."""
     watermark: Watermark = NOTHING_KNOWN
-    """Which hours are whole."""
     shards_truncated_to: tuple[tuple[str, Position], ...] = ()
     """The truncate barrier of each shard that had a truncate; then `truncated_to` is None."""
 
@@ -254,7 +248,6 @@ class Snapshot(State, Commit):
     pending: tuple[Input, ...] = ()
     """Inputs of this or an older version that were not yet archived."""
     ledger: tuple[LedgerFile, ...] = ()
-    """The files with the inputs of older versions."""
     counts: dict[str, int] = field(default_factory=dict)
     """Number of events by what became of them (`COUNTS`), and `read`, their sum."""
     ties: int = 0
@@ -264,7 +257,6 @@ class Snapshot(State, Commit):
     pending_deletions: tuple[PendingDeletion, ...] = ()
     """What vacuum has given up and will delete. No later version may name it."""
     pins: tuple[Pin, ...] = ()
-    """Versions that vacuum keeps."""
     restored: int | None = None
     """The version that a restore or rebuild brought back; None for other operations."""
     replaced: int = 0
@@ -274,7 +266,6 @@ class Snapshot(State, Commit):
     expired: bool = False
     """Whether this is the stub of an expired version, which names no data."""
     feed: Feed | None = None
-    """The change feed as of this version."""
     erased: Erased | None = None
     """The keys that were erased (`compactor erase`); None without any."""
     days: tuple[Day, ...] | None = None
@@ -284,7 +275,6 @@ class Snapshot(State, Commit):
 
     @property
     def state(self) -> State:
-        """Return the State alone."""
         return State(**{each.name: getattr(self, each.name) for each in dataclasses.fields(State)})
 
     @property
@@ -326,7 +316,6 @@ class Snapshot(State, Commit):
 
     @property
     def tombstones(self) -> int:
-        """Return the number of stored tombstones."""
         return sum(part.tombstones for part in self._parts)
 
     @property
@@ -365,7 +354,6 @@ class Snapshot(State, Commit):
         return dataclasses.replace(self, schema=dataclasses.replace(self.schema, fields=newer.schema.fields))
 
     def to_bytes(self) -> bytes:
-        """Return the JSON text that is stored."""
         # a field a line: people read it, and Python indents ten times as slowly as it writes
         lines = (f'"{name}": {json.dumps(value, ensure_ascii=False, default=fields_of)}' for name, value in vars(self).items())
         return ("{\n" + ",\n".join(lines) + "\n}").encode()

@@ -101,7 +101,6 @@ class TableLocation:
 
     @property
     def layout(self) -> Layout:
-        """Return the paths of the table."""
         return Layout(self.root, self.landing)
 
 
@@ -372,7 +371,6 @@ class TableSpec(TableKeys, TableLocation):
 
     @property
     def keyless(self) -> bool:
-        """Return whether the table has no key."""
         return not self.key
 
     @property

@@ -64,7 +64,6 @@ def from_micros(micros: int) -> str:
 
 
 def moment(micros: int) -> datetime:
-    """Return microseconds since 1970 as a time in UTC."""
     return EPOCH + timedelta(microseconds=micros)
 
 

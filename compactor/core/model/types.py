@@ -225,7 +225,7 @@ def lower_names(kind: Type) -> Type:
     def lower(own: list[str]) -> list[str]:
         taken: list[str] = []
         for name in own:
-            taken.append(unique_name(name.lower(), taken))
+            taken.append(names.unique(name.lower(), taken))
         return taken
 
     return renamed(kind, lower)
@@ -243,12 +243,3 @@ def stored_names(kind: Type) -> Type:
         return [named[name] for name in own]
 
     return renamed(kind, stored)
-
-
-def unique_name(name: str, taken: list[str] | set[str]) -> str:
-    """Return `name`, or the first of `name_2`, `name_3`, ... that is not in `taken`."""
-    candidate, n = name, 1
-    while candidate in taken:
-        n += 1
-        candidate = f"{name}_{n}"
-    return candidate

@@ -37,17 +37,14 @@ class Audit:
     """A sentence for each rule that does not hold."""
     rows: int
     accepted: bool
-    """Whether an operator has accepted it."""
     passed_rows: int | None
     """Rows of the newest version that passed or was accepted; None before the first."""
 
     @property
     def shows(self) -> bool:
-        """Return whether readers may see the version."""
         return self.accepted or not self.failures
 
     def to_bytes(self) -> bytes:
-        """Return the JSON text that is stored."""
         return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False).encode()
 
     @classmethod

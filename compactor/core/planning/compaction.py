@@ -93,12 +93,10 @@ def keeps_files(spec: TableSpec, snapshot: Snapshot, targets: Sequence[Segment])
     The Delta's keys must be few enough for a broadcast. Files in another order than by key are written anew, and so are those of a Segment that has
     many.
     """
-    alike = all(segment.sorted_by == snapshot.schema.key and _most_files(segment) < _SORTED_FILES_MAX for segment in targets)
+    alike = all(
+        segment.sorted_by == snapshot.schema.key and all(len(each.files) < _SORTED_FILES_MAX for each in segment.folders) for segment in targets
+    )
     return alike and not spec.keyless and not spec.cluster_by and delta_estimate(snapshot) <= DELTA_LIMIT
-
-
-def _most_files(segment: Segment) -> int:
-    return max((len(folder.files) for folder in segment.folders), default=0)
 
 
 def segment_count(size: int, table_size: int, spec: TableSpec) -> int:

@@ -48,7 +48,6 @@ def shown(days: Days | None) -> Days:
 
 
 def given_up(days: Days | None) -> Days | None:
-    """Return the days, none of them shown."""
     return tuple(dataclasses.replace(day, shown=False) for day in days) if days is not None else None
 
 

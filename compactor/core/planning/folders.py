@@ -55,7 +55,6 @@ class Discovery:
         return re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_") or "t"
 
     def excludes(self, folder: str) -> bool:
-        """Return whether `exclude:` names a folder."""
         below = folder[len(self.top) :].strip("/")
         return folder.startswith(f"{self.top}/") and any(fnmatchcase(below, each) for each in self.exclude)
 
@@ -70,7 +69,6 @@ class Folder:
     """A landed folder that no table takes."""
 
     path: str
-    """Full path."""
     example: str
     """Path of a file below it."""
     discovery: Discovery

@@ -48,7 +48,6 @@ class Landing:
 
     @property
     def size(self) -> int:
-        """Return the bytes of the new inputs."""
         return sum(item.size for item in self.new)
 
 

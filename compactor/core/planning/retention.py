@@ -24,12 +24,8 @@ EXPIRED, ORPHAN = "expired", "orphan"
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit in storage."""
-
     path: str
-    """Path below the table's root."""
     commit: str
-    """The id of the commit that wrote it."""
     files: tuple[str, ...]
     size: int
     newest: float
@@ -38,12 +34,9 @@ class Unit:
 
 @dataclass(frozen=True)
 class VacuumPlan:
-    """What a vacuum will do."""
-
     kept: dict[int, str]
     """Version → why it is kept."""
     expired: tuple[Snapshot, ...]
-    """Snapshots that expire now and become stubs."""
     pending_deletions: tuple[PendingDeletion, ...]
     """What the next Snapshot names as pending."""
     newly_pending: tuple[PendingDeletion, ...]
@@ -110,14 +103,10 @@ def kept(
             reasons[version] = f"the end of {frozen[version]}"
         elif version in recent:
             reasons[version] = f"one of the last {spec.keep_versions}"
-        elif now - superseded_at(version, modified) < spec.keep:
+        # readers had a newer version at the latest when the second version after it was written, as runs publish before they commit
+        elif now - modified.get(version + 2, modified[version + 1]) < spec.keep:
             reasons[version] = "younger than `keep`"
     return reasons
-
-
-def superseded_at(version: int, modified: Mapping[int, float]) -> float:
-    """Return when readers had a newer version at the latest: when the second version after it was written, as runs publish before they commit."""
-    return modified.get(version + 2, modified[version + 1])
 
 
 def plan_vacuum(

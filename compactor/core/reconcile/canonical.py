@@ -39,8 +39,6 @@ _BASE = re.compile(r"[^(\[]+")
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column of the source's table."""
-
     name: str
     type: str
     """The source's type text, such as `numeric(12,2)`."""
@@ -55,13 +53,11 @@ class Pair:
     name: str
     """The name in the view."""
     type: str
-    """Hive's type text."""
     source: str
     """The name in the source."""
     source_type: str
     form: str
     key: bool
-    """Whether it belongs to the key."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,6 @@ class Columns:
 
     @property
     def key(self) -> tuple[Pair, ...]:
-        """Return the key columns."""
         return tuple(pair for pair in self.pairs if pair.key)
 
     @property

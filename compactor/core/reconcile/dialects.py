@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from compactor.core.catalog.ddl import text_literal
+from compactor.core.catalog.dialect import PRESTO
 from compactor.core.reconcile.canonical import Pair, base
 
 _INDIRECT = frozenset({"double", "single", "boolean"})
@@ -21,10 +22,8 @@ _FRACTION = re.compile(r"\((?:\d+,)?[1-9]\d*\)")
 
 Expressions = Mapping["str | tuple[str, str]", str]
 
-
-def literal(text: str) -> str:
-    """Return a text literal of standard SQL."""
-    return "'" + text.replace("'", "''") + "'"
+literal = PRESTO.text
+"""Returns a text literal of standard SQL."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +47,9 @@ class Dialect:
     literal: Callable[[str], str] = literal
 
     def quoted(self, name: str) -> str:
-        """Return an identifier."""
         return self.mark + name.replace(self.mark, self.mark * 2) + self.mark
 
     def name(self, pair: Pair) -> str:
-        """Return a column, quoted."""
         return self.quoted(pair.name if self.lake else pair.source)
 
     def text(self, pair: Pair) -> str:

@@ -104,7 +104,6 @@ class RepairReport(Plain):
 
 
 def difference(columns: Columns, key: Key, source: Sequence[Row], lake: Sequence[Row], proof: str) -> RowDifference:
-    """Return how the rows of a key differ."""
     kind = "missing" if not lake else "extra" if not source else "changed" if len(source) == len(lake) else "repeated"
     cells: tuple[Cell, ...] = ()
     if len(source) == len(lake) == 1:

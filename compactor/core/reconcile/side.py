@@ -1,4 +1,4 @@
-"""One side of a comparison, the lake or the source: it answers by SQL, whatever system runs it."""
+"""One side of a comparison, the lake or the source: it answers by SQL, whatever system runs it, about all rows, a part of them, or some keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,46 @@ from typing import Any
 
 from compactor.core.reconcile.canonical import Columns, Pair
 from compactor.core.reconcile.dialects import Dialect
-from compactor.core.reconcile.parts import Checksum, Part, Split
+
+Checksum = tuple[int, int]
+"""(number of rows, sum of their digests)."""
+
+NOTHING: Checksum = (0, 0)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows by a range of the first key column (for whole numbers) and by the first digits of the digest of the key."""
+
+    low: int | None = None
+    """The least value of the first key column; None for no bound."""
+    high: int | None = None
+    """The value after the greatest one; None for no bound."""
+    prefix: str = ""
+    """The first hexadecimal digits of the MD5 of the key's canonical text."""
+
+    def divided(self) -> Split:
+        """Return how to divide the part: into 16 ranges as long as it has several values of the column, else by the next digit."""
+        if self.low is not None and self.high is not None and self.high - self.low > 1:
+            return Split(-(-(self.high - self.low) // 16))
+        return Split(digits=len(self.prefix) + 1)
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a part is divided: into ranges of a width, labelled by their least value, or by a number of digits, which are the label."""
+
+    width: int = 0
+    """Values in a range; the first range begins where the part does. 0 to divide by digits."""
+    digits: int = 0
+    """Length of the prefix, where parts are divided by digits."""
+
+    def part(self, label: str, of: Part) -> Part:
+        if not self.width:
+            return Part(of.low, of.high, label)
+        high = int(label) + self.width
+        return Part(int(label), high if of.high is None else min(high, of.high), of.prefix)
+
 
 Key = tuple[str, ...]
 """The canonical texts of the key columns."""
@@ -69,7 +108,6 @@ class Side:
         return self._rows(self._texts(parts), len(self._columns.key))
 
     def rows(self, keys: Sequence[Key]) -> Rows:
-        """Return the rows with these keys."""
         return self._rows(self._select(self.condition(keys), self._own), len(self._columns.pairs), self._own)
 
     def condition(self, keys: Sequence[Key]) -> str:

@@ -20,7 +20,6 @@ class BatchSummary:
     """What reading a batch of inputs showed, before anything is written."""
 
     evolved: Evolved
-    """The table's schema after this batch."""
     order: tuple[tuple[str, str], ...]
     """The order columns of Positions: (name, type)."""
     inputs: tuple[Input, ...]
@@ -45,7 +44,6 @@ class BatchSummary:
     truncate: Position | None
     """The Position of the newest truncate."""
     source_time: str | None
-    """The newest source time, ISO 8601."""
     shard_truncates: tuple[tuple[str, Position], ...] = ()
     """The Position of the newest truncate of each shard that has one."""
     raw: tuple[tuple[str, str], ...] = ()
@@ -55,11 +53,9 @@ class BatchSummary:
     offsets: Partitions = ()
     """The greatest Kafka offset per partition, as in `State.offsets`."""
     least_offsets: Partitions = ()
-    """The least Kafka offset per partition."""
     streams: tuple[Brought, ...] = ()
     """What each stream brought, for `State.watermark`."""
     quarantined: int = 0
-    """Events that cannot be used."""
     unfinished: frozenset[str] = frozenset()
     """Paths of inputs in quarantine that lack the end of the file."""
     beyond_retention: int = 0
@@ -92,9 +88,7 @@ class Staged:
     counts: dict[str, int]
     """Number of events by what became of them, as `Snapshot.counts`."""
     ties: int = 0
-    """As `Snapshot.ties`."""
     unresolved: int = 0
-    """As `Snapshot.unresolved`."""
     purged_to: Position | None = None
     """The greatest Position of a tombstone that was purged; None if none was."""
     note: str = ""

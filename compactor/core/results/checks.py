@@ -24,14 +24,11 @@ REMARKS = (UNCERTAIN, DELETED, SILENT, UNTAKEN)
 
 @dataclass(frozen=True)
 class Check(Plain):
-    """The result of one check."""
-
     table: str
     name: str
     """What was checked, such as `segments tile the keys`."""
     ok: bool
     detail: str
-    """What was compared, and what differs."""
 
 
 @dataclass(frozen=True)
@@ -52,5 +49,4 @@ class Difference:
     """Why the first Snapshot could not be read; "" if it could."""
 
     def __bool__(self) -> bool:
-        """Return whether there is any difference."""
         return bool(self.missing or self.added or self.changed or self.columns or self.unreadable)

@@ -94,21 +94,15 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class CompactionDue:
-    """A compaction that a run would make."""
-
     spec: TableSpec
     snapshot: Snapshot
     targets: tuple[Segment, ...]
-    """The Segments that it rewrites."""
     why: str
 
 
 @dataclass(frozen=True)
 class ExplainedPass:
-    """One query over the batch."""
-
     name: str
-    """The name of the pass, such as `survey`."""
     sql: str
     """Its text. Names in braces are keys of FRAMES."""
 
@@ -130,6 +124,4 @@ class Explained:
     steps: tuple[tuple[str, str], ...]
     """(step, why), in the order in which they run."""
     passes: tuple[ExplainedPass, ...]
-    """The queries that ran or would run."""
     numbers: tuple[tuple[str, str], ...] = NUMBERS
-    """(number of the report, where it comes from)."""

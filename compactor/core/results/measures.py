@@ -21,8 +21,6 @@ SUM, MAXIMUM = "Sum", "Maximum"
 
 @dataclass(frozen=True)
 class Measure:
-    """One figure."""
-
     name: str
     unit: str
     """One of the units above."""

@@ -44,7 +44,6 @@ class Alert:
 
     @property
     def subject(self) -> str:
-        """Return the message in one line."""
         return f"{self.table} {_EVENTS[self.event]}"
 
     @property
@@ -72,13 +71,11 @@ class Notice:
     time: str
     """When, ISO 8601."""
     refused: bool
-    """Whether the table stops because of the changes."""
     decisions: tuple[Decision, ...]
     """The changes, and what the table does about each."""
     before: tuple[str, int, int | None] | None = None
     """The registered schema before: (subject, version, id or None); None without a registry."""
     after: tuple[str, int, int | None] | None = None
-    """The registered schema now."""
     ddl: tuple[str, ...] = ()
     """Statements that change the tables below the view."""
     objects: tuple[str, ...] = ()
@@ -86,17 +83,14 @@ class Notice:
 
     @property
     def subject(self) -> str:
-        """Return the message in one line."""
         return f"{self.table} {'stops at a schema change' if self.refused else 'has a new schema'}"
 
     @property
     def urgent(self) -> bool:
-        """Return whether the table stops."""
         return self.refused
 
     @property
     def text(self) -> str:
-        """Return the notice in words, with one line for each change."""
         head = f"table {self.table}: its source's schema has changed" + (", and the table stops" if self.refused else f" (version {self.version})")
         return "\n".join([head, *(f"- {decision.sentence}" for decision in self.decisions)])
 

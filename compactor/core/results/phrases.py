@@ -1,6 +1,8 @@
-"""Phrases that several messages use."""
+"""Phrases that several messages use, and text for a terminal or a log."""
 
 from __future__ import annotations
+
+import re
 
 
 def counted(count: int, noun: str) -> str:
@@ -36,7 +38,6 @@ def moment(text: str) -> str:
 
 
 def minute(text: str) -> str:
-    """Return an ISO time to the minute."""
     return moment(text)[:16]
 
 
@@ -62,3 +63,16 @@ def without_table(table: str, message: str) -> str:
         if message.startswith(start):
             return message[len(start) :]
     return message
+
+
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, separators of lines and paragraphs, marks that turn the direction of text, and halves of a character."""
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Return the text with characters that a terminal obeys, or that hide what stands there, as Python writes them. Those in `keep` stay.
+
+    >>> visible("a\\x1b[2Jb\\u202ec\\n", keep="\\n")
+    'a\\\\x1b[2Jb\\\\u202ec\\n'
+    """
+    return _UNSEEN.sub(lambda each: each[0] if each[0] in keep else repr(each[0])[1:-1], text)

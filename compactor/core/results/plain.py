@@ -15,7 +15,6 @@ class Plain:
     """Properties that the JSON object has, too."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
         names = (*(field.name for field in dataclasses.fields(self)), *self.also)
         return {name: _plain(getattr(self, name)) for name in names}
 

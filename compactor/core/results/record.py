@@ -59,7 +59,6 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """Return what differs, in a few words."""
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.kinds.items())
         cells = ", ".join(f"{column} in {count:,}" for column, count in self.cells.items())
         return f"{self.different:,} rows differ" + (f" ({kinds}{f'; {cells}' if cells else ''})" if kinds else "")
@@ -172,24 +171,20 @@ class RunRecord(TableReport):
         return self.comparison is None and self.outcome != "stopped" and (self.verb == "run" or self.outcome not in FAILED)
 
     def to_bytes(self) -> bytes:
-        """Return the JSON text that is stored."""
         return (json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n").encode()
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any], place: str = "") -> RunRecord:
         """Return the record of a JSON object. Raises StateRefused for another format; `place` is for the message."""
-        try:
-            if raw["format"] != FORMAT:
-                raise StateRefused(f"run record {place}: expected format {FORMAT}, found {raw['format']!r}")
-            return of_json(cls, dict(raw))
-        except (TypeError, KeyError, ValueError) as error:
-            raise StateRefused(f"run record {place} cannot be read: {error}. Delete the file; the table does not need it.") from error
+        return cls.from_bytes(json.dumps(raw).encode(), place)
 
     @classmethod
     def from_bytes(cls, data: bytes, place: str = "") -> RunRecord:
         """Return the record of a stored JSON text. Raises StateRefused for damaged text and for another format."""
         try:
             raw = json.loads(data)
-        except ValueError as error:
+            if raw["format"] != FORMAT:
+                raise StateRefused(f"run record {place}: expected format {FORMAT}, found {raw['format']!r}")
+            return of_json(cls, raw)
+        except (TypeError, KeyError, ValueError) as error:
             raise StateRefused(f"run record {place} cannot be read: {error}. Delete the file; the table does not need it.") from error
-        return cls.from_json(raw, place)

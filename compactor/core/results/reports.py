@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import SILENT, UNTAKEN, Check, Difference
 from compactor.core.results.phrases import counted
@@ -36,13 +38,10 @@ class TableStatus(Plain):
 
     table: str
     version: int | None
-    """The newest version; None without one."""
     newest_folder: str | None
     """The newest landing folder in the table, as the hour that it names."""
     source_time: str | None
-    """The newest source time in the table, ISO 8601."""
     committed: str | None
-    """When the newest version was committed, ISO 8601."""
     rows: int
     """Live rows, at most."""
     segments: int
@@ -57,9 +56,7 @@ class TableStatus(Plain):
     read_strategy: str
     """How readers join base and Delta: `base-only` (no Delta), `broadcast` or `sort-merge`."""
     waiting_files: int
-    """New files in landing."""
     waiting_bytes: int
-    """Bytes of the new files in landing."""
     oldest_waiting: str | None
     """The oldest hour of the new files; None without any."""
     pending_archive: int
@@ -103,7 +100,6 @@ class Swept:
 
     table: str
     path: str
-    """Path below the table's root."""
     reason: str
     """`orphan`, `expired`, `discarded` for a raw file, or `record` for old run records."""
     files: int
@@ -120,20 +116,16 @@ class VacuumReport(Plain):
 
     table: str
     version: int | None
-    """The newest version after it; None without one."""
     dry: bool
-    """Whether it was a dry run."""
     expired: tuple[int, ...] = ()
     """Versions that it gives up."""
     kept: dict[int, str] = field(default_factory=dict)
     """Version → why it is kept."""
     swept: tuple[Swept, ...] = ()
-    """Everything that is deleted now or later."""
     notes: tuple[str, ...] = ()
 
     @property
     def bytes_gone(self) -> int:
-        """Return the bytes that are deleted now."""
         return sum(item.bytes for item in self.swept if item.goes is None)
 
 
@@ -146,7 +138,6 @@ class RebuildReport(Plain):
     """`published`; `equal` (a dry run); `differs` (not published, because the result differs and nobody accepted that); `fewer` (not published,
     because far fewer rows would be left and nobody accepted that)."""
     version: int | None
-    """The version that it made; None without one."""
     against: int
     """The version that `difference` compares with."""
     files: int
@@ -154,7 +145,6 @@ class RebuildReport(Plain):
     bytes: int
     rows: int
     difference: Difference
-    """How the result differs from version `against`."""
     undone: int = 0
     """Raw files left out, because a restore removed their rows."""
     invalid: int = 0
@@ -165,7 +155,6 @@ class RebuildReport(Plain):
 
     @property
     def exit_code(self) -> int:
-        """Return 1 if the result differs and was therefore not published."""
         return 1 if self.outcome in ("differs", "fewer") else 0
 
     @property
@@ -176,7 +165,6 @@ class RebuildReport(Plain):
 
     @property
     def sentences(self) -> list[str]:
-        """Return sentences about what was read, what differs, and what was done."""
         gap = self.difference
         sentences = [f"{counted(self.files, 'file')} ({self.bytes:,} bytes) give {self.rows:,} rows"]
         if self.undone:
@@ -208,8 +196,6 @@ class RebuildReport(Plain):
 
 @dataclass(frozen=True)
 class ReencryptReport(Plain):
-    """The result of encrypting raw files again."""
-
     table: str
     key: str
     """ARN of the KMS key that all of them have now."""
@@ -227,7 +213,6 @@ class AdoptReport(Plain):
     outcome: str
     """`adopted`, or `would be adopted` after a dry run."""
     version: int | None
-    """The version that it made; None without one."""
     path: str
     files: int
     bytes: int
@@ -246,16 +231,12 @@ class AdoptReport(Plain):
 
 @dataclass(frozen=True)
 class TablePlan(Plain):
-    """What a run would do."""
-
     also = ("problems",)
 
     table: str
     version: int | None
-    """The newest version; None without one."""
     landing: Landing
     steps: tuple[str, ...]
-    """Sentences about each step."""
     checks: tuple[Check, ...] = ()
     """Results of comparing the configuration with the files."""
 
@@ -279,3 +260,99 @@ class Ended:
     output: str
     errors: str = ""
     """The last lines of standard error."""
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A raw file in the archive from which records were removed."""
+
+    path: str
+    before: int
+    """Bytes."""
+    after: int
+
+
+@dataclass(frozen=True)
+class ErasureReport(Plain):
+    """The state of the erases of a table. Once `left` is empty, it is the certificate."""
+
+    also = ("finished",)
+
+    table: str
+    uuid: str
+    root: str
+    version: int
+    erased_in: int
+    """The version that erased keys last. No older version can be read any more."""
+    time: str
+    """When it was written, ISO 8601, UTC."""
+    program: str
+    keys: tuple[str, ...]
+    rows: int
+    """Stored rows of these keys that were removed."""
+    events: int
+    """Events of these keys that were removed from the history."""
+    feed_from: int | None
+    """The version from which the change feed can be read; None for a table without one."""
+    rewritten: tuple[Rewritten, ...]
+    deleted: tuple[str, ...]
+    landing: tuple[str, ...]
+    """Files in landing. They were not searched."""
+    objects: int
+    """Number of objects in the table's folder."""
+    left: tuple[str, ...] = ()
+    """What may still hold values of erased keys."""
+    goes: str | None = None
+    """When the last of `left` may be deleted, ISO 8601; None if unknown."""
+    format: int = 1
+    """The version of this JSON format."""
+
+    @property
+    def finished(self) -> bool:
+        return not self.left
+
+    def to_text(self) -> str:
+        lines = [
+            f"table {self.table} ({self.uuid}) in {self.root}, version {self.version}, {self.time}",
+            f"  {counted(len(self.keys), 'key')} erased, {counted(self.rows, 'stored row')} removed in version {self.erased_in}",
+            *([f"  {counted(self.events, 'event')} removed from the history"] if self.events else []),
+            *([f"  the change feed begins anew: it can be read from version {self.feed_from} on"] if self.feed_from is not None else []),
+            f"  {counted(len(self.rewritten), 'raw file')} rewritten, {len(self.deleted):,} deleted as a whole",
+            *(f"    {item.path}: {item.before:,} bytes before, {item.after:,} now" for item in self.rewritten),
+            *(f"    {path}: deleted" for path in self.deleted),
+        ]
+        if self.landing:
+            lines.append(f"  not searched: {counted(len(self.landing), 'file')} in landing, such as {self.landing[0]}")
+        if self.finished:
+            lines.append(
+                f"  finished: older versions are deleted; {counted(self.objects, 'object')} left in the table's folder, none with an erased key"
+            )
+        else:
+            when = f", not before {self.goes} (`grace`)" if self.goes else ""
+            lines.append(f"  NOT FINISHED: {len(self.left):,} left, such as {self.left[0]}. Run `compactor erase {self.table}` again{when}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class TableFile:
+    part: str
+    """`base`, `delta`, `history`, or `changes` (of this version only)."""
+    location: str
+    """Path or URI."""
+    size: int
+
+
+def table_files(spec: TableSpec, snapshot: Snapshot) -> list[TableFile]:
+    """Return the files that a version reads.
+
+    A Delta row replaces the base row with its key, and the keys in files below `row_state=deleted` are deleted. So the base alone is the table only
+    if there is no Delta.
+    """
+    layout = spec.layout
+    listed = [("base", segment.path, file.name, file.size) for segment in snapshot.segments for file in segment.files]
+    listed += [("delta", snapshot.delta.path, file.name, file.size) for file in snapshot.delta.files] if snapshot.delta else []
+    history = snapshot.history.parts if snapshot.history else ()
+    listed += [("history", part.path, file.name, file.size) for part in history for file in part.files]
+    changes = snapshot.feed.part if snapshot.feed else None
+    listed += [("changes", changes.path, file.name, file.size) for file in changes.files] if changes else []
+    return [TableFile(part, layout.inside(f"{path}/{name}"), size) for part, path, name, size in listed]

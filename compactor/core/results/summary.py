@@ -36,14 +36,12 @@ def parted(items: Sequence[_T], needs_somebody: Callable[[_T], bool], whole: boo
 
 
 def reports(items: Sequence[TableReport], whole: bool) -> tuple[list[TableReport], str]:
-    """Return the reports to show, and a line about the others."""
     shown, rest = parted(items, _report_needs_somebody, whole)
     counts = Counter(f"{item.outcome}{' with a note' if item.notes else ''}" for item in rest)
     return shown, ", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common())
 
 
 def plans(items: Sequence[TablePlan], whole: bool) -> tuple[list[TablePlan], str]:
-    """Return the plans to show, and a line about the others."""
     shown, rest = parted(items, lambda item: bool(item.problems or item.remarks), whole)
     busy, files = [item for item in rest if item.steps != ("nothing to do",)], sum(len(item.landing.new) for item in rest)
     working = f"{len(busy):,} with work, {counted(files, 'new file')}" if busy else ""
@@ -77,7 +75,6 @@ def _status_needs_somebody(item: TableStatus) -> bool:
 
 
 def checks(items: Sequence[Check], whole: bool) -> tuple[list[Check], str]:
-    """Return the checks to show, and a line about the others."""
     shown, rest = parted(items, lambda item: not item.ok, whole)
     clean = len({item.table for item in items} - {item.table for item in shown})
     return shown, f"{counted(len(rest), 'check')} passed; {counted(clean, 'table')} without a failed one" if rest else ""

@@ -1,42 +1,45 @@
-"""Timeline: what Snapshots and run records show of a table up to a moment, as plain values for the report page."""
+"""Timeline: what Snapshots and run records show of a table up to a moment, as plain values for the report page; and which tables need a person, why,
+and which command helps. All of it follows from the tables' past, nothing from names or schedules.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from compactor.core.model import times
 from compactor.core.model.edit import SAME_ROWS
 from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.reconcile.report import DIFFERENT
+from compactor.core.results.phrases import minute, without_table
 from compactor.core.results.record import RunRecord
 from compactor.core.schema.schema_history import Step
+
+SILENT_SECONDS = 86400.0
+"""Without any run for so long the scheduler is likely to have stopped."""
+QUIET_SECONDS_MIN = 3600.0
+"""No table counts as silent sooner."""
+_QUIET_FACTOR, _GAPS_MIN = 4.0, 4
 
 
 @dataclass(frozen=True)
 class Version:
-    """One Snapshot."""
-
     number: int
     time: str
     """When it was committed, ISO 8601."""
     operation: str
-    """The verb: `commit`, `compact`, `restore`, ..."""
-    label: str
-    """The scheduler's name of the run."""
     events: Mapping[str, int]
     source_time: str | None
-    """The newest source time in the table, ISO 8601."""
     folder: str | None
-    """The newest landing hour in the table."""
-    files: int
-    base_bytes: int | None
-    """Bytes of the base; None for an expired version without a run record."""
-    delta_bytes: int | None
-    """Bytes of the Delta; None as above."""
-    rows: int | None
-    """Live rows, at most; None as above."""
-    written: int | None
-    """Bytes written for it; None as above."""
+    files: int = 0
+    base_bytes: int | None = None
+    """Bytes of the base; None, as the numbers below, for an expired version without a run record."""
+    delta_bytes: int | None = None
+    rows: int | None = None
+    """Live rows, at most."""
+    written: int | None = None
+    """Bytes written for it."""
 
     @property
     def stored(self) -> int | None:
@@ -51,8 +54,6 @@ class Version:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A table up to a moment."""
-
     table: str
     view: str
     """`database.view`."""
@@ -61,15 +62,12 @@ class Timeline:
     runs: tuple[RunRecord, ...] = ()
     """The newest run records, oldest first."""
     quarantine: tuple[Input, ...] = ()
-    """Files that are in quarantine, or have records there."""
     changes: tuple[Step, ...] = ()
     """The versions that changed columns, newest first."""
     delta_estimate: int = 0
-    """Bytes that Spark's planner expects for the Delta."""
     delta_limit: int = 1
-    """Bytes up to which readers get a broadcast join."""
     arrivals: tuple[float, ...] = ()
-    """When files landed, in epoch seconds, as far as that is known (`flows/read/arrivals.py`)."""
+    """When files landed, in epoch seconds, as far as that is known (`flows/read/arrived.py`)."""
     idle: str | None = None
     """When a run last found no work, ISO 8601; None if unknown."""
     problem: str | None = None
@@ -77,7 +75,6 @@ class Timeline:
 
     @property
     def newest(self) -> Version | None:
-        """Return the newest version, or None."""
         return self.versions[-1] if self.versions else None
 
     @property
@@ -91,7 +88,6 @@ class Timeline:
 
     @property
     def last_outcome(self) -> str | None:
-        """Return the outcome of the last run that is known."""
         run = self._last_run
         if self.idle is not None and (run is None or self.idle >= run.started):
             return "idle"
@@ -127,33 +123,16 @@ class Timeline:
 
 def version_of(snapshot: Snapshot, record: RunRecord | None) -> Version:
     """Return the Version of a Snapshot. An expired one has no sizes: the record of its run may have them."""
-    delta = snapshot.delta.size if snapshot.delta else 0
-    version = Version(
-        snapshot.version,
-        snapshot.time,
-        snapshot.operation,
-        snapshot.run,
-        snapshot.counts,
-        snapshot.source_time,
-        snapshot.hour,
-        len(snapshot.inputs),
-        snapshot.size - delta,
-        delta,
-        snapshot.rows,
-        snapshot.bytes_written,
-    )
+    version = Version(snapshot.version, snapshot.time, snapshot.operation, snapshot.counts, snapshot.source_time, snapshot.hour)
     if not snapshot.expired:
+        delta = snapshot.delta.size if snapshot.delta else 0
+        sizes = (len(snapshot.inputs), snapshot.size - delta, delta, snapshot.rows, snapshot.bytes_written)
+    elif record is not None and len(record.operations) == 1:
+        sizes = (record.files, record.bytes_stored - record.delta_bytes, record.delta_bytes, record.rows, record.bytes_written)
+    else:
         return version
-    if record is None or len(record.operations) != 1:
-        return replace(version, base_bytes=None, delta_bytes=None, rows=None, written=None)
-    return replace(
-        version,
-        files=record.files,
-        base_bytes=record.bytes_stored - record.delta_bytes,
-        delta_bytes=record.delta_bytes,
-        rows=record.rows,
-        written=record.bytes_written,
-    )
+    files, base, delta, rows, written = sizes
+    return replace(version, files=files, base_bytes=base, delta_bytes=delta, rows=rows, written=written)
 
 
 @dataclass(frozen=True)
@@ -165,6 +144,83 @@ class Problem:
     urgent: bool
     """Whether the table does not move on without a person."""
     text: str
-    """What is wrong, in a sentence."""
     commands: tuple[str, ...] = field(default=())
-    """Commands that show more or repair it."""
+
+
+def problems(tables: Sequence[Timeline], now: float, folders: Sequence[str] = ()) -> list[Problem]:
+    """Return what needs a person, the most urgent first. `now`: epoch seconds; `folders`: a line for each landed folder that no table takes."""
+    every = [problem for table in tables for problem in _of(table, now)]
+    every += [Problem("", False, f"{line[0].upper()}{line[1:]}.", ("compactor check",)) for line in folders]
+    last = max((moment for table in tables if (moment := last_run(table)) is not None), default=None)
+    if last is not None and now - last > SILENT_SECONDS:
+        text = f"No run since {times.from_seconds(last)}. Check that the scheduler starts `compactor run`."
+        every.insert(0, Problem("", True, text, ("compactor plan", "compactor run")))
+    return sorted(every, key=lambda each: (not each.urgent, each.table != ""))
+
+
+def _of(table: Timeline, now: float) -> Iterator[Problem]:
+    name = table.table
+    if table.problem is not None:
+        yield Problem(name, True, f"The table cannot be read: {table.problem}", (f"compactor verify {name} --files-only",))
+        return
+    failure = table.failure
+    if failure is not None:
+        reason = without_table(failure.table, failure.error or "")
+        text = f"The last run failed at {minute(failure.ended)}: {failure.error_class}: {reason}"
+        yield Problem(name, True, text, (f"compactor plan {name}", f"compactor run {name}"))
+    elif not table.versions and last_run(table) is None:
+        yield Problem(name, False, "No run has looked at the table yet.", (f"compactor plan {name}", f"compactor run {name}"))
+    if table.quarantine:
+        files = len(table.quarantine)
+        text = f"{files} file{'s' if files > 1 else ''} in quarantine; all other events are in the table."
+        yield Problem(name, False, text, (f"compactor quarantine {name}", f"compactor quarantine {name} --replay"))
+    if table.debt > 1:
+        text = f"The Delta is {table.debt:.1f} times as large as a fast join allows, so readers are slower. Compaction is behind."
+        yield Problem(name, False, text, (f"compactor run --compact {name}",))
+    compared = table.compared
+    if compared is not None and compared.comparison is not None and compared.outcome == DIFFERENT:
+        summary = compared.comparison.summary
+        text = f"The table is not equal to its source: {summary}, compared at {minute(compared.ended)}."
+        yield Problem(name, True, text, (f"compactor reconcile {name} --source URL", f"compactor verify {name}"))
+    quiet = silent(table.arrivals, now)
+    if quiet is not None and failure is None:
+        yield Problem(name, False, f"{quiet[0].upper()}{quiet[1:]}. Check the source and its sink.", (f"compactor plan {name}",))
+
+
+def last_run(table: Timeline) -> float | None:
+    """Return when a run last looked at the table, in epoch seconds; None if unknown."""
+    run = next((run.ended for run in reversed(table.runs) if run.comparison is None), None)
+    moments = [table.idle, run, table.newest.time if table.newest else None]
+    return max((times.to_seconds(moment) for moment in moments if moment is not None), default=None)
+
+
+def silent(arrivals: Sequence[float], now: float) -> str | None:
+    """Return that nothing has landed for much longer than usual, as a sentence; None if that is not so or not known.
+
+    `arrivals`: when files of a table landed, in epoch seconds: the hours of their folders, or the times of the commits that took them. `now`: in
+    epoch seconds. The longest pause so far, such as a weekend, is usual too.
+    """
+    moments = sorted({*arrivals})
+    gaps = sorted(after - before for before, after in zip(moments, moments[1:]))
+    if len(gaps) < _GAPS_MIN:
+        return None
+    usual = gaps[len(gaps) // 2]
+    if now - moments[-1] <= max(_QUIET_FACTOR * usual, 1.5 * gaps[-1], QUIET_SECONDS_MIN):
+        return None
+    last = minute(times.from_seconds(moments[-1]))
+    unit = {60.0: "minute", 3600.0: "hour", 86400.0: "day"}.get(round(usual / 60) * 60.0) or duration(usual)
+    return f"no file since {last}; before, one arrived every {unit}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people, in one unit, or two for days.
+
+    >>> [duration(each) for each in (12, 90, 3 * 3600, 30 * 3600)]
+    ['12 s', '1.5 min', '3 h', '1 d 6 h']
+    """
+    for size, unit in ((1.0, "s"), (60.0, "min"), (3600.0, "h")):
+        following = {"s": 60.0, "min": 3600.0, "h": 86400.0}[unit]
+        if seconds < following:
+            return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}" if size > 1 and seconds < 10 * size else f"{seconds / size:.0f} {unit}"
+    days, hours = int(seconds // 86400), int(seconds % 86400 // 3600)
+    return f"{days} d {hours} h" if hours and days < 10 else f"{days} d"

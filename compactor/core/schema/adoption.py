@@ -27,7 +27,6 @@ ADOPTED = "adopted"
 """Outcome of an input that was not read, because its changes are in the adopted rows."""
 
 FIRST = 1
-"""The version that an adoption makes."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,6 @@ class ForeignBase:
 
     @property
     def position(self) -> Position:
-        """Return the Position of every row."""
         return (EPOCH, *(None for _ in self.order), None, None, None)
 
     def spec(self, spec: TableSpec, path: str) -> TableSpec:
@@ -65,10 +63,8 @@ class ForeignBase:
                 raise SchemaRefused(
                     f"table {spec.name}: {spec.landing} has no column {lacking!r}, a part of the key; it has {', '.join(sorted(columns)) or 'none'}"
                 )
-        renamed = [
-            dataclasses.replace(writer, fields=tuple(dataclasses.replace(field, name=self.source(field.name)) for field in writer.fields))
-            for writer in writers
-        ]
+        named = [tuple(dataclasses.replace(field, name=self.source(field.name)) for field in writer.fields) for writer in writers]
+        renamed = [dataclasses.replace(writer, fields=fields) for writer, fields in zip(writers, named)]
         made = evolve(self.changes, renamed, spec.key, FIRST, spec.name, spec.policy)
         columns_of = {
             writer.id: {field.name: stored for field in writer.fields if (stored := made.columns[writer.id].get(self.source(field.name)))}

@@ -25,8 +25,6 @@ ROUTING = ("__dbz__physicalTableIdentifier",)
 
 @dataclass(frozen=True)
 class AvroSchema:
-    """A parsed schema."""
-
     root: Any
     """The type of the schema, in normal form."""
     named: Mapping[str, dict[str, Any]]
@@ -69,7 +67,6 @@ class AvroSchema:
         return root
 
     def member(self, name: str) -> AvroSchema:
-        """Return the schema of a member of the record."""
         return AvroSchema(next(member["type"] for member in self.present(self.root)["fields"] if member["name"] == name), self.named)
 
     def text(self) -> str:
@@ -110,16 +107,19 @@ def parse(text: str, references: Sequence[str] = ()) -> AvroSchema:
 
 def used_names(text: str) -> list[str]:
     """Return the full names of the types that `text` uses and does not define, in order of use. Raises SchemaRefused."""
-    missing = _Missing()
-    _normal(_json(text), missing, "", "", 0)
-    return missing.names
+    return _named(text).names
 
 
 def defined_names(text: str) -> list[str]:
     """Return the full names of the types that `text` defines. Raises SchemaRefused."""
+    named = _named(text)
+    return [name for name in named if name not in named.names]
+
+
+def _named(text: str) -> _Missing:
     named = _Missing()
     _normal(_json(text), named, "", "", 0)
-    return [name for name in named if name not in named.names]
+    return named
 
 
 def key_fields(text: str) -> tuple[str, ...]:

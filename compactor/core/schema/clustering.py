@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from compactor.core.model import types
 from compactor.core.model.errors import Refused
-from compactor.core.model.schema import Field, Schema, called
+from compactor.core.model.schema import Schema, called
 from compactor.core.model.spec import TableSpec
 
 ROW_GROUP_BYTES = 32 << 20
@@ -22,8 +22,6 @@ _UNSORTABLE = ("array", "map", "struct", "binary")
 
 @dataclass(frozen=True)
 class FileOrder:
-    """How the rows of a file are laid out."""
-
     columns: tuple[str, ...]
     """Stored names of the columns that rows are sorted by, most significant first."""
     row_group_bytes: int | None = None
@@ -42,21 +40,17 @@ def of_segments(spec: TableSpec, schema: Schema) -> FileOrder:
     """
     columns = [column for name in spec.cluster_by if (column := called(name, schema.fields))]
     for column in columns:
-        _check(spec, column)
+        kind, start = types.parse(column.type), f"table {spec.name}: `cluster_by` names {column.source}"
+        if kind[0] in _UNSORTABLE:
+            raise Refused(f"{start}, which is {types.text(kind)}: no reader skips data by such a column. Remove it there. Nothing was committed.")
+        if kind[0] == "timestamp" and spec.parquet == "hive":
+            raise Refused(
+                f"{start}, a timestamp. Timestamps are stored as INT96, which has no statistics, so no reader could skip data by it. Set "
+                "`parquet: standard` for all tables of the file (Hive 2 and 3 do not read it), or remove the column there. Nothing was committed."
+            )
     return FileOrder(tuple(dict.fromkeys((*(column.name for column in columns), *schema.key))), ROW_GROUP_BYTES) if columns else by_key(schema)
 
 
 def absent(spec: TableSpec, schema: Schema) -> list[str]:
     """Return the names in `cluster_by:` that are no columns. A column may come later: in JSON it has no type before its first value."""
     return [name for name in spec.cluster_by if called(name, schema.fields) is None]
-
-
-def _check(spec: TableSpec, column: Field) -> None:
-    kind, start = types.parse(column.type), f"table {spec.name}: `cluster_by` names {column.source}"
-    if kind[0] in _UNSORTABLE:
-        raise Refused(f"{start}, which is {types.text(kind)}: no reader skips data by such a column. Remove it there. Nothing was committed.")
-    if kind[0] == "timestamp" and spec.parquet == "hive":
-        raise Refused(
-            f"{start}, a timestamp. Timestamps are stored as INT96, which has no statistics, so no reader could skip data by it. Set "
-            "`parquet: standard` for all tables of the file (Hive 2 and 3 do not read it), or remove the column there. Nothing was committed."
-        )

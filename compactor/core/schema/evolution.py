@@ -40,15 +40,12 @@ from compactor.core.model.schema import RESERVED, Field, Schema, called
 from compactor.core.model.spec import ROW_ID
 from compactor.core.results.phrases import absent_key
 from compactor.core.schema import nested_types, policy
-from compactor.core.schema.change import Change
-from compactor.core.schema.policy import Decision
+from compactor.core.schema.policy import Change, Decision
 from compactor.core.schema.writer import WriterField, WriterSchema
 
 
 @dataclass(frozen=True)
 class Evolved:
-    """The result of `evolve`."""
-
     schema: Schema
     """The stored schema after these writers."""
     columns: dict[str, dict[str, str]]
@@ -60,7 +57,6 @@ class Evolved:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return the stored names of the columns that became text."""
         return tuple(decision.stored for decision in self.decisions if decision.change.kind == TO_STRING and decision.stored in self.retyped)
 
 

@@ -13,7 +13,7 @@ from typing import Optional
 
 from compactor.core.model import types
 from compactor.core.model.types import Type
-from compactor.core.schema.change import Change
+from compactor.core.schema.policy import Change
 
 Joined = tuple[Optional[Type], list[Change]]
 """(the type that can store both or None, the differences). Without a common type the last difference is the one that no type can follow."""

@@ -1,7 +1,8 @@
-"""Decisions about schema changes: the table (kind of change, policy) → action. Kinds are those of `core/schema/change.py`."""
+"""Changes of a table's columns, as values with a sentence, and the table (kind of change, policy) → action. Columns have the source's names."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,38 @@ from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.policy import EXPLICIT, POLICIES, TO_STRING, Policy
 from compactor.core.results.plain import Plain
-from compactor.core.schema.change import Change
+
+KINDS = {
+    "added": "`{column}` was added: {after}, {detail}",
+    "removed": "`{column}` was removed; it was {before}",
+    "renamed": "`{before}` was renamed to `{column}`",
+    "widened": "`{column}` was widened from {before} to {after}{detail}",
+    "replaced": "`{column}` was removed and came back as {after}; its values as {before} stay in a column of their own",
+    "date_to_timestamp": "`{column}` changed from {before} to {after}; a date becomes its midnight",
+    "string_to_bytes": "`{column}` changed from {before} to {after}; text becomes its UTF-8 bytes",
+    "to_string": "`{column}` changed from {before} to {after}, and only text can hold the values of both",
+    "incompatible": "`{column}` changed from {before} to {after}, and no type can store both",
+    "comment": "the documentation of `{column}` changed from {before} to {after}",
+}
+
+
+@dataclass(frozen=True)
+class Change(Plain):
+    also = ("sentence",)
+
+    kind: str
+    column: str
+    """The path in the source's names (`address.zip`, `tags[]`, `scores{}`)."""
+    before: str = ""
+    """The type or value before."""
+    after: str = ""
+    detail: str = ""
+    """More text for the sentence."""
+
+    @property
+    def sentence(self) -> str:
+        return KINDS[self.kind].format(**dataclasses.asdict(self))
+
 
 ACTIONS = {
     "add": "the column is added; older rows read its default at that time, else null",
@@ -22,7 +54,6 @@ ACTIONS = {
     "widen": "the values are rewritten in the wider type, in tables of a new generation",
     "refuse": "refused; the table stops and its increments stay in landing",
 }
-"""Every action with its description."""
 
 STAYS = "the column stays, null in new rows"
 """What `keep` means for a removed column."""
@@ -68,11 +99,9 @@ class Decision(Plain):
 
     @property
     def sentence(self) -> str:
-        """Return the change and the action in words."""
         return f"{self.change.sentence}: {STAYS if (self.change.kind, self.action) == ('removed', 'keep') else ACTIONS[self.action]}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
         return {**self.change.to_json(), "action": self.action, "stored": self.stored, "decision": self.sentence}
 
 

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 
 from compactor.core.model.errors import Refused
 from compactor.core.model.policy import EXCLUDE, HASH, MASK, NULL, Protection
-from compactor.core.model.schema import Schema
+from compactor.core.model.schema import Field, Schema
 from compactor.core.schema.writer import WriterField, WriterSchema
 
 
 def protected(writer: WriterSchema, rules: Sequence[Protection]) -> WriterSchema:
     """Return the writer's columns as they are stored: without excluded ones, hashed and masked ones as text, none of these with a default."""
     fields = [(field, _rule(rules, field.name, *field.aliases)) for field in writer.fields]
-    kept = tuple(field if rule is None else _stored(field, rule) for field, rule in fields if rule is None or rule.kind != EXCLUDE)
+    # the source's default is shown by rows that lack the column, and nothing would protect it
+    kept = tuple(
+        dataclasses.replace(field, default=None, type=field.type if rule.kind == NULL else ("string",)) if rule else field
+        for field, rule in fields
+        if rule is None or rule.kind != EXCLUDE
+    )
     undecided = tuple(name for name in writer.undecided if (rule := _rule(rules, name)) is None or rule.kind != EXCLUDE)
     return dataclasses.replace(writer, fields=kept, undecided=undecided)
-
-
-def _stored(field: WriterField, rule: Protection) -> WriterField:
-    # the source's default is shown by rows that lack the column, and nothing would protect it
-    return dataclasses.replace(field, default=None, type=field.type if rule.kind == NULL else ("string",))
 
 
 def as_text(writers: Sequence[WriterSchema], rules: Sequence[Protection]) -> list[WriterField]:
@@ -33,14 +33,14 @@ def as_text(writers: Sequence[WriterSchema], rules: Sequence[Protection]) -> lis
 
 def marked(schema: Schema, rules: Sequence[Protection]) -> Schema:
     """Return the schema with the rule of each column."""
-    fields = (dataclasses.replace(field, protection=_text(_rule(rules, field.source, *field.formerly))) for field in schema.fields)
+    fields = (dataclasses.replace(field, protection=_text(rules, field)) for field in schema.fields)
     return dataclasses.replace(schema, fields=tuple(fields))
 
 
 def check(table: str, schema: Schema | None, rules: Sequence[Protection]) -> None:
     """Raise Refused if stored rows were written under other rules."""
     for field in schema.fields if schema else ():
-        rule = _text(_rule(rules, field.source, *field.formerly))
+        rule = _text(rules, field)
         if rule != field.protection:
             raise Refused(
                 f"table {table}: `columns:` has {rule or 'no rule'} for {field.source}, but stored rows were written with "
@@ -53,5 +53,6 @@ def _rule(rules: Sequence[Protection], *spellings: str) -> Protection | None:
     return next((rule for rule in rules if rule.covers(*spellings)), None)
 
 
-def _text(rule: Protection | None) -> str:
+def _text(rules: Sequence[Protection], field: Field) -> str:
+    rule = _rule(rules, field.source, *field.formerly)
     return rule.text if rule is not None else ""

@@ -14,9 +14,8 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.plain import Plain
 from compactor.core.schema import nested_types
-from compactor.core.schema.change import Change
 from compactor.core.schema.evolution import evolve
-from compactor.core.schema.policy import Decision
+from compactor.core.schema.policy import Change, Decision
 from compactor.core.schema.writer import from_avro
 
 FAR = 1 << 62
@@ -29,11 +28,8 @@ class Step(Plain):
 
     version: int
     time: str
-    """When it was made, ISO 8601."""
     generation: int
-    """As `Schema.generation`."""
     registered: tuple[str, int, int | None] | None
-    """As `Schema.registered`."""
     changes: tuple[Change, ...]
 
 
@@ -67,7 +63,8 @@ def differences(before: Schema, after: Schema) -> list[Change]:
             if rival is not None and field.visible:
                 changes.append(Change("replaced", field.source, rival.type, field.type))
             elif field.visible:
-                changes.append(Change("added", field.source, after=field.type, detail=_older(field) if old else "from the first rows on"))
+                older = "null in older rows" if field.default is None else f"older rows read {field.default!r}"
+                changes.append(Change("added", field.source, after=field.type, detail=older if old else "from the first rows on"))
             continue
         if same.source != field.source:
             changes.append(Change("renamed", field.source, same.source))
@@ -88,10 +85,6 @@ def _type_changes(before: Field, after: Field) -> list[Change]:
     return changes if joined == now else [Change(kind, after.source, before.type, after.type)]
 
 
-def _older(field: Field) -> str:
-    return "null in older rows" if field.default is None else f"older rows read {field.default!r}"
-
-
 def expected(spec: TableSpec, snapshot: Snapshot) -> tuple[tuple[Decision, ...], Schema | None]:
     """Return the decisions of a run that gets rows of the declared schema (`spec.avro_schema`), and the table's schema after them.
 
@@ -101,9 +94,8 @@ def expected(spec: TableSpec, snapshot: Snapshot) -> tuple[tuple[Decision, ...],
     length = max((len(field.last) for field in snapshot.schema.fields if field.last is not None), default=0)
     far = (FAR, *[None] * (length - 1)) if length else None
     try:
-        result = evolve(
-            snapshot.schema, [dataclasses.replace(writer, first=far, last=far)], spec.row_key, snapshot.version + 1, spec.name, spec.policy
-        )
+        newest = dataclasses.replace(writer, first=far, last=far)
+        result = evolve(snapshot.schema, [newest], spec.row_key, snapshot.version + 1, spec.name, spec.policy)
         return result.decisions, result.schema
     except SchemaRefused as error:
         decisions: Sequence[object] = error.decisions

@@ -97,7 +97,6 @@ class WriterField:
     """The source's default if it is a constant. The epoch and the zero uuid are none, as they stand for now() and gen_random_uuid()."""
     doc: str = ""
     item: WriterField | None = None
-    """The elements of an array."""
     guessed: bool = False
     """Whether the type is a guess from values of CSV or of JSON without schema. Values of the next file may suggest another type."""
     inferred: bool = False
@@ -141,7 +140,6 @@ class WriterSchema:
     """Whether its rows have all columns of the source's table. False for deletes, which may have the key only, and for incomplete events."""
 
     def field(self, name: str) -> WriterField | None:
-        """Return the field with this source name, or None."""
         return next((field for field in self.fields if field.name == name), None)
 
     def declared(self, name: str, names: Collection[str]) -> WriterField | None:

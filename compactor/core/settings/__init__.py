@@ -1,3 +1,3 @@
-"""Settings that do not belong to one table: how S3 is reached, for boto3 (`s3`) and for Spark (`s3a`), and the configuration that a job on a cluster
+"""Settings that do not belong to one table: how S3 is reached (`s3`), and the configuration that a job on a cluster
 receives (`job_config`).
 """

@@ -17,7 +17,6 @@ class Option:
     """Type of its value; bool for a switch."""
     metavar: str | None = None
     least: int | None = None
-    """The smallest number that it takes."""
     choices: tuple[str, ...] = ()
     variable: str | None = None
     """The environment variable that it is read from if the command line does not have it."""
@@ -53,7 +52,6 @@ class ClusterCommand:
 
     @property
     def name(self) -> str:
-        """Return its words as they are typed."""
         return " ".join(self.words)
 
 

@@ -14,14 +14,7 @@ from dataclasses import dataclass
 from types import GenericAlias
 from typing import Annotated, Any, ClassVar, Literal, Union
 
-ALIASES = {
-    "schema_": "schema",
-    "json_": "json",
-    "first_folder": "from",
-    "feed": "change_feed",
-    "policy": "on_schema_change",
-    "rules": "checks",
-}
+ALIASES = {"schema_": "schema", "json_": "json", "first_folder": "from", "feed": "change_feed", "policy": "on_schema_change", "rules": "checks"}
 """Field → its key in compactor.yaml, where both differ."""
 
 
@@ -66,14 +59,8 @@ class Form:
             schema = {"type": "function-before", "function": {"type": "no-info", "function": self._mapping}, "schema": schema}
         if self.expected:
             kind = "hidden" if self.hidden else "form"
-            context = {"expected": self.expected}
-            schema = {
-                "type": "custom-error",
-                "schema": schema,
-                "custom_error_type": kind,
-                "custom_error_message": kind,
-                "custom_error_context": context,
-            }
+            error = {"custom_error_type": kind, "custom_error_message": kind, "custom_error_context": {"expected": self.expected}}
+            schema = {"type": "custom-error", "schema": schema, **error}
         return schema
 
     def _mapping(self, value: Any) -> Any:
@@ -82,7 +69,6 @@ class Form:
         return value
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        """Return the value's part of the JSON schema."""
         return {**handler(schema), **(self.json or {})}
 
 

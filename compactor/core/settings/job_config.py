@@ -31,7 +31,6 @@ class JobConfig:
     specs: tuple[TableSpec, ...]
     warehouse: str
     catalog: str = "glue"
-    """`hive` or `glue`."""
     metastore_uri: str | None = None
     catalog_id: str | None = None
     """Account of the Glue catalog; None for the job's own."""
@@ -67,7 +66,6 @@ class JobConfig:
             raise ConfigError(f"the job configuration comes from another version of compactor than the job ({error}); {advice}") from None
 
     def schema(self, number: int) -> str | None:
-        """Return the schema with this id, or None."""
         return dict(self.schemas).get(number)
 
 

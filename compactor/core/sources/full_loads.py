@@ -39,13 +39,13 @@ def together(spec: TableSpec, paths: Iterable[str], chosen: Collection[str]) -> 
     """Return the chosen paths, with all others of the same full loads. With other envelopes each file stands for itself."""
     if not spec.source.full_loads:
         return frozenset(chosen)
-    folders = {_folder(spec, path) for path in chosen}
-    return frozenset(path for path in paths if _folder(spec, path) in folders)
 
+    def folder(path: str) -> str | None:
+        place = increment.landed(spec.pattern, path, spec.hours_in)
+        return place.folder if place else None
 
-def _folder(spec: TableSpec, path: str) -> str | None:
-    place = increment.landed(spec.pattern, path, spec.hours_in)
-    return place.folder if place else None
+    folders = {*map(folder, chosen)}
+    return frozenset(path for path in paths if folder(path) in folders)
 
 
 def newest_hour(snapshot: Snapshot | None) -> str | None:

@@ -120,8 +120,6 @@ def _filled(pattern: str, moment: datetime) -> str:
 
 @dataclass(frozen=True)
 class Landed:
-    """The increment of a file."""
-
     folder: str
     """Path of the increment's folder below the landing root; "" for a flat landing."""
     hour: str | None
@@ -211,7 +209,6 @@ def is_dated_changes(relative: str) -> bool:
 
 
 def is_dms(relative: str) -> bool:
-    """Return whether AWS DMS named a file."""
     return is_full_load(relative) or is_dated_changes(relative)
 
 

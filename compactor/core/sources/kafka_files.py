@@ -34,7 +34,6 @@ class Offsets:
     """Kafka's id of the topic; "" if the broker gives none."""
 
     def name(self) -> str:
-        """Return the name of the file with these records."""
         identity = f"+{self.topic_id}" if self.topic_id else ""
         return f"{self.topic}+{self.partition}+{self.first:019d}-{self.last:019d}{identity}.parquet"
 
@@ -61,9 +60,7 @@ class Bounds:
     begin: int
     """The first offset still there."""
     end: int
-    """The offset of the next record."""
     topic_id: str = ""
-    """Kafka's id of the topic; "" if the broker gives none."""
 
 
 def offsets_of(path: str) -> Offsets | None:

@@ -51,7 +51,6 @@ class RowSample:
     """The rows of each sampled file. A value is None where it is null or cannot be part of a key. Rows that a snapshot read count as a file of their
     own: a snapshot that goes on beside the stream reads rows that the stream has inserted."""
     changed: list[dict[str, Any]] = field(default_factory=list)
-    """Updated rows."""
     gone: list[dict[str, Any]] = field(default_factory=list)
     """What is known of deleted rows. Their keys may be inserted again."""
     old: tuple[str, ...] = ()
@@ -59,7 +58,6 @@ class RowSample:
     _current: dict[bool, list[dict[str, Any]]] = field(default_factory=dict)
 
     def next_file(self) -> None:
-        """Begin another file."""
         self._current = {}
 
     def add(self, row: Mapping[str, Any], read: bool = False) -> None:
@@ -71,7 +69,6 @@ class RowSample:
             self._current[read].append(_comparable(row))
 
     def update(self, row: Mapping[str, Any]) -> None:
-        """Add an updated row."""
         if len(self.changed) < _ROWS_MAX:
             self.changed.append(_comparable(row))
 
@@ -83,11 +80,9 @@ class RowSample:
 
     @property
     def rows(self) -> int:
-        """The number of inserted rows."""
         return sum(map(len, self.files))
 
     def is_never_null(self, column: str) -> bool:
-        """Return whether each inserted row has a value."""
         return all(row.get(column) is not None for rows in self.files for row in rows)
 
     def is_unique(self, columns: Sequence[str]) -> bool:
@@ -147,7 +142,6 @@ class RepeatedKey:
 
     @property
     def sentence(self) -> str:
-        """Return the evidence in words."""
         unique = f"{', '.join(self.unique)}{' together' if self.together else ''}"
         return f"{', '.join(self.key)} has {counted(self.values, 'value')} in {self.rows:,} inserted rows; unique in the sample: {unique}"
 

@@ -31,15 +31,12 @@ class Question:
 
 @dataclass(frozen=True)
 class TableProposal:
-    """One proposed table."""
-
     name: str
     source: str
     """Topic or folder it comes from."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Its keys in compactor.yaml, in order."""
     key_from: str = ""
-    """Where the key comes from."""
     questions: tuple[Question, ...] = ()
     waits: str = ""
     """Why `discover:` does not add the table yet, and what to write; "" if it does."""
@@ -70,7 +67,6 @@ class Proposal:
         return "; ".join(f"set {' and '.join(f'`{name}:`' for name in names)} for {', '.join(tables)}" for names, tables in groups.items())
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
         tables = [{**asdict(table), "complete": "key" in table.settings} for table in self.tables]
         for table in tables:
             # a table of `init` is in the file, whatever it lacks

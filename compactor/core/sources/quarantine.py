@@ -34,11 +34,9 @@ class Unusable:
     file: str
     """Name of the file (`Input.name`)."""
     reason: str
-    """Why it cannot be used."""
     record: int | None = None
     """Number of the record in the file, from 1; None for the whole file."""
     text: str = ""
-    """The beginning of the record."""
 
     def __str__(self) -> str:
         return f"{path_of(self.file)}{f', record {self.record}' if self.record else ''}: {self.reason}"

@@ -144,15 +144,8 @@ def _wal2json_2(value: Mapping[str, Any]) -> Iterator[Row]:
 def _wal2json(change: Mapping[str, Any], kind: str, row: dict[str, Any], old: Mapping[str, Any], primary: Sequence[str] | None) -> Row:
     # REPLICA IDENTITY FULL names all columns; a delete alone does not show whether its old key is all of them
     key = primary or (old if len(old) < len(row) else ())
-    op = {"i": "c"}.get(kind, kind)
-    return Row(
-        f"{change.get('schema')}.{change.get('table')}",
-        op,
-        row,
-        old if op == "d" else {},
-        tuple(key) or None,
-        PRIMARY_KEY if primary else "wal2json's old keys",
-    )
+    op, table = {"i": "c"}.get(kind, kind), f"{change.get('schema')}.{change.get('table')}"
+    return Row(table, op, row, old if op == "d" else {}, tuple(key) or None, PRIMARY_KEY if primary else "wal2json's old keys")
 
 
 def _change_event(value: Mapping[str, Any]) -> Iterator[Row]:

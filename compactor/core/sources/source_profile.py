@@ -77,7 +77,6 @@ class SourceProfile:
     envelope: str = "flat"
     container: str = "value"
     connector: str = ""
-    """Debezium's connector, such as `postgresql`."""
     format: str = ""
     """Value for `format:`, if the names of the files do not show it."""
     subject: str = ""
@@ -89,7 +88,6 @@ class SourceProfile:
     keys_differ: bool = False
     """Whether records have keys of different columns."""
     columns: tuple[str, ...] = ()
-    """Columns in order of appearance."""
     foreign: str = ""
     """The program whose envelope its records have, if that is none that compactor reads."""
     members: dict[str, set[str]] = field(default_factory=dict, repr=False)
@@ -203,7 +201,6 @@ class SourceProfile:
         return {name: wide_enough(self.values(name)) if word == DECIMAL else word for name, word in likely.items() if word}
 
     def example(self, column: str) -> Any:
-        """Return a sampled value of a column that has one."""
         return self.values(column)[0]
 
 

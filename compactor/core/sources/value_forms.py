@@ -91,7 +91,6 @@ def sentence(words: Mapping[str, str], example: Callable[[str], Any]) -> str:
 
 
 def is_decimal(kind: str) -> bool:
-    """Return whether a type or one of JSON_FORMS is a decimal."""
     return kind.startswith("decimal")
 
 

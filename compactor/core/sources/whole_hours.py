@@ -14,7 +14,6 @@ from compactor.core.model.inputs import Brought, Watermark
 from compactor.core.sources.kafka_files import SINK_FILE
 
 HOUR = 3600 * 1_000_000
-"""An hour in microseconds."""
 
 UNNAMED = ""
 """The stream of files that name no Kafka partition. Nobody knows how many streams it is."""

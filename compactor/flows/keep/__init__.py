@@ -1,1 +1,1 @@
-"""What is kept and for how long: pins keep a version, vacuum deletes what no kept version needs, discard deletes raw files past their retention."""
+"""What is kept and for how long: pins keep a version, vacuum deletes what no kept version needs, raw files are deleted past their retention."""

@@ -21,7 +21,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from compactor.core.catalog import feed
-from compactor.core.erasure.report import ErasureReport, Rewritten
 from compactor.core.model import times
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, Refused, TryLater
@@ -30,22 +29,20 @@ from compactor.core.model.layout import relative
 from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.planning import retention
 from compactor.core.results.phrases import counted
+from compactor.core.results.reports import ErasureReport, Rewritten
 from compactor.flows import ledger, logs
 from compactor.flows.keep import raw_files
-from compactor.flows.keep.discard import DISCARDED
-from compactor.flows.keep.raw_files import RawFile
+from compactor.flows.keep.raw_files import DISCARDED, RawFile
 from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.publish import archive, native, publish
+from compactor.flows.publish.sync import resume
 from compactor.flows.read import quarantine
-from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to erase, and how."""
-
     keys: tuple[tuple[str, ...], ...] = ()
     """A text for each key column of each key; () to finish an earlier erase."""
     now: bool = False
@@ -163,15 +160,8 @@ def _edit(table: Table, parent: Snapshot, erased: Erased, chosen: Sequence[RawFi
             history, events = table.engine().history_without(table.spec, parent, erased, writer)
         phase.did(f"wrote a base without {counted(rows, 'row')} of {counted(len(erased.keys), 'erased key')}", rows=rows)
     version = parent.version + 1
-    state = dataclasses.replace(
-        parent.state,
-        base_id=writer,
-        segments=staged.segments,
-        delta=None,
-        compacted_at=table.env.now(),
-        base_source_time=parent.source_time,
-        history=history,
-    )
+    base = dataclasses.replace(parent.state, base_id=writer, segments=staged.segments, delta=None, history=history)
+    state = dataclasses.replace(base, compacted_at=table.env.now(), base_source_time=parent.source_time)
     erased = dataclasses.replace(erased, version=version, since=table.storage.now(), rows=erased.rows + rows, events=erased.events + events)
     # the images of the erased rows would be in its part
     begun = feed.begun_anew(parent.feed, version)

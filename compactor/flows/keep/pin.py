@@ -20,7 +20,6 @@ Pins = tuple[Pin, ...]
 
 
 def pins(table: Table) -> Pins:
-    """Return the pins of a table, oldest first."""
     newest = table.newest()
     return newest.pins if newest else ()
 

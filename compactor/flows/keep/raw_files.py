@@ -1,12 +1,18 @@
-"""Raw files in the archive: which of them have records of erased keys, and each of these without the records.
+"""Raw files in the archive: which of them go when `archive_retention` is over (a part of vacuum), and which have records of erased keys.
 
-A copy of a file without the records is written before the erase is committed, because the ledger has its size, and put into its place after. If the
-erase is interrupted, vacuum deletes the copy, and the records are found again.
+First vacuum's Snapshot notes `discarded` entries in the ledger, then the files are deleted. A crash in between leaves files that the next vacuum
+deletes. A file with records in quarantine, or whose rows a restore undid, stays: it is the only place where they are. So does the newest file of
+each Kafka partition, because `ingest` continues after it.
+
+A copy of a file without the records of erased keys is written before the erase is committed, because the ledger has its size, and put into its place
+after. If the erase is interrupted, vacuum deletes the copy, and the records are found again.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from compactor.core.model.errors import InputRefused, Refused, TryLater
@@ -15,9 +21,60 @@ from compactor.core.model.inputs import Input, other_events
 from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.results.batch import ErasedRecords
 from compactor.core.results.phrases import counted
+from compactor.core.results.reports import ReencryptReport
+from compactor.core.sources.kafka_files import offsets_of
 from compactor.flows import ledger, logs
 from compactor.flows.publish import archive
 from compactor.flows.table import Table
+
+DISCARDED = "discarded"
+
+
+@dataclass(frozen=True)
+class Discards:
+    """Raw files past `archive_retention`."""
+
+    entries: tuple[Input, ...] = ()
+    """Entries for the ledger, about inputs whose files go now for the first time."""
+    files: tuple[FileInfo, ...] = ()
+    """Files that go, also those that an interrupted vacuum left."""
+
+
+def due(table: Table, newest: Snapshot, now: float) -> Discards:
+    """What may go at `now`, epoch seconds of the store's clock; a file's age counts from its Last-Modified."""
+    if table.spec.archive_retention is None:
+        return Discards()
+    layout = table.layout
+    there = {info.path: info for info in table.storage.list(layout.inside("archive"))}
+    by_path: dict[str, list[Input]] = {}
+    for item in ledger.latest(ledger.everything(table, newest)).values():
+        by_path.setdefault(item.path, []).append(item)
+    entries: list[Input] = []
+    files: list[FileInfo] = []
+    kept = _newest_of_partitions(by_path)
+    for path, inputs in by_path.items():
+        if path in kept:
+            continue
+        # inputs of one name may have each other's places: they go together or not at all
+        places = dict.fromkeys(place for item in inputs for place in archive.places(table, item))
+        files_of_name = [there[place] for place in places if place in there]
+        # all that they can give is in the table
+        spent = not any(item.unabsorbed or item.in_quarantine for item in inputs)
+        if files_of_name and spent and all(now - info.modified >= table.spec.archive_retention for info in files_of_name):
+            files += files_of_name
+            entries += [dataclasses.replace(item, outcome=DISCARDED, quarantined=0) for item in inputs if item.outcome != DISCARDED]
+    return Discards(tuple(entries), tuple(files))
+
+
+def _newest_of_partitions(paths: Iterable[str]) -> set[str]:
+    """Return the newest file of `ingest` for each partition: the names of files are its memory."""
+    newest: dict[tuple[str, int, str], tuple[int, str]] = {}
+    for path in paths:
+        item = offsets_of(path)
+        if item is not None:
+            place = (item.topic, item.partition, item.topic_id)
+            newest[place] = max(newest.get(place, (-1, "")), (item.last, path))
+    return {path for _, path in newest.values()}
 
 
 @dataclass(frozen=True)
@@ -111,3 +168,24 @@ def rewrite(table: Table, file: RawFile) -> None:
     if not table.storage.replace(file.info, content):
         raise TryLater(f"table {table.name}: another command changed {file.info.path}; erase again, without keys, to finish")
     table.storage.delete([info.path for info in table.storage.list(file.copy.path.rpartition("/")[0])])
+
+
+AT_ONCE = 8
+"""Files at a time: looking at one is a request without content."""
+
+
+@logs.of_table
+def reencrypt(table: Table) -> ReencryptReport:
+    """Encrypt the table's raw files that have another key, copies of an interrupted erase among them. Raises Refused without `archive_kms_key`.
+
+    Each file is looked at and changed by itself, so the verb may be interrupted and repeated at any time.
+    """
+    key, layout = table.spec.archive_kms_key, table.layout
+    if not key:
+        raise Refused(f"table {table.name}: `archive_kms_key` is not set, so its raw files have the key of all other files. Nothing was changed.")
+    listed = [info.path for part in ("archive", "quarantine", "_compactor/rewriting") for info in table.storage.list(layout.inside(part))]
+    paths = [path for path in listed if layout.raw_file(path)]
+    with logs.phase(table, "encrypting") as phase, ThreadPoolExecutor(AT_ONCE) as pool:
+        changed = sum(pool.map(table.storage.encrypt, paths))
+        phase.did(f"encrypted {changed:,} of {counted(len(paths), 'raw file')}", files=changed)
+    return ReencryptReport(table.name, key, len(paths), changed)

@@ -32,8 +32,8 @@ from compactor.core.planning.retention import Unit, VacuumPlan
 from compactor.core.results.record import DAYS_KEPT
 from compactor.core.results.reports import Swept, VacuumReport
 from compactor.flows import logs, owner
-from compactor.flows.keep import discard
-from compactor.flows.keep.discard import Discards
+from compactor.flows.keep import raw_files
+from compactor.flows.keep.raw_files import Discards
 from compactor.flows.publish import audit, native, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
@@ -151,7 +151,7 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
     named = {*(path for snapshot in kept for path in snapshot.named), *feed.paths(changes, sweep.feed_kept)}
     orphans = _orphan_partitions(layout, newest, named, units, registered)
     old = tuple(info for info in records if info.modified < now - DAYS_KEPT * 86400.0)
-    return _Inspection(newest, snapshots, kept, sweep, units, orphans, discard.due(table, newest, now), now, tuple(changes), old, tuple(exports))
+    return _Inspection(newest, snapshots, kept, sweep, units, orphans, raw_files.due(table, newest, now), now, tuple(changes), old, tuple(exports))
 
 
 def _listed(table: Table, layout: Layout) -> tuple[dict[str, Unit], dict[int, FileInfo], list[FileInfo], list[FileInfo]]:
@@ -205,19 +205,12 @@ def _gone(layout: Layout, version: int) -> StateRefused:
 
 
 def _edit(table: Table, inspection: _Inspection) -> Edit | None:
-    """Return the Edit that names what goes, or None if nothing new does."""
-    if not (inspection.sweep.newly_pending or inspection.discards.entries):
+    newest, sweep, entries = inspection.newest, inspection.sweep, inspection.discards.entries
+    if not (sweep.newly_pending or entries):
         return None
-    newest = inspection.newest
-    return Edit(
-        "vacuum",
-        table.next_commit(newest),
-        pending_deletions=inspection.sweep.pending_deletions,
-        oldest=inspection.sweep.oldest,
-        days=inspection.sweep.days,
-        feed=dataclasses.replace(newest.feed, kept=inspection.sweep.feed_kept, part=None) if newest.feed else None,
-        inputs=inspection.discards.entries,
-    )
+    kept = dataclasses.replace(newest.feed, kept=sweep.feed_kept, part=None) if newest.feed else None
+    writer = table.next_commit(newest)
+    return Edit("vacuum", writer, inputs=entries, pending_deletions=sweep.pending_deletions, oldest=sweep.oldest, feed=kept, days=sweep.days)
 
 
 def _write_over(table: Table, stored: FileInfo, stub: Snapshot) -> None:
@@ -298,15 +291,9 @@ def _report(table: Table, inspection: _Inspection, dry: bool, version: int) -> V
         goes = None if item.path in due else times.from_seconds(retention.deletable_at(item, table.spec.grace))
         swept.append(Swept(table.name, item.path, item.reason, len(unit.files), unit.size, goes))
     root = table.layout.root
-    swept += [Swept(table.name, relative(info.path, root), discard.DISCARDED, 1, info.size, None) for info in inspection.discards.files]
+    swept += [Swept(table.name, relative(info.path, root), raw_files.DISCARDED, 1, info.size, None) for info in inspection.discards.files]
     if inspection.records:
         size = sum(info.size for info in inspection.records)
         swept.append(Swept(table.name, relative(table.layout.runs(), root), "record", len(inspection.records), size, None))
-    return VacuumReport(
-        table.name,
-        version,
-        dry,
-        expired=tuple(sorted(snapshot.version for snapshot in inspection.sweep.expired)),
-        kept=inspection.sweep.kept,
-        swept=tuple(swept),
-    )
+    expired = tuple(sorted(snapshot.version for snapshot in inspection.sweep.expired))
+    return VacuumReport(table.name, version, dry, expired, inspection.sweep.kept, tuple(swept))

@@ -28,12 +28,9 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class Ingested:
-    """What `ingest` wrote for a topic."""
-
     table: str
     topic: str
     records: int
-    """Records written into landing."""
     files: int
     behind: int
     """Records that the topic had already and that are left for the next round."""

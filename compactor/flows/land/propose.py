@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,13 +16,13 @@ from compactor.core.model.position import DEFAULTS
 from compactor.core.model.spec import ROW_ID
 from compactor.core.results.phrases import counted
 from compactor.core.schema import avro
-from compactor.core.sources import key_inference, path_inference, records, source_profile, value_forms
+from compactor.core.sources import increment, key_inference, path_inference, records, source_profile, value_forms
 from compactor.core.sources.flat_rows import DELETED, OPERATION, PLAIN_OPERATION
 from compactor.core.sources.key_inference import ProposedKey
 from compactor.core.sources.path_inference import LandingFolder
 from compactor.core.sources.proposal import Proposal, Question, TableProposal
+from compactor.core.sources.records import PlainRow
 from compactor.core.sources.source_profile import Profiles, ReadSample, SourceProfile
-from compactor.flows.land.sample import sample
 from compactor.ports import Registry, Storage
 
 SIGNAL = "has the columns of Debezium's signal table; add it if it is one of your tables"
@@ -33,6 +34,16 @@ _POSITION = re.compile(r"_(?:lsn|scn|csn|cursor|sequence|change_seq)$", re.IGNOR
 _CHANGED = re.compile(r"(?:^|_)(?:changed|updated|modified|last_?update|last_?modified)", re.IGNORECASE)
 
 LeftOut = list[tuple[str, str]]
+
+
+RECORDS_MAX = 300
+"""Records read from a file in a folder of one table."""
+STREAM_RECORDS_MAX = 50_000
+"""Records read from each file where several tables share a folder: a table that is not seen is not proposed."""
+SIZE_MAX = 1 << 20
+"""Bytes of a sampled file. Larger ones are read only where there is no smaller one."""
+TRIES_MAX = 3
+"""Files of a folder that are tried until one can be read."""
 
 
 def from_registry(registry: Registry, increments: str) -> Proposal:
@@ -229,10 +240,8 @@ def _key_question(profile: SourceProfile, guess: ProposedKey | None, named: Sequ
 
 def _order_questions(profile: SourceProfile) -> Iterator[Question]:
     if profile.source.from_connector and profile.connector not in ("", *DEFAULTS) and not profile.has_offsets:
-        yield Question(
-            f"The connector {profile.connector} has no default order; set the fields that order the changes of a row.",
-            {"order_by": ["source.ts_ms"]},
-        )
+        unknown = f"The connector {profile.connector} has no default order; set the fields that order the changes of a row."
+        yield Question(unknown, {"order_by": ["source.ts_ms"]})
     if not profile.ordered:
         lists = {column for column in profile.columns for value in profile.values(column) if str(value).startswith("[")}
         columns = [column for column in profile.columns if column not in lists or column.endswith("sequence")]
@@ -254,3 +263,49 @@ def _value_questions(profile: SourceProfile, key: Sequence[str]) -> Iterator[Que
         yield Question(f'{deletes.split()[0]} may mark deleted rows: then add `delete_when: "{deletes}"`.')
     for column, form in profile.likely(value_forms.FOREIGN).items():
         yield Question(f"{column} has {form} ({profile.example(column)}). It becomes text; convert it at the source, or in queries.")
+
+
+def sample(
+    storage: Storage, read: ReadSample, files: Sequence[str], infos: Mapping[str, FileInfo], unreadable: list[str], plain: PlainRow = records.flat
+) -> Profiles:
+    """Profile a file of the first, the middle and the last folder, the largest one below SIZE_MAX; all files when these show several tables.
+
+    `files` are keys of `infos`. Files that cannot be read are left out, and added to `unreadable` with the reason; the next file of their folder is
+    read instead. `plain` reads a plain row.
+    """
+    # a README beside CSV files is no data
+    data = [path for path in files if increment.file_format(path)] or list(files)
+    full = [path for path in data if infos[path].size > 0] or data
+    parents = sorted({path.rpartition("/")[0] for path in full})
+    profiles: Profiles = {}
+    empty: list[str] = []
+
+    def add(path: str, records_max: int) -> str:
+        """Add what a file shows to `profiles`. Return why it cannot be read."""
+        try:
+            source_profile.of_file(path, read(path, storage.read(infos[path].path), records_max), profiles, plain)
+        except (OSError, EOFError, zlib.error, ValueError) as error:
+            return f"{path} cannot be read ({error})"
+        return ""
+
+    def worth(path: str) -> tuple[bool, int]:
+        # the largest of moderate size shows most rows; else the smallest
+        size = infos[path].size
+        return (True, size) if size <= SIZE_MAX else (False, -size)
+
+    for parent in dict.fromkeys((parents[0], parents[len(parents) // 2], parents[-1])):
+        for path in sorted((path for path in full if path.rpartition("/")[0] == parent), key=worth, reverse=True)[:TRIES_MAX]:
+            if problem := add(path, RECORDS_MAX):
+                unreadable.append(problem)
+            elif profiles:
+                break
+            else:
+                empty.append(path)
+    if len(profiles) > 1:
+        profiles.clear()
+        for path in data:
+            add(path, STREAM_RECORDS_MAX)
+    if not profiles:
+        no_suffix = f"; its name has none of the suffixes {', '.join(increment.SUFFIXES)}"
+        unreadable += [f"{path} has no record that could be a row{'' if increment.file_format(path) else no_suffix}" for path in empty]
+    return profiles

@@ -46,5 +46,4 @@ def land(table: Table, columns: Columns, keys: Sequence[Key], lake: Rows, read: 
 
 
 def ingested(table: Table, path: str) -> bool:
-    """Return whether a run has ingested a landed file."""
     return any(path == name for name, _ in ledger.absorbed(table, table.newest(), [path]))

@@ -35,7 +35,6 @@ def versions(table: Table, snapshot: Snapshot, since: int = 0) -> Iterator[tuple
 
 
 def tables(table: Table, snapshot: Snapshot) -> list[TableDef]:
-    """Return the tables below the view of days."""
     return daily_views.tables(table.spec, snapshot, forms(table, snapshot))
 
 

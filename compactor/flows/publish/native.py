@@ -18,9 +18,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from compactor.core.catalog import native_table
+from compactor.core.catalog import objects
 from compactor.core.catalog.ddl import NativeDef
 from compactor.core.formats import parquet
 from compactor.core.formats.parquet import Footer
@@ -68,7 +68,8 @@ def _export(table: Table, form: str, snapshot: Snapshot, advance: bool) -> None:
             made = dataclasses.replace(made, number=newest.number + 1)
         if made is None and (before is None or (before.number == hint and not advance)):
             return
-        if made is None or _put(table, form, made):
+        content = b"" if made is None else json.dumps(made.raw, ensure_ascii=False).encode()
+        if made is None or table.storage.put_if_absent(table.layout.iceberg_metadata(form, made.number), content):
             # also if nothing is new: the catalog, or the name of the table in it, may be
             _point(table, form, snapshot, made or before, hint)  # type: ignore[arg-type]
             return
@@ -76,7 +77,6 @@ def _export(table: Table, form: str, snapshot: Snapshot, advance: bool) -> None:
 
 
 def current(table: Table, form: str) -> Exported | None:
-    """Return the newest metadata file of a form, or None without any."""
     return _newest(table, form)[1]
 
 
@@ -101,7 +101,6 @@ def unused(table: Table, files: Sequence[FileInfo], now: float) -> list[str]:
 
 
 def listed(table: Table) -> list[FileInfo]:
-    """Return the files of the Iceberg tables."""
     return [info for form in metadata.FORMATS for info in table.storage.list(table.layout.iceberg(form))]
 
 
@@ -139,28 +138,22 @@ def _next(table: Table, form: str, snapshot: Snapshot, before: Exported | None, 
     parts, entry = metadata.parts_of(snapshot, form), None
     if advance and not isinstance(parts, str):
         try:
-            entry = (before.snapshot_of(metadata.state_id(snapshot, form)) if before else None) or _written(
-                table, form, snapshot, before, columns, parts
-            )
+            entry = before.snapshot_of(metadata.state_id(snapshot, form)) if before else None
+            entry = entry or _written(table, form, snapshot, before, columns, parts)
         except _Misread as error:
             parts = str(error)
     if isinstance(parts, str):
-        table.notes.append(f"Iceberg ({form}) shows {_shown(before)}: {parts}")
+        there = f"version {before.current['summary'][metadata.STATE_VERSION]}" if before else "nothing yet"
+        table.notes.append(f"Iceberg ({form}) shows {there}: {parts}")
     if entry is None:
         if before is None or not before.outdated(snapshot):
             return None
         columns, entry = _same_columns(before, columns), before.current
-    bases = {metadata.state_id(each, form) for each in table.kept(snapshot)} if before and before.outdated(snapshot) else _bases(before)
+    bases = {each["summary"][metadata.BASE] for each in before.raw["snapshots"]} if before else set()
+    if before and before.outdated(snapshot):
+        bases = {metadata.state_id(each, form) for each in table.kept(snapshot)}
     made = metadata.following(before, snapshot, form, columns, entry, bases, metadata.address(table.layout.iceberg(form)), table.env.now())
     return metadata.logged(made, before, metadata.address(table.layout.iceberg_metadata(form, before.number)) if before else "")
-
-
-def _shown(before: Exported | None) -> str:
-    return f"version {before.current['summary'][metadata.STATE_VERSION]}" if before else "nothing yet"
-
-
-def _bases(before: Exported | None) -> Collection[str]:
-    return {each["summary"][metadata.BASE] for each in before.raw["snapshots"]} if before else ()
 
 
 def _same_columns(before: Exported, columns: Columns) -> Columns:
@@ -239,16 +232,10 @@ def read_footer(table: Table, path: str, file: DataFile, columns: Columns) -> Fo
     return read
 
 
-def _put(table: Table, form: str, made: Exported) -> bool:
-    return table.storage.put_if_absent(table.layout.iceberg_metadata(form, made.number), json.dumps(made.raw, ensure_ascii=False).encode())
-
-
 def _point(table: Table, form: str, snapshot: Snapshot, made: Exported, hint: int) -> None:
     """Point the catalog's table and the hint, which is `hint`, to a metadata file. Where others have pointed to a newer one, leave it."""
     layout = table.layout
-    definition = native_table.definition(
-        table.spec, form, snapshot.schema, made.uuid, layout.iceberg(form), layout.iceberg_metadata(form, made.number)
-    )
+    definition = objects.iceberg_table(table.spec, form, snapshot.schema, made.uuid, layout.iceberg(form), layout.iceberg_metadata(form, made.number))
     catalog = table.catalog()
     for _ in range(ATTEMPTS):
         there = catalog.native(definition.database, definition.name)

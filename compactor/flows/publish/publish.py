@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from contextlib import ExitStack
 
-from compactor.core.catalog import feed as feeds
-from compactor.core.catalog import history_views, live, views
+from compactor.core.catalog import feed, history_views, live, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import CatalogRefused, TryLater
 from compactor.core.model.schema import Schema
@@ -19,7 +18,6 @@ from compactor.flows import logs, owner
 from compactor.flows.publish import audit, daily, native
 from compactor.flows.publish.shown import publication, published_views, remember_published
 from compactor.flows.table import Table
-from compactor.flows.write import feed
 
 _ID = re.compile(r"'(v[0-9]+-[0-9a-f]+[\w.-]*|[0-9]{4}-[0-9]{2}-[0-9]{2})'")
 """A commit id or a day in the text of a view."""
@@ -71,13 +69,10 @@ def oldest_shown(table: Table, snapshot: Snapshot) -> int | None:
 
 def newest_shown(table: Table, snapshot: Snapshot) -> int:
     """Return the newest version that a view of the table shows; 0 without any. Raises CatalogRefused for another table's view."""
-    newest = 0
-    for view in published_views(table, snapshot):
-        shown = table.catalog().view(view.database, view.name)
-        if shown is not None:
-            check_owner(table, snapshot, shown)
-            newest = max(newest, _version(shown))
-    return newest
+    shown = [there for view in published_views(table, snapshot) if (there := table.catalog().view(view.database, view.name))]
+    for view in shown:
+        check_owner(table, snapshot, view)
+    return max(map(_version, shown), default=0)
 
 
 def publish(table: Table, snapshot: Snapshot, again: bool = False) -> Snapshot:
@@ -128,7 +123,9 @@ def _replace(table: Table, snapshot: Snapshot, began: float, again: bool) -> Non
             raise
         # a newer Snapshot's columns are registered already, which ours lacks: nothing may show ours any more
         return
-    _check_window(table, snapshot, began)
+    # the process may have slept: what it has read may be old, and the mark of its publication removed
+    if table.env.clock() - began > table.spec.publish_window:
+        raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
     outdated = []
     for view in published_views(table, snapshot):
         shown = _ours(table, snapshot, view)
@@ -138,12 +135,6 @@ def _replace(table: Table, snapshot: Snapshot, began: float, again: bool) -> Non
     for view in outdated:
         # the catalog looks again, and leaves a view that has become newer
         table.catalog().replace_view(view)
-
-
-def _check_window(table: Table, snapshot: Snapshot, began: float) -> None:
-    """Raise TryLater if the process slept: what it has read may be old, and the mark of its publication removed."""
-    if table.env.clock() - began > table.spec.publish_window:
-        raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
 
 
 def declare(table: Table, schema: Schema) -> Snapshot | None:
@@ -210,9 +201,9 @@ def _register(table: Table, snapshot: Snapshot) -> None:
         catalog.ensure_partitions(delta.database, delta.name, delta_partitions)
     if snapshot.days is not None:
         daily.register(table, snapshot, _shown(table, snapshot))
-    if snapshot.feed is not None and snapshot.feed.mode != feeds.OFF:
+    if snapshot.feed is not None and snapshot.feed.mode != feed.OFF:
         # a run that died before it published has left its changes to us
-        for changes, partitions in feeds.registrations(table.spec, feed.after(table, snapshot, _shown(table, snapshot))):
+        for changes, partitions in feed.registrations(table.spec, table.after(_shown(table, snapshot), snapshot)):
             catalog.ensure_table(changes)
             if partitions:
                 catalog.ensure_partitions(changes.database, changes.name, partitions)

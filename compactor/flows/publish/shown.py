@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from compactor.core.catalog import base_views, daily_views, history_views, landed, live, native_table, views
+from compactor.core.catalog import base_views, daily_views, history_views, landed, live, objects, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import CatalogRefused
 from compactor.core.model.layout import relative
@@ -64,9 +64,9 @@ def landed_folders(table: Table) -> list[str]:
 class Shown:
     """What the last run of a table found out, as `_compactor/shown.json` keeps it."""
 
-    digest: str
+    digest: str = ""
     """A digest of the version, its views, the landing folders of a live view, and the catalog."""
-    compacted: int
+    compacted: int = 0
     """The newest version in which no Segment is worth compacting; 0 if none is known."""
     version: int = 0
     """The newest version that was published; 0 if none is known."""
@@ -78,32 +78,19 @@ def recall(table: Table, snapshot: Snapshot) -> Shown | None:
     """Return what is remembered, or None if the catalog may show something else than `snapshot`. Asks no catalog."""
     if table.env.catalog_name is None or any(True for _ in table.storage.list(table.layout.publications())):
         return None
-    stored = _stored(table)
+    stored = remembered(table)
     # of two publishers the one that came first may have written its version last
-    if stored is None or stored.version != snapshot.version:
-        return None
-    return stored if stored.digest == _digest(table, snapshot, landed_folders(table)) else None
-
-
-def published(table: Table) -> int:
-    """Return the newest version that was published; 0 if none is known. Asks no catalog."""
-    stored = _stored(table)
-    return 0 if stored is None else stored.version
+    same = stored.version == snapshot.version and stored.digest == _digest(table, snapshot, landed_folders(table))
+    return stored if same else None
 
 
 def remember_published(table: Table, snapshot: Snapshot) -> None:
     """Remember that readers may see `snapshot`. What else is remembered stays."""
     if table.env.catalog_name is None:
         return
-    stored = _stored(table) or Shown("", 0)
+    stored = remembered(table)
     if stored.version < snapshot.version:
         _store(table, dataclasses.replace(stored, version=snapshot.version))
-
-
-def not_worth(table: Table) -> int:
-    """Return the newest version in which a run has found no Segment worth compacting; 0 if none is known."""
-    stored = _stored(table)
-    return 0 if stored is None else stored.compacted
 
 
 def remember(table: Table, snapshot: Snapshot, folders: Sequence[str], compacted: bool = False) -> tuple[str, ...]:
@@ -117,12 +104,12 @@ def remember(table: Table, snapshot: Snapshot, folders: Sequence[str], compacted
     left = [info.path for info in table.storage.list(table.layout.publications()) if info.modified < over]
     if left:
         table.storage.delete(left)
-    stored = _stored(table)
-    through = snapshot.version if compacted else stored.compacted if stored is not None else 0
+    stored = remembered(table)
+    through = snapshot.version if compacted else stored.compacted
     names = sorted(f"{view.database}.{view.name}" for view in _of_version(table, snapshot))
     names += [f"{table.spec.database}.{live.name(table.spec)}"] if table.spec.live_view else []
-    names += [f"{table.spec.database}.{native_table.called(table.spec, form)}" for form in table.spec.iceberg]
-    earlier = {name: _note(table, snapshot, name) for name in (stored.views if stored is not None else ()) if name not in names}
+    names += [f"{table.spec.database}.{objects.iceberg_name(table.spec, form)}" for form in table.spec.iceberg]
+    earlier = {name: _note(table, snapshot, name) for name in stored.views if name not in names}
     former = {name: note for name, note in earlier.items() if note}
     made = Shown(_digest(table, snapshot, folders), through, snapshot.version, [*names, *former])
     if made != stored:
@@ -146,12 +133,13 @@ def _note(table: Table, snapshot: Snapshot, name: str) -> str:
     return ""
 
 
-def _stored(table: Table) -> Shown | None:
+def remembered(table: Table) -> Shown:
+    """Return what is remembered, whatever the catalog shows by now. Asks no catalog."""
     try:
         return Shown(**json.loads(table.storage.read(table.layout.shown())))
     except (FileNotFoundError, ValueError, TypeError):
         # nothing is lost with it: the next run writes it again
-        return None
+        return Shown()
 
 
 def _store(table: Table, made: Shown) -> None:

@@ -1,17 +1,35 @@
-"""Sync: make the catalog hold what the table's newest Snapshot, its registered schema and its landing folder say."""
+"""Bring what lies beside the Snapshots up to date: `resume` after the commit point of an earlier run, `sync_table` on request."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from compactor.core.model.errors import NoRowsYet
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import from_avro
-from compactor.flows.publish import archive
-from compactor.flows.publish.landing import sync_landing
-from compactor.flows.publish.publish import declare, publish
+from compactor.flows.publish import archive, audit, publish
+from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.shown import remember
 from compactor.flows.table import Table
+
+
+def resume(table: Table, snapshot: Snapshot) -> tuple[Snapshot, bool]:
+    """Publish and archive what `snapshot` still needs: what an earlier run left undone. Return what is shown, and whether anything was left."""
+    try:
+        shown, needed = publish.show(table, snapshot)
+    except audit.Blocked:
+        # what lands next may repair it
+        shown, needed = snapshot, False
+    moved = archive.archive(table, snapshot)
+    return shown, needed or moved > 0
+
+
+def show_and_archive(table: Table, made: Snapshot) -> None:
+    """Publish a version that a verb has just committed, bring the live view to it, and archive what is left. Raises audit.Blocked."""
+    publish.publish(table, made)
+    show_live(table, made)
+    archive.archive(table, made)
 
 
 def sync_table(table: Table, applied: bool = True) -> str:
@@ -22,7 +40,7 @@ def sync_table(table: Table, applied: bool = True) -> str:
     """
     snapshot = table.newest()
     if snapshot is not None:
-        shown = publish(table, snapshot, again=True)
+        shown = publish.publish(table, snapshot, again=True)
         if applied:
             # of a version that was blocked nothing was archived
             archive.archive(table, shown)
@@ -34,4 +52,4 @@ def sync_table(table: Table, applied: bool = True) -> str:
     schema = evolve(None, [from_avro(table.spec.avro_schema)], table.spec.key, 0, table.name).schema
     if table.spec.registry_version is not None:
         schema = dataclasses.replace(schema, registered=table.spec.registry_version)
-    return "no rows yet" if declare(table, schema) is None else sync_table(table, applied)
+    return "no rows yet" if publish.declare(table, schema) is None else sync_table(table, applied)

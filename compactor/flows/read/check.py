@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from compactor.core.catalog import native_table
+from compactor.core.catalog import objects
 from compactor.core.iceberg import metadata
 from compactor.core.model.errors import Refused
 from compactor.core.model.files import FileInfo
@@ -28,14 +28,13 @@ from compactor.core.results.phrases import absent_key, counted, csv_delimiter
 from compactor.core.sources import flat_rows, increment, key_inference, proposal, records, shared_stream, value_forms
 from compactor.core.sources.source_profile import SourceProfile, other_envelope
 from compactor.flows import owner
-from compactor.flows.land.sample import sample
+from compactor.flows.land.propose import sample
 from compactor.flows.table import Table
 
 _SIBLINGS_MAX = 1000
 """Files beside a missing landing folder that are looked at for a folder with a similar name."""
 
 _OPERATIONS = ("__op", "op", "Op", "__deleted")
-"""Columns of flat rows with the operation."""
 
 _OF_TABLE = ("hint", "ledger", "shown", "snapshot")
 """Kinds of files (`Layout.kind`) that only the root of a table with versions has."""
@@ -46,9 +45,7 @@ class Looked:
     """What a plan has found out about a table."""
 
     snapshot: Snapshot | None
-    """The newest version."""
     infos: Sequence[FileInfo]
-    """The files in landing."""
     landing: Landing | Refused
     """Which of them are new, or why they are refused."""
     others: Sequence[TableSpec] = ()
@@ -98,7 +95,7 @@ def _results(table: Table, looked: Looked) -> Iterator[tuple[str, str, str]]:
             parts = metadata.parts_of(looked.snapshot, form)
             newest = "as of the last compaction" if form == "base" else "those of the view"
             shown = f"readers see an older version: {parts}" if isinstance(parts, str) else newest
-            yield f"rows of {native_table.called(spec, form)}", "", shown
+            yield f"rows of {objects.iceberg_name(spec, form)}", "", shown
     if looked.snapshot is None and not looked.infos:
         yield "files in landing", missing(table), ""
         return
@@ -120,7 +117,6 @@ def _results(table: Table, looked: Looked) -> Iterator[tuple[str, str, str]]:
 
 
 def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
-    """Return which files have no known format."""
     odd = [path for path in paths if not increment.ignored(path, spec.ignore) and spec.format == "auto" and not increment.file_format(path)]
     if not odd or spec.container == "kafka":
         return ""
@@ -173,11 +169,7 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
     if not spec.op:
         yield from [*_deletes(spec, profiles, committed)][:1]
     present = {name.lower() for name in columns}
-    configured: dict[str, tuple[str, ...]] = {
-        "key": spec.key,
-        "cluster_by": spec.cluster_by,
-        "track": spec.track,
-    }
+    configured: dict[str, tuple[str, ...]] = {"key": spec.key, "cluster_by": spec.cluster_by, "track": spec.track}
     if spec.source.plain_rows and spec.container == "value":
         configured.update(order_by=tuple(name.removeprefix("after.") for name in spec.order_by), op=(spec.op,) if spec.op else ())
         configured.update(metadata_columns=spec.metadata_columns)

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from compactor.core.model.errors import NoRowsYet, Refused
 from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.model.spec import TableSpec
-from compactor.core.results.batch import InputLocations
 from compactor.core.results.explained import CompactionDue, Explained
 from compactor.core.results.phrases import counted
 from compactor.flows import ledger
@@ -24,39 +22,27 @@ def explain(table: Table) -> Explained:
 
     Raises NoRowsYet if nothing has ever landed, Refused if the version before that one has expired or its files are gone.
     """
-    newest = table.newest()
-    new = discover.landing(table, newest).new[:FILES_MAX]
-    if new:
-        return _explained(table, table.spec, newest, new, newest.version + 1 if newest else 1, {}, newest)
-    made = _newest_with_files(table, newest)
-    if made is None:
+    newest, spec = table.newest(), table.spec
+    parent, places = newest, dict[tuple[str, str], str]()
+    inputs: Sequence[Input] = discover.landing(table, newest).new[:FILES_MAX]
+    made = None if inputs else _newest_with_files(table, newest)
+    if made is not None:
+        parent, inputs, spec = _parent(table, made), made.inputs, spec.unguarded
+        located = {item.id: archive.place(table, item) for item in inputs}
+        gone = next((path for (path, _), place in located.items() if place is None), None)
+        if gone is not None:
+            raise Refused(f"table {table.name}: {gone}, which version {made.version} took, is neither in the archive nor in landing any more")
+        places = {name: place for name, place in located.items() if place is not None}
+    elif not inputs:
         raise NoRowsYet(
             f"table {table.name}: nothing waits in landing, and no kept version took files. Land some, or see `compactor log {table.name}`."
         )
-    parent = _parent(table, made)
-    places = {item.id: archive.place(table, item) for item in made.inputs}
-    gone = next((path for (path, _), place in places.items() if place is None), None)
-    if gone is not None:
-        raise Refused(f"table {table.name}: {gone}, which version {made.version} took, is neither in the archive nor in landing any more")
-    there = {name: place for name, place in places.items() if place is not None}
-    return _explained(table, table.spec.unguarded, parent, made.inputs, made.version, there, newest, True)
-
-
-def _explained(
-    table: Table,
-    spec: TableSpec,
-    parent: Snapshot | None,
-    inputs: Sequence[Input],
-    version: int,
-    places: InputLocations,
-    newest: Snapshot | None,
-    committed: bool = False,
-) -> Explained:
     engine = table.engine()
+    version = made.version if made else newest.version + 1 if newest else 1
     return engine.explain(
         lambda: engine.read(spec, parent, inputs, version, places, lambda: ledger.newest_entries(table, parent)),
         lambda summary: why_new_base(table, parent, summary),
-        committed,
+        made is not None,
         _compaction(table, newest) if newest else None,
     )
 

@@ -34,13 +34,11 @@ class QuarantinedFile(Plain):
     path: str
     """Path below the landing root."""
     etag: str
-    """The store's tag of its content."""
     hour: str | None
     """The hour of its folder; None if folders name none."""
     records: int | None
     """Number of its records in quarantine; None for the whole file."""
     reason: str
-    """Why it cannot be used."""
     location: str | None
     """The file that a replay would read; None if it is gone."""
     repaired: str
@@ -129,7 +127,6 @@ def give_up(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Seque
 
 
 def take_back(table: Table, copies: Sequence[str]) -> None:
-    """Remove the empty copies of `give_up`."""
     table.storage.delete([copy for copy in copies if _is_empty(table, copy)])
 
 
@@ -192,17 +189,7 @@ def _whole(item: Input) -> bool:
 
 def _quarantined(table: Table, item: Input) -> QuarantinedFile:
     whole = _whole(item)
-    layout = table.layout
     # a repaired copy of a partly ingested file may lie in quarantine, under a name with the etag of the content it repairs
-    copy = layout.quarantined(item.path, item.etag)
+    copy = table.layout.quarantined(item.path, item.etag)
     location = copy if table.storage.stat(copy) else archive.place(table, dataclasses.replace(item, outcome="quarantined") if whole else item)
-    return QuarantinedFile(
-        table.name,
-        item.path,
-        item.etag,
-        item.hour,
-        None if whole else item.quarantined,
-        item.reason,
-        location,
-        layout.quarantined(item.path, item.etag),
-    )
+    return QuarantinedFile(table.name, item.path, item.etag, item.hour, None if whole else item.quarantined, item.reason, location, copy)

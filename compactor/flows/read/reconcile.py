@@ -18,10 +18,9 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.reconcile import report as reports
 from compactor.core.reconcile.canonical import Columns
 from compactor.core.reconcile.dialects import SPARK
-from compactor.core.reconcile.parts import NOTHING, Checksum, Part, Split
 from compactor.core.reconcile.reached import SourceLog
 from compactor.core.reconcile.report import ReconcileReport, RowDifference, difference
-from compactor.core.reconcile.side import Key, Query, Row, Rows, Side
+from compactor.core.reconcile.side import NOTHING, Checksum, Key, Part, Query, Row, Rows, Side, Split
 from compactor.flows.publish.publish import shown_version
 from compactor.flows.table import Table
 
@@ -58,7 +57,6 @@ class Lake:
     columns: Columns
     log: SourceLog
     query: Query
-    """Runs a statement on Spark."""
 
     def reached(self) -> int | None:
         """Return up to where the newest version has the source's log; cheap, as it is called every few seconds."""
@@ -103,8 +101,6 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """How a comparison is done."""
-
     parallel: int = 2
     """Statements at a time on the source."""
     chunk: int = 100_000

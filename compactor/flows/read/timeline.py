@@ -18,7 +18,7 @@ from compactor.core.results.timeline import Timeline, version_of
 from compactor.core.schema.schema_history import steps
 from compactor.flows import ledger
 from compactor.flows.environment import Environment
-from compactor.flows.read import arrivals
+from compactor.flows.read import arrived
 from compactor.flows.record import last_idle
 from compactor.flows.table import Table
 
@@ -54,7 +54,7 @@ def _timeline(table: Table, moment: str, count: int, idle: str | None) -> Timeli
             tuple(step for step in steps(reversed(snapshots)) if step.changes and step.version > 1),
             compaction.delta_estimate(newest),
             compaction.DELTA_LIMIT,
-            arrivals.arrivals(table, newest, tuple(times.to_seconds(version.time) for version in versions if version.events.get("read"))),
+            arrived.arrivals(table, newest, tuple(times.to_seconds(version.time) for version in versions if version.events.get("read"))),
             idle,
         )
     except CompactorError as error:

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from compactor.core.catalog import feed as feeds
-from compactor.core.catalog import landed, live
+from compactor.core.catalog import feed, landed, live
 from compactor.core.formats import checksum
 from compactor.core.model.errors import Conflict, InconsistentRead, Refused, StateRefused
 from compactor.core.model.files import DataFile
@@ -27,13 +26,11 @@ from compactor.core.results.phrases import counted
 from compactor.core.schema.adoption import ADOPTED
 from compactor.core.sources import increment
 from compactor.flows import ledger
-from compactor.flows.keep.discard import DISCARDED
+from compactor.flows.keep.raw_files import DISCARDED
 from compactor.flows.land import discover
-from compactor.flows.listed import listed
 from compactor.flows.publish import archive, publish
 from compactor.flows.publish.landing import pending
-from compactor.flows.table import Table
-from compactor.flows.write import feed
+from compactor.flows.table import Table, listed
 
 
 def verify(table: Table, deep: bool = False) -> list[Check]:
@@ -44,13 +41,18 @@ def verify(table: Table, deep: bool = False) -> list[Check]:
     if not table.env.files_only:
         # raises if a view shows a newer version, which is gone
         publish.shown_version(table, snapshot)
-    checks = [_twice(_files, table, snapshot), _tiling(table, snapshot), _counts(table, snapshot)]
+    tiling = [*filter(None, [compaction.tiling_problem(snapshot.segments)])]
+    checks = [
+        _twice(_files, table, snapshot),
+        _check(table, "key ranges complete", tiling, f"{len(snapshot.segments)} segments"),
+        _counts(table, snapshot),
+    ]
     try:
         entries = ledger.everything(table, snapshot)
     except (Conflict, StateRefused) as error:
         return [*checks, Check(table.name, "ledger", False, str(error))]
     checks += [_twice(partial(_inputs, entries), table, snapshot), _archive(entries, table)]
-    if snapshot.feed is not None and snapshot.feed.mode != feeds.OFF:
+    if snapshot.feed is not None and snapshot.feed.mode != feed.OFF:
         checks += _feed(table, snapshot, deep)
     if deep:
         checks += [_kept_versions(table, snapshot), _twice(partial(_raw_files, entries), table, snapshot)]
@@ -83,11 +85,14 @@ def _twice(check: Callable[[Table, Snapshot], Check], table: Table, snapshot: Sn
     return result if result.ok else check(listed(table), snapshot)
 
 
+def _check(table: Table, name: str, problems: Sequence[str], detail: str) -> Check:
+    """Return the check that there is no problem: with the first ones, or with this detail."""
+    return Check(table.name, name, not problems, "; ".join(problems[:3]) or detail)
+
+
 def _files(table: Table, snapshot: Snapshot) -> Check:
     problems = _file_problems(table, snapshot.data_files)
-    return Check(
-        table.name, "files", not problems, "; ".join(problems[:3]) or f"{counted(len(snapshot.data_files), 'file')}, {snapshot.size:,} bytes"
-    )
+    return _check(table, "files", problems, f"{counted(len(snapshot.data_files), 'file')}, {snapshot.size:,} bytes")
 
 
 def _file_problems(table: Table, named: Sequence[tuple[str, DataFile]]) -> list[str]:
@@ -109,11 +114,10 @@ def _file_problems(table: Table, named: Sequence[tuple[str, DataFile]]) -> list[
 
 def _feed(table: Table, newest: Snapshot, deep: bool) -> list[Check]:
     """The parts are there; the newest one (deep: each whose two versions can be read still) is the difference of its versions."""
-    versions = list(feed.after(table, newest, 0))
+    versions = list(table.after(0, newest))
     named = [(each.feed.part.path, file) for each in versions if each.feed and each.feed.part for file in each.feed.part.files]
     problems = _file_problems(table, named)
-    detail = f"{counted(len(named), 'file')}, from version {newest.feed.first if newest.feed else 0} on"
-    checks = [Check(table.name, "feed", not problems, "; ".join(problems[:3]) or detail)]
+    checks = [_check(table, "feed", problems, f"{counted(len(named), 'file')}, from version {newest.feed.first if newest.feed else 0} on")]
     if not table.env.files_only:
         checks.append(_feed_table(table, newest, versions))
     if table.env.files_only or problems:
@@ -123,7 +127,7 @@ def _feed(table: Table, newest: Snapshot, deep: bool) -> list[Check]:
     if not deep:
         pairs = [pair for pair in pairs if pair[1].feed and pair[1].feed.part][-1:]
     for parent, made in pairs:
-        checks += _compared(table, partial(_difference, table, parent, made))
+        checks += _compared(table, lambda parent=parent, made=made: [table.engine().check_feed(table.spec, parent, made)])  # type: ignore[misc]
     return checks
 
 
@@ -135,21 +139,16 @@ def _feed_table(table: Table, newest: Snapshot, versions: Sequence[Snapshot]) ->
     """Check that the tables of the feed have one partition for each part, and no other since the feed's first version."""
     first = newest.feed.first if newest.feed else 0
     problems = []
-    for definition, partitions in feeds.registrations(table.spec, versions):
+    for definition, partitions in feed.registrations(table.spec, versions):
         partitions_there = table.catalog().partitions(definition.database, definition.name)
-        registered = {each.values: each.location for each in partitions_there if each.values > (commit_id(first + 1, ""),)}
-        expected = {each.values: each.location for each in partitions}
+        registered = {each.values: join(each.location) for each in partitions_there if each.values > (commit_id(first + 1, ""),)}
+        expected = {each.values: join(each.location) for each in partitions}
         problems += [
             f"{definition.name}, partition {'/'.join(values)}: expected {expected.get(values, 'none')}, found {registered.get(values, 'none')}"
             for values in sorted({*expected, *registered})
-            if not _same_place(expected.get(values), registered.get(values))
+            if expected.get(values) != registered.get(values)
         ]
-    detail = "; ".join(problems[:3]) or f"{sum(each.feed is not None and each.feed.part is not None for each in versions)} partitions"
-    return Check(table.name, "feed table", not problems, detail)
-
-
-def _same_place(one: str | None, other: str | None) -> bool:
-    return one == other or (one is not None and other is not None and join(one) == join(other))
+    return _check(table, "feed table", problems, f"{sum(each.feed is not None and each.feed.part is not None for each in versions)} partitions")
 
 
 def _live(table: Table, snapshot: Snapshot) -> list[Check]:
@@ -192,7 +191,7 @@ def _kept_versions(table: Table, newest: Snapshot) -> Check:
     detail = f"{counted(len(kept), 'version')}, {counted(len(files), 'file')}, {sum(file.size for file, _ in files.values()):,} bytes read"
     unsummed = sum(not file.checksum for file, _ in files.values())
     detail += f"; {counted(unsummed, 'file')} without a checksum" if unsummed else ""
-    return Check(table.name, "kept versions", not problems, "; ".join(problems[:3]) or detail)
+    return _check(table, "kept versions", problems, detail)
 
 
 def _damage(table: Table, path: str, file: DataFile, version: int) -> str | None:
@@ -228,12 +227,7 @@ def _raw_files(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Ch
             continue
         if info is None or (info.size not in (item.size, item.was or item.size) and name not in repaired):
             problems.append(f"{item.path}: expected {item.size} bytes, found {f'{info.size} in {place}' if info else 'nothing'}")
-    return Check(table.name, "raw files", not problems, "; ".join(problems[:3]) or f"{counted(len(latest_entries), 'file')}, {size:,} bytes")
-
-
-def _tiling(table: Table, snapshot: Snapshot) -> Check:
-    problem = compaction.tiling_problem(snapshot.segments)
-    return Check(table.name, "key ranges complete", problem is None, problem or f"{len(snapshot.segments)} segments")
+    return _check(table, "raw files", problems, f"{counted(len(latest_entries), 'file')}, {size:,} bytes")
 
 
 def _counts(table: Table, newest: Snapshot) -> Check:
@@ -244,7 +238,7 @@ def _counts(table: Table, newest: Snapshot) -> Check:
         read += snapshot.counts.get("read", 0)
         if snapshot.counts and total != snapshot.counts["read"]:
             wrong.append(f"version {snapshot.version}: read {snapshot.counts['read']}, accounted for {total}")
-    return Check(table.name, "counts", not wrong, "; ".join(wrong[:3]) or f"{read:,} events accounted for")
+    return _check(table, "counts", wrong, f"{read:,} events accounted for")
 
 
 def _inputs(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check:
@@ -256,7 +250,7 @@ def _inputs(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check
     lost = [item.path for item in kept if archive.place(table, item) is None and not archive.overwritten(table, item, entries)]
     problems = [f"{twice} inputs are in the ledger twice"] if twice else []
     problems += [f"{len(lost)} ingested files are neither in landing nor in archive or quarantine, such as {lost[0]}"] if lost else []
-    return Check(table.name, "inputs", not problems, "; ".join(problems) or f"{len(first)} ingested, {len(landing.new)} waiting")
+    return _check(table, "inputs", problems, f"{len(first)} ingested, {len(landing.new)} waiting")
 
 
 def _archive(entries: Sequence[Input], table: Table) -> Check:

@@ -1,12 +1,20 @@
-"""Visible: which version the readers of a table's files see, without a catalog. Readers of the catalog see what its views show."""
+"""Visible: which version the readers of a table's files see, without a catalog, and what changed in it since an older one.
+
+Readers of the catalog see what its views show.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
+from compactor.core.catalog import feed
 from compactor.core.model.errors import NoRowsYet, Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning.retention import is_pending_deletion
 from compactor.flows.publish import shown
 from compactor.flows.table import Table
+
+Wait = Callable[[], object]
 
 
 def visible(table: Table) -> Snapshot | None:
@@ -17,7 +25,7 @@ def visible(table: Table) -> Snapshot | None:
     newest = table.newest()
     if newest is None or not table.spec.rules:
         return newest
-    version = shown.published(table)
+    version = shown.remembered(table).version
     if version >= newest.version:
         return newest
     return _kept(table, table.snapshot(version), newest, version) if version else None
@@ -52,3 +60,28 @@ def _kept(table: Table, snapshot: Snapshot | None, newest: Snapshot | None, vers
     if snapshot is None or newest is None or snapshot.expired or is_pending_deletion(snapshot, table.layout, newest):
         raise Refused(f"table {table.name}: version {version} is not kept; `compactor log {table.name}` shows those that are")
     return snapshot
+
+
+def changes(table: Table, start: int, to: int | None = None, wait: Wait | None = None) -> Iterator[Snapshot]:
+    """The Snapshots after version `start` that changed rows, oldest first, up to `to` or the newest.
+
+    With `wait` it does not end there: new ones are looked for, by their names, whenever `wait` has returned. Raises Refused when the feed does not
+    reach back to `start` - also later, when its reader was too slow for `keep` - or has not come to `to`.
+    """
+    done = start
+    while True:
+        newest = visible(table)
+        if newest is None:
+            raise none_visible(table)
+        feed.check_start(table.spec, newest, done)
+        if wait is None and to is not None and to > newest.version:
+            raise Refused(f"table {table.name}: expected a version up to {newest.version}, which readers see, found {to}")
+        for snapshot in table.after(done, newest):
+            if to is not None and snapshot.version > to:
+                break
+            done = snapshot.version
+            if snapshot.feed is not None and snapshot.feed.part is not None:
+                yield snapshot
+        if wait is None or (to is not None and done >= to):
+            return
+        wait()

@@ -31,8 +31,7 @@ from compactor.flows.land import discover
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
-from compactor.flows.write import feed
-from compactor.flows.write.state import after
+from compactor.flows.write import state
 
 SAMPLES = (24, 240)
 """Landed files, the newest, that are read to learn how changes look; more when none of them has a row, at last all."""
@@ -89,9 +88,9 @@ def _adopted(table: Table, path: str, through: str, dry: bool, scratch: ExitStac
     staged = engine.write(resolution, writer, 0)
     # the inputs of the version are landed files, not those of the base
     summary = dataclasses.replace(resolution.summary, inputs=absorbed, raw=changes.raw, raw_format=changes.raw_format, last=None)
-    state = after(table, None, summary, staged, None, writer, whole=True)
-    edit = Edit(OPERATION, writer, state, inputs=absorbed, pending=absorbed if table.spec.archive != "keep" else (), requires=(NewestIs(0),))
-    return report, feed.with_changes(table, None, edit)
+    made = state.after(table, None, summary, staged, None, writer, whole=True)
+    edit = Edit(OPERATION, writer, made, inputs=absorbed, pending=absorbed if table.spec.archive != "keep" else (), requires=(NewestIs(0),))
+    return report, state.with_changes(table, None, edit)
 
 
 def check(table: Table, path: str, through: str) -> None:

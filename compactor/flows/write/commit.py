@@ -24,12 +24,12 @@ from compactor.core.sources import full_loads
 from compactor.core.sources.source_profile import other_envelope
 from compactor.flows import ledger, logs, owner
 from compactor.flows.land import discover
-from compactor.flows.land.sample import sample
+from compactor.flows.land.propose import sample
 from compactor.flows.publish import archive, notices
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
-from compactor.flows.write import feed, state, whole_hours
+from compactor.flows.write import state
 from compactor.ports import Batch
 
 FILES_MAX = 100_000
@@ -157,11 +157,10 @@ class _Ingestion:
 
     def _without_events(self, parent: Snapshot, commit: str) -> Edit:
         """Return the Edit for files that were given up: nothing is read, and only the ledger changes."""
-        state = dataclasses.replace(parent.state, watermark=whole_hours.after_giving_up(self.table, parent, self.inputs))
-        return Edit(self.operation, commit, state, inputs=tuple(self.inputs), pending=self._pending(self.inputs))
+        made = dataclasses.replace(parent.state, watermark=state.watermark_given_up(self.table, parent, self.inputs))
+        return Edit(self.operation, commit, made, inputs=tuple(self.inputs), pending=self._pending(self.inputs))
 
     def _without(self, paths: Sequence[str]) -> list[Input]:
-        """Return the inputs without those at these paths, and without what counts only together with them."""
         self.left_out = True
         gone = full_loads.together(self.table.spec, [item.path for item in self.inputs], paths)
         return [item for item in self.inputs if item.path not in gone]
@@ -221,17 +220,11 @@ class _Ingestion:
         summary = written.resolution.summary
         quarantine.describe(table, commit, summary)
         left_out = self.left_out or len(self.inputs) >= FILES_MAX
-        edit = Edit(
-            self.operation,
-            commit,
-            dataclasses.replace(written.state, watermark=whole_hours.after_commit(table, parent, summary, left_out, self.operation == "commit")),
-            inputs=summary.inputs,
-            pending=self._pending(summary.inputs),
-            counts=written.counts,
-            ties=written.staged.ties,
-            unresolved=written.staged.unresolved,
-        )
-        return feed.with_changes(table, parent, edit, written.resolution)
+        watermark = state.watermark_after(table, parent, summary, left_out, self.operation == "commit")
+        made, inputs, staged = dataclasses.replace(written.state, watermark=watermark), summary.inputs, written.staged
+        pending, counts = self._pending(inputs), written.counts
+        edit = Edit(self.operation, commit, made, inputs=inputs, pending=pending, counts=counts, ties=staged.ties, unresolved=staged.unresolved)
+        return state.with_changes(table, parent, edit, written.resolution)
 
     def _pending(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
         return (*archive.unfinished(self.table, self.parent.pending if self.parent else ()), *filter(self._moves, inputs))

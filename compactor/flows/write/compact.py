@@ -44,9 +44,8 @@ class Spending:
                 return chosen, None
             rest = targets[len(chosen) :]
             left = f"{counted(len(rest), 'segment')} ({sum(segment.size for segment in rest):,} bytes)"
-            return chosen, f"compaction of {left} waits for the next run: this one rewrites {self._spent:,} of {spec.compact_budget:,} bytes " + (
-                "(`compact_budget`)"
-            )
+            rewritten = f"{self._spent:,} of {spec.compact_budget:,} bytes (`compact_budget`)"
+            return chosen, f"compaction of {left} waits for the next run: this one rewrites {rewritten}"
 
 
 def due(table: Table, snapshot: Snapshot) -> bool:
@@ -56,7 +55,6 @@ def due(table: Table, snapshot: Snapshot) -> bool:
 
 
 def worth(table: Table, snapshot: Snapshot, shares: dict[str, int]) -> tuple[Segment, ...]:
-    """Return the Segments worth compacting. `shares`: Delta rows by Segment id."""
     return compaction.targets(snapshot, shares, snapshot.brought, compaction.one_version(table.spec), bool(table.spec.iceberg))
 
 
@@ -113,7 +111,10 @@ class _Compaction:
         placed = _placed(parent.segments, set(replaced), self.staged.segments, self.read.version)
         # another compaction may have given one the range of its neighbour
         unchanged = {segment.id for segment in parent.segments if (segment.id, segment.low, segment.high) in self.unchanged}
-        segments = [self._through(segment) if segment.id in unchanged else segment for segment in placed]
+        through = self.read.version
+        segments = [
+            dataclasses.replace(each, compacted_through=max(each.compacted_through, through)) if each.id in unchanged else each for each in placed
+        ]
         same_delta = parent.delta is not None and self.read.delta is not None and parent.delta.id == self.read.delta.id
         everything = all(segment.compacted_through >= self.read.version for segment in segments)
         made = dataclasses.replace(
@@ -128,10 +129,6 @@ class _Compaction:
         made = state.with_purge(self.table, made, self.read, self.staged, self.purge_through)
         written = tuple((segment.path, file) for segment in self.staged.segments for file in segment.files)
         return Edit("compact", self.commit, made, requires=(ContinuesState(self.read), HasSegments(replaced)), files=written)
-
-    def _through(self, segment: Segment) -> Segment:
-        """Return a Segment without a Delta row in `read` as one that contains the changes up to that version."""
-        return dataclasses.replace(segment, compacted_through=max(segment.compacted_through, self.read.version))
 
 
 def _placed(segments: Sequence[Segment], replaced: set[str], made: Sequence[Segment], through: int) -> list[Segment]:

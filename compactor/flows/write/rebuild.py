@@ -28,12 +28,13 @@ from compactor.core.results.phrases import counted
 from compactor.core.results.reports import RebuildReport
 from compactor.core.sources.quarantine import Limits, newly_invalid
 from compactor.flows import ledger, logs
-from compactor.flows.keep.discard import DISCARDED
-from compactor.flows.publish import archive, landing, publish
+from compactor.flows.keep.raw_files import DISCARDED
+from compactor.flows.publish import archive, publish
+from compactor.flows.publish.sync import show_and_archive
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from compactor.flows.transact import preview, transact
-from compactor.flows.write import feed, restore, state, whole_hours
+from compactor.flows.write import restore, state
 from compactor.flows.write.commit import why_new_base
 from compactor.ports import Batch
 
@@ -55,9 +56,7 @@ def rebuild(table: Table, target: Snapshot | None, accept: bool, dry: bool, fewe
     made = transact(table, work.edit, moved=work.files_moved)
     if made is None:
         return work.report
-    publish.publish(table, made)
-    landing.show_live(table, made)
-    archive.archive(table, made)
+    show_and_archive(table, made)
     note = f"`compactor versions restore {table.name} --as-of {work.report.version}` goes back"
     invalid = sum(each.quarantined for each in work.set_aside)
     return dataclasses.replace(work.report, outcome="published", version=made.version, rows=made.rows, invalid=invalid, notes=(note,))
@@ -111,8 +110,8 @@ class _Rebuild:
             quarantine.describe(self.table, edit.writer, summary)
             edit = dataclasses.replace(edit, inputs=(*edit.inputs, *summary.inputs))
         if self.set_aside and edit.state is not None:
-            edit = dataclasses.replace(edit, state=dataclasses.replace(edit.state, watermark=whole_hours.after_setting_aside(edit.state.watermark)))
-        return feed.with_changes(self.table, parent, edit)
+            edit = dataclasses.replace(edit, state=dataclasses.replace(edit.state, watermark=state.watermark_set_aside(edit.state.watermark)))
+        return state.with_changes(self.table, parent, edit)
 
     def files_moved(self) -> bool:
         """Return whether files that were being read were archived, or written again by their sink."""
@@ -143,7 +142,7 @@ class _Rebuild:
         edit = self._written(batch, parent, None, writer, True, self.inputs, self.locations)
         requires: Requirement = NewestIs(parent.version) if target else NotReplaced(parent.version)
         if target is not None and edit.state is not None:
-            edit = dataclasses.replace(edit, state=dataclasses.replace(edit.state, watermark=whole_hours.brought_back(target, [*before, *then])))
+            edit = dataclasses.replace(edit, state=dataclasses.replace(edit.state, watermark=state.watermark_restored(target, [*before, *then])))
         return dataclasses.replace(edit, inputs=then, restored=target.version if target else None, requires=(requires,))
 
     def _read(self, parent: Snapshot) -> Batch:

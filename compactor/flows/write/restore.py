@@ -25,11 +25,11 @@ from compactor.core.planning import retention
 from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
 from compactor.flows import ledger
-from compactor.flows.publish import archive, landing, publish
-from compactor.flows.resume import resume
+from compactor.flows.publish import archive, publish
+from compactor.flows.publish.sync import resume, show_and_archive
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
-from compactor.flows.write import commit, feed, whole_hours
+from compactor.flows.write import commit, state
 
 
 def at_version(table: Table, version: int) -> Snapshot:
@@ -40,7 +40,7 @@ def at_version(table: Table, version: int) -> Snapshot:
         _check_erased(table, head, version)
     if head is not None and snapshot is not None and not retention.is_pending_deletion(snapshot, layout, head):
         return snapshot
-    raise Refused(f"table {table.name}: there is no version {version} any more, or yet; {_listed(_available(table))}")
+    raise Refused(f"table {table.name}: there is no version {version} any more, or yet; {_listed(table)}")
 
 
 def named(table: Table, text: str | None) -> Snapshot | None:
@@ -56,7 +56,7 @@ def as_of(table: Table, moment: str) -> Snapshot:
     for snapshot in table.history():
         if _time(snapshot.time) <= limit:
             return at_version(table, snapshot.version)
-    raise Refused(f"table {table.name}: nothing was committed by {moment}; {_listed(_available(table))}")
+    raise Refused(f"table {table.name}: nothing was committed by {moment}; {_listed(table)}")
 
 
 def restore(table: Table, target: Snapshot) -> TableReport:
@@ -67,7 +67,7 @@ def restore(table: Table, target: Snapshot) -> TableReport:
         return TableReport(table.name, "idle", head.version, notes=(f"version {head.version} is the newest already",))
     # who slept since it read the target asks again: a stub is not among what is pending any more
     if head is None or retention.is_pending_deletion(target, table.layout, head) or table.vacuumed(target):
-        raise Refused(f"table {table.name}: version {target.version} was vacuumed; {_listed(_available(table))}")
+        raise Refused(f"table {table.name}: version {target.version} was vacuumed; {_listed(table)}")
     _check_erased(table, head, target.version)
     # raises if a view shows a newer version, which is gone
     publish.shown_version(table, head)
@@ -77,9 +77,7 @@ def restore(table: Table, target: Snapshot) -> TableReport:
         return _edit(table, target, parent, head_version) if parent is not None else None
 
     made = table.existing(transact(table, planned))
-    publish.publish(table, made)
-    landing.show_live(table, made)
-    archive.archive(table, made)
+    show_and_archive(table, made)
     undone = sum(item.outcome == "undone" for item in made.inputs)
     waiting = sum(item.in_quarantine for item in made.inputs)
     redone = sum(item.outcome != "undone" and not item.in_quarantine for item in made.inputs)
@@ -116,9 +114,7 @@ def without_lost(table: Table, version: int) -> TableReport:
             return dataclasses.replace(edit, feed=begun_anew(target.feed, target.version + 1)) if edit else None
 
         made = transact(table, planned, newest=made) or made
-    publish.publish(table, made)
-    landing.show_live(table, made)
-    archive.archive(table, made)
+    show_and_archive(table, made)
     gone = f"version {lost} is lost" if lost == version + 1 else f"versions {version + 1} to {lost} are lost"
     note = (
         f"{gone}, and what was ingested in them: move the archived files that `compactor verify {table.name}` names (`archive`) back to landing, and "
@@ -137,23 +133,15 @@ def _edit(table: Table, target: Snapshot, parent: Snapshot, head_version: int) -
     writer = table.next_commit(parent)
     before = ledger.everything(table, parent)
     inputs = changed(ledger.everything(table, target), before)
-    state = dataclasses.replace(
+    made = dataclasses.replace(
         target.state,
         schema=dataclasses.replace(target.schema, generation=parent.generation_of(target.schema, target.order)),
         history=brought_back(target.history, writer),
-        watermark=whole_hours.brought_back(target, [*before, *inputs]),
+        watermark=state.watermark_restored(target, [*before, *inputs]),
     )
-    edit = Edit(
-        "restore",
-        writer,
-        state,
-        replaces=True,
-        inputs=inputs,
-        pending=archive.unfinished(table, parent.pending),
-        restored=target.version,
-        requires=(NewestIs(head_version),),
-    )
-    return feed.with_changes(table, parent, edit)
+    pending = archive.unfinished(table, parent.pending)
+    edit = Edit("restore", writer, made, replaces=True, inputs=inputs, pending=pending, restored=target.version, requires=(NewestIs(head_version),))
+    return state.with_changes(table, parent, edit)
 
 
 def reabsorb(table: Table) -> Snapshot | None:
@@ -208,12 +196,9 @@ def changed(target: Iterable[Input], head: Iterable[Input]) -> tuple[Input, ...]
     return tuple(out)
 
 
-def _available(table: Table) -> list[Snapshot]:
+def _listed(table: Table) -> str:
     newest = table.newest()
-    return table.restorable(newest) if newest else []
-
-
-def _listed(versions: list[Snapshot]) -> str:
+    versions = table.restorable(newest) if newest else []
     if not versions:
         return "nothing is committed yet"
     listed = ", ".join(f"{snapshot.version} ({snapshot.time})" for snapshot in versions[:10])

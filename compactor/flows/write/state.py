@@ -1,24 +1,33 @@
-"""Write a batch of inputs, the State after it, and which tombstones may be purged."""
+"""What a commit adds to an Edit: the written batch and the State after it, its watermark (docs/design/input.md#whole-hours), and its part of the
+change feed. And which tombstones may be purged.
+
+What a crash leaves: directories that no Snapshot names; after the commit, partitions of the feed that the next publish registers.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from compactor.core.catalog import feed
 from compactor.core.model import times
+from compactor.core.model.edit import Edit
+from compactor.core.model.errors import TryLater
 from compactor.core.model.history import History
-from compactor.core.model.inputs import NOTHING_KNOWN, Input
+from compactor.core.model.inputs import IN_QUARANTINE, LEFT_OUT, NOTHING_KNOWN, Input, Watermark
 from compactor.core.model.position import KEY, PARTITION, TABLE, Partitions, latest, scope
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Snapshot, State
+from compactor.core.model.snapshot import Feed, Snapshot, State
 from compactor.core.results.batch import BatchSummary, Staged
 from compactor.core.results.phrases import counted
 from compactor.core.schema import clustering
-from compactor.flows import logs
+from compactor.core.sources.whole_hours import advanced
+from compactor.flows import ledger, logs
 from compactor.flows.table import Table
+from compactor.flows.transact import preview
 from compactor.ports import Batch, Resolution
 
 log = logging.getLogger(__name__)
@@ -39,7 +48,7 @@ class Written:
         return {"read": self.resolution.summary.read, **self.staged.counts}
 
 
-def write(table: Table, batch: Batch, parent: State | None, commit: str, whole: bool, purge_through: int, scratch: ExitStack) -> Written:
+def write(table: Table, batch: Batch, parent: Snapshot | None, commit: str, whole: bool, purge_through: int, scratch: ExitStack) -> Written:
     """Resolve a batch with `parent` and write base or Delta, and the history if the table has one. `scratch` closes the resolution."""
     _check_clustering(table, batch.summary.evolved.schema)
     with logs.phase(table, "resolving") as phase:
@@ -64,35 +73,32 @@ def _check_clustering(table: Table, schema: Schema) -> None:
         log.warning("%s: sorts its files without %s: `cluster_by` names it, and the table has no such column yet", table.name, ", ".join(absent))
 
 
-def after(table: Table, parent: State | None, summary: BatchSummary, staged: Staged, history: History | None, commit: str, whole: bool) -> State:
+def after(table: Table, parent: Snapshot | None, summary: BatchSummary, staged: Staged, history: History | None, commit: str, whole: bool) -> State:
     """Return the State that continues `parent` with a batch. `whole`: a new base was written, else a new Delta."""
-    base = whole or parent is None
-    source_time = _greatest([parent.source_time if parent else None, summary.source_time])
-    return State(
-        schema=registered(table, summary.evolved.schema),
+    schema = registered(table, summary.evolved.schema)
+    before = parent.state if parent else State(schema, summary.order, commit, staged.segments, None)
+    made = dataclasses.replace(
+        before,
+        schema=schema,
         order=summary.order,
-        base_id=commit if base or parent is None else parent.base_id,
-        segments=staged.segments if base or parent is None else parent.segments,
         delta=staged.delta,
-        hour=_greatest([parent.hour if parent else None, newest_hour(summary.inputs)]),
-        position=latest([summary.last, parent.position if parent else None]),
-        source_time=source_time,
-        truncated_to=None if table.spec.shard else latest([summary.truncate, parent.truncated_to if parent else None]),
-        shards_truncated_to=summary.barriers(parent.shards_truncated_to if parent else ()),
-        purged_to=parent.purged_to if parent else None,
-        purged_offsets=parent.purged_offsets if parent else (),
+        hour=_greatest([before.hour, newest_hour(summary.inputs)]),
+        position=latest([summary.last, before.position]),
+        source_time=_greatest([before.source_time, summary.source_time]),
+        truncated_to=None if table.spec.shard else latest([summary.truncate, before.truncated_to]),
+        shards_truncated_to=summary.barriers(before.shards_truncated_to),
         epoch=table.spec.epoch,
-        compacted_at=table.env.now() if whole else (parent.compacted_at if parent else None),
-        base_source_time=source_time if base or parent is None else parent.base_source_time,
         envelope=table.spec.envelope,
         # a commit that brought nothing new says nothing about what the next one will bring
-        brought=sum(staged.counts.get(name, 0) for name in ("applied", "superseded")) or (parent.brought if parent else 0),
-        raw=summary.raw or (parent.raw if parent else ()),
-        raw_format=summary.raw_format or (parent.raw_format if parent else ""),
+        brought=sum(staged.counts.get(name, 0) for name in ("applied", "superseded")) or before.brought,
+        raw=summary.raw or before.raw,
+        raw_format=summary.raw_format or before.raw_format,
         offsets=_offsets(parent, summary, table.spec.epoch),
         history=history,
-        watermark=parent.watermark if parent else NOTHING_KNOWN,
     )
+    if whole:
+        made = dataclasses.replace(made, base_id=commit, segments=staged.segments, compacted_at=table.env.now())
+    return dataclasses.replace(made, base_source_time=made.source_time) if whole or parent is None else made
 
 
 def with_purge(table: Table, made: State, parent: State | None, staged: Staged, through: int) -> State:
@@ -124,7 +130,6 @@ def registered(table: Table, schema: Schema) -> Schema:
 
 
 def newest_hour(inputs: Iterable[Input]) -> str | None:
-    """Return the newest landing hour of these inputs, or None."""
     return _greatest(item.hour for item in inputs)
 
 
@@ -141,7 +146,7 @@ def purge_through(table: Table, parent: Snapshot | None) -> int:
     return 0
 
 
-def _offsets(parent: State | None, summary: BatchSummary, epoch: int) -> Partitions:
+def _offsets(parent: Snapshot | None, summary: BatchSummary, epoch: int) -> Partitions:
     """The greatest offset per partition since the epoch began."""
     offsets = dict(parent.offsets) if parent and parent.epoch == epoch else {}
     return tuple(sorted({**offsets, **{name: max(offset, offsets.get(name, offset)) for name, offset in summary.offsets}}.items()))
@@ -150,3 +155,78 @@ def _offsets(parent: State | None, summary: BatchSummary, epoch: int) -> Partiti
 def _greatest(values: Iterable[str | None]) -> str | None:
     # by time: a fraction of a second makes a text greater than one with Z in its place
     return max((value for value in values if value), key=times.to_micros, default=None)
+
+
+def watermark_after(table: Table, parent: Snapshot | None, summary: BatchSummary, left_out: bool, landing: bool) -> Watermark:
+    """Return the watermark after a commit on top of `parent`.
+
+    `landing`: it takes files from landing, not from quarantine or the archive. `left_out`: some files that had landed are not in it, and newer ones
+    may be.
+    """
+    before = parent.watermark if parent else NOTHING_KNOWN
+    left_out = left_out or (not landing and before.incomplete == LEFT_OUT)
+    if parent is not None and parent.epoch != table.spec.epoch:
+        # partitions of a topic that was created anew are other ones
+        before = dataclasses.replace(before, partitions=())
+    taken = {item.id for item in summary.inputs}
+    lacking = _lacks_rows(summary.inputs) or (before.incomplete != "" and parent is not None and _others_lack_rows(table, parent, taken))
+    incomplete = LEFT_OUT if left_out else IN_QUARANTINE if lacking else ""
+    return advanced(before, summary.streams, int(table.env.clock() * 1_000_000), table.spec.streams, incomplete)
+
+
+def watermark_given_up(table: Table, parent: Snapshot, inputs: Collection[Input]) -> Watermark:
+    """Return the watermark after inputs in quarantine were given up on top of `parent`. They lack no rows then."""
+    before = parent.watermark
+    if before.incomplete != IN_QUARANTINE or _others_lack_rows(table, parent, {item.id for item in inputs}):
+        return before
+    return dataclasses.replace(before, incomplete="")
+
+
+def watermark_set_aside(before: Watermark) -> Watermark:
+    """Return the watermark after records that were ingested went to quarantine. They may be of any hour."""
+    return dataclasses.replace(before, whole_to=None, incomplete=before.incomplete or IN_QUARANTINE)
+
+
+def watermark_restored(target: Snapshot, entries: Iterable[Input]) -> Watermark:
+    """Return the watermark of a restore or rebuild to `target`. `entries`: the whole ledger after it."""
+    lacking = _lacks_rows(ledger.latest(entries).values())
+    return dataclasses.replace(target.watermark, incomplete=target.watermark.incomplete or (IN_QUARANTINE if lacking else ""))
+
+
+def _others_lack_rows(table: Table, parent: Snapshot, taken: Collection[tuple[str, str]]) -> bool:
+    """Return whether rows of inputs other than `taken` are not in the table. It reads the ledger."""
+    return _lacks_rows(item for item in ledger.newest_entries(table, parent) if item.id not in taken)
+
+
+def _lacks_rows(inputs: Iterable[Input]) -> bool:
+    return any(item.in_quarantine or item.unabsorbed for item in inputs)
+
+
+def with_changes(table: Table, parent: Snapshot | None, edit: Edit, resolution: Resolution | None = None) -> Edit:
+    """Return `edit` with its part of the change feed, if the table has one. The Edit's data is already written."""
+    continued = feed.continued(table.spec, parent)
+    if continued is None or continued.mode == feed.OFF:
+        return dataclasses.replace(edit, feed=continued)
+    made = preview(table, parent, edit)
+    feed.check_names(table.name, made.schema)
+    if parent is not None and not _comparable(parent, made, continued):
+        return dataclasses.replace(edit, feed=dataclasses.replace(continued, began=made.version))
+    try:
+        part = table.engine().write_feed(table.spec, parent, made, resolution)
+    except TryLater:
+        raise
+    except Exception:
+        if made.operation != "rebuild" or parent is None or not table.engine().difference(table.spec, parent, made).unreadable:
+            raise
+        # a rebuild is the way out when the old rows cannot be read any more: then what changed is unknown
+        return dataclasses.replace(edit, feed=dataclasses.replace(continued, began=made.version))
+    return dataclasses.replace(edit, feed=dataclasses.replace(continued, part=part))
+
+
+def _comparable(parent: Snapshot, made: Snapshot, continued: Feed) -> bool:
+    """Return whether the rows that readers saw before and see after differ by changes of events alone.
+
+    Not so after a rebuild with another key, and where `delete: soft` was switched: then rows appear or vanish that no event has touched.
+    """
+    same_soft = parent.feed is None or parent.feed.soft == continued.soft
+    return same_soft and (parent.schema.key, parent.order) == (made.schema.key, made.order)

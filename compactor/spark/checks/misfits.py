@@ -8,8 +8,7 @@ from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.inputs import path_of
 from compactor.core.model.policy import TO_STRING
-from compactor.core.schema.change import Change
-from compactor.core.schema.policy import Decision
+from compactor.core.schema.policy import Change, Decision
 from compactor.core.schema.writer import WriterField
 from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, ROW
 from compactor.spark.decode import conversions
