@@ -17,6 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from compactor.app.as_of import as_of_views, check_names, micros
+from compactor.app.metrics import send
 from compactor.app.packages import coordinates, s3_packages
 from compactor.app.query import AS_JSON, Rows, check_tables, row_texts, with_sql_errors
 from compactor.app.reconcile import Reconcile
@@ -25,7 +26,7 @@ from compactor.app.schema import SchemaReport, Synced, schema_report, sync
 from compactor.app.spark import check_reader, spark_reads
 from compactor.app.versions import Versions
 from compactor.config.values import absolute
-from compactor.core.catalog import statements
+from compactor.core.catalog import dbt, statements
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
 from compactor.core.model.snapshot import Snapshot
@@ -40,8 +41,21 @@ from compactor.core.results.reports import Progress, TablePlan, TableStatus, sil
 from compactor.core.schema.schema_history import Step, steps
 from compactor.flows import logs
 from compactor.flows.land.ingest import Ingest, Ingested
+from compactor.flows.listed import listed
+from compactor.flows.read import quarantine
+from compactor.flows.read.explain import explain
+from compactor.flows.read.plan import plan
 from compactor.flows.read.quarantine import QuarantinedFile
+from compactor.flows.read.status import statuses
+from compactor.flows.read.timeline import timelines
+from compactor.flows.read.verify import verify
+from compactor.flows.read.visible import kept, visible
+from compactor.flows.record import remember_idle
+from compactor.flows.run import failed_early
+from compactor.flows.run_tables import idle_tables, run_tables
 from compactor.flows.table import Table
+from compactor.flows.verbs import discard_table, replay_table
+from compactor.flows.write.restore import named
 
 if TYPE_CHECKING:
     from compactor.app.local_sql import LocalSql
@@ -81,9 +95,6 @@ class App(Versions, Runners, Reconcile):
         Raises only errors that concern all tables, such as a missing Java or a metastore in use. `parallel`: tables at a time; `label`: a name
         for the run, kept in its Snapshots; `compact`: compaction is due now, whatever `compact_every`, `compact_window` and `compact_budget` are.
         """
-        from compactor.flows.run import failed_early
-        from compactor.flows.run_tables import run_tables
-
         if self.settings.discover and not names:
             self.add_tables()
         requested, specs, failed = self.specs(names), [], {}
@@ -97,7 +108,7 @@ class App(Versions, Runners, Reconcile):
         env, start = self.runtime.environment(), lambda busy, size: self._start_for(busy, False, size <= BRIEF_MAX)
         done = {report.table: report for report in run_tables(env, specs, progress, parallel, label, start)}
         reports = [failed.get(spec.name) or done[spec.name] for spec in requested]
-        self._send_metrics(requested, reports)
+        send(self, requested, reports)
         return reports
 
     def add_tables(self, top: str | None = None, dry_run: bool = False) -> list[TableProposal]:
@@ -125,9 +136,6 @@ class App(Versions, Runners, Reconcile):
 
         What cannot be found out is left out.
         """
-        from compactor.flows.record import remember_idle
-        from compactor.flows.run_tables import idle_tables
-
         requested, specs = self.specs(names), []
         for spec in requested:
             with contextlib.suppress(CompactorError):
@@ -135,24 +143,15 @@ class App(Versions, Runners, Reconcile):
         reports = [report for report in idle_tables(self.runtime.environment(), specs).values() if report.outcome == "idle"]
         idle = {report.table for report in reports}
         remember_idle(self.runtime.environment(), requested, reports)
-        self._send_metrics([spec for spec in specs if spec.name in idle], reports)
+        send(self, [spec for spec in specs if spec.name in idle], reports)
         return reports
-
-    def _send_metrics(self, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
-        from compactor.app.metrics import send
-
-        send(self, specs, reports)
 
     def replay(self, name: str, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
         """Read files from quarantine again: these paths, or all."""
-        from compactor.flows.verbs import replay_table
-
         return replay_table(self.started(name, label, progress), paths)
 
     def discard(self, name: str, paths: Sequence[str], progress: Progress = silent, label: str = "", records: bool = False) -> TableReport:
         """Give files in quarantine up: delete them, and remember that they had no events. `records`: the invalid records of partly ingested files."""
-        from compactor.flows.verbs import discard_table
-
         return discard_table(self.started(name, label, progress), paths, records)
 
     def ingest(self, names: Sequence[str] = (), max_records: int = 500_000, skip_lost: bool = False) -> list[Ingested]:
@@ -177,8 +176,6 @@ class App(Versions, Runners, Reconcile):
 
     def status(self, names: Sequence[str] = ()) -> list[TableStatus]:
         """Return the state of each table. Starts no JVM."""
-        from compactor.flows.read.status import statuses
-
         return statuses([self.runtime.table(spec, files_only=True) for spec in self.specs(names)])
 
     def plan(self, names: Sequence[str] = (), samples: bool = True) -> list[TablePlan]:
@@ -186,15 +183,11 @@ class App(Versions, Runners, Reconcile):
 
         `samples`: whether to read a few files of landing; without them only their names are looked at.
         """
-        from compactor.flows.read.plan import plan
-
         specs = [self.with_schema(spec) if samples else spec for spec in self.specs(names)]
         return [plan(self.runtime.table(spec, files_only=True), self.specs(), samples) for spec in specs]
 
     def explain(self, name: str) -> Explained:
         """Return how what waits in landing becomes a version, or how the newest version became one: passes, reasons, SQL. Writes nothing."""
-        from compactor.flows.read.explain import explain
-
         return explain(self.table(name))
 
     def plan_of_folders(self, samples: bool = True) -> list[TablePlan]:
@@ -218,8 +211,6 @@ class App(Versions, Runners, Reconcile):
         return page(self._timelines(names, now, versions), now, title, at is not None, () if names or at is not None else self.folders())
 
     def _timelines(self, names: Sequence[str], now: float, versions: int = 50) -> list[Timeline]:
-        from compactor.flows.read.timeline import timelines
-
         return timelines(self.runtime.environment(files_only=True), self.specs(names), now, versions)
 
     def write_report(self, out: str, names: Sequence[str] = (), at: str | None = None, versions: int = 50) -> str:
@@ -241,8 +232,6 @@ class App(Versions, Runners, Reconcile):
 
     def verify(self, names: Sequence[str] = (), files_only: bool = False, deep: bool = False) -> list[Check]:
         """Check that files, ledger, counts and views agree. `files_only`: only checks without a JVM; `deep`: read every kept file."""
-        from compactor.flows.read.verify import verify
-
         specs = self.specs(names)
         if not files_only:
             check_reader(self.settings, "`compactor verify --files-only` compares files and ledger")
@@ -259,9 +248,6 @@ class App(Versions, Runners, Reconcile):
 
     def quarantined(self, names: Sequence[str] = ()) -> list[QuarantinedFile]:
         """Return the files in quarantine. Starts no JVM."""
-        from compactor.flows.listed import listed
-        from compactor.flows.read import quarantine
-
         tables = [self.runtime.table(spec, files_only=True) for spec in self.specs(names)]
         return [file for table in tables for file in quarantine.with_reasons(table, quarantine.waiting(listed(table), table.newest()))]
 
@@ -309,9 +295,6 @@ class App(Versions, Runners, Reconcile):
         return text(table, self._kept(table, as_of))
 
     def _kept(self, table: Table, as_of: str | None) -> Snapshot:
-        from compactor.flows.read.visible import kept
-        from compactor.flows.write.restore import named
-
         snapshot = named(table, as_of)
         return kept(table, snapshot.version if snapshot else None)
 
@@ -325,8 +308,6 @@ class App(Versions, Runners, Reconcile):
 
     def _spark_sql(self, text: str, moment: int | None) -> Rows:
         check_reader(self.settings, "query it with Athena, or run this on EMR")
-        from compactor.flows.read.visible import visible
-
         spark = self.runtime.spark()
         database = self.settings.catalog.database
         if not with_sql_errors(lambda: spark.catalog.databaseExists(database)):
@@ -338,8 +319,8 @@ class App(Versions, Runners, Reconcile):
 
         def answer() -> Rows:
             spark.sql(f"USE `{database}`")
-            named = [spec for spec in self.specs() if spec.view.lower() in text.lower()] if moment is not None else []
-            with as_of_views(spark, named, moment, since):
+            mentioned = [spec for spec in self.specs() if spec.view.lower() in text.lower()] if moment is not None else []
+            with as_of_views(spark, mentioned, moment, since):
                 frame = spark.sql(statements.for_spark(text.strip().rstrip(";")))
             if not frame.columns:
                 return Rows([])
@@ -362,8 +343,6 @@ class App(Versions, Runners, Reconcile):
 
     def dbt(self, names: Sequence[str] = ()) -> str:
         """Return sources.yml for dbt with the views of those tables that have rows. Starts no JVM."""
-        from compactor.core.catalog import dbt
-
         newest = ((spec, self.runtime.table(spec, files_only=True).newest()) for spec in self.specs(names))
         return dbt.sources([(spec, snapshot) for spec, snapshot in newest if snapshot is not None])
 

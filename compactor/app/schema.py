@@ -5,9 +5,13 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from compactor.catalog.recorded import RecordedCatalog
 from compactor.core.model.errors import Refused
 from compactor.core.results.plain import Plain
 from compactor.core.schema.policy import Decision
+from compactor.core.schema.schema_history import expected
+from compactor.flows.publish import audit, notices
+from compactor.flows.publish.sync import sync_table
 from compactor.flows.table import Table
 from compactor.ports import Registry
 from compactor.runtime import with_catalog
@@ -30,10 +34,6 @@ def sync(table: Table, dry_run: bool, accept: bool = False) -> Synced:
 
     Raises CatalogRefused, CheckFailed, NoRowsYet, Unavailable.
     """
-    from compactor.catalog.recorded import RecordedCatalog
-    from compactor.flows.publish import audit
-    from compactor.flows.publish.sync import sync_table
-
     newest, notes = table.newest(), ""
     if newest is not None and not dry_run and table.spec.rules and (accept or audit.blocked(table, newest)):
         failures = (audit.accept(table, newest) if accept else audit.again(table, newest)).failures
@@ -73,9 +73,6 @@ def schema_report(table: Table, registry: Registry | None, next_schema: str | No
     `notify`: send the changes to the targets of `notify:`, each once. Raises Refused without a declared schema or subject, SchemaRefused, and
     NoRowsYet before the first commit.
     """
-    from compactor.core.schema.schema_history import expected
-    from compactor.flows.publish import notices
-
     spec, snapshot = table.spec, table.newest()
     level, problems = "", list[str]()
     if next_schema is not None:

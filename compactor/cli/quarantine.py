@@ -9,6 +9,7 @@ import typer
 from compactor.cli import console, grid, options
 from compactor.cli.options import Call
 from compactor.core.settings import command_line as declared
+from compactor.flows.read import quarantine as flow
 
 
 @options.command(label=True)
@@ -55,10 +56,8 @@ def quarantine(
         files = call.app.quarantined()
         call.answer(files, lambda: console.quarantined(files))
     else:
-        from compactor.flows.read.quarantine import reasons
-
         chosen = [item for item in call.app.quarantined([table]) if not paths or item.path in paths]
-        shown = [(item, reasons(call.app.table(table), item)) for item in chosen]
+        shown = [(item, flow.reasons(call.app.table(table), item)) for item in chosen]
         empty = f"{table}: nothing is in quarantine"
         call.answer(
             [{**item.to_json(), **content} for item, content in shown], lambda: console.reasons(shown) if shown else grid.print_message(empty)

@@ -17,6 +17,7 @@ from compactor.core.model.inputs import Input
 from compactor.core.results import summary
 from compactor.core.results.phrases import counted
 from compactor.core.settings import command_line as declared
+from compactor.flows import ledger, record
 
 
 @options.command()
@@ -141,15 +142,11 @@ def log(
     elif files:
         _show_files(call, table, as_of)
     elif inputs:
-        from compactor.flows import ledger
-
         opened = call.app.table(table)
         _show_inputs(ledger.everything(opened, opened.newest()), call)
     else:
-        from compactor.flows.record import healed, last_run
-
         opened = call.app.table(table)
-        snapshots, (last,) = call.app.log(table, limit), healed([opened], [last_run(opened)])
+        snapshots, (last,) = call.app.log(table, limit), record.healed([opened], [record.last_run(opened)])
         evidence = call.app.settings.tables[table].evidence
 
         def show() -> None:

@@ -15,6 +15,7 @@ from compactor.core.results.phrases import counted
 from compactor.core.results.record import DAYS_KEPT
 from compactor.core.results.reports import AdoptReport, RebuildReport, Swept, VacuumReport
 from compactor.core.settings import command_line as declared
+from compactor.flows.keep import pin as flow
 
 _WHY = {"orphan": "no version references it", "expired": "only expired versions reference it", "discarded": "older than archive_retention"}
 _WHY["record"] = f"older than {DAYS_KEPT} days"
@@ -109,8 +110,6 @@ def pin(
     """
     if version is not None and remove is not None:
         raise typer.BadParameter("give a version to pin, or --remove NAME")
-    from compactor.flows.keep import pin as flow
-
     opened = call.app.table(table, call.label)
     if version is not None:
         flow.pin(opened, version, name)
