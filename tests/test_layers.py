@@ -53,7 +53,7 @@ OWNERS = {
     ),
     "py4j": ("spark", "catalog/hive.py", "catalog/hive_client.py", "app/query.py"),
     "boto3": ("aws", "storage/s3/client.py", "runners", "notify/sns.py"),
-    "botocore": ("aws", "storage/s3/client.py", "storage/s3/refusals.py", "runners", "notify/sns.py", "airflow/connection.py"),
+    "botocore": ("aws", "storage/s3/client.py", "runners", "notify/sns.py", "airflow/connection.py"),
     "duckdb": ("duckdb", "read.py"),
     "fsspec": ("duckdb/store.py",),
     "pyarrow": ("read.py",),

@@ -2,7 +2,7 @@
 
 Retryable: no response (connection refused, reset, timed out, cut off, damaged), any 5xx except 501, 429, and the codes of `_PASSING`.
 All operations are idempotent, so they are repeated until their deadline; then they raise Unavailable.
-Final: every other error. Each service has its own texts (`storage/s3/refusals.py`, `catalog/glue/client.py`, `runners/emr.py`).
+Final: every other error. Each service has its own texts (`storage/s3/client.py`, `catalog/glue/catalog.py`, `runners/emr.py`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from compactor.aws.client import ClientConfig, make_session
-from compactor.catalog.glue import presto
+from compactor.catalog.glue import shapes
 from compactor.catalog.glue.catalog import GlueCatalog
 from compactor.catalog.glue.client import GlueSettings
 from compactor.catalog.recorded import RecordedCatalog
@@ -446,7 +446,7 @@ def test_a_view_for_athena_is_written_in_its_own_form(plain: Any, server: Server
     assert there.view(database, "t_athena") == made
     found = plain.get_table(DatabaseName=database, Name="t_athena")["Table"]
     assert (found["Parameters"]["presto_view"], found["ViewExpandedText"]) == ("true", "/* Presto View */")
-    said = presto.decoded(found["ViewOriginalText"])
+    said = shapes.presto_definition(found["ViewOriginalText"])
     assert said == {
         "originalSql": made.text,
         "catalog": "awsdatacatalog",
@@ -465,7 +465,7 @@ def test_a_view_for_athena_is_written_in_its_own_form(plain: Any, server: Server
 
 @pytest.mark.parametrize("text", ["", "SELECT 1", "/* Presto View: !! */", "/* Presto View: e30= */", "/* Presto View */"])
 def test_another_text_is_no_presto_view(text: str) -> None:
-    assert presto.decoded(text) is None
+    assert shapes.presto_definition(text) is None
 
 
 def test_the_catalog_of_another_account_is_named_in_every_request(server: Server, proxy: Proxy, database: str) -> None:

@@ -149,7 +149,7 @@ def running(runner: object) -> None:
 
 def test_the_recording_holds_every_call_to_emr_that_the_code_can_make(calls: Calls) -> None:
     """So that what follows speaks of all of them."""
-    code = operations("emr-serverless", "runners/emr_serverless.py") | operations("emr", "runners/emr_steps.py")
+    code = operations("emr-serverless", "runners/emr.py") | operations("emr", "runners/emr.py")
     assert {call for call in calls.names if call[0] not in ("s3", "sns")} == code
     assert len(code) == 8
 
