@@ -162,10 +162,9 @@ class Runtime:
         if self.config.catalog == "glue":
             from compactor.aws.client import ClientConfig
             from compactor.catalog.glue.catalog import GlueCatalog
-            from compactor.catalog.glue.client import GlueSettings
 
-            settings = GlueSettings(self.config.catalog_id or "", ClientConfig(self.config.catalog_region))
-            glue: Catalog = self._once("catalog", lambda: GlueCatalog(settings))
+            client = ClientConfig(self.config.catalog_region)
+            glue: Catalog = self._once("catalog", lambda: GlueCatalog(client, self.config.catalog_id or None))
             return glue
         from compactor.catalog.hive import HiveCatalog
 

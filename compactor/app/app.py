@@ -16,14 +16,12 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from compactor.app.as_of import as_of_views, check_names, micros
 from compactor.app.metrics import send
-from compactor.app.packages import coordinates, s3_packages
-from compactor.app.query import AS_JSON, Rows, check_tables, row_texts, with_sql_errors
+from compactor.app.query import AS_JSON, Rows, as_of_views, check_names, check_tables, micros, row_texts, with_sql_errors
 from compactor.app.reconcile import Reconcile
 from compactor.app.runners import Runners
 from compactor.app.schema import SchemaReport, Synced, schema_report, sync
-from compactor.app.spark import check_reader, spark_reads
+from compactor.app.spark import check_reader, coordinates, s3_packages, spark_reads
 from compactor.app.versions import Versions
 from compactor.config.values import absolute
 from compactor.core.catalog import dbt, statements

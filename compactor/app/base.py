@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from compactor.app import registry as app_registry
 from compactor.app.notify import notify
-from compactor.app.packages import avro_package, coordinates, s3_packages
-from compactor.app.spark import open_session
+from compactor.app.spark import avro_package, coordinates, open_session, s3_packages
 from compactor.config.settings import Settings, load
 from compactor.config.values import is_s3
 from compactor.core.model.errors import Refused

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from compactor.app.as_of import GENERATION
-from compactor.app.query import Rows
+from compactor.app.query import GENERATION, Rows
 from compactor.core.catalog import base_views, daily_views, feed, history_views, statements, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import Refused

@@ -137,14 +137,20 @@ class AwsClient:
     """Requests to one AWS service. Thread-safe; connects on first use.
 
     `final`: what to do about errors that no retry can change, as (codes, text with {host} and {action}). `otherwise`: the text for other codes.
+    `refused`: the class of these errors; `always`: parameters of every request.
     """
 
-    refused: type[Refused] = Refused
-
     def __init__(
-        self, service: str, config: ClientConfig, final: Sequence[tuple[set[str], str]] = (), otherwise: str = "{host} refused {action}"
+        self,
+        service: str,
+        config: ClientConfig,
+        final: Sequence[tuple[set[str], str]] = (),
+        otherwise: str = "{host} refused {action}",
+        refused: type[Refused] = Refused,
+        **always: Any,
     ) -> None:
         self._service, self._config, self._final, self._otherwise = service, config, final, otherwise
+        self._refused, self._always = refused, always
         self._retry_policy = RetryPolicy(config.operation_seconds, config.wait_seconds_min, config.wait_seconds_max)
         self._connection = Connection(self._connect)
 
@@ -154,13 +160,13 @@ class AwsClient:
 
     def request(self, operation: str, what: str, expect: Iterable[str] = (), **parameters: Any) -> dict[str, Any]:
         """See `Connection.request`. `what` names the table or job in error messages."""
-        return self._connection.request(operation, parameters, expect, lambda error: self.refusal(error, what, operation))
+        return self._connection.request(operation, {**self._always, **parameters}, expect, lambda error: self.refusal(error, what, operation))
 
     def refusal(self, error: Exception, what: str, operation: str) -> Refused:
         """Return the exception for an error that no retry can change, with what to do about it."""
         text = next((text for codes, text in self._final if code_of(error) in codes), self._otherwise)
         problem = access_problem(error, self.host) or f"{text.format(host=self.host, action=api_name(operation))} ({words(error)})"
-        return self.refused(f"{what}: {problem}")
+        return self._refused(f"{what}: {problem}")
 
     @property
     def host(self) -> str:

@@ -13,8 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from compactor import __version__
-from compactor.cli import changes, demo, grid, ingest, init, package, quarantine, run, schema, show, sql, versions
-from compactor.cli.proof import erase, publish, reconcile
+from compactor.cli import demo, grid, init, package, quarantine, reconcile, run, schema, show, sql, versions
 from compactor.core.model.errors import UNEXPECTED, CompactorError, see
 
 FORMER = {
@@ -93,16 +92,16 @@ app.command()(show.report)
 app.command()(show.explain)
 app.command()(show.log)
 app.command()(sql.sql)
-app.command()(changes.changes)
+app.command()(show.changes)
 app.command()(show.verify)
 app.command()(reconcile.reconcile)
-app.command()(publish.publish)
+app.command()(schema.publish)
 app.command()(versions.rebuild)
 app.command()(versions.adopt)
-app.command()(erase.erase)
+app.command()(versions.erase)
 app.command()(versions.reencrypt)
 app.command()(quarantine.quarantine)
-app.command()(ingest.ingest)
+app.command()(run.ingest)
 app.command()(package.package)
 app.command()(schema.schema)
 app.add_typer(versions.commands, name="versions")
