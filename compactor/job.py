@@ -263,7 +263,6 @@ class Journal(logging.Handler):
         self._emitted += 1
 
     def close(self) -> None:
-        """Stop receiving, and write the remaining lines."""
         logging.getLogger().removeHandler(self)
         self._ended.set()
         if self._thread is not None:

@@ -53,12 +53,10 @@ class Source:
 
     @property
     def remote(self) -> bool:
-        """Whether the files are in S3."""
         return self.stored.spec.root.startswith("s3://")
 
     @cached_property
     def connection(self) -> DuckDBPyConnection:
-        """A DuckDB in memory."""
         made: DuckDBPyConnection = duck.connect(self.stored.storage, self.remote)
         return made
 
@@ -169,7 +167,6 @@ class Table(Rows):
 
     @property
     def version(self) -> int:
-        """Return the version."""
         return self._source.snapshot.version
 
     @property

@@ -86,11 +86,9 @@ class Runtime:
 
     @property
     def started(self) -> bool:
-        """Whether Spark runs."""
         return "spark" in self._made
 
     def _cancel(self) -> None:
-        """Cancel all jobs of Spark."""
         # not `spark()`, which starts another JVM where this one has ended
         session: SparkSession | None = self._made.get("spark")
         if session is not None:

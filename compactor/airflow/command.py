@@ -1,4 +1,4 @@
-"""The operator that runs a `compactor` command line, on the worker or on EMR. The operators of the DAGs derive from it."""
+"""The operator that runs a `compactor` command line, on the worker or on EMR, with links to its job. The operators of the DAGs derive from it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,52 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, BaseOperatorLink
 
 from compactor.airflow import connection
 from compactor.airflow.compat import AirflowFailException
-from compactor.airflow.links import LINKS, SPARK_UI
 from compactor.airflow.opened import open_app
 from compactor.airflow.outcome import judge
-from compactor.airflow.triggers import JobTrigger
+from compactor.airflow.triggers import SPARK_UI, JobTrigger
 from compactor.core.model.errors import CompactorError, Refused, TryLater
 from compactor.core.results.reports import Ended
 from compactor.core.settings.command_line import LABEL, OUTPUT
 from compactor.ports import RemoteRunner, Runner, Submitted
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import TaskInstanceKey
+
+
+class _JobLink(BaseOperatorLink):
+    """A page about the job of a task. Airflow asks for it when the task is deferred and when it ends."""
+
+    def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
+        """Return the address; "" if the task has no job, or the page is not known."""
+        return str(operator.links.get(self.name, ""))
+
+
+class SparkUiLink(_JobLink):
+    """Spark's UI of a job on EMR Serverless. EMR opens it for an hour."""
+
+    name = SPARK_UI
+
+
+class EmrConsoleLink(_JobLink):
+    """The page of the EMR cluster."""
+
+    name = "EMR console"
+
+
+class LogLink(_JobLink):
+    """The folder with the job's log and report."""
+
+    name = "Log"
+
+
+LINKS = (SparkUiLink(), EmrConsoleLink(), LogLink())
+"""Links of every task that may run on EMR."""
 
 AS_JSON = (OUTPUT.names[0], "json")
 
@@ -81,11 +113,9 @@ class CommandOperator(BaseOperator):
         self._runner: Runner | RemoteRunner | None = None
 
     def tables(self, context: Any) -> list[str]:
-        """Return the tables of the command."""
         return [self.table] if self.table else []
 
     def execute(self, context: Any) -> Any:
-        """Run the command and return its result."""
         return self._run(context, self.tables(context))
 
     def _run(self, context: Any, names: list[str]) -> Any:
@@ -146,7 +176,6 @@ class CommandOperator(BaseOperator):
         return self.task_result(outcome.result, context)
 
     def _failed(self, problem: str, retryable: bool) -> BaseException:
-        """Return the exception that ends the task."""
         if retryable:
             self.log.error("%s", problem)
         failed: BaseException = TryAgain(problem) if retryable else AirflowFailException(problem)

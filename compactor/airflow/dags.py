@@ -210,7 +210,6 @@ def approval(configured: Settings, name: str, subject: str, asked_by: str) -> Ba
 
 
 def _form(names: list[str]) -> dict[str, Param]:
-    """Return the fields of the backfill form."""
     hour: dict[str, Any] = {"type": ["null", "string"], "pattern": HOUR_PATTERN}
     texts = {
         "tables": "Tables to bring up to date. Empty: all.",

@@ -20,7 +20,6 @@ class ChooseTablesOperator(BaseOperator):
         self.tables = tables
 
     def execute(self, context: Any) -> list[str]:
-        """Return the tables."""
         params = context["params"]
         try:
             expected_hours(params)
@@ -41,7 +40,6 @@ class SkipUnlessOperator(BaseOperator):
         self.tables, self.param, self.value = tables, param, value
 
     def execute(self, context: Any) -> list[str]:
-        """Return the tables."""
         if context["params"][self.param] is not self.value:
             now, then = ("off", "on") if self.value else ("on", "off")
             raise AirflowSkipException(f"nothing to do, because `{self.param}` is {now}. To go on, start again with `{self.param}` {then}.")
@@ -65,7 +63,6 @@ class PrepareQuestionOperator(BaseOperator):
         self.verified_by = None if verified_by is None else list(verified_by)
 
     def execute(self, context: Any) -> list[str]:
-        """Return the tables."""
         results, ti = list(self.results), context["ti"]
         if self.verified_by is not None:
             passed = {name for task in self.verified_by for name in ti.xcom_pull(task_ids=task, key="passed") or ()}
@@ -91,6 +88,5 @@ class ApproveByMarkingOperator(BaseOperator):
         self.subject, self.asked_by = subject, asked_by
 
     def execute(self, context: Any) -> None:
-        """Fail with the question."""
         text = context["ti"].xcom_pull(task_ids=self.asked_by, key="text")
         raise AirflowFailException(f"{self.subject}\n{text}\nTo approve, mark this task as success. Otherwise do nothing.")

@@ -59,7 +59,6 @@ class WaitForHourOperator(BaseOperator):
         return written(hour)
 
     def resume(self, context: Any, event: dict[str, Any]) -> str:
-        """Return the hour after the wait."""
         late = event["missing"]
         self.log.info("%s: %s", event["hour"], f"continuing without files of {_named(late)}" if late else "files of every table have landed")
         return str(event["hour"])
@@ -87,7 +86,6 @@ class WaitForWholeHourOperator(BaseOperator):
         return self._ended(written(hour), waiting)
 
     def resume(self, context: Any, event: dict[str, Any]) -> str:
-        """Return the hour after the wait."""
         return self._ended(event["hour"], self._reasons(event["hour"]))
 
     def _reasons(self, hour: str) -> dict[str, str]:
@@ -168,11 +166,9 @@ class GroupOperator(CommandOperator):
         self.group, self.members, self.seconds = group, list(members), seconds
 
     def tables(self, context: Any) -> list[str]:
-        """Return the tables."""
         return self.members
 
     def log_result(self, result: Any) -> None:
-        """Log a line for each table's report, or each check."""
         for item in result or ():
             if "ok" in item:
                 log_checks(self.log, [item])
@@ -211,7 +207,6 @@ class RunGroupOperator(GroupOperator):
         return list((work or {}).get(self.task_id, self.members))
 
     def execute(self, context: Any) -> Any:
-        """Run the tables and return their reports."""
         names, idle = self.tables(context), []
         if context["ti"].try_number > 1:
             with airflow_errors(self.log), open_app(self.config) as app:
@@ -225,7 +220,6 @@ class RunGroupOperator(GroupOperator):
         return self._run(context, self.working)
 
     def resume(self, context: Any, event: dict[str, Any]) -> Any:
-        """Return the reports of the job on EMR."""
         self.working = event["tables"]
         return super().resume(context, event)
 
@@ -252,7 +246,6 @@ class TableOperator(CommandOperator):
         self.job, self.asset = job, asset
 
     def execute(self, context: Any) -> Any:
-        """Return the table's report."""
         ti = context["ti"]
         report = (ti.xcom_pull(task_ids=self.job) or {}).get(self.table)
         if report is not None and ti.try_number <= 1:
@@ -290,7 +283,6 @@ class TableOperator(CommandOperator):
 
 
 def log_report(log: Any, report: Any) -> None:
-    """Log a table's report in one line."""
     if report["error"]:
         log.error("%s: %s", report["table"], reason(report))
     else:
@@ -298,7 +290,6 @@ def log_report(log: Any, report: Any) -> None:
 
 
 def log_checks(log: Any, checks: Any) -> None:
-    """Log each check of `compactor verify`."""
     for check in checks or ():
         log.info("%s: %s: %s: %s", check["table"], check["name"], "ok" if check["ok"] else "FAILED", check["detail"])
 

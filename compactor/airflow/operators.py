@@ -25,12 +25,10 @@ class RunOperator(CommandOperator):
         super().__init__(words=RUN.words, labelled=True, spark=True, **more)
 
     def log_result(self, result: Any) -> None:
-        """Log a summary of the report."""
         for report in result or ():
             self.log.info("%s", sentence(report))
 
     def task_result(self, result: Any, context: Any) -> dict[str, Any]:
-        """Return the report."""
         (report,) = result
         return dict(report)
 
@@ -42,7 +40,6 @@ class PlanOperator(CommandOperator):
         super().__init__(words=("plan", "--no-samples"), **more)
 
     def log_result(self, result: Any) -> None:
-        """Log the steps."""
         for plan in result or ():
             for step in plan["steps"]:
                 self.log.info("%s: %s", plan["table"], step)
@@ -84,7 +81,6 @@ class RebuildOperator(CommandOperator):
         super().__init__(words=REBUILD.words, labelled=True, spark=True, **more)
 
     def options(self, context: Any) -> list[str]:
-        """Return `--accept-differences` if the form's switch is on."""
         return [*ACCEPT_DIFFERENCES.names] if context["params"]["accept_differences"] else []
 
 
@@ -116,7 +112,6 @@ class NotifySchemaChangesOperator(CommandOperator):
         super().__init__(words=("schema", "--notify"), **more)
 
     def log_result(self, result: Any) -> None:
-        """Log each change."""
         for change in self.task_result(result, None)["changes"]:
             self.log.info("%s: %s", self.table, change)
 
@@ -133,7 +128,6 @@ class CheckQuarantineOperator(CommandOperator):
         super().__init__(words=QUARANTINE.words, table="", **more)
 
     def task_result(self, result: Any, context: Any) -> list[Any]:
-        """Return an empty list, or fail the task."""
         by_table: dict[str, list[str]] = {}
         for item in result:
             records = "the file" if item["records"] is None else f"{item['records']:,} records"
@@ -157,7 +151,6 @@ class CheckLandingOperator(CommandOperator):
         return super()._finish(ended, context) if not isinstance(outcome.result, list) else self.task_result(outcome.result, context)
 
     def task_result(self, result: Any, context: Any) -> list[Any]:
-        """Return an empty list, or fail the task."""
         checks = [check for plan in result for check in plan["checks"]]
         silent = {check["table"]: check["detail"] for check in checks if check["name"] == SILENT}
         if silent:

@@ -68,7 +68,6 @@ class AppBase:
 
     starting: Callable[[], AbstractContextManager[None]] = nullcontext
     """What surrounds the start of Spark, which takes 10 to 20 seconds. The command line shows it."""
-
     more: Mapping[str, str] = MappingProxyType({})
     """The files of discovered tables that are not on this machine, by location."""
 

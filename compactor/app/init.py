@@ -24,7 +24,7 @@ from compactor.flows.land import propose as flow
 from compactor.flows.land.appeared import appeared
 from compactor.flows.read.plan import plan
 from compactor.ports import Storage
-from compactor.registry.settings import RegistrySettings, addresses
+from compactor.registry.http import RegistrySettings, addresses
 from compactor.storage.local import LocalStorage
 from compactor.storage.routed import RoutedStorage
 

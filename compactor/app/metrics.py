@@ -22,7 +22,6 @@ log = logging.getLogger(__name__)
 
 
 def sinks(settings: Settings) -> list[Sink]:
-    """Return the sinks that the configuration names."""
     keys, home = settings.metrics, str(settings.file.parent)
     places: list[Sink] = []
     if keys.deployment and keys.cloudwatch:

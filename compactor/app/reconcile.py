@@ -58,7 +58,6 @@ class _Opened:
     pause: Callable[[], bool]
 
     def compare(self, options: Options) -> ReconcileReport:
-        """Compare them, and record the result."""
         report = reconcile(self.source, self.lake, options, self.pause, time.monotonic)
         remember_comparison(self.lake.table, report)
         return report

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def open_registry(settings: Settings, storage: Storage) -> ConfluentRegistry | FileRegistry:
-    """Return the registry of the configuration."""
     here, keys = str(settings.file.parent), settings.registry
     plain = {name: value for name, value in dataclasses.asdict(keys).items() if value and name != "url"}
     files = {name: absolute(value, here) for name, value in plain.items() if name.endswith("_file")}
@@ -39,7 +38,7 @@ def opened(urls: tuple[str, ...], options: Mapping[str, Any], storage: Storage, 
 
         return FileRegistry(storage, absolute(urls[0], here))
     from compactor.registry.confluent import ConfluentRegistry
-    from compactor.registry.settings import RegistrySettings
+    from compactor.registry.http import RegistrySettings
 
     return ConfluentRegistry(RegistrySettings(urls=urls, **options))
 

@@ -62,7 +62,6 @@ def open_session(settings: Settings, packages: frozenset[str], verbose: bool, wa
 
 
 def spark_reads(settings: Settings) -> bool:
-    """Return whether this Spark can read the views."""
     return settings.catalog.type != "glue" or on_emr()
 
 
@@ -141,14 +140,12 @@ def coordinates(artifact: str) -> Iterator[str]:
 
 
 def pyspark_major() -> int:
-    """Return the major version of PySpark: 3 or 4."""
     import pyspark
 
     return int(pyspark.__version__.split(".")[0])
 
 
 def jars_folder() -> Path:
-    """Return the folder with the jars of the installed PySpark."""
     import pyspark
 
     return Path(pyspark.__file__).parent / "jars"

@@ -51,25 +51,18 @@ class ClientConfig:
 
     region: str | None = None
     """AWS region; None: from the environment, as every AWS tool reads it."""
-
     endpoint: str | None = None
     """URL of the service; None: the region's public endpoint, or the one that the environment names."""
-
     connect_seconds: float = 5.0
     """Timeout for opening a connection."""
-
     read_seconds: float = 30.0
     """Timeout until a response begins."""
-
     operation_seconds: float = 120.0
     """Deadline for one operation with all its retries."""
-
     wait_seconds_min: float = 0.2
     """Longest wait before the second attempt. It doubles with each attempt."""
-
     wait_seconds_max: float = 10.0
     """Upper bound for the wait between two attempts."""
-
     client_attempts: int = 3
     """Attempts that botocore makes within each of our attempts."""
 
@@ -97,7 +90,6 @@ class Connection:
 
     @property
     def client(self) -> Any:
-        """Return the boto3 client, created at the first call."""
         with self._lock:
             if self.made is None:
                 self.made = self._make()
@@ -170,7 +162,6 @@ class AwsClient:
 
     @property
     def host(self) -> str:
-        """Return the endpoint's host for messages."""
         made = self._connection.made
         endpoint = made.meta.endpoint_url if made is not None else self._config.endpoint
         return str(endpoint or self._service).partition("://")[2] or self._service

@@ -148,16 +148,12 @@ class RetryPolicy:
 
     seconds: float
     """Deadline for the operation, from the start of its first attempt."""
-
     wait_min: float
     """Longest wait before the second attempt, in seconds."""
-
     wait_max: float
     """Upper bound for the wait between two attempts, in seconds."""
-
     monotonic: Callable[[], float] = time.monotonic
     """Clock; tests replace it."""
-
     sleep: Callable[[float], None] = time.sleep
     """Wait; tests replace it."""
 

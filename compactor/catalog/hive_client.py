@@ -97,7 +97,6 @@ class HiveClient:
             return self.read(handle) if handle is not None else None
 
     def has_database(self, name: str) -> bool:
-        """Return whether there is a database."""
         try:
             self.client.getDatabase(name.lower())
         except Py4JJavaError as error:
@@ -124,12 +123,10 @@ class HiveClient:
         return entry
 
     def read_all(self, partitions: Any) -> list[dict[str, Any]]:
-        """Return thrift partitions as plain values."""
         entries: list[dict[str, Any]] = self.read(self._list(partitions))["partitions"]
         return [{"parameters": {}, **entry} for entry in entries]
 
     def new_table(self, table: TableDef) -> Any:
-        """Return the thrift object of an external table."""
         storage = self.descriptor(rules.table_columns(table), rules.uri(table.location), FORMATS[table.format])
         # Without this parameter Hive treats the table as managed, whatever its type, and deletes the files with it.
         made = self._new(table, rules.TABLE, storage, {"EXTERNAL": "TRUE", **rules.table_parameters(table)})
@@ -137,14 +134,12 @@ class HiveClient:
         return made
 
     def new_view(self, view: ViewDef) -> Any:
-        """Return the thrift object of a view."""
         made = self._new(view, rules.VIEW, self.descriptor(rules.stored(view.columns), "", VIEW_FORMAT), dict(view.properties))
         made.setViewOriginalText(view.text)
         made.setViewExpandedText(view.text)
         return made
 
     def new_native(self, table: NativeDef) -> Any:
-        """Return the thrift object of an Iceberg table."""
         storage = self.descriptor(rules.stored(table.columns), rules.uri(table.location), NATIVE_FORMAT)
         return self._new(table, rules.TABLE, storage, rules.native_parameters(table, None))
 
@@ -197,12 +192,10 @@ class HiveClient:
         return made
 
     def fields(self, columns: Iterable[Column]) -> list[Any]:
-        """Return columns as thrift field schemas."""
         return [self._field(column.name, column.type, column.comment) for column in columns]
 
 
 def batches(items: Sequence[Any]) -> Iterator[list[Any]]:
-    """Split items into lists of at most BATCH."""
     for start in range(0, len(items), BATCH):
         yield list(items[start : start + BATCH])
 

@@ -86,7 +86,6 @@ def uri(location: str) -> str:
 
 
 def same_type(one: str, other: str) -> bool:
-    """Whether two type texts mean the same type."""
     return re.sub(r"\s", "", one).lower() == re.sub(r"\s", "", other).lower()
 
 
@@ -185,7 +184,6 @@ def format_of(library: str | None) -> str:
 
 
 def table_parameters(table: TableDef) -> dict[str, str]:
-    """Return the parameters that this project sets on a table."""
     return {**table.properties, **({"comment": table.comment} if table.comment else {})}
 
 

@@ -103,7 +103,6 @@ OUTCOMES = {"failed": "bold red", "FAILED": "bold red", "later": "yellow", "stop
 
 
 def coloured(word: str) -> Text:
-    """Return an outcome in its colour."""
     return Text(visible(word), style=OUTCOMES.get(word, ""))
 
 
@@ -146,7 +145,6 @@ def cells(row: str) -> list[tuple[str, str | None]]:
 
 
 def rows_as_json(rows: Iterable[str]) -> None:
-    """Print one array of objects, row by row."""
     sys.stdout.write("[")
     before = "\n"
     for row in rows:
@@ -195,7 +193,6 @@ def _rows(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
 
 
 def _widths(columns: Sequence[str], lines: Sequence[Sequence[Any]]) -> dict[str, int]:
-    """Return the width of each column in characters."""
     return {name: max([cell_len(name), *(cell_len(str(line[at])) for line in lines)]) for at, name in enumerate(columns)}
 
 

@@ -200,7 +200,6 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
     @property
     def stream(self) -> TextIO:  # type: ignore[override]
-        """Return standard error."""
         return sys.stderr
 
 

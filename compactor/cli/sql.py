@@ -110,7 +110,6 @@ def sql(
 
 
 def show(rows: Any, output: Format) -> None:
-    """Print rows."""
     if output is Format.json:
         grid.rows_as_json(rows)
     elif output is Format.csv:
@@ -203,6 +202,5 @@ class Completer:
 
 
 def history_file() -> Path:
-    """Return the file of earlier lines."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return Path(state) / "compactor" / "sql_history"

@@ -214,7 +214,6 @@ class Settings(Keys):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the tables, in the file's order."""
         return tuple(self.tables)
 
     def spec(self, name: str) -> TableSpec:
@@ -225,7 +224,6 @@ class Settings(Keys):
 
     @property
     def warehouse_dir(self) -> str:
-        """Return the warehouse as an absolute path."""
         return absolute(self.warehouse, str(self.file.parent))
 
     @property

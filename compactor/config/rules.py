@@ -369,7 +369,6 @@ def _name_problem(name: str) -> str | None:
 
 
 def within(path: str, directory: str) -> bool:
-    """Return whether a path is a directory or below it."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 

@@ -75,7 +75,6 @@ class Text:
 
 
 def read(text: str, file: str) -> Text:
-    """Parse a YAML document."""
     parsed = Text(file)
     try:
         loader = _Loader(text)

@@ -36,7 +36,6 @@ SPARK = {
 
 
 def commands(config: Path) -> list[str]:
-    """Return commands to try next."""
     where = shlex.quote(str(config))
     queries = (
         "select * from student limit 5",

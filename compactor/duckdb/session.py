@@ -46,13 +46,11 @@ class Session:
             self._schema(name)
 
     def define(self, view: ViewDef) -> None:
-        """Create or replace a view."""
         self._schema(view.database)
         name = f"{DUCKDB.name(view.database)}.{DUCKDB.name(view.name)}"
         with_errors(lambda: self.connection.execute(f"CREATE OR REPLACE VIEW {name} AS {view.text}"))
 
     def drop(self, database: str, name: str) -> None:
-        """Drop a view. A missing one is ignored."""
         self._schema(database)
         self.connection.execute(f"DROP VIEW IF EXISTS {DUCKDB.name(database)}.{DUCKDB.name(name)}")
 

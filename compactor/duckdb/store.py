@@ -30,7 +30,6 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._tails: dict[str, bytes] = {}
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> StoredFile:
-        """Open an object for reading."""
         if "r" not in mode:
             raise PermissionError(f"{path}: compactor's tables are read only")
         return StoredFile(self, path)
@@ -52,7 +51,6 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return True
 
     def isfile(self, path: str) -> bool:
-        """Return True."""
         return True
 
     def read(self, path: str, start: int, length: int) -> bytes:
@@ -77,21 +75,17 @@ class StoredFile(io.RawIOBase):
         self._system, self._path, self._at = system, path, 0
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a place in the object."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence)
         self._at = offset + (_size(self._path) if base is None else base)
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes."""
         length = size if size >= 0 else _size(self._path) - self._at
         data = self._system.read(self._path, self._at, length)
         self._at += len(data)

@@ -14,8 +14,7 @@ from urllib.parse import quote
 from compactor.core.model.errors import RegistryRefused, SchemaRefused
 from compactor.core.schema import avro, compatibility
 from compactor.ports import RegisteredSchema
-from compactor.registry.http import Answer, Connection, Waiting
-from compactor.registry.settings import RegistrySettings
+from compactor.registry.http import Answer, Connection, RegistrySettings, Waiting
 
 T = TypeVar("T")
 
@@ -47,7 +46,6 @@ class ConfluentRegistry:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
         self._connection.close()
 
     def subjects(self) -> list[str]:

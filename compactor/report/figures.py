@@ -7,7 +7,6 @@ from compactor.core.results.attention import duration
 
 
 def size(count: float | None) -> str:
-    """Return a number of bytes with a unit, or a dash if it is unknown."""
     return "–" if count is None else phrases.size(count)
 
 
@@ -21,7 +20,6 @@ def number(value: float | None) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """Return an age, or a dash if it is unknown."""
     return "–" if seconds is None else duration(max(0.0, seconds))
 
 

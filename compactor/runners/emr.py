@@ -73,7 +73,6 @@ class Sending:
 
     @property
     def program(self) -> str:
-        """Return the location of the program."""
         return join(self.job, "main.py")
 
     @property

@@ -54,7 +54,6 @@ class RoutedStorage:
         return self.at(path).put_if_absent(path, data)
 
     def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
-        """Move within the store of `source`."""
         return self.at(source.path).move(source, target, keep)
 
     def encrypt(self, path: str) -> bool:

@@ -51,7 +51,6 @@ class Package:
 
 
 def package() -> Package:
-    """Build the package from the sources of this process."""
     root = Path(__file__).parents[2]
     modules = sorted(_needed(root))
     content = io.BytesIO()

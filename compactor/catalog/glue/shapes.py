@@ -30,12 +30,10 @@ _PRESTO_CATALOG = "awsdatacatalog"
 
 
 def columns(fields: Iterable[dict[str, str]]) -> tuple[Column, ...]:
-    """Convert Glue's columns."""
     return tuple(Column(each["Name"], each.get("Type", ""), each.get("Comment", "")) for each in fields)
 
 
 def table_input(table: TableDef) -> dict[str, Any]:
-    """Return the input that creates an external table."""
     return {
         "Name": table.name.lower(),
         "TableType": rules.TABLE,
@@ -47,7 +45,6 @@ def table_input(table: TableDef) -> dict[str, Any]:
 
 
 def view_input(view: ViewDef) -> dict[str, Any]:
-    """Return the input that creates a view, in the form of its dialect."""
     presto_view = view.dialect == "presto"
     return {
         "Name": view.name.lower(),
@@ -63,7 +60,6 @@ def view_input(view: ViewDef) -> dict[str, Any]:
 
 
 def table(entry: dict[str, Any]) -> TableDef:
-    """Convert an external table of the catalog."""
     storage, parameters = entry["StorageDescriptor"], entry.get("Parameters", {})
     return TableDef(
         entry["DatabaseName"],
@@ -131,7 +127,6 @@ def updated_partition(owner: dict[str, Any], entry: dict[str, Any], requested: P
 
 
 def partition(entry: dict[str, Any]) -> PartitionDef:
-    """Convert a partition of the catalog."""
     return rules.partition(entry["Values"], entry.get("StorageDescriptor", {}).get("Location", ""), entry.get("Parameters", {}))
 
 

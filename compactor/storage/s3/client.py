@@ -110,19 +110,15 @@ class ObjectHead:
 
     size: int
     """Bytes."""
-
     etag: str
     """ETag without quotes."""
-
     modified: float
     """Last-Modified in epoch seconds."""
-
     response: dict[str, Any]
     """boto3's complete response."""
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Return the user metadata, names in lower case."""
         return {name.lower(): value for name, value in self.response.get("Metadata", {}).items()}
 
 
@@ -142,7 +138,6 @@ class S3Client:
         return self._retry_policy.retry(str(location), action, attempt)
 
     def request(self, operation: str, where: Place, expect: Iterable[str] = (), **parameters: Any) -> dict[str, Any]:
-        """See `Connection.request`."""
         explained = []
 
         def refused(error: Exception) -> Refused:
