@@ -11,7 +11,6 @@ It needs only the standard library, PySpark and boto3. `compactor package` puts 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import logging
 import os
@@ -92,11 +91,9 @@ def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
         from compactor.spark.session import SessionSettings, open_session
 
         conf = metastore_conf(config.catalog, config.catalog_id, config.metastore_uri)
-        encrypted = not all(spec.quotes_records for spec in config.specs)
-        settings = SessionSettings(
-            config.metastore_uri, None, config.warehouse, verbose=verbose, conf=tuple(conf.items()), parquet=config.specs[0].parquet
-        )
-        return open_session(dataclasses.replace(settings, encrypted=encrypted))
+        encrypted, form = not all(spec.quotes_records for spec in config.specs), config.specs[0].parquet
+        more: dict[str, Any] = {"verbose": verbose, "conf": tuple(conf.items()), "parquet": form, "encrypted": encrypted}
+        return open_session(SessionSettings(config.metastore_uri, None, config.warehouse, **more))
 
     return Runtime(config, session, schema if config.schemas else None, notify)
 

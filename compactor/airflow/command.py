@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import timedelta
@@ -96,17 +96,19 @@ def airflow_errors(log: Any) -> Iterator[None]:
 class CommandOperator(BaseOperator):
     """Run a `compactor` command for a table and return its JSON output.
 
-    `words` is the command without the table. With `labelled` the run's id becomes `--label`. With `spark` the command runs where the table's `runner`
-    says; on EMR the task is deferred meanwhile and occupies no worker slot. A refused command fails the task at once, whatever `retries` says. Any
-    other failure may be retried.
+    A subclass or an argument sets `words`, the command without the table. With `labelled` the run's id becomes `--label`. With `spark` the command
+    runs where the table's `runner` says; on EMR the task is deferred meanwhile and occupies no worker slot. A refused command fails the task at once,
+    whatever `retries` says. Any other failure may be retried.
     """
 
     template_fields = ("table",)
     operator_extra_links = LINKS
+    words: tuple[str, ...] = ()
+    labelled = spark = False
 
-    def __init__(self, *, config: str, table: str, words: tuple[str, ...], labelled: bool = False, spark: bool = False, **more: Any) -> None:
+    def __init__(self, *, config: str, table: str = "", words: Sequence[str] = (), **more: Any) -> None:
         super().__init__(**more)
-        self.config, self.table, self.words, self.labelled, self.spark = config, table, tuple(words), labelled, spark
+        self.config, self.table, self.words = config, table, tuple(words) or self.words
         self.links: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
         self.group, self.seconds = "", 0.0

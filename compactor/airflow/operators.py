@@ -21,8 +21,8 @@ LINES_MAX, ALERTED_MAX = 50, 10
 class RunOperator(CommandOperator):
     """Run `compactor run` for a table. Returns the report."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=RUN.words, labelled=True, spark=True, **more)
+    words = RUN.words
+    labelled = spark = True
 
     def log_result(self, result: Any) -> None:
         for report in result or ():
@@ -36,8 +36,7 @@ class RunOperator(CommandOperator):
 class PlanOperator(CommandOperator):
     """Run `compactor plan` for a table, and check which of the hours in the form have landed."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=("plan", "--no-samples"), **more)
+    words = ("plan", "--no-samples")
 
     def log_result(self, result: Any) -> None:
         for plan in result or ():
@@ -70,15 +69,15 @@ class PlanOperator(CommandOperator):
 class ReplayQuarantineOperator(CommandOperator):
     """Run `compactor quarantine --replay` for a table."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=(*QUARANTINE.words, *REPLAY.names), labelled=True, spark=True, **more)
+    words = (*QUARANTINE.words, *REPLAY.names)
+    labelled = spark = True
 
 
 class RebuildOperator(CommandOperator):
     """Run `compactor rebuild` for a table. Rows that differ fail the task unless the form accepts them."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=REBUILD.words, labelled=True, spark=True, **more)
+    words = REBUILD.words
+    labelled = spark = True
 
     def options(self, context: Any) -> list[str]:
         return [*ACCEPT_DIFFERENCES.names] if context["params"]["accept_differences"] else []
@@ -87,8 +86,7 @@ class RebuildOperator(CommandOperator):
 class VacuumDryRunOperator(CommandOperator):
     """Run `compactor versions vacuum` for a table, which lists what it would delete and deletes nothing."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=VACUUM.words, **more)
+    words = VACUUM.words
 
     def task_result(self, result: Any, context: Any) -> dict[str, Any]:
         """Return files and bytes to delete, how many of the files are raw files past their retention, and the number of expired versions."""
@@ -101,15 +99,14 @@ class VacuumDryRunOperator(CommandOperator):
 class VacuumOperator(CommandOperator):
     """Run `compactor versions vacuum --run` for a table, which deletes."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=(*VACUUM.words, *DELETE.names), labelled=True, spark=True, **more)
+    words = (*VACUUM.words, *DELETE.names)
+    labelled = spark = True
 
 
 class NotifySchemaChangesOperator(CommandOperator):
     """Run `compactor schema --notify` for a table, which sends new schema changes to the table's `notify:` targets."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=("schema", "--notify"), **more)
+    words = ("schema", "--notify")
 
     def log_result(self, result: Any) -> None:
         for change in self.task_result(result, None)["changes"]:
@@ -124,8 +121,7 @@ class NotifySchemaChangesOperator(CommandOperator):
 class CheckQuarantineOperator(CommandOperator):
     """Run `compactor quarantine`. If any file is in quarantine, notify each table's `notify:` targets and fail the task."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=QUARANTINE.words, table="", **more)
+    words = QUARANTINE.words
 
     def task_result(self, result: Any, context: Any) -> list[Any]:
         by_table: dict[str, list[str]] = {}
@@ -142,8 +138,7 @@ class CheckQuarantineOperator(CommandOperator):
 class CheckLandingOperator(CommandOperator):
     """Run `compactor check`. Fail the task if a table is silent, whose `notify:` targets get `table_late`, or if no table takes landed files."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=("plan", "--no-samples"), table="", **more)
+    words = ("plan", "--no-samples")
 
     def _finish(self, ended: Ended, context: Any) -> Any:
         outcome = judge(ended)

@@ -34,7 +34,7 @@ def open_session(settings: Settings, packages: frozenset[str], verbose: bool, wa
     jars = local_jars(os.environ.get(JARS, ""))
     fetched = packages if not jars else frozenset()
     more = {"spark.jars": ",".join(jars), **fetch_properties(sorted(fetched))}
-    s3a = s3a_properties(settings.s3_settings, 1 if pyspark_major() == 3 else 2) if settings.uses_s3 and not on_emr() else {}
+    s3a = s3a_properties(settings.s3_keys.within(os.environ), 1 if pyspark_major() == 3 else 2) if settings.uses_s3 and not on_emr() else {}
     catalog = metastore_conf(settings.catalog.type, settings.catalog.catalog_id, settings.catalog.uri)
     conf = {**catalog, **s3a, **{key: value for key, value in more.items() if value}, **conf}
     specs = [settings.spec(name) for name in settings.names]

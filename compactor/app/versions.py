@@ -95,15 +95,7 @@ class Versions(AppBase):
         target = named(self.table(name), as_of)
         return rebuild_table(self.started(name, label, progress), target, accept, dry, fewer)
 
-    def adopt(
-        self,
-        name: str,
-        path: str,
-        through: str,
-        dry: bool = False,
-        progress: Progress = silent,
-        label: str = "",
-    ) -> AdoptReport:
+    def adopt(self, name: str, path: str, through: str, dry: bool = False, progress: Progress = silent, label: str = "") -> AdoptReport:
         """Make the plain Parquet files below `path` (local or S3) version 1 of a table. Raises Refused if the table's runner is not local."""
         spec = self.with_schema(self.specs([name])[0])
         self.check_local(name, "adopt")
@@ -117,13 +109,7 @@ class Versions(AppBase):
         return adopt_table(self.runtime.table(spec, label=label, progress=progress), path, through, dry)
 
     def erase(
-        self,
-        name: str,
-        keys: Sequence[str] = (),
-        now: bool = False,
-        delete_files: bool = False,
-        leave_landing: bool = False,
-        label: str = "",
+        self, name: str, keys: Sequence[str] = (), now: bool = False, delete_files: bool = False, leave_landing: bool = False, label: str = ""
     ) -> ErasureReport:
         """Erase keys from everything that a table stores, or finish an earlier erase if no key is named.
 

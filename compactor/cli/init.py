@@ -26,8 +26,7 @@ RegistryKeys = Annotated[
 ]
 Written = Annotated[Path, typer.Option("--config", "-c", metavar="PATH", help="File to write; - for standard output.", show_default=True)]
 Template = Annotated[
-    str,
-    typer.Option("--increments", metavar="PATTERN", help="With --registry alone: where files land, with {table} or {topic} and strftime codes."),
+    str, typer.Option("--increments", metavar="PATTERN", help="With --registry alone: where files land, with {table} or {topic} and strftime codes.")
 ]
 
 

@@ -81,29 +81,15 @@ def _program(version: Version = False) -> None:
     pass
 
 
-app.command()(demo.demo)
-app.command()(init.init)
-app.command()(show.plan)
+for command in (demo.demo, init.init, show.plan):
+    app.command()(command)
 # who looks for what is wrong types `check`, who looks for what will happen types `plan`: the answer is one
 app.command("check", hidden=True)(show.plan)
-app.command()(run.run)
-app.command()(show.status)
-app.command()(show.report)
-app.command()(show.explain)
-app.command()(show.log)
-app.command()(sql.sql)
-app.command()(show.changes)
-app.command()(show.verify)
-app.command()(reconcile.reconcile)
-app.command()(schema.publish)
-app.command()(versions.rebuild)
-app.command()(versions.adopt)
-app.command()(versions.erase)
-app.command()(versions.reencrypt)
-app.command()(quarantine.quarantine)
-app.command()(run.ingest)
-app.command()(package.package)
-app.command()(schema.schema)
+for command in (
+    *(run.run, show.status, show.report, show.explain, show.log, sql.sql, show.changes, show.verify, reconcile.reconcile, schema.publish),
+    *(versions.rebuild, versions.adopt, versions.erase, versions.reencrypt, quarantine.quarantine, run.ingest, package.package, schema.schema),
+):
+    app.command()(command)
 app.add_typer(versions.commands, name="versions")
 
 

@@ -54,7 +54,7 @@ def status(
 
     def look() -> None:
         nonlocal code
-        results, code = call.each_at_once(tables, call.app.status)
+        results, code = call.each(tables, call.app.status, reads=True)
         results = [item for item in results if summary.state(item) in states]
         folders = [] if tables or only or call.json else call.app.folders()
         call.answer(results, lambda: console.statuses(results, call.verbose or bool(only), folders))
@@ -84,7 +84,7 @@ def plan(
       compactor plan student --verbose
       compactor plan student --output json --config compactor.yaml
     """
-    results, code = call.each_at_once(tables, lambda names: call.app.plan(names, samples=not no_samples))
+    results, code = call.each(tables, lambda names: call.app.plan(names, samples=not no_samples), reads=True)
     results += [] if tables else call.app.plan_of_folders(samples=not no_samples)
     call.answer(results, lambda: console.plans(results, call.verbose))
     return code or (1 if any(item.problems for item in results) else 0)

@@ -190,8 +190,7 @@ def adopt(
     table: OneTable,
     path: Annotated[str, typer.Argument(metavar="PATH", help="Folder with the Parquet files, local or s3://...", show_default=False)],
     through: Annotated[
-        str,
-        typer.Option("--ingested-through", metavar="FOLDER", help="Last landed folder whose changes the rows include.", show_default=False),
+        str, typer.Option("--ingested-through", metavar="FOLDER", help="Last landed folder whose changes the rows include.", show_default=False)
     ],
     dry_run: DryRun = False,
 ) -> None:

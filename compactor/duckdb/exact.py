@@ -81,10 +81,7 @@ def words(code: str) -> str:
     return code.lower().replace("_", " ")
 
 
-_LITERALS = {
-    DATE: re.compile(r"\d{4}-\d\d-\d\d"),
-    TIME: re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?"),
-}
+_LITERALS = {DATE: re.compile(r"\d{4}-\d\d-\d\d"), TIME: re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")}
 """Texts that both engines read as the same value of a type."""
 _AGGREGATES = ("count_star", "count", "sum", "min", "max")
 _UNNAMED = "the name of a computed column without `as`"

@@ -193,12 +193,7 @@ class PostgresSource(SqlSource):
         return (Unavailable if isinstance(error, self._driver.OperationalError) else Refused)(f"{self.address}: {sentence}")
 
 
-_MYSQL_SETTINGS = (
-    "sql_mode = 'PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES'",
-    "time_zone = '+00:00'",
-    "lock_wait_timeout = 5",
-    "transaction read only",
-)
+_MYSQL_SETTINGS = ("sql_mode = 'PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES'", "time_zone = '+00:00'", "lock_wait_timeout = 5", "transaction read only")
 _MYSQL_BUSY = {0, 1040, 1203, 1205, 1213, 2002, 2003, 2006, 2013, 2014}
 """A connection that was lost before, too many connections, a lock that is waited for, a server that does not answer."""
 _MYSQL_TOO_LONG = {1317, 1969, 3024}

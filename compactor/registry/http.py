@@ -19,7 +19,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlencode, urlsplit
@@ -55,24 +55,6 @@ class RegistrySettings:
 
     def __repr__(self) -> str:
         return f"RegistrySettings({', '.join(shown(url) for url in self.urls)}{f', context {self.context}' if self.context else ''})"
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Credentials for the registry: a token, user and password, or none."""
-
-    username: str = ""
-    """User; "": none."""
-    password: str = field(default="", repr=False)
-    """Password of the user."""
-    token: str = field(default="", repr=False)
-    """Bearer token; "": none."""
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Return all texts that no message may contain."""
-        pair = base64.b64encode(f"{self.username}:{self.password}".encode()).decode() if self.password else ""
-        return tuple(secret for secret in (self.password, self.token, pair) if secret)
 
 
 def addresses(settings: RegistrySettings) -> tuple[str, ...]:
@@ -112,16 +94,21 @@ def shown(url: str) -> str:
     return f"{head if head.isalpha() else ''}{mark}{rest}"
 
 
-def identity(settings: RegistrySettings, environment: Mapping[str, str]) -> Identity:
-    """Return the credentials. Without any, requests uses the machine's .netrc. Raises ConfigError for a variable that is not set."""
+def _credentials(settings: RegistrySettings, environment: Mapping[str, str]) -> tuple[AuthBase | None, tuple[str, ...]]:
+    """Return the credentials, and the texts of them that no message may contain. Without any, requests uses the machine's .netrc.
+
+    Raises ConfigError for a variable that is not set.
+    """
     if settings.token_env:
-        return Identity(token=_variable(settings.token_env, "token_env", environment))
-    for url in settings.urls:
-        parts = urlsplit(url)
-        if parts.username or parts.password:
-            return Identity(unquote(parts.username or ""), unquote(parts.password or ""))
-    username, _, password = environment.get(USER_INFO, "").partition(":")
-    return Identity(username, password)
+        token = _variable(settings.token_env, "token_env", environment)
+        return _Bearer(token), (token,)
+    named = (parts for parts in map(urlsplit, settings.urls) if parts.username or parts.password)
+    pairs = [(unquote(parts.username or ""), unquote(parts.password or "")) for parts in named]
+    user, password = pairs[0] if pairs else environment.get(USER_INFO, "").partition(":")[::2]
+    if not user and not password:
+        return None, ()
+    pair = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return HTTPBasicAuth(user.encode(), password.encode()), (password, pair) if password else ()
 
 
 def _variable(name: str, key: str, environment: Mapping[str, str]) -> str:
@@ -201,14 +188,14 @@ class Connection:
         self.urls = addresses(settings)
         self._settings = settings
         environment = os.environ if environment is None else environment
-        who = identity(settings, environment)
-        self._secrets = (*who.secrets, *hidden(environment))
+        auth, secrets = _credentials(settings, environment)
+        self._secrets = (*secrets, *hidden(environment))
         self._waiting = waiting or Waiting()
         self._first = 0
         self._session = requests.Session()
         self._session.max_redirects = 5
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        self._session.auth = _auth(who)
+        self._session.auth = auth
         if settings.cert_file:
             self._session.cert = settings.cert_file
 
@@ -340,12 +327,6 @@ class Connection:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
-
-
-def _auth(who: Identity) -> AuthBase | None:
-    if who.token:
-        return _Bearer(who.token)
-    return HTTPBasicAuth(who.username.encode(), who.password.encode()) if who.username or who.password else None
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
