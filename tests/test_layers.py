@@ -58,7 +58,7 @@ OWNERS = {
     "pandas": ("read.py",),
     "fastavro": ("registry", "demo", "duckdb/sample.py", "spark/input/raw_records.py"),
     "requests": ("registry", "runners", "demo", "notify/webhook.py"),
-    "apprise": ("notify/services.py",),
+    "apprise": ("notify/webhook.py",),
     "jinja2": ("report",),
     "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),

@@ -14,17 +14,20 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, AssetAlias, BaseOperator, Param, TaskGroup
 
 from compactor.airflow import alerts, connection
-from compactor.airflow.gates import ApproveByMarkingOperator, ChooseTablesOperator, PrepareQuestionOperator, SkipUnlessOperator
 from compactor.airflow.group import FindWorkOperator, GroupOperator, RunGroupOperator, TableOperator, VerifyGroupOperator, WaitForHourOperator
 from compactor.airflow.hours import HOUR_PATTERN
 from compactor.airflow.operators import (
+    ApproveByMarkingOperator,
     CheckLandingOperator,
     CheckQuarantineOperator,
+    ChooseTablesOperator,
     NotifySchemaChangesOperator,
     PlanOperator,
+    PrepareQuestionOperator,
     RebuildOperator,
     ReplayQuarantineOperator,
     RunOperator,
+    SkipUnlessOperator,
     VacuumDryRunOperator,
     VacuumOperator,
 )

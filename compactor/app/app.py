@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from compactor.app.metrics import send
 from compactor.app.query import AS_JSON, Rows, as_of_views, check_names, check_tables, micros, row_texts, with_sql_errors
 from compactor.app.reconcile import Reconcile
+from compactor.app.registry import SchemaReport, Synced, schema_report, sync
 from compactor.app.runners import Runners
-from compactor.app.schema import SchemaReport, Synced, schema_report, sync
 from compactor.app.spark import check_reader, coordinates, s3_packages, spark_reads
 from compactor.app.versions import Versions
 from compactor.config.values import absolute

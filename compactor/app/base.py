@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from compactor.app import registry as app_registry
+from compactor.app import registry as registries
 from compactor.app.notify import notify
 from compactor.app.spark import avro_package, coordinates, open_session, s3_packages
 from compactor.config.settings import Settings, load
@@ -163,12 +163,12 @@ class AppBase:
             settings.region,
             settings.metastore_dir,
             settings.s3_keys,
-            tuple(sorted(app_registry.schemas_by_id(self.registry(), specs).items())) if schemas and self._has_registry else (),
+            tuple(sorted(registries.schemas_by_id(self.registry(), specs).items())) if schemas and self._has_registry else (),
         )
 
     def with_schema(self, spec: TableSpec) -> TableSpec:
         """Return the spec with the newest schema of its subject. Raises RegistryRefused if the registry has no such subject."""
-        return spec if spec.subject is None else app_registry.with_newest_schema(self.registry(), spec)
+        return spec if spec.subject is None else registries.with_newest_schema(self.registry(), spec)
 
     @property
     def _has_registry(self) -> bool:
@@ -178,7 +178,7 @@ class AppBase:
         """Return the configured registry, opened at the first call."""
         with self._lock:
             if self._opened_registry is None:
-                self._opened_registry = app_registry.open_registry(self.settings, self.runtime.storage)
+                self._opened_registry = registries.open_registry(self.settings, self.runtime.storage)
             return self._opened_registry
 
     def _schemas(self) -> Callable[[int], str] | None:

@@ -28,7 +28,7 @@ def notify(target: Target, message: Message) -> None:
 
         to_webhook(words[0], message)
     else:
-        from compactor.notify.services import to_services
+        from compactor.notify.webhook import to_services
 
         to_services(words, message)
 

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from compactor import __version__
-from compactor.cli import demo, grid, init, package, quarantine, reconcile, run, schema, show, sql, versions
+from compactor.cli import demo, grid, init, reconcile, run, schema, show, sql, versions
 from compactor.core.model.errors import UNEXPECTED, CompactorError, see
 
 FORMER = {
@@ -87,7 +87,7 @@ for command in (demo.demo, init.init, show.plan):
 app.command("check", hidden=True)(show.plan)
 for command in (
     *(run.run, show.status, show.report, show.explain, show.log, sql.sql, show.changes, show.verify, reconcile.reconcile, schema.publish),
-    *(versions.rebuild, versions.adopt, versions.erase, versions.reencrypt, quarantine.quarantine, run.ingest, package.package, schema.schema),
+    *(versions.rebuild, versions.adopt, versions.erase, versions.reencrypt, run.quarantine, run.ingest, init.package, schema.schema),
 ):
     app.command()(command)
 app.add_typer(versions.commands, name="versions")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from compactor.app.schema import SchemaReport, Synced
+from compactor.app.registry import SchemaReport, Synced
 from compactor.cli import grid, options
 from compactor.cli.options import Call, DryRun, Tables
 from compactor.core.model.errors import NoRowsYet
