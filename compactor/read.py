@@ -27,9 +27,8 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.files import TableFile, table_files
-from compactor.duckdb import connection as duck
 from compactor.duckdb import queries
-from compactor.duckdb.session import with_errors
+from compactor.duckdb import session as duck
 from compactor.flows.read.visible import kept
 from compactor.flows.table import Table as Stored
 from compactor.flows.write.feed import after
@@ -77,7 +76,7 @@ class Rows:
     def _view(self) -> ViewDef:
         source = self._source
         with source.lock:
-            return with_errors(lambda: self._define(source.connection, source.stored.spec, source.snapshot))
+            return duck.with_errors(lambda: self._define(source.connection, source.stored.spec, source.snapshot))
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -98,7 +97,7 @@ class Rows:
         _require("pyarrow")
         cursor = self._source.connection.cursor()
         duck.configure(cursor)
-        made = with_errors(lambda: cursor.sql(self._selected(columns, filter)))
+        made = duck.with_errors(lambda: cursor.sql(self._selected(columns, filter)))
         reader: pyarrow.RecordBatchReader = made.to_arrow_reader(rows)
         return reader
 
@@ -127,7 +126,7 @@ class Rows:
         if connection is not None:
             duck.prepare(connection, self._source.stored.storage, self._source.remote)
         used = connection if connection is not None else self._source.connection
-        made: DuckDBPyRelation = with_errors(lambda: used.sql(self._selected(columns, filter)))
+        made: DuckDBPyRelation = duck.with_errors(lambda: used.sql(self._selected(columns, filter)))
         return made
 
     def _selected(self, columns: Sequence[str] | None, filter: str | None) -> str:

@@ -19,7 +19,7 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress
 from compactor.core.settings.job_config import JobConfig
-from compactor.core.sources.source_profile import FileSample
+from compactor.duckdb import sample
 from compactor.flows.table import Table
 from compactor.ports import Registry
 from compactor.runtime import Runtime
@@ -80,7 +80,7 @@ class AppBase:
         self._packages: frozenset[str] = frozenset()
         self._brief = False
         self._opened_registry: ConfluentRegistry | FileRegistry | None = None
-        self.runtime = Runtime(self.job_config(), self._open_session, self._schemas(), notify, _read_sample)
+        self.runtime = Runtime(self.job_config(), self._open_session, self._schemas(), notify, sample.read)
         self.runtime.tables = self.runtime.config.specs
 
     @classmethod
@@ -216,9 +216,3 @@ class AppBase:
         self._packages |= frozenset(s3_packages(self.settings))
         with self.starting():
             return open_session(self.settings, self._packages, self._verbose, self._wait, self._conf, self._brief)
-
-
-def _read_sample(path: str, data: bytes, rows_max: int) -> FileSample:
-    from compactor.duckdb import sample
-
-    return sample.read(path, data, rows_max)

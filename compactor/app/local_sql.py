@@ -17,9 +17,8 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.duckdb import exact, queries
-from compactor.duckdb.connection import connect
 from compactor.duckdb.exact import Inexact
-from compactor.duckdb.session import Session, StatementRefused, UnknownTable
+from compactor.duckdb.session import Session, StatementRefused, UnknownTable, connect
 from compactor.flows.publish import daily
 from compactor.flows.read.visible import none_visible, visible
 from compactor.flows.table import Table

@@ -90,11 +90,6 @@ def read(text: str, file: str) -> Text:
     return parsed
 
 
-def scalar(text: str) -> Any:
-    """Parse one value of an environment variable; it may be a flow list or mapping."""
-    return read(text, "environment").values
-
-
 def _value(loader: _Loader, node: yaml.Node, place: Place, parsed: Text, around: tuple[int, ...]) -> Any:
     parsed.lines.setdefault(place, node.start_mark.line + 1)
     if len(parsed.lines) > VALUES_MAX:
