@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compactor.app.registry import SchemaReport, Synced
 from compactor.cli import grid, options
 from compactor.cli.options import Call, DryRun, Tables
 from compactor.core.model.errors import NoRowsYet
 from compactor.core.results.phrases import counted
 from compactor.core.schema.schema_history import Step
+
+if TYPE_CHECKING:
+    from compactor.app.registry import SchemaReport, Synced
 
 
 @options.command()
