@@ -51,13 +51,9 @@ class GlueCatalog:
         self._client = AwsClient("glue", config, _FINAL, "{host} refused glue:{action}", CatalogRefused, CatalogId=catalog_id)
 
     def ensure_database(self, name: str, location: str) -> None:
-        what = f"database {name}"
-
-        def attempt() -> None:
-            if not self._may(ABSENT, "get_database", what, Name=name.lower()):
-                self._may(TAKEN, "create_database", what, DatabaseInput={"Name": name.lower(), "LocationUri": rules.uri(location)})
-
-        self._client.retry(what, "look for it", attempt)
+        if not self.has_database(name):
+            what, made = f"database {name}", {"Name": name.lower(), "LocationUri": rules.uri(location)}
+            self._client.retry(what, "create it", lambda: self._may(TAKEN, "create_database", what, DatabaseInput=made))
 
     def has_database(self, name: str) -> bool:
         what = f"database {name}"

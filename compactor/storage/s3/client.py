@@ -146,7 +146,9 @@ class S3Client:
                 explained.append(code_of(error))
             return refusal(error, str(where), _ACTIONS[operation], self.settings.host, self.key(where))
 
-        sent = {"Bucket": where.bucket, **self._common(operation), **parameters}
+        owner = self.settings.bucket_owner or None
+        both = {"ExpectedSourceBucketOwner": owner} if operation in ("copy_object", "upload_part_copy") else {}
+        sent = {"Bucket": where.bucket, "ExpectedBucketOwner": owner, **both, **parameters}
         try:
             answer = self._connection.request(operation, sent, expect, refused)
         except Refused:
@@ -209,13 +211,6 @@ class S3Client:
         location = str(where)
         # the prefix first: a configuration may have hundreds of tables
         return next((key for root, key in self._archive_keys.items() if location.startswith(root) and Layout(root, "").raw_file(location)), "")
-
-    def _common(self, operation: str) -> dict[str, Any]:
-        settings = self.settings
-        owner = {"ExpectedBucketOwner": settings.bucket_owner} if settings.bucket_owner else {}
-        if owner and operation in ("copy_object", "upload_part_copy"):
-            owner["ExpectedSourceBucketOwner"] = settings.bucket_owner
-        return owner
 
     def _explain(self, where: Place) -> None:
         """Raise the reason for a failed HEAD. Its response has no body, so repeat the request as a listing."""
