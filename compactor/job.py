@@ -34,9 +34,8 @@ from compactor.flows.read.verify import verify
 from compactor.flows.run_tables import run_tables
 from compactor.flows.verbs import rebuild_table, replay_table
 from compactor.flows.write import restore
-from compactor.ports import Storage
 from compactor.runtime import Runtime
-from compactor.storage.local import LocalStorage
+from compactor.storage.routed import any_storage
 
 log = logging.getLogger(__name__)
 
@@ -220,18 +219,9 @@ def _job_config(value: str) -> JobConfig:
     if value.lstrip().startswith("{"):
         return JobConfig.read(value.encode())
     try:
-        return JobConfig.read(_store(value).read(value))
+        return JobConfig.read(any_storage(S3Settings()).read(value))
     except FileNotFoundError:
         raise ConfigError(f"the job configuration: expected a file at {value}, found nothing") from None
-
-
-def _store(location: str) -> Storage:
-    """Return a store for reports and configurations. Nothing is committed there."""
-    if not location.startswith("s3://"):
-        return LocalStorage()
-    from compactor.storage.s3.storage import S3Storage
-
-    return S3Storage(location, S3Settings())
 
 
 class Journal(logging.Handler):
@@ -239,7 +229,7 @@ class Journal(logging.Handler):
 
     def __init__(self, directory: str) -> None:
         super().__init__()
-        self._directory = directory
+        self._directory, self._storage = directory, any_storage(S3Settings())
         self._lines: deque[str] = deque(maxlen=_LINES_KEPT)
         self._written = self._emitted = 0
         self._ended = threading.Event()
@@ -272,7 +262,7 @@ class Journal(logging.Handler):
         if self._directory:
             report = {"code": code, "output": output, "errors": "\n".join([*self._lines][-_LAST_LINES:])}
             place = join(self._directory, REPORT)
-            _store(place).write(place, json.dumps(report, ensure_ascii=False).encode())
+            self._storage.write(place, json.dumps(report, ensure_ascii=False).encode())
 
     def _keep_writing(self) -> None:
         place = join(self._directory, LOG)
@@ -281,7 +271,7 @@ class Journal(logging.Handler):
             if self._emitted > self._written:
                 emitted, lines = self._emitted, [*self._lines]
                 try:
-                    _store(place).write(place, "".join(f"{line}\n" for line in lines).encode())
+                    self._storage.write(place, "".join(f"{line}\n" for line in lines).encode())
                     self._written = emitted
                 except CompactorError as error:
                     # the cluster keeps standard error, which has the same lines

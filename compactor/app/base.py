@@ -23,6 +23,7 @@ from compactor.duckdb import sample
 from compactor.flows.table import Table
 from compactor.ports import Registry
 from compactor.runtime import Runtime
+from compactor.storage.routed import any_storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,9 +55,7 @@ def read_settings(path: str | Path, connect: Callable[[Settings], None] | None =
     folder = settings.discovered_dir
     if not is_s3(folder):
         return settings, {}
-    from compactor.storage.s3.storage import S3Storage
-
-    storage = S3Storage(folder, settings.s3_keys)
+    storage = any_storage(settings.s3_keys)
     places = [info.path for info in storage.list(folder) if info.path.endswith(".yaml")]
     with ThreadPoolExecutor(_FILES) as pool:
         more = dict(zip(places, (data.decode() for data in pool.map(storage.read, places)), strict=True))
