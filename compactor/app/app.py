@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from compactor.app.local_sql import LocalSql, either, possible, query_of_files
 from compactor.app.metrics import send
 from compactor.app.query import AS_JSON, Rows, as_of_views, check_names, check_tables, micros, row_texts, with_sql_errors
 from compactor.app.reconcile import Reconcile
@@ -37,6 +38,7 @@ from compactor.core.results.files import TableFile, table_files
 from compactor.core.results.record import TableReport
 from compactor.core.results.reports import Progress, TablePlan, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
+from compactor.duckdb.session import UnknownTable
 from compactor.flows import logs
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.flows.listed import listed
@@ -54,9 +56,9 @@ from compactor.flows.run_tables import idle_tables, run_tables
 from compactor.flows.table import Table
 from compactor.flows.verbs import discard_table, replay_table
 from compactor.flows.write.restore import named
+from compactor.report.page import bytes_plot, page
 
 if TYPE_CHECKING:
-    from compactor.app.local_sql import LocalSql
     from compactor.core.results.timeline import Timeline
     from compactor.core.sources.proposal import TableProposal
 
@@ -202,8 +204,6 @@ class App(Versions, Runners, Reconcile):
 
         It is made from Snapshots and run records, and for now and all tables it names landed folders that no table takes. Starts no JVM.
         """
-        from compactor.report.page import page
-
         now = self.runtime.environment(files_only=True).clock() if at is None else micros(at) / 1e6
         title = self.settings.metrics.deployment or self.settings.file.parent.name or "compactor"
         return page(self._timelines(names, now, versions), now, title, at is not None, () if names or at is not None else self.folders())
@@ -221,8 +221,6 @@ class App(Versions, Runners, Reconcile):
 
     def write_plot(self, out: str) -> str:
         """Write the plot of bytes on the page of `report` as an SVG file. Return its location."""
-        from compactor.report.page import bytes_plot
-
         place = absolute(out, os.getcwd())
         plot = bytes_plot(self._timelines((), self.runtime.environment(files_only=True).clock()))
         self.runtime.storage.write(place, plot.encode())
@@ -260,12 +258,8 @@ class App(Versions, Runners, Reconcile):
         moment = micros(as_of) if as_of is not None else None
         if moment is not None:
             check_names(self.specs(), text, engine != DUCKDB)
-        from compactor.app.local_sql import either, possible
-
         if engine == SPARK or (engine == AUTO and not possible(text)):
             return self._spark_sql(text, moment)
-        from compactor.duckdb.session import UnknownTable
-
         text = text.strip().rstrip(";")
         if engine == AUTO and spark_reads(self.settings):
             return either(self._local(), text, moment, lambda: self._spark_sql(text, moment))
@@ -287,18 +281,14 @@ class App(Versions, Runners, Reconcile):
 
     def files_sql(self, name: str, as_of: str | None = None) -> str:
         """Return the rows of a version as a query over its files, for DuckDB without compactor."""
-        from compactor.app.local_sql import text
-
         table = self.table(name)
-        return text(table, self._kept(table, as_of))
+        return query_of_files(table, self._kept(table, as_of))
 
     def _kept(self, table: Table, as_of: str | None) -> Snapshot:
         snapshot = named(table, as_of)
         return kept(table, snapshot.version if snapshot else None)
 
     def _local(self) -> LocalSql:
-        from compactor.app.local_sql import LocalSql
-
         with self._lock:
             if self._local_sql is None:
                 self._local_sql = LocalSql(self)

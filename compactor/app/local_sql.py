@@ -188,7 +188,7 @@ class LocalSql:
                 raise Refused(f"table {spec.name} has no history: set `history: true`, or omit --as-of") from error
 
 
-def text(table: Table, snapshot: Snapshot) -> str:
+def query_of_files(table: Table, snapshot: Snapshot) -> str:
     """Return the query for a version's rows over its files."""
     connection = connect(table.storage, table.spec.root.startswith("s3://"))
     return queries.portable(queries.rows(connection, table.spec, snapshot))

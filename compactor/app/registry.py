@@ -22,11 +22,11 @@ from compactor.flows.publish import audit, notices
 from compactor.flows.publish.sync import sync_table
 from compactor.flows.table import Table
 from compactor.ports import Registry, Storage
+from compactor.registry.files import FileRegistry
 from compactor.runtime import with_catalog
 
 if TYPE_CHECKING:
     from compactor.registry.confluent import ConfluentRegistry
-    from compactor.registry.files import FileRegistry
 
 
 def open_registry(settings: Settings, storage: Storage) -> ConfluentRegistry | FileRegistry:
@@ -44,8 +44,6 @@ def is_folder(url: str) -> bool:
 def opened(urls: tuple[str, ...], options: Mapping[str, Any], storage: Storage, here: str) -> ConfluentRegistry | FileRegistry:
     """Return a folder of .avsc files, relative to `here`, or a server with Confluent's API. `options`: its other keys."""
     if urls and is_folder(urls[0]):
-        from compactor.registry.files import FileRegistry
-
         return FileRegistry(storage, absolute(urls[0], here))
     from compactor.registry.confluent import ConfluentRegistry
     from compactor.registry.http import RegistrySettings

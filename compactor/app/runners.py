@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from compactor.app.base import AppBase
+from compactor.app.metrics import account
 from compactor.config.keys import Emr
 from compactor.config.values import absolute
 from compactor.core.model.errors import Refused
 from compactor.core.results.record import JobUsage
 from compactor.ports import RemoteRunner, Runner, Submitted
+from compactor.runners.local import LocalRunner
 
 
 class Runners(AppBase):
@@ -19,8 +21,6 @@ class Runners(AppBase):
 
     def runner(self) -> Runner:
         """Return a runner that starts one command line on this machine."""
-        from compactor.runners.local import LocalRunner
-
         program, *more = self.settings.airflow.command or (sys.executable, "-m", "compactor")
         folder = str(self.settings.file.parent)
         return LocalRunner((absolute(program, folder) if "/" in program else program, *more), ("--config", str(self.settings.file)))
@@ -30,8 +30,6 @@ class Runners(AppBase):
 
         Errors are only logged.
         """
-        from compactor.app.metrics import account
-
         account(self, output, usage)
 
     def remote_runner(self, names: Sequence[str], attempt: str = "", group: str = "", seconds: float = 0.0) -> RemoteRunner | None:
