@@ -40,7 +40,6 @@ from compactor.storage.routed import any_storage
 log = logging.getLogger(__name__)
 
 REPORT, LOG = "report.json", "log.txt"
-"""Files below `--report`."""
 
 LOG_SECONDS = 15.0
 """Interval at which the log is written there."""

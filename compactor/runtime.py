@@ -39,7 +39,6 @@ Schemas = Callable[[int], str]
 """Return the text of the registered schema with an id."""
 
 Notify = Callable[[Target, Message], None]
-"""Send a message to a target."""
 
 
 class Runtime:

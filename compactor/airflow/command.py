@@ -52,7 +52,6 @@ class LogLink(_JobLink):
 
 
 LINKS = (SparkUiLink(), EmrConsoleLink(), LogLink())
-"""Links of every task that may run on EMR."""
 
 AS_JSON = (OUTPUT.names[0], "json")
 

@@ -57,7 +57,6 @@ ANSWER_WITHIN = timedelta(hours=20)
 """How long a question to a person stays open. After that the answer is no."""
 
 TABLE_NAME = "{{ task.table }}"
-"""Name of a mapped task in the UI."""
 
 
 def settings(dag_file: str) -> Settings:

@@ -31,7 +31,6 @@ class Rows:
 
     columns: list[str]
     texts: Iterable[str] = ()
-    """One JSON object a row."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.texts)

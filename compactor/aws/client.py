@@ -54,7 +54,6 @@ class ClientConfig:
     endpoint: str | None = None
     """URL of the service; None: the region's public endpoint, or the one that the environment names."""
     connect_seconds: float = 5.0
-    """Timeout for opening a connection."""
     read_seconds: float = 30.0
     """Timeout until a response begins."""
     operation_seconds: float = 120.0

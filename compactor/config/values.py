@@ -84,7 +84,6 @@ def urls(value: str | list[str]) -> tuple[str, ...]:
 
 
 SERVERS = r"[^\s:/,]+:\d+(\s*,\s*[^\s:/,]+:\d+)*"
-"""Kafka's bootstrap servers."""
 
 
 def spark_conf(value: dict[str, str]) -> dict[str, str]:

@@ -41,11 +41,9 @@ class RegistrySettings:
     context: str = ""
     """Context of Confluent's server (`lab` or `.lab`). Subjects are named without it."""
     token_env: str = ""
-    """Environment variable with a bearer token."""
     cert_file: str = ""
     """PEM file with the client certificate and its key, for mutual TLS."""
     connect_seconds: float = 5.0
-    """Timeout for a connection."""
     read_seconds: float = 20.0
     """Timeout for the next part of a response."""
     deadline_seconds: float = 60.0
@@ -157,7 +155,6 @@ class Waiting:
     now: Callable[[], float] = time.monotonic
     """Monotonic clock in seconds."""
     sleep: Callable[[float], None] = time.sleep
-    """Wait for some seconds."""
     uneven: Callable[[], float] = random.random
     """Random number between 0 and 1, which varies the pauses."""
 

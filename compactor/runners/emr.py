@@ -60,7 +60,6 @@ class Sending:
     conf: tuple[tuple[str, str], ...] = ()
     """Spark settings (name, value)."""
     seconds: float = 7200.0
-    """Time limit of a job."""
     subject: str = ""
     """What the job's name says after the command: the group or the table."""
     tags: tuple[tuple[str, str], ...] = ()
@@ -94,7 +93,6 @@ class Order:
     token: str
     """Unique id of the job: 48 hex digits."""
     name: str
-    """Name that EMR shows."""
     arguments: tuple[str, ...]
     sending: Sending
 
@@ -203,7 +201,6 @@ class EmrRunner:
 
 
 _ENDED = ("SUCCESS", "FAILED", "CANCELLED", "UNKNOWN")
-"""States of a job run that has ended."""
 
 
 class ServerlessJobs:

@@ -41,7 +41,6 @@ _FINAL = (
 """Error codes → what to do about an error that no retry can change."""
 
 Registered = dict[tuple[str, ...], dict[str, Any]]
-"""Values of a partition → Glue's partition."""
 
 
 class GlueCatalog:

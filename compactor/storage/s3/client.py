@@ -115,7 +115,6 @@ class ObjectHead:
     modified: float
     """Last-Modified in epoch seconds."""
     response: dict[str, Any]
-    """boto3's complete response."""
 
     @property
     def metadata(self) -> dict[str, str]:
