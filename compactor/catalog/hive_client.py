@@ -228,7 +228,7 @@ def _line(text: str) -> str:
     return next(iter(text.strip().splitlines()), "")[:400]
 
 
-_TEXTS = ("VIEW_EXPANDED_TEXT", "VIEW_ORIGINAL_TEXT")
+_VIEW_TEXTS = ("VIEW_EXPANDED_TEXT", "VIEW_ORIGINAL_TEXT")
 
 
 def widen_view_texts(jvm: Any, url: str) -> None:
@@ -244,8 +244,8 @@ def widen_view_texts(jvm: Any, url: str) -> None:
     connection.setAutoCommit(False)
     try:
         statement = connection.createStatement()
-        for column in _TEXTS:
-            if _type(statement, column) == "LONG VARCHAR":
+        for column in _VIEW_TEXTS:
+            if _derby_type(statement, column) == "LONG VARCHAR":
                 statement.execute(f"ALTER TABLE TBLS ADD COLUMN NEW_{column} CLOB")
                 statement.execute(f"UPDATE TBLS SET NEW_{column} = CAST({column} AS CLOB)")
                 statement.execute(f"ALTER TABLE TBLS DROP COLUMN {column}")
@@ -257,7 +257,7 @@ def widen_view_texts(jvm: Any, url: str) -> None:
         connection.close()
 
 
-def _type(statement: Any, column: str) -> str:
+def _derby_type(statement: Any, column: str) -> str:
     answer = statement.executeQuery(
         "SELECT CAST(c.COLUMNDATATYPE AS VARCHAR(100)) FROM SYS.SYSCOLUMNS c JOIN SYS.SYSTABLES t ON c.REFERENCEID = t.TABLEID "
         f"WHERE t.TABLENAME = 'TBLS' AND c.COLUMNNAME = '{column}'"

@@ -32,17 +32,6 @@ NATIVE_FORMAT = (
 )
 """Those that Iceberg's own catalogs register: no engine reads the table by them."""
 
-
-def serde_parameters(formats: tuple[str, str, str]) -> dict[str, str]:
-    """Return the parameters of a serde.
-
-    Spark takes those of a Parquet table as options of its own reader. Without the rebase modes it refuses dates before 1582, and timestamps before
-    1900, in files that Spark has not written. Writers other than Hive and Spark 2 use the calendar of today for all dates (`CORRECTED`).
-    """
-    modes = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"} if formats == FORMATS["parquet"] else {}
-    return {"serialization.format": "1", **modes}
-
-
 COMMENT_BYTES_MAX = 255
 """Glue's limit for a column comment (a Hive metastore: 256 characters). It rejects the whole call for a longer one."""
 
@@ -68,6 +57,16 @@ _SYSTEM = {
     "totalSize",
     "transient_lastDdlTime",
 }
+
+
+def serde_parameters(formats: tuple[str, str, str]) -> dict[str, str]:
+    """Return the parameters of a serde.
+
+    Spark takes those of a Parquet table as options of its own reader. Without the rebase modes it refuses dates before 1582, and timestamps before
+    1900, in files that Spark has not written. Writers other than Hive and Spark 2 use the calendar of today for all dates (`CORRECTED`).
+    """
+    modes = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"} if formats == FORMATS["parquet"] else {}
+    return {"serialization.format": "1", **modes}
 
 
 def place(location: str) -> str:

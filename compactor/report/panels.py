@@ -14,6 +14,8 @@ from compactor.core.results.timeline import Timeline, Version
 from compactor.report import charts
 from compactor.report.charts import Chart, Mark
 
+EVENTS = ("applied", "late", "duplicate")
+
 
 def size(count: float | None) -> str:
     return "–" if count is None else phrases.size(count)
@@ -44,9 +46,6 @@ def share(part: float | None) -> str:
     ['–', '0.4 %', '25 %']
     """
     return "–" if part is None else f"{100 * part:.1f} %" if 0 < part < 0.01 else f"{100 * part:.0f} %"
-
-
-EVENTS = ("applied", "late", "duplicate")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Requests to S3: creates the boto3 client, adds the parameters of every request, and classifies the response."""
+"""Requests to S3: creates the boto3 client, adds the parameters of every request, and classifies the response. And the texts of errors that no
+retry can change; for the others see `aws/retry.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from botocore import exceptions as boto
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compactor.aws.client import ClientConfig, Connection, connect, region
@@ -36,7 +36,6 @@ _FINAL = (
     ({"NotImplemented", "501"}, "{host} cannot {action}: this store does not support what docs/aws.md requires"),
 )
 
-
 _KMS_RIGHTS = {"read": "kms:Decrypt", "look": "kms:Decrypt", "write": "kms:GenerateDataKey", "copy": "kms:Decrypt and kms:GenerateDataKey"}
 """First word of an action → what it needs on the key of an encrypted object."""
 
@@ -47,7 +46,7 @@ def refusal(error: Exception, location: str, action: str, host: str, key: str = 
     if problem:
         return Refused(f"{location}: {problem}")
     code = code_of(error)
-    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}) if isinstance(error, boto.ClientError) else {}
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}) if isinstance(error, ClientError) else {}
     region = headers.get("x-amz-bucket-region", "")
     for codes, text in _FINAL:
         if code in codes:
@@ -63,7 +62,7 @@ def _key_problem(error: Exception, action: str, key: str) -> str | None:
     """Describe an error of a KMS key. Return None for any other error."""
     code, text = code_of(error), words(error)
     # not in `text`, which may end before the key: the name of a session can be long
-    message = str(error.response.get("Error", {}).get("Message", "")) if isinstance(error, boto.ClientError) else ""
+    message = str(error.response.get("Error", {}).get("Message", "")) if isinstance(error, ClientError) else ""
     named, right = re.search(r"arn:[\w-]+:kms:[\w:/-]+", message), re.search(r"kms:[A-Z]\w+", message)
     key = named[0] if named else key or "of the bucket"
     if code.startswith("KMS."):
