@@ -25,7 +25,7 @@ from benchmarks.usage import bytes_read, measured
 from compactor.core.catalog import views
 from compactor.core.schema import clustering
 from compactor.duckdb import queries
-from compactor.duckdb.connection import connect
+from compactor.duckdb.session import connect
 from compactor.spark.session import SessionSettings, close_session, open_session
 from compactor.storage.local import LocalStorage
 

@@ -11,7 +11,6 @@ It needs only the standard library, PySpark and boto3. `compactor package` puts 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import logging
 import os
@@ -35,14 +34,12 @@ from compactor.flows.read.verify import verify
 from compactor.flows.run_tables import run_tables
 from compactor.flows.verbs import rebuild_table, replay_table
 from compactor.flows.write import restore
-from compactor.ports import Storage
 from compactor.runtime import Runtime
-from compactor.storage.local import LocalStorage
+from compactor.storage.routed import any_storage
 
 log = logging.getLogger(__name__)
 
 REPORT, LOG = "report.json", "log.txt"
-"""Files below `--report`."""
 
 LOG_SECONDS = 15.0
 """Interval at which the log is written there."""
@@ -92,11 +89,9 @@ def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
         from compactor.spark.session import SessionSettings, open_session
 
         conf = metastore_conf(config.catalog, config.catalog_id, config.metastore_uri)
-        encrypted = not all(spec.quotes_records for spec in config.specs)
-        settings = SessionSettings(
-            config.metastore_uri, None, config.warehouse, verbose=verbose, conf=tuple(conf.items()), parquet=config.specs[0].parquet
-        )
-        return open_session(dataclasses.replace(settings, encrypted=encrypted))
+        encrypted, form = not all(spec.quotes_records for spec in config.specs), config.specs[0].parquet
+        more: dict[str, Any] = {"verbose": verbose, "conf": tuple(conf.items()), "parquet": form, "encrypted": encrypted}
+        return open_session(SessionSettings(config.metastore_uri, None, config.warehouse, **more))
 
     return Runtime(config, session, schema if config.schemas else None, notify)
 
@@ -223,18 +218,9 @@ def _job_config(value: str) -> JobConfig:
     if value.lstrip().startswith("{"):
         return JobConfig.read(value.encode())
     try:
-        return JobConfig.read(_store(value).read(value))
+        return JobConfig.read(any_storage(S3Settings()).read(value))
     except FileNotFoundError:
         raise ConfigError(f"the job configuration: expected a file at {value}, found nothing") from None
-
-
-def _store(location: str) -> Storage:
-    """Return a store for reports and configurations. Nothing is committed there."""
-    if not location.startswith("s3://"):
-        return LocalStorage()
-    from compactor.storage.s3.storage import S3Storage
-
-    return S3Storage(location, S3Settings())
 
 
 class Journal(logging.Handler):
@@ -242,7 +228,7 @@ class Journal(logging.Handler):
 
     def __init__(self, directory: str) -> None:
         super().__init__()
-        self._directory = directory
+        self._directory, self._storage = directory, any_storage(S3Settings())
         self._lines: deque[str] = deque(maxlen=_LINES_KEPT)
         self._written = self._emitted = 0
         self._ended = threading.Event()
@@ -263,7 +249,6 @@ class Journal(logging.Handler):
         self._emitted += 1
 
     def close(self) -> None:
-        """Stop receiving, and write the remaining lines."""
         logging.getLogger().removeHandler(self)
         self._ended.set()
         if self._thread is not None:
@@ -276,7 +261,7 @@ class Journal(logging.Handler):
         if self._directory:
             report = {"code": code, "output": output, "errors": "\n".join([*self._lines][-_LAST_LINES:])}
             place = join(self._directory, REPORT)
-            _store(place).write(place, json.dumps(report, ensure_ascii=False).encode())
+            self._storage.write(place, json.dumps(report, ensure_ascii=False).encode())
 
     def _keep_writing(self) -> None:
         place = join(self._directory, LOG)
@@ -285,7 +270,7 @@ class Journal(logging.Handler):
             if self._emitted > self._written:
                 emitted, lines = self._emitted, [*self._lines]
                 try:
-                    _store(place).write(place, "".join(f"{line}\n" for line in lines).encode())
+                    self._storage.write(place, "".join(f"{line}\n" for line in lines).encode())
                     self._written = emitted
                 except CompactorError as error:
                     # the cluster keeps standard error, which has the same lines

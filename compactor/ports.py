@@ -349,7 +349,6 @@ class Submitted:
     """A command line that was sent to a cluster."""
 
     job: str
-    """The id of the job there."""
     report: str
     """The directory into which the job writes its report."""
     until: float

@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compactor.app.base import AppBase
+from compactor.app.query import micros
 from compactor.core.catalog import base_views, feed
 from compactor.core.catalog.ddl import Column, ViewDef
 from compactor.core.catalog.dialect import DUCKDB
-from compactor.core.model import times
 from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import TableFile, table_files
-from compactor.duckdb import connection as duck
 from compactor.duckdb import queries
-from compactor.duckdb.session import with_errors
+from compactor.duckdb import session as duck
 from compactor.flows.read.visible import kept
 from compactor.flows.table import Table as Stored
 
@@ -52,18 +52,12 @@ class Source:
 
     @property
     def remote(self) -> bool:
-        """Whether the files are in S3."""
         return self.stored.spec.root.startswith("s3://")
 
     @cached_property
     def connection(self) -> DuckDBPyConnection:
-        """A DuckDB in memory."""
         made: DuckDBPyConnection = duck.connect(self.stored.storage, self.remote)
         return made
-
-    def prepare(self, connection: DuckDBPyConnection) -> None:
-        """Let another connection run the queries."""
-        duck.prepare(connection, self.stored.storage, self.remote)
 
 
 class Rows:
@@ -73,13 +67,15 @@ class Rows:
     these columns, and the row groups that may hold such rows, are read.
     """
 
-    def __init__(self, source: Source, define: Callable[[Source], ViewDef]) -> None:
+    def __init__(self, source: Source, define: Callable[[Any, TableSpec, Snapshot], ViewDef]) -> None:
+        """Keep what defines the rows. `define`: one of the functions in `queries`."""
         self._source, self._define = source, define
 
     @cached_property
     def _view(self) -> ViewDef:
-        with self._source.lock:
-            return with_errors(lambda: self._define(self._source))
+        source = self._source
+        with source.lock:
+            return duck.with_errors(lambda: self._define(source.connection, source.stored.spec, source.snapshot))
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -100,7 +96,7 @@ class Rows:
         _require("pyarrow")
         cursor = self._source.connection.cursor()
         duck.configure(cursor)
-        made = with_errors(lambda: cursor.sql(self._selected(columns, filter)))
+        made = duck.with_errors(lambda: cursor.sql(self._selected(columns, filter)))
         reader: pyarrow.RecordBatchReader = made.to_arrow_reader(rows)
         return reader
 
@@ -127,9 +123,9 @@ class Rows:
         `connection`: where the relation belongs to; default a connection of the table's own. Its time zone is set to UTC.
         """
         if connection is not None:
-            self._source.prepare(connection)
+            duck.prepare(connection, self._source.stored.storage, self._source.remote)
         used = connection if connection is not None else self._source.connection
-        made: DuckDBPyRelation = with_errors(lambda: used.sql(self._selected(columns, filter)))
+        made: DuckDBPyRelation = duck.with_errors(lambda: used.sql(self._selected(columns, filter)))
         return made
 
     def _selected(self, columns: Sequence[str] | None, filter: str | None) -> str:
@@ -146,7 +142,7 @@ class Table(Rows):
     """The rows of a table at one version."""
 
     def __init__(self, stored: Stored, snapshot: Snapshot) -> None:
-        super().__init__(Source(stored, snapshot), lambda made: queries.rows(made.connection, made.stored.spec, made.snapshot))
+        super().__init__(Source(stored, snapshot), queries.rows)
 
     def __repr__(self) -> str:
         """Return text such as `<Table student, version 12>`."""
@@ -168,7 +164,6 @@ class Table(Rows):
 
     @property
     def version(self) -> int:
-        """Return the version."""
         return self._source.snapshot.version
 
     @property
@@ -187,13 +182,9 @@ class Table(Rows):
 
         Raises Refused for a table without history.
         """
-        text = time if isinstance(time, str) else time.isoformat()
-        try:
-            moment = times.to_micros(text)
-        except ValueError:
-            raise Refused(f"expected a time such as 2026-11-20T14:00:00Z, found {text!r}") from None
-        self._need_history()
-        return Rows(self._source, lambda made: queries.as_of(made.connection, made.stored.spec, made.snapshot, moment))
+        moment = micros(time if isinstance(time, str) else time.isoformat())
+        queries.check_history(self._source.stored.spec, self._source.snapshot)
+        return Rows(self._source, lambda connection, spec, snapshot: queries.as_of(connection, spec, snapshot, moment))
 
     @property
     def compacted_version(self) -> int:
@@ -202,12 +193,12 @@ class Table(Rows):
 
     def compacted(self) -> Rows:
         """Return the rows as of the last compaction, as `<table>_ro` shows them. They are older and cost no join with the Delta."""
-        return Rows(self._source, lambda made: queries.compacted_rows(made.connection, made.stored.spec, made.snapshot))
+        return Rows(self._source, queries.compacted_rows)
 
     def history(self) -> Rows:
         """Return every version of every row, as `<table>_history` shows them. Needs `history: true`."""
-        self._need_history()
-        return Rows(self._source, lambda made: queries.history(made.connection, made.stored.spec, made.snapshot))
+        queries.check_history(self._source.stored.spec, self._source.snapshot)
+        return Rows(self._source, queries.history)
 
     def changes(self, since: int) -> Rows:
         """Return what changed after version `since`, up to this one. Needs `change_feed: true`.
@@ -216,17 +207,14 @@ class Table(Rows):
         """
         feed.check_start(self._source.stored.spec, self._source.snapshot, since)
 
-        def define(made: Source) -> ViewDef:
-            return queries.changes(made.connection, made.stored.spec, made.snapshot, list(made.stored.after(since, made.snapshot)))
+        def define(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:
+            return queries.changes(connection, spec, snapshot, list(self._source.stored.after(since, snapshot)))
 
         return Rows(self._source, define)
 
     def files(self) -> list[TableFile]:
         """Return the Parquet files of this version."""
         return table_files(self._source.stored.spec, self._source.snapshot)
-
-    def _need_history(self) -> None:
-        queries.check_history(self._source.stored.spec, self._source.snapshot)
 
 
 def _require(package: str) -> Any:

@@ -39,7 +39,6 @@ Schemas = Callable[[int], str]
 """Return the text of the registered schema with an id."""
 
 Notify = Callable[[Target, Message], None]
-"""Send a message to a target."""
 
 
 class Runtime:
@@ -86,11 +85,9 @@ class Runtime:
 
     @property
     def started(self) -> bool:
-        """Whether Spark runs."""
         return "spark" in self._made
 
     def _cancel(self) -> None:
-        """Cancel all jobs of Spark."""
         # not `spark()`, which starts another JVM where this one has ended
         session: SparkSession | None = self._made.get("spark")
         if session is not None:
@@ -162,10 +159,9 @@ class Runtime:
         if self.config.catalog == "glue":
             from compactor.aws.client import ClientConfig
             from compactor.catalog.glue.catalog import GlueCatalog
-            from compactor.catalog.glue.client import GlueSettings
 
-            settings = GlueSettings(self.config.catalog_id or "", ClientConfig(self.config.catalog_region))
-            glue: Catalog = self._once("catalog", lambda: GlueCatalog(settings))
+            client = ClientConfig(self.config.catalog_region)
+            glue: Catalog = self._once("catalog", lambda: GlueCatalog(client, self.config.catalog_id or None))
             return glue
         from compactor.catalog.hive import HiveCatalog
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from compactor.app.app import App
 from compactor.app.query import Rows
-from compactor.app.schema import Synced
+from compactor.app.registry import Synced
 from compactor.app.spark import local_jars
 from compactor.cli import grid, options, sql
 from compactor.cli import main as cli

@@ -12,7 +12,7 @@ import pytest
 
 from compactor.cli import console, grid
 from compactor.core.results.record import TableReport
-from compactor.report import figures
+from compactor.report import panels
 from tests.test_cli import SNAPSHOT, STATUS
 
 
@@ -120,8 +120,8 @@ def test_failed_is_red_and_quarantine_yellow(monkeypatch: pytest.MonkeyPatch) ->
     assert any("\x1b[1;31mfailed" in line for line in lines)
     assert any("\x1b[33m" in line and line.startswith("student") for line in lines)
     assert not any("\x1b[" in line for line in lines if line.startswith("u "))
-    assert grid.size(1 << 20) == figures.size(1 << 20) == "1.0 MB"
-    assert (grid.size(1_048_575), figures.size(999_950)) == ("1.0 MB", "976.5 KB"), "no number of a unit reaches the next one"
+    assert grid.size(1 << 20) == panels.size(1 << 20) == "1.0 MB"
+    assert (grid.size(1_048_575), panels.size(999_950)) == ("1.0 MB", "976.5 KB"), "no number of a unit reaches the next one"
 
 
 def test_rows_that_do_not_fit_a_terminal_stand_below_each_other(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from compactor.app.schema import SchemaReport, Synced, schema_report
+from compactor.app.registry import SchemaReport, Synced, schema_report
 from compactor.cli import main as cli
 from compactor.cli import options
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused

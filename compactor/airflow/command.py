@@ -1,26 +1,57 @@
-"""The operator that runs a `compactor` command line, on the worker or on EMR. The operators of the DAGs derive from it."""
+"""The operator that runs a `compactor` command line, on the worker or on EMR, with links to its job. The operators of the DAGs derive from it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, BaseOperatorLink
 
 from compactor.airflow import connection
 from compactor.airflow.compat import AirflowFailException
-from compactor.airflow.links import LINKS, SPARK_UI
 from compactor.airflow.opened import open_app
 from compactor.airflow.outcome import judge
-from compactor.airflow.triggers import JobTrigger
+from compactor.airflow.triggers import SPARK_UI, JobTrigger
 from compactor.core.model.errors import CompactorError, Refused, TryLater
 from compactor.core.results.reports import Ended
 from compactor.core.settings.command_line import LABEL, OUTPUT
 from compactor.ports import RemoteRunner, Runner, Submitted
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import TaskInstanceKey
+
+
+class _JobLink(BaseOperatorLink):
+    """A page about the job of a task. Airflow asks for it when the task is deferred and when it ends."""
+
+    def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
+        """Return the address; "" if the task has no job, or the page is not known."""
+        return str(operator.links.get(self.name, ""))
+
+
+class SparkUiLink(_JobLink):
+    """Spark's UI of a job on EMR Serverless. EMR opens it for an hour."""
+
+    name = SPARK_UI
+
+
+class EmrConsoleLink(_JobLink):
+    """The page of the EMR cluster."""
+
+    name = "EMR console"
+
+
+class LogLink(_JobLink):
+    """The folder with the job's log and report."""
+
+    name = "Log"
+
+
+LINKS = (SparkUiLink(), EmrConsoleLink(), LogLink())
 
 AS_JSON = (OUTPUT.names[0], "json")
 
@@ -64,28 +95,28 @@ def airflow_errors(log: Any) -> Iterator[None]:
 class CommandOperator(BaseOperator):
     """Run a `compactor` command for a table and return its JSON output.
 
-    `words` is the command without the table. With `labelled` the run's id becomes `--label`. With `spark` the command runs where the table's `runner`
-    says; on EMR the task is deferred meanwhile and occupies no worker slot. A refused command fails the task at once, whatever `retries` says. Any
-    other failure may be retried.
+    A subclass or an argument sets `words`, the command without the table. With `labelled` the run's id becomes `--label`. With `spark` the command
+    runs where the table's `runner` says; on EMR the task is deferred meanwhile and occupies no worker slot. A refused command fails the task at once,
+    whatever `retries` says. Any other failure may be retried.
     """
 
     template_fields = ("table",)
     operator_extra_links = LINKS
+    words: tuple[str, ...] = ()
+    labelled = spark = False
 
-    def __init__(self, *, config: str, table: str, words: tuple[str, ...], labelled: bool = False, spark: bool = False, **more: Any) -> None:
+    def __init__(self, *, config: str, table: str = "", words: Sequence[str] = (), **more: Any) -> None:
         super().__init__(**more)
-        self.config, self.table, self.words, self.labelled, self.spark = config, table, tuple(words), labelled, spark
+        self.config, self.table, self.words = config, table, tuple(words) or self.words
         self.links: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
         self.group, self.seconds = "", 0.0
         self._runner: Runner | RemoteRunner | None = None
 
     def tables(self, context: Any) -> list[str]:
-        """Return the tables of the command."""
         return [self.table] if self.table else []
 
     def execute(self, context: Any) -> Any:
-        """Run the command and return its result."""
         return self._run(context, self.tables(context))
 
     def _run(self, context: Any, names: list[str]) -> Any:
@@ -146,7 +177,6 @@ class CommandOperator(BaseOperator):
         return self.task_result(outcome.result, context)
 
     def _failed(self, problem: str, retryable: bool) -> BaseException:
-        """Return the exception that ends the task."""
         if retryable:
             self.log.error("%s", problem)
         failed: BaseException = TryAgain(problem) if retryable else AirflowFailException(problem)

@@ -14,22 +14,20 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, AssetAlias, BaseOperator, Param, TaskGroup
 
 from compactor.airflow import alerts, connection
-from compactor.airflow.gates import (
-    ApproveByMarkingOperator,
-    ChooseTablesOperator,
-    PrepareQuestionOperator,
-    SkipUnlessOperator,
-)
 from compactor.airflow.group import FindWorkOperator, GroupOperator, RunGroupOperator, TableOperator, VerifyGroupOperator, WaitForHourOperator
 from compactor.airflow.hours import HOUR_PATTERN
 from compactor.airflow.operators import (
+    ApproveByMarkingOperator,
     CheckLandingOperator,
     CheckQuarantineOperator,
+    ChooseTablesOperator,
     NotifySchemaChangesOperator,
     PlanOperator,
+    PrepareQuestionOperator,
     RebuildOperator,
     ReplayQuarantineOperator,
     RunOperator,
+    SkipUnlessOperator,
     VacuumDryRunOperator,
     VacuumOperator,
 )
@@ -59,7 +57,6 @@ ANSWER_WITHIN = timedelta(hours=20)
 """How long a question to a person stays open. After that the answer is no."""
 
 TABLE_NAME = "{{ task.table }}"
-"""Name of a mapped task in the UI."""
 
 
 def settings(dag_file: str) -> Settings:
@@ -210,7 +207,6 @@ def approval(configured: Settings, name: str, subject: str, asked_by: str) -> Ba
 
 
 def _form(names: list[str]) -> dict[str, Param]:
-    """Return the fields of the backfill form."""
     hour: dict[str, Any] = {"type": ["null", "string"], "pattern": HOUR_PATTERN}
     texts = {
         "tables": "Tables to bring up to date. Empty: all.",

@@ -41,65 +41,65 @@ class WaitForHourOperator(BaseOperator):
     An hour without files is no error.
     """
 
+    whole = False
+
     def __init__(self, *, config: str, tables: Sequence[str], wait: float, **more: Any) -> None:
         super().__init__(**more)
         self.config, self.members, self.wait = config, list(tables), wait
 
     def execute(self, context: Any) -> str:
         """Return the hour. The task is deferred while it waits, so that it occupies no worker slot."""
-        hour = hour_of_run(context["dag_run"])
-        until = (hour + HOUR).timestamp() + self.wait
-        if time.time() < until:
-            with airflow_errors(self.log):
-                waiting = missing(opened(self.config), self.members, written(hour))
-            if waiting:
-                self.log.info("waiting for the first files of %s: %s", written(hour), _named(waiting))
-                trigger = HourTrigger(self.config, waiting, written(hour), until)
-                self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=until - time.time() + SLACK_SECONDS))
-        return written(hour)
+        begin = hour_of_run(context["dag_run"])
+        hour, until = written(begin), (begin + HOUR).timestamp() + self.wait
+        if time.time() >= until:
+            return self.over(hour)
+        waiting = self.waiting(hour)
+        if waiting:
+            self.log.info("waiting for %s of %s: %s", "everything" if self.whole else "the first files", hour, _named(waiting))
+            trigger = HourTrigger(self.config, waiting, hour, until, whole=self.whole)
+            self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=until - time.time() + SLACK_SECONDS))
+        return hour
 
     def resume(self, context: Any, event: dict[str, Any]) -> str:
-        """Return the hour after the wait."""
         late = event["missing"]
         self.log.info("%s: %s", event["hour"], f"continuing without files of {_named(late)}" if late else "files of every table have landed")
         return str(event["hour"])
 
+    def waiting(self, hour: str) -> list[str]:
+        """Return the tables that the task waits for."""
+        with airflow_errors(self.log):
+            return missing(opened(self.config), self.members, hour)
 
-class WaitForWholeHourOperator(BaseOperator):
+    def over(self, hour: str) -> str:
+        """Return the hour where there is no time to wait."""
+        return hour
+
+
+class WaitForWholeHourOperator(WaitForHourOperator):
     """Wait until the views of these tables show everything of the run's hour, at most `wait` seconds after the hour's end. For DAGs that read them.
 
     The task fails, with the reason for each table, if an hour is not whole by then; a retry looks again.
     """
 
-    def __init__(self, *, config: str, tables: Sequence[str], wait: float, **more: Any) -> None:
-        super().__init__(**more)
-        self.config, self.tables, self.wait = config, list(tables), wait
-
-    def execute(self, context: Any) -> str:
-        """Return the hour. The task is deferred while it waits, so that it occupies no worker slot."""
-        hour = hour_of_run(context["dag_run"])
-        until = (hour + HOUR).timestamp() + self.wait
-        waiting = self._reasons(written(hour))
-        if waiting and time.time() < until:
-            self.log.info("waiting for everything of %s: %s", written(hour), _named([*waiting]))
-            trigger = HourTrigger(self.config, [*waiting], written(hour), until, whole=True)
-            self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=until - time.time() + SLACK_SECONDS))
-        return self._ended(written(hour), waiting)
+    whole = True
 
     def resume(self, context: Any, event: dict[str, Any]) -> str:
-        """Return the hour after the wait."""
-        return self._ended(event["hour"], self._reasons(event["hour"]))
+        return self.over(event["hour"])
+
+    def waiting(self, hour: str) -> list[str]:
+        return [*self._reasons(hour)]
+
+    def over(self, hour: str) -> str:
+        waiting = self._reasons(hour)
+        for name, why in waiting.items():
+            self.log.error("%s: %s is not whole: %s", name, hour, why)
+        if waiting:
+            raise TryAgain(f"{hour} is not whole in {_named([*waiting])}")
+        return hour
 
     def _reasons(self, hour: str) -> dict[str, str]:
         with airflow_errors(self.log):
-            return not_whole(opened(self.config), self.tables, hour)
-
-    def _ended(self, hour: str, waiting: dict[str, str]) -> str:
-        if waiting:
-            for name, why in waiting.items():
-                self.log.error("%s: %s is not whole: %s", name, hour, why)
-            raise TryAgain(f"{hour} is not whole in {_named([*waiting])}")
-        return hour
+            return not_whole(opened(self.config), self.members, hour)
 
 
 class FindWorkOperator(BaseOperator):
@@ -163,16 +163,17 @@ class GroupOperator(CommandOperator):
     `seconds`: time limit of the job on EMR; default the longest `timeout` of the tables.
     """
 
-    def __init__(self, *, group: str, members: Sequence[str], seconds: float = 0.0, **more: Any) -> None:
-        super().__init__(table="", spark=True, **more)
+    spark = True
+
+    def __init__(self, *, group: str, members: Sequence[str], seconds: float = 0.0, labelled: bool = False, **more: Any) -> None:
+        super().__init__(**more)
+        self.labelled = labelled or self.labelled
         self.group, self.members, self.seconds = group, list(members), seconds
 
     def tables(self, context: Any) -> list[str]:
-        """Return the tables."""
         return self.members
 
     def log_result(self, result: Any) -> None:
-        """Log a line for each table's report, or each check."""
         for item in result or ():
             if "ok" in item:
                 log_checks(self.log, [item])
@@ -183,9 +184,11 @@ class GroupOperator(CommandOperator):
 class VerifyGroupOperator(GroupOperator):
     """Run `compactor verify --deep` for tables of a group. The XCom `passed` has the tables without a problem, also if the task fails."""
 
+    words = (*VERIFY.words, *DEEP.names)
+
     def __init__(self, **more: Any) -> None:
         # also if the compaction before it failed
-        super().__init__(words=(*VERIFY.words, *DEEP.names), trigger_rule="all_done", **more)
+        super().__init__(trigger_rule="all_done", **more)
 
     def _finish(self, ended: Ended, context: Any) -> Any:
         outcome = judge(ended)
@@ -211,7 +214,6 @@ class RunGroupOperator(GroupOperator):
         return list((work or {}).get(self.task_id, self.members))
 
     def execute(self, context: Any) -> Any:
-        """Run the tables and return their reports."""
         names, idle = self.tables(context), []
         if context["ti"].try_number > 1:
             with airflow_errors(self.log), open_app(self.config) as app:
@@ -225,7 +227,6 @@ class RunGroupOperator(GroupOperator):
         return self._run(context, self.working)
 
     def resume(self, context: Any, event: dict[str, Any]) -> Any:
-        """Return the reports of the job on EMR."""
         self.working = event["tables"]
         return super().resume(context, event)
 
@@ -247,12 +248,14 @@ class TableOperator(CommandOperator):
     From the second attempt on the task runs the table itself, if it still has work. `job`: the id of the task that ran the group.
     """
 
+    words = RUN.words
+    labelled = spark = True
+
     def __init__(self, *, job: str, asset: Any, **more: Any) -> None:
-        super().__init__(words=RUN.words, labelled=True, spark=True, outlets=[asset], **more)
+        super().__init__(outlets=[asset], **more)
         self.job, self.asset = job, asset
 
     def execute(self, context: Any) -> Any:
-        """Return the table's report."""
         ti = context["ti"]
         report = (ti.xcom_pull(task_ids=self.job) or {}).get(self.table)
         if report is not None and ti.try_number <= 1:
@@ -290,7 +293,6 @@ class TableOperator(CommandOperator):
 
 
 def log_report(log: Any, report: Any) -> None:
-    """Log a table's report in one line."""
     if report["error"]:
         log.error("%s: %s", report["table"], reason(report))
     else:
@@ -298,7 +300,6 @@ def log_report(log: Any, report: Any) -> None:
 
 
 def log_checks(log: Any, checks: Any) -> None:
-    """Log each check of `compactor verify`."""
     for check in checks or ():
         log.info("%s: %s: %s: %s", check["table"], check["name"], "ok" if check["ok"] else "FAILED", check["detail"])
 

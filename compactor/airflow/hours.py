@@ -38,7 +38,6 @@ def hour_of(partition_key: str | None, logical_date: datetime | None, run_after:
 
 
 def hour_of_run(run: Any) -> datetime:
-    """Return the hour that a DAG run stands for."""
     return hour_of(getattr(run, "partition_key", None), run.logical_date, run.run_after, getattr(run, "run_type", None))
 
 

@@ -1,14 +1,18 @@
-"""Operators for the commands of one table that the DAGs run: run, plan, rebuild, replay, vacuum, schema --notify; and for all: quarantine, check."""
+"""Operators for the commands of one table that the DAGs run: run, plan, rebuild, replay, vacuum, schema --notify; and for all: quarantine, check. And
+operators that decide what follows: the choices of the backfill form, and questions to a person."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+from airflow.sdk import BaseOperator
 
 from compactor.airflow import alerts
 from compactor.airflow.command import CommandOperator
-from compactor.airflow.compat import AirflowFailException
+from compactor.airflow.compat import AirflowFailException, AirflowSkipException, earlier_run
 from compactor.airflow.hours import expected_hours
-from compactor.airflow.outcome import judge, sentence, shortened
+from compactor.airflow.outcome import QUESTIONS, judge, sentence, shortened
 from compactor.airflow.triggers import arrived, waiting
 from compactor.core.results.checks import SILENT, UNTAKEN
 from compactor.core.results.reports import Ended
@@ -21,16 +25,14 @@ LINES_MAX, ALERTED_MAX = 50, 10
 class RunOperator(CommandOperator):
     """Run `compactor run` for a table. Returns the report."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=RUN.words, labelled=True, spark=True, **more)
+    words = RUN.words
+    labelled = spark = True
 
     def log_result(self, result: Any) -> None:
-        """Log a summary of the report."""
         for report in result or ():
             self.log.info("%s", sentence(report))
 
     def task_result(self, result: Any, context: Any) -> dict[str, Any]:
-        """Return the report."""
         (report,) = result
         return dict(report)
 
@@ -38,11 +40,9 @@ class RunOperator(CommandOperator):
 class PlanOperator(CommandOperator):
     """Run `compactor plan` for a table, and check which of the hours in the form have landed."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=("plan", "--no-samples"), **more)
+    words = ("plan", "--no-samples")
 
     def log_result(self, result: Any) -> None:
-        """Log the steps."""
         for plan in result or ():
             for step in plan["steps"]:
                 self.log.info("%s: %s", plan["table"], step)
@@ -73,26 +73,24 @@ class PlanOperator(CommandOperator):
 class ReplayQuarantineOperator(CommandOperator):
     """Run `compactor quarantine --replay` for a table."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=(*QUARANTINE.words, *REPLAY.names), labelled=True, spark=True, **more)
+    words = (*QUARANTINE.words, *REPLAY.names)
+    labelled = spark = True
 
 
 class RebuildOperator(CommandOperator):
     """Run `compactor rebuild` for a table. Rows that differ fail the task unless the form accepts them."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=REBUILD.words, labelled=True, spark=True, **more)
+    words = REBUILD.words
+    labelled = spark = True
 
     def options(self, context: Any) -> list[str]:
-        """Return `--accept-differences` if the form's switch is on."""
         return [*ACCEPT_DIFFERENCES.names] if context["params"]["accept_differences"] else []
 
 
 class VacuumDryRunOperator(CommandOperator):
     """Run `compactor versions vacuum` for a table, which lists what it would delete and deletes nothing."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=VACUUM.words, **more)
+    words = VACUUM.words
 
     def task_result(self, result: Any, context: Any) -> dict[str, Any]:
         """Return files and bytes to delete, how many of the files are raw files past their retention, and the number of expired versions."""
@@ -105,18 +103,16 @@ class VacuumDryRunOperator(CommandOperator):
 class VacuumOperator(CommandOperator):
     """Run `compactor versions vacuum --run` for a table, which deletes."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=(*VACUUM.words, *DELETE.names), labelled=True, spark=True, **more)
+    words = (*VACUUM.words, *DELETE.names)
+    labelled = spark = True
 
 
 class NotifySchemaChangesOperator(CommandOperator):
     """Run `compactor schema --notify` for a table, which sends new schema changes to the table's `notify:` targets."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=("schema", "--notify"), **more)
+    words = ("schema", "--notify")
 
     def log_result(self, result: Any) -> None:
-        """Log each change."""
         for change in self.task_result(result, None)["changes"]:
             self.log.info("%s: %s", self.table, change)
 
@@ -129,11 +125,9 @@ class NotifySchemaChangesOperator(CommandOperator):
 class CheckQuarantineOperator(CommandOperator):
     """Run `compactor quarantine`. If any file is in quarantine, notify each table's `notify:` targets and fail the task."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=QUARANTINE.words, table="", **more)
+    words = QUARANTINE.words
 
     def task_result(self, result: Any, context: Any) -> list[Any]:
-        """Return an empty list, or fail the task."""
         by_table: dict[str, list[str]] = {}
         for item in result:
             records = "the file" if item["records"] is None else f"{item['records']:,} records"
@@ -148,8 +142,7 @@ class CheckQuarantineOperator(CommandOperator):
 class CheckLandingOperator(CommandOperator):
     """Run `compactor check`. Fail the task if a table is silent, whose `notify:` targets get `table_late`, or if no table takes landed files."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=("plan", "--no-samples"), table="", **more)
+    words = ("plan", "--no-samples")
 
     def _finish(self, ended: Ended, context: Any) -> Any:
         outcome = judge(ended)
@@ -157,7 +150,6 @@ class CheckLandingOperator(CommandOperator):
         return super()._finish(ended, context) if not isinstance(outcome.result, list) else self.task_result(outcome.result, context)
 
     def task_result(self, result: Any, context: Any) -> list[Any]:
-        """Return an empty list, or fail the task."""
         checks = [check for plan in result for check in plan["checks"]]
         silent = {check["table"]: check["detail"] for check in checks if check["name"] == SILENT}
         if silent:
@@ -166,3 +158,83 @@ class CheckLandingOperator(CommandOperator):
         if lines:
             raise AirflowFailException(shortened(lines, LINES_MAX, "\n"))
         return []
+
+
+class ChooseTablesOperator(BaseOperator):
+    """Return the tables in the form, or all of `tables` if it names none. Fails if the form's values do not fit together."""
+
+    def __init__(self, *, tables: list[str], **more: Any) -> None:
+        super().__init__(**more)
+        self.tables = tables
+
+    def execute(self, context: Any) -> list[str]:
+        params = context["params"]
+        try:
+            expected_hours(params)
+        except ValueError as error:
+            raise AirflowFailException(str(error)) from error
+        if params["accept_differences"] and not params["rebuild"]:
+            raise AirflowFailException("`accept_differences` needs `rebuild`, which is off")
+        return list(dict.fromkeys(params["tables"])) or self.tables
+
+
+class SkipUnlessOperator(BaseOperator):
+    """Pass the tables on, or skip the following tasks unless the form's switch `param` has this value."""
+
+    template_fields = ("tables",)
+
+    def __init__(self, *, tables: Any, param: str, value: bool = True, **more: Any) -> None:
+        super().__init__(**more)
+        self.tables, self.param, self.value = tables, param, value
+
+    def execute(self, context: Any) -> list[str]:
+        if context["params"][self.param] is not self.value:
+            now, then = ("off", "on") if self.value else ("on", "off")
+            raise AirflowSkipException(f"nothing to do, because `{self.param}` is {now}. To go on, start again with `{self.param}` {then}.")
+        if not self.tables:
+            raise AirflowSkipException("no table was run")
+        return list(self.tables)
+
+
+class PrepareQuestionOperator(BaseOperator):
+    """Make a question to a person from the results of earlier tasks. Skip the following tasks if there is nothing to ask.
+
+    `verified_by`: ids of the tasks that verify tables; a table that none of them passed is left out. `one_at_a_time`: ask nothing while an earlier
+    run may wait for an answer. Returns the tables that the question is about. The text of the question is the XCom `text`.
+    """
+
+    template_fields = ("results",)
+
+    def __init__(self, *, results: Any, question: str, verified_by: Sequence[str] | None = None, one_at_a_time: bool = False, **more: Any) -> None:
+        super().__init__(**more)
+        self.results, self.question, self.one_at_a_time = results, question, one_at_a_time
+        self.verified_by = None if verified_by is None else list(verified_by)
+
+    def execute(self, context: Any) -> list[str]:
+        results, ti = list(self.results), context["ti"]
+        if self.verified_by is not None:
+            passed = {name for task in self.verified_by for name in ti.xcom_pull(task_ids=task, key="passed") or ()}
+            left_out = [result["table"] for result in results if result["table"] not in passed]
+            results = [result for result in results if result["table"] in passed]
+            if left_out:
+                self.log.warning("left out, because their verification did not pass: %s", ", ".join(left_out))
+        tables, text = QUESTIONS[self.question](results)
+        if not tables:
+            raise AirflowSkipException("nothing to do")
+        if self.one_at_a_time and (earlier := earlier_run(ti)) is not None:
+            raise AirflowSkipException(f"the run {earlier.run_id} still waits for an answer")
+        self.log.info("%s", text)
+        ti.xcom_push(key="text", value=text)
+        return tables
+
+
+class ApproveByMarkingOperator(BaseOperator):
+    """Ask a person where Airflow has no approval form (3.0): the task fails with the question, and a person approves by marking it as success."""
+
+    def __init__(self, *, subject: str, asked_by: str, **more: Any) -> None:
+        super().__init__(**more)
+        self.subject, self.asked_by = subject, asked_by
+
+    def execute(self, context: Any) -> None:
+        text = context["ti"].xcom_pull(task_ids=self.asked_by, key="text")
+        raise AirflowFailException(f"{self.subject}\n{text}\nTo approve, mark this task as success. Otherwise do nothing.")

@@ -27,13 +27,10 @@ class Outcome:
 
     result: Any = None
     """The JSON that the command printed, parsed; None if it printed none."""
-
     problem: str | None = None
     """Why the command failed; None if it succeeded."""
-
     retryable: bool = False
     """Whether a retry may help."""
-
     reasons: dict[str, str] = field(default_factory=dict)
     """Why the command failed, by table; empty if that is not known."""
 

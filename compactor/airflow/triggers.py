@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from compactor.airflow.hours import read_hour
-from compactor.airflow.links import SPARK_UI
 from compactor.airflow.opened import opened, opened_in_triggerer
 from compactor.core.model.errors import CompactorError
 from compactor.ports import RemoteRunner, Submitted
 
 if TYPE_CHECKING:
     from compactor.app.app import App
+
+SPARK_UI = "Spark UI"
+"""Name of the page that a job has only when it runs."""
 
 POLL_SECONDS = 30.0
 """Interval between two checks of a trigger."""

@@ -16,16 +16,16 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from compactor.app.as_of import as_of_views, check_names, micros
-from compactor.app.packages import coordinates, s3_packages
-from compactor.app.query import AS_JSON, Rows, check_tables, row_texts, with_sql_errors
+from compactor.app.local_sql import LocalSql, either, possible, query_of_files
+from compactor.app.metrics import send
+from compactor.app.query import AS_JSON, Rows, as_of_views, check_names, check_tables, micros, row_texts, with_sql_errors
 from compactor.app.reconcile import Reconcile
+from compactor.app.registry import SchemaReport, Synced, schema_report, sync
 from compactor.app.runners import Runners
-from compactor.app.schema import SchemaReport, Synced, schema_report, sync
-from compactor.app.spark import check_reader, spark_reads
+from compactor.app.spark import check_reader, coordinates, s3_packages, spark_reads
 from compactor.app.versions import Versions
 from compactor.config.values import absolute
-from compactor.core.catalog import statements
+from compactor.core.catalog import dbt, statements
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
 from compactor.core.model.snapshot import Snapshot
@@ -37,13 +37,25 @@ from compactor.core.results.explained import Explained
 from compactor.core.results.record import TableReport
 from compactor.core.results.reports import Progress, TableFile, TablePlan, TableStatus, silent, table_files
 from compactor.core.schema.schema_history import Step, steps
+from compactor.duckdb.session import UnknownTable
 from compactor.flows import logs
 from compactor.flows.land.ingest import Ingest, Ingested
+from compactor.flows.read import quarantine
+from compactor.flows.read.explain import explain
 from compactor.flows.read.quarantine import QuarantinedFile
-from compactor.flows.table import Table
+from compactor.flows.read.status import plan, statuses
+from compactor.flows.read.timeline import timelines
+from compactor.flows.read.verify import verify
+from compactor.flows.read.visible import kept, visible
+from compactor.flows.record import remember_idle
+from compactor.flows.run import failed_early
+from compactor.flows.run_tables import idle_tables, run_tables
+from compactor.flows.table import Table, listed
+from compactor.flows.verbs import discard_table, replay_table
+from compactor.flows.write.restore import named
+from compactor.report.page import bytes_plot, page
 
 if TYPE_CHECKING:
-    from compactor.app.local_sql import LocalSql
     from compactor.core.results.timeline import Timeline
     from compactor.core.sources.proposal import TableProposal
 
@@ -80,9 +92,6 @@ class App(Versions, Runners, Reconcile):
         Raises only errors that concern all tables, such as a missing Java or a metastore in use. `parallel`: tables at a time; `label`: a name
         for the run, kept in its Snapshots; `compact`: compaction is due now, whatever `compact_every`, `compact_window` and `compact_budget` are.
         """
-        from compactor.flows.run import failed_early
-        from compactor.flows.run_tables import run_tables
-
         if self.settings.discover and not names:
             self.add_tables()
         requested, specs, failed = self.specs(names), [], {}
@@ -96,7 +105,7 @@ class App(Versions, Runners, Reconcile):
         env, start = self.runtime.environment(), lambda busy, size: self._start_for(busy, False, size <= BRIEF_MAX)
         done = {report.table: report for report in run_tables(env, specs, progress, parallel, label, start)}
         reports = [failed.get(spec.name) or done[spec.name] for spec in requested]
-        self._send_metrics(requested, reports)
+        send(self, requested, reports)
         return reports
 
     def add_tables(self, top: str | None = None, dry_run: bool = False) -> list[TableProposal]:
@@ -124,9 +133,6 @@ class App(Versions, Runners, Reconcile):
 
         What cannot be found out is left out.
         """
-        from compactor.flows.record import remember_idle
-        from compactor.flows.run_tables import idle_tables
-
         requested, specs = self.specs(names), []
         for spec in requested:
             with contextlib.suppress(CompactorError):
@@ -134,24 +140,15 @@ class App(Versions, Runners, Reconcile):
         reports = [report for report in idle_tables(self.runtime.environment(), specs).values() if report.outcome == "idle"]
         idle = {report.table for report in reports}
         remember_idle(self.runtime.environment(), requested, reports)
-        self._send_metrics([spec for spec in specs if spec.name in idle], reports)
+        send(self, [spec for spec in specs if spec.name in idle], reports)
         return reports
-
-    def _send_metrics(self, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
-        from compactor.app.metrics import send
-
-        send(self, specs, reports)
 
     def replay(self, name: str, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
         """Read files from quarantine again: these paths, or all."""
-        from compactor.flows.verbs import replay_table
-
         return replay_table(self.started(name, label, progress), paths)
 
     def discard(self, name: str, paths: Sequence[str], progress: Progress = silent, label: str = "", records: bool = False) -> TableReport:
         """Give files in quarantine up: delete them, and remember that they had no events. `records`: the invalid records of partly ingested files."""
-        from compactor.flows.verbs import discard_table
-
         return discard_table(self.started(name, label, progress), paths, records)
 
     def ingest(self, names: Sequence[str] = (), max_records: int = 500_000, skip_lost: bool = False) -> list[Ingested]:
@@ -176,8 +173,6 @@ class App(Versions, Runners, Reconcile):
 
     def status(self, names: Sequence[str] = ()) -> list[TableStatus]:
         """Return the state of each table. Starts no JVM."""
-        from compactor.flows.read.status import statuses
-
         return statuses([self.runtime.table(spec, files_only=True) for spec in self.specs(names)])
 
     def plan(self, names: Sequence[str] = (), samples: bool = True) -> list[TablePlan]:
@@ -185,15 +180,11 @@ class App(Versions, Runners, Reconcile):
 
         `samples`: whether to read a few files of landing; without them only their names are looked at.
         """
-        from compactor.flows.read.status import plan
-
         specs = [self.with_schema(spec) if samples else spec for spec in self.specs(names)]
         return [plan(self.runtime.table(spec, files_only=True), self.specs(), samples) for spec in specs]
 
     def explain(self, name: str) -> Explained:
         """Return how what waits in landing becomes a version, or how the newest version became one: passes, reasons, SQL. Writes nothing."""
-        from compactor.flows.read.explain import explain
-
         return explain(self.table(name))
 
     def plan_of_folders(self, samples: bool = True) -> list[TablePlan]:
@@ -210,15 +201,11 @@ class App(Versions, Runners, Reconcile):
 
         It is made from Snapshots and run records, and for now and all tables it names landed folders that no table takes. Starts no JVM.
         """
-        from compactor.report.page import page
-
         now = self.runtime.environment(files_only=True).clock() if at is None else micros(at) / 1e6
         title = self.settings.metrics.deployment or self.settings.file.parent.name or "compactor"
         return page(self._timelines(names, now, versions), now, title, at is not None, () if names or at is not None else self.folders())
 
     def _timelines(self, names: Sequence[str], now: float, versions: int = 50) -> list[Timeline]:
-        from compactor.flows.read.timeline import timelines
-
         return timelines(self.runtime.environment(files_only=True), self.specs(names), now, versions)
 
     def write_report(self, out: str, names: Sequence[str] = (), at: str | None = None, versions: int = 50) -> str:
@@ -231,8 +218,6 @@ class App(Versions, Runners, Reconcile):
 
     def write_plot(self, out: str) -> str:
         """Write the plot of bytes on the page of `report` as an SVG file. Return its location."""
-        from compactor.report.page import bytes_plot
-
         place = absolute(out, os.getcwd())
         plot = bytes_plot(self._timelines((), self.runtime.environment(files_only=True).clock()))
         self.runtime.storage.write(place, plot.encode())
@@ -240,8 +225,6 @@ class App(Versions, Runners, Reconcile):
 
     def verify(self, names: Sequence[str] = (), files_only: bool = False, deep: bool = False) -> list[Check]:
         """Check that files, ledger, counts and views agree. `files_only`: only checks without a JVM; `deep`: read every kept file."""
-        from compactor.flows.read.verify import verify
-
         specs = self.specs(names)
         if not files_only:
             check_reader(self.settings, "`compactor verify --files-only` compares files and ledger")
@@ -258,9 +241,6 @@ class App(Versions, Runners, Reconcile):
 
     def quarantined(self, names: Sequence[str] = ()) -> list[QuarantinedFile]:
         """Return the files in quarantine. Starts no JVM."""
-        from compactor.flows.read import quarantine
-        from compactor.flows.table import listed
-
         tables = [self.runtime.table(spec, files_only=True) for spec in self.specs(names)]
         return [file for table in tables for file in quarantine.with_reasons(table, quarantine.waiting(listed(table), table.newest()))]
 
@@ -275,12 +255,8 @@ class App(Versions, Runners, Reconcile):
         moment = micros(as_of) if as_of is not None else None
         if moment is not None:
             check_names(self.specs(), text, engine != DUCKDB)
-        from compactor.app.local_sql import either, possible
-
         if engine == SPARK or (engine == AUTO and not possible(text)):
             return self._spark_sql(text, moment)
-        from compactor.duckdb.session import UnknownTable
-
         text = text.strip().rstrip(";")
         if engine == AUTO and spark_reads(self.settings):
             return either(self._local(), text, moment, lambda: self._spark_sql(text, moment))
@@ -302,21 +278,14 @@ class App(Versions, Runners, Reconcile):
 
     def files_sql(self, name: str, as_of: str | None = None) -> str:
         """Return the rows of a version as a query over its files, for DuckDB without compactor."""
-        from compactor.app.local_sql import text
-
         table = self.table(name)
-        return text(table, self._kept(table, as_of))
+        return query_of_files(table, self._kept(table, as_of))
 
     def _kept(self, table: Table, as_of: str | None) -> Snapshot:
-        from compactor.flows.read.visible import kept
-        from compactor.flows.write.restore import named
-
         snapshot = named(table, as_of)
         return kept(table, snapshot.version if snapshot else None)
 
     def _local(self) -> LocalSql:
-        from compactor.app.local_sql import LocalSql
-
         with self._lock:
             if self._local_sql is None:
                 self._local_sql = LocalSql(self)
@@ -324,8 +293,6 @@ class App(Versions, Runners, Reconcile):
 
     def _spark_sql(self, text: str, moment: int | None) -> Rows:
         check_reader(self.settings, "query it with Athena, or run this on EMR")
-        from compactor.flows.read.visible import visible
-
         spark = self.runtime.spark()
         database = self.settings.catalog.database
         if not with_sql_errors(lambda: spark.catalog.databaseExists(database)):
@@ -337,8 +304,8 @@ class App(Versions, Runners, Reconcile):
 
         def answer() -> Rows:
             spark.sql(f"USE `{database}`")
-            named = [spec for spec in self.specs() if spec.view.lower() in text.lower()] if moment is not None else []
-            with as_of_views(spark, named, moment, since):
+            mentioned = [spec for spec in self.specs() if spec.view.lower() in text.lower()] if moment is not None else []
+            with as_of_views(spark, mentioned, moment, since):
                 frame = spark.sql(statements.for_spark(text.strip().rstrip(";")))
             if not frame.columns:
                 return Rows([])
@@ -361,8 +328,6 @@ class App(Versions, Runners, Reconcile):
 
     def dbt(self, names: Sequence[str] = ()) -> str:
         """Return sources.yml for dbt with the views of those tables that have rows. Starts no JVM."""
-        from compactor.core.catalog import dbt
-
         newest = ((spec, self.runtime.table(spec, files_only=True).newest()) for spec in self.specs(names))
         return dbt.sources([(spec, snapshot) for spec, snapshot in newest if snapshot is not None])
 

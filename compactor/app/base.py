@@ -10,20 +10,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from compactor.app import registry as app_registry
+from compactor.app import registry as registries
 from compactor.app.notify import notify
-from compactor.app.packages import avro_package, coordinates, s3_packages
-from compactor.app.spark import open_session
+from compactor.app.spark import avro_package, coordinates, open_session, s3_packages
 from compactor.config.settings import Settings, load
 from compactor.config.values import is_s3
 from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress
 from compactor.core.settings.job_config import JobConfig
-from compactor.core.sources.source_profile import FileSample
+from compactor.duckdb import sample
 from compactor.flows.table import Table
 from compactor.ports import Registry
 from compactor.runtime import Runtime
+from compactor.storage.routed import any_storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,9 +55,7 @@ def read_settings(path: str | Path, connect: Callable[[Settings], None] | None =
     folder = settings.discovered_dir
     if not is_s3(folder):
         return settings, {}
-    from compactor.storage.s3.storage import S3Storage
-
-    storage = S3Storage(folder, settings.s3_keys)
+    storage = any_storage(settings.s3_keys)
     places = [info.path for info in storage.list(folder) if info.path.endswith(".yaml")]
     with ThreadPoolExecutor(_FILES) as pool:
         more = dict(zip(places, (data.decode() for data in pool.map(storage.read, places)), strict=True))
@@ -69,7 +67,6 @@ class AppBase:
 
     starting: Callable[[], AbstractContextManager[None]] = nullcontext
     """What surrounds the start of Spark, which takes 10 to 20 seconds. The command line shows it."""
-
     more: Mapping[str, str] = MappingProxyType({})
     """The files of discovered tables that are not on this machine, by location."""
 
@@ -82,7 +79,7 @@ class AppBase:
         self._packages: frozenset[str] = frozenset()
         self._brief = False
         self._opened_registry: ConfluentRegistry | FileRegistry | None = None
-        self.runtime = Runtime(self.job_config(), self._open_session, self._schemas(), notify, _read_sample)
+        self.runtime = Runtime(self.job_config(), self._open_session, self._schemas(), notify, sample.read)
         self.runtime.tables = self.runtime.config.specs
 
     @classmethod
@@ -165,12 +162,12 @@ class AppBase:
             settings.region,
             settings.metastore_dir,
             settings.s3_keys,
-            tuple(sorted(app_registry.schemas_by_id(self.registry(), specs).items())) if schemas and self._has_registry else (),
+            tuple(sorted(registries.schemas_by_id(self.registry(), specs).items())) if schemas and self._has_registry else (),
         )
 
     def with_schema(self, spec: TableSpec) -> TableSpec:
         """Return the spec with the newest schema of its subject. Raises RegistryRefused if the registry has no such subject."""
-        return spec if spec.subject is None else app_registry.with_newest_schema(self.registry(), spec)
+        return spec if spec.subject is None else registries.with_newest_schema(self.registry(), spec)
 
     @property
     def _has_registry(self) -> bool:
@@ -180,7 +177,7 @@ class AppBase:
         """Return the configured registry, opened at the first call."""
         with self._lock:
             if self._opened_registry is None:
-                self._opened_registry = app_registry.open_registry(self.settings, self.runtime.storage)
+                self._opened_registry = registries.open_registry(self.settings, self.runtime.storage)
             return self._opened_registry
 
     def _schemas(self) -> Callable[[int], str] | None:
@@ -218,9 +215,3 @@ class AppBase:
         self._packages |= frozenset(s3_packages(self.settings))
         with self.starting():
             return open_session(self.settings, self._packages, self._verbose, self._wait, self._conf, self._brief)
-
-
-def _read_sample(path: str, data: bytes, rows_max: int) -> FileSample:
-    from compactor.duckdb import sample
-
-    return sample.read(path, data, rows_max)

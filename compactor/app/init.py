@@ -23,10 +23,8 @@ from compactor.flows.land import discover as flow_folders
 from compactor.flows.land import propose as flow
 from compactor.flows.land.appeared import appeared
 from compactor.flows.read.status import plan
-from compactor.ports import Storage
-from compactor.registry.settings import RegistrySettings, addresses
-from compactor.storage.local import LocalStorage
-from compactor.storage.routed import RoutedStorage
+from compactor.registry.http import RegistrySettings, addresses
+from compactor.storage.routed import any_storage
 
 if TYPE_CHECKING:
     from compactor.app.base import AppBase
@@ -43,7 +41,7 @@ def propose(
     relative: then it can be moved. Raises Refused when nothing is found, RegistryRefused, Unavailable.
     """
     scanned = _existing(top, "path") if top else ""
-    storage = RoutedStorage(LocalStorage(), _s3)
+    storage = any_storage(S3Settings())
     if registry and is_folder(registry):
         registry = _existing(registry, "schema folder")
     source = opened((registry,), options, storage, os.getcwd()) if registry else None
@@ -100,12 +98,6 @@ def _existing(folder: str, noun: str) -> str:
     if not is_s3(path) and not os.path.isdir(path):
         raise Refused(f"{noun} {path} {'is a file; give its folder' if os.path.exists(path) else 'does not exist'}")
     return path
-
-
-def _s3(location: str) -> Storage:
-    from compactor.storage.s3.storage import S3Storage
-
-    return S3Storage(location, S3Settings())
 
 
 def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -> dict[str, Any]:

@@ -10,17 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from compactor.app.as_of import GENERATION
-from compactor.app.query import Rows
+from compactor.app.query import GENERATION, Rows
 from compactor.core.catalog import base_views, daily_views, feed, history_views, statements, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.duckdb import exact, queries
-from compactor.duckdb.connection import connect
-from compactor.duckdb.parse_tree import Inexact
-from compactor.duckdb.session import Session, StatementRefused, UnknownTable
+from compactor.duckdb.exact import Inexact
+from compactor.duckdb.session import Session, StatementRefused, UnknownTable, connect
 from compactor.flows.publish import daily
 from compactor.flows.read.visible import none_visible, visible
 from compactor.flows.table import Table
@@ -189,7 +187,7 @@ class LocalSql:
                 raise Refused(f"table {spec.name} has no history: set `history: true`, or omit --as-of") from error
 
 
-def text(table: Table, snapshot: Snapshot) -> str:
+def query_of_files(table: Table, snapshot: Snapshot) -> str:
     """Return the query for a version's rows over its files."""
     connection = connect(table.storage, table.spec.root.startswith("s3://"))
     return queries.portable(queries.rows(connection, table.spec, snapshot))

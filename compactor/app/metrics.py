@@ -14,7 +14,6 @@ from compactor.config.settings import Settings
 from compactor.config.values import absolute
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.spec import TableSpec
-from compactor.core.results.measures import TableMeasures
 from compactor.core.results.record import JobUsage, RunRecord, TableReport
 from compactor.flows.read.status import Sink, measure
 
@@ -22,23 +21,19 @@ log = logging.getLogger(__name__)
 
 
 def sinks(settings: Settings) -> list[Sink]:
-    """Return the sinks that the configuration names."""
     keys, home = settings.metrics, str(settings.file.parent)
     places: list[Sink] = []
     if keys.deployment and keys.cloudwatch:
-        places.append(partial(_to_cloudwatch, namespace=keys.namespace, deployment=keys.deployment, region=settings.region))
+        from compactor.aws import metrics
+        from compactor.aws.client import ClientConfig
+
+        client = ClientConfig(settings.region, operation_seconds=20.0)
+        places.append(partial(metrics.send, namespace=keys.namespace, deployment=keys.deployment, config=client))
     if keys.prometheus:
         places.append(partial(telemetry.write_prometheus, folder=absolute(keys.prometheus, home), deployment=keys.deployment or "compactor"))
     if keys.json_:
         places.append(partial(telemetry.write_records, file=absolute(keys.json_, home)))
     return places
-
-
-def _to_cloudwatch(tables: Sequence[TableMeasures], namespace: str, deployment: str, region: str | None) -> None:
-    from compactor.aws import metrics
-    from compactor.aws.client import ClientConfig
-
-    metrics.send(tables, namespace, deployment, ClientConfig(region, operation_seconds=20.0))
 
 
 def send(app: AppBase, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:

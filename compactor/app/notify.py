@@ -6,12 +6,11 @@ import os
 
 from compactor.core.model.errors import ConfigError, variable
 from compactor.core.results.notice import IN_VARIABLES, Message, Target
+from compactor.notify import local
 
 
 def notify(target: Target, message: Message) -> None:
     """Send a message to one target. Raises Refused or Unavailable, and ConfigError for a variable that is not set."""
-    from compactor.notify import local
-
     kind, *words = target
     if kind in IN_VARIABLES:
         kind, words = kind.removesuffix("_env"), _addresses(words[0])
@@ -28,7 +27,7 @@ def notify(target: Target, message: Message) -> None:
 
         to_webhook(words[0], message)
     else:
-        from compactor.notify.services import to_services
+        from compactor.notify.webhook import to_services
 
         to_services(words, message)
 

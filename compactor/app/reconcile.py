@@ -22,6 +22,7 @@ from compactor.core.results.record import TableReport
 from compactor.flows.land import repair as repairs
 from compactor.flows.read.reconcile import DEFAULT, Lake, Options, current_rows, reconcile, shown
 from compactor.flows.record import remember_comparison
+from compactor.reconcile.source import open_source
 
 _PAUSE = 2.0
 """Seconds between two looks at the lake's position."""
@@ -58,7 +59,6 @@ class _Opened:
     pause: Callable[[], bool]
 
     def compare(self, options: Options) -> ReconcileReport:
-        """Compare them, and record the result."""
         report = reconcile(self.source, self.lake, options, self.pause, time.monotonic)
         remember_comparison(self.lake.table, report)
         return report
@@ -127,8 +127,6 @@ class Reconcile(AppBase):
 
     @contextmanager
     def _opened(self, name: str, url: str, options: Options) -> Iterator[_Opened]:
-        from compactor.reconcile.source import open_source
-
         check_reader(self.settings, "run it on EMR")
         (spec,) = self.specs([name])
         if spec.keyless:

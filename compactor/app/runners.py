@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from compactor.app.base import AppBase
+from compactor.app.metrics import account
 from compactor.config.keys import Emr
 from compactor.config.values import absolute
 from compactor.core.model.errors import Refused
 from compactor.core.results.record import JobUsage
 from compactor.ports import RemoteRunner, Runner, Submitted
-from compactor.runners.emr import EmrRunner, Jobs, Sending
+from compactor.runners.local import LocalRunner
 
 
 class Runners(AppBase):
@@ -19,8 +21,6 @@ class Runners(AppBase):
 
     def runner(self) -> Runner:
         """Return a runner that starts one command line on this machine."""
-        from compactor.runners.local import LocalRunner
-
         program, *more = self.settings.airflow.command or (sys.executable, "-m", "compactor")
         folder = str(self.settings.file.parent)
         return LocalRunner((absolute(program, folder) if "/" in program else program, *more), ("--config", str(self.settings.file)))
@@ -30,8 +30,6 @@ class Runners(AppBase):
 
         Errors are only logged.
         """
-        from compactor.app.metrics import account
-
         account(self, output, usage)
 
     def remote_runner(self, names: Sequence[str], attempt: str = "", group: str = "", seconds: float = 0.0) -> RemoteRunner | None:
@@ -44,29 +42,29 @@ class Runners(AppBase):
         if kind == "local":
             return None
         tables = [self.settings.tables[name] for name in names]
-        conf = tuple(tables[0].spark.items())
         group = group or tables[0].group
         subject = names[0] if len(names) == 1 else f"{group} ({len(names)} tables): {', '.join(names)}"
         tags = {"compactor-group": group, "compactor-table": names[0] if len(names) == 1 else ""}
-        limit = seconds or max(table.timeout for table in tables)
-        sending = Sending(str(emr.job), str(emr.logs), conf, limit, subject, tuple((name, value) for name, value in tags.items() if value))
-        return self._emr_runner(kind, emr, sending, lambda: self.job_config(names, schemas=True).written(), attempt)
+        sending = {
+            "conf": tuple(tables[0].spark.items()),
+            "seconds": seconds or max(table.timeout for table in tables),
+            "subject": subject,
+            "tags": tuple((name, value) for name, value in tags.items() if value),
+        }
+        return self._emr_runner(kind, emr, lambda: self.job_config(names, schemas=True).written(), attempt, **sending)
 
     def submitted_runner(self, submitted: Submitted) -> RemoteRunner:
         """Return the runner of a job where it was submitted, whatever the configuration has by now."""
-        emr = Emr(**submitted.emr)
-        return self._emr_runner(submitted.runner, emr, Sending(str(emr.job), str(emr.logs)))
+        return self._emr_runner(submitted.runner, Emr(**submitted.emr))
 
-    def _emr_runner(self, kind: str, emr: Emr, sending: Sending, job_config: Callable[[], bytes] = bytes, attempt: str = "") -> RemoteRunner:
+    def _emr_runner(self, kind: str, emr: Emr, job_config: Callable[[], bytes] = bytes, attempt: str = "", **sending: Any) -> RemoteRunner:
         try:
             from compactor.aws.client import ClientConfig
-            from compactor.runners.emr_serverless import ServerlessJobs
-            from compactor.runners.emr_steps import ClusterSteps
+            from compactor.runners.emr import ClusterSteps, EmrRunner, Sending, ServerlessJobs
             from compactor.storage.s3.storage import S3Storage
         except ImportError:
             raise Refused(f"runner {kind} needs boto3: pip install boto3") from None
-        client = ClientConfig(self.settings.region)
-        jobs: Jobs = ClusterSteps(str(emr.cluster), client)
-        if kind == "emr-serverless":
-            jobs = ServerlessJobs(str(emr.application), str(emr.role), client)
-        return EmrRunner(jobs, sending, S3Storage(sending.plans, self.settings.s3_keys), job_config, attempt)
+        client, settings = ClientConfig(self.settings.region), Sending(str(emr.job), str(emr.logs), **sending)
+        serverless = kind == "emr-serverless"
+        jobs = ServerlessJobs(str(emr.application), str(emr.role), client) if serverless else ClusterSteps(str(emr.cluster), client)
+        return EmrRunner(jobs, settings, S3Storage(settings.plans, self.settings.s3_keys), job_config, attempt)

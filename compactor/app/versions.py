@@ -12,6 +12,13 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.record import TableReport
 from compactor.core.results.reports import AdoptReport, ErasureReport, Progress, RebuildReport, ReencryptReport, VacuumReport, silent
+from compactor.flows.keep.erase import Request, erase
+from compactor.flows.keep.raw_files import reencrypt
+from compactor.flows.keep.vacuum import vacuum, vacuum_if_due
+from compactor.flows.read.visible import changes
+from compactor.flows.verbs import adopt_table, go_on_table, reabsorb_table, rebuild_table, restore_table
+from compactor.flows.write.adopt import check as check_adopted
+from compactor.flows.write.restore import named
 
 
 class Versions(AppBase):
@@ -22,16 +29,12 @@ class Versions(AppBase):
 
         `dry`: only report it; then no JVM starts at all, and the version that the catalog shows is unknown.
         """
-        from compactor.flows.keep.vacuum import vacuum, vacuum_if_due
-
         if dry:
             return [vacuum(self.runtime.table(spec, files_only=True), True) for spec in self.specs(names)]
         return [vacuum_if_due(self.runtime.table(spec, label=label)) for spec in self.specs(names)]
 
     def reencrypt(self, names: Sequence[str] = ()) -> list[ReencryptReport]:
         """Encrypt raw files again that have another key than the table's `archive_kms_key`. Default: all tables that have one. Starts no JVM."""
-        from compactor.flows.keep.raw_files import reencrypt
-
         return [reencrypt(self.runtime.table(spec, files_only=True)) for spec in self.specs(names) if names or spec.archive_kms_key]
 
     def restore(
@@ -43,15 +46,12 @@ class Versions(AppBase):
         were undone; it may be used without a version. `accept_loss`: go on from the version with this number, the newest one that is there, although
         newer ones were committed and somebody deleted them.
         """
-        from compactor.flows.verbs import go_on_table, reabsorb_table, restore_table
-        from compactor.flows.write import restore
-
         (spec,) = self.specs([name])
         if accept_loss:
             if as_of is None or not as_of.isdecimal() or reabsorb:
                 raise Refused("expected the number of a version beside --accept-loss, and no --reabsorb")
             return [go_on_table(self.runtime.table(spec, label=label), int(as_of))]
-        target = restore.named(self.table(name), as_of)
+        target = named(self.table(name), as_of)
         done = [restore_table(self.runtime.table(spec, label=label), target)] if target is not None else []
         if target is None and not reabsorb:
             raise Refused("expected a version or a time to restore, got neither")
@@ -67,8 +67,6 @@ class Versions(AppBase):
         With `wait` the iterator continues with later commits, and calls `wait` between two looks. Spark is stopped before each wait if it uses an
         embedded metastore, so that runs can open it.
         """
-        from compactor.flows.read.visible import changes
-
         table = self.table(name)
 
         def pause() -> None:
@@ -93,25 +91,11 @@ class Versions(AppBase):
 
         `accept`: publish even if the rows differ; `fewer`: even if far fewer rows are left; `dry`: build and compare only.
         """
-        from compactor.flows.verbs import rebuild_table
-        from compactor.flows.write import restore
-
-        target = restore.named(self.table(name), as_of)
+        target = named(self.table(name), as_of)
         return rebuild_table(self.started(name, label, progress), target, accept, dry, fewer)
 
-    def adopt(
-        self,
-        name: str,
-        path: str,
-        through: str,
-        dry: bool = False,
-        progress: Progress = silent,
-        label: str = "",
-    ) -> AdoptReport:
+    def adopt(self, name: str, path: str, through: str, dry: bool = False, progress: Progress = silent, label: str = "") -> AdoptReport:
         """Make the plain Parquet files below `path` (local or S3) version 1 of a table. Raises Refused if the table's runner is not local."""
-        from compactor.flows.verbs import adopt_table
-        from compactor.flows.write import adopt
-
         spec = self.with_schema(self.specs([name])[0])
         self.check_local(name, "adopt")
         if is_s3(path) and not self.settings.uses_s3:
@@ -119,26 +103,18 @@ class Versions(AppBase):
                 f"table {name}: {path} is in S3, but {self.settings.file} uses no S3. Copy the files to this machine, or move the warehouse to S3."
             )
         path = absolute(path, os.getcwd())
-        adopt.check(self.runtime.table(spec, files_only=True), path, through)
+        check_adopted(self.runtime.table(spec, files_only=True), path, through)
         self._start_for([spec], archived=False)
         return adopt_table(self.runtime.table(spec, label=label, progress=progress), path, through, dry)
 
     def erase(
-        self,
-        name: str,
-        keys: Sequence[str] = (),
-        now: bool = False,
-        delete_files: bool = False,
-        leave_landing: bool = False,
-        label: str = "",
+        self, name: str, keys: Sequence[str] = (), now: bool = False, delete_files: bool = False, leave_landing: bool = False, label: str = ""
     ) -> ErasureReport:
         """Erase keys from everything that a table stores, or finish an earlier erase if no key is named.
 
         A key is the text of its value, or a JSON object (column → value). `now`: do not wait for readers of older versions; `delete_files`: delete
         raw files that cannot be rewritten; `leave_landing`: go on although files lie in landing. Raises Refused for what cannot be erased.
         """
-        from compactor.flows.keep.erase import Request, erase
-
         spec = self.with_schema(self.specs([name])[0])
         self.check_local(name, "erase")
         request = Request(tuple(key_values(text, spec.row_key, name) for text in keys), now, delete_files, leave_landing)

@@ -51,25 +51,17 @@ class ClientConfig:
 
     region: str | None = None
     """AWS region; None: from the environment, as every AWS tool reads it."""
-
     endpoint: str | None = None
     """URL of the service; None: the region's public endpoint, or the one that the environment names."""
-
     connect_seconds: float = 5.0
-    """Timeout for opening a connection."""
-
     read_seconds: float = 30.0
     """Timeout until a response begins."""
-
     operation_seconds: float = 120.0
     """Deadline for one operation with all its retries."""
-
     wait_seconds_min: float = 0.2
     """Longest wait before the second attempt. It doubles with each attempt."""
-
     wait_seconds_max: float = 10.0
     """Upper bound for the wait between two attempts."""
-
     client_attempts: int = 3
     """Attempts that botocore makes within each of our attempts."""
 
@@ -97,7 +89,6 @@ class Connection:
 
     @property
     def client(self) -> Any:
-        """Return the boto3 client, created at the first call."""
         with self._lock:
             if self.made is None:
                 self.made = self._make()
@@ -137,14 +128,20 @@ class AwsClient:
     """Requests to one AWS service. Thread-safe; connects on first use.
 
     `final`: what to do about errors that no retry can change, as (codes, text with {host} and {action}). `otherwise`: the text for other codes.
+    `refused`: the class of these errors; `always`: parameters of every request.
     """
 
-    refused: type[Refused] = Refused
-
     def __init__(
-        self, service: str, config: ClientConfig, final: Sequence[tuple[set[str], str]] = (), otherwise: str = "{host} refused {action}"
+        self,
+        service: str,
+        config: ClientConfig,
+        final: Sequence[tuple[set[str], str]] = (),
+        otherwise: str = "{host} refused {action}",
+        refused: type[Refused] = Refused,
+        **always: Any,
     ) -> None:
         self._service, self._config, self._final, self._otherwise = service, config, final, otherwise
+        self._refused, self._always = refused, always
         self._retry_policy = RetryPolicy(config.operation_seconds, config.wait_seconds_min, config.wait_seconds_max)
         self._connection = Connection(self._connect)
 
@@ -154,17 +151,16 @@ class AwsClient:
 
     def request(self, operation: str, what: str, expect: Iterable[str] = (), **parameters: Any) -> dict[str, Any]:
         """See `Connection.request`. `what` names the table or job in error messages."""
-        return self._connection.request(operation, parameters, expect, lambda error: self.refusal(error, what, operation))
+        return self._connection.request(operation, {**self._always, **parameters}, expect, lambda error: self.refusal(error, what, operation))
 
     def refusal(self, error: Exception, what: str, operation: str) -> Refused:
         """Return the exception for an error that no retry can change, with what to do about it."""
         text = next((text for codes, text in self._final if code_of(error) in codes), self._otherwise)
         problem = access_problem(error, self.host) or f"{text.format(host=self.host, action=api_name(operation))} ({words(error)})"
-        return self.refused(f"{what}: {problem}")
+        return self._refused(f"{what}: {problem}")
 
     @property
     def host(self) -> str:
-        """Return the endpoint's host for messages."""
         made = self._connection.made
         endpoint = made.meta.endpoint_url if made is not None else self._config.endpoint
         return str(endpoint or self._service).partition("://")[2] or self._service

@@ -10,7 +10,6 @@ _SERVICE = "org.apache.hadoop.hive.ql.metadata.SessionHiveMetaStoreClientFactory
 
 
 def on_emr() -> bool:
-    """Whether this process runs on EMR."""
     return os.path.isdir("/usr/share/aws/emr") or "EMR_RELEASE_LABEL" in os.environ
 
 

@@ -2,7 +2,7 @@
 
 Retryable: no response (connection refused, reset, timed out, cut off, damaged), any 5xx except 501, 429, and the codes of `_PASSING`.
 All operations are idempotent, so they are repeated until their deadline; then they raise Unavailable.
-Final: every other error. Each service has its own texts (`storage/s3/refusals.py`, `catalog/glue/client.py`, `runners/emr.py`).
+Final: every other error. Each service has its own texts (`storage/s3/client.py`, `catalog/glue/catalog.py`, `runners/emr.py`).
 """
 
 from __future__ import annotations
@@ -148,16 +148,12 @@ class RetryPolicy:
 
     seconds: float
     """Deadline for the operation, from the start of its first attempt."""
-
     wait_min: float
     """Longest wait before the second attempt, in seconds."""
-
     wait_max: float
     """Upper bound for the wait between two attempts, in seconds."""
-
     monotonic: Callable[[], float] = time.monotonic
     """Clock; tests replace it."""
-
     sleep: Callable[[float], None] = time.sleep
     """Wait; tests replace it."""
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from compactor.catalog import rules
-from compactor.catalog.formats import NATIVE_FORMAT, VIEW_FORMAT
 from compactor.catalog.hive_client import HiveClient, batches, causes, listed
+from compactor.catalog.rules import NATIVE_FORMAT, VIEW_FORMAT
 from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.catalog.views import VERSION
 from compactor.core.model.errors import CatalogRefused, Unavailable

@@ -12,13 +12,13 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from compactor.catalog import rules
-from compactor.catalog.derby import widen_view_texts
-from compactor.catalog.formats import FORMATS, NATIVE_FORMAT, VIEW_FORMAT, serde_parameters
+from compactor.catalog.rules import FORMATS, NATIVE_FORMAT, VIEW_FORMAT, serde_parameters
 from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 BATCH = 500
 """Partitions in one call. One `add_partitions` call is one transaction; readers do not see them until the view names them."""
@@ -97,7 +97,6 @@ class HiveClient:
             return self.read(handle) if handle is not None else None
 
     def has_database(self, name: str) -> bool:
-        """Return whether there is a database."""
         try:
             self.client.getDatabase(name.lower())
         except Py4JJavaError as error:
@@ -124,12 +123,10 @@ class HiveClient:
         return entry
 
     def read_all(self, partitions: Any) -> list[dict[str, Any]]:
-        """Return thrift partitions as plain values."""
         entries: list[dict[str, Any]] = self.read(self._list(partitions))["partitions"]
         return [{"parameters": {}, **entry} for entry in entries]
 
     def new_table(self, table: TableDef) -> Any:
-        """Return the thrift object of an external table."""
         storage = self.descriptor(rules.table_columns(table), rules.uri(table.location), FORMATS[table.format])
         # Without this parameter Hive treats the table as managed, whatever its type, and deletes the files with it.
         made = self._new(table, rules.TABLE, storage, {"EXTERNAL": "TRUE", **rules.table_parameters(table)})
@@ -137,14 +134,12 @@ class HiveClient:
         return made
 
     def new_view(self, view: ViewDef) -> Any:
-        """Return the thrift object of a view."""
         made = self._new(view, rules.VIEW, self.descriptor(rules.stored(view.columns), "", VIEW_FORMAT), dict(view.properties))
         made.setViewOriginalText(view.text)
         made.setViewExpandedText(view.text)
         return made
 
     def new_native(self, table: NativeDef) -> Any:
-        """Return the thrift object of an Iceberg table."""
         storage = self.descriptor(rules.stored(table.columns), rules.uri(table.location), NATIVE_FORMAT)
         return self._new(table, rules.TABLE, storage, rules.native_parameters(table, None))
 
@@ -197,12 +192,10 @@ class HiveClient:
         return made
 
     def fields(self, columns: Iterable[Column]) -> list[Any]:
-        """Return columns as thrift field schemas."""
         return [self._field(column.name, column.type, column.comment) for column in columns]
 
 
 def batches(items: Sequence[Any]) -> Iterator[list[Any]]:
-    """Split items into lists of at most BATCH."""
     for start in range(0, len(items), BATCH):
         yield list(items[start : start + BATCH])
 
@@ -233,3 +226,40 @@ def _translated(what: str, chain: dict[str, str]) -> CatalogRefused | Unavailabl
 
 def _line(text: str) -> str:
     return next(iter(text.strip().splitlines()), "")[:400]
+
+
+_VIEW_TEXTS = ("VIEW_EXPANDED_TEXT", "VIEW_ORIGINAL_TEXT")
+
+
+def widen_view_texts(jvm: Any, url: str) -> None:
+    """Let a metastore in Derby hold views of any length.
+
+    Hive's schema for Derby has LONG VARCHAR, which ends at 32,700 characters: the view of a table of 300 columns is longer. (PostgreSQL's and MySQL's
+    have no such limit.) Expects that the metastore has made its tables. `url`: its JDBC URL.
+    """
+    account = jvm.java.util.Properties()
+    account.setProperty("user", "APP")
+    connection = jvm.org.apache.derby.jdbc.EmbeddedDriver().connect(url, account)
+    # one transaction: a process that is killed in the middle leaves the tables as they were
+    connection.setAutoCommit(False)
+    try:
+        statement = connection.createStatement()
+        for column in _VIEW_TEXTS:
+            if _derby_type(statement, column) == "LONG VARCHAR":
+                statement.execute(f"ALTER TABLE TBLS ADD COLUMN NEW_{column} CLOB")
+                statement.execute(f"UPDATE TBLS SET NEW_{column} = CAST({column} AS CLOB)")
+                statement.execute(f"ALTER TABLE TBLS DROP COLUMN {column}")
+                statement.execute(f"RENAME COLUMN TBLS.NEW_{column} TO {column}")
+        connection.commit()
+    finally:
+        # Derby does not close a connection with an open transaction; after the commit this does nothing
+        connection.rollback()
+        connection.close()
+
+
+def _derby_type(statement: Any, column: str) -> str:
+    answer = statement.executeQuery(
+        "SELECT CAST(c.COLUMNDATATYPE AS VARCHAR(100)) FROM SYS.SYSCOLUMNS c JOIN SYS.SYSTABLES t ON c.REFERENCEID = t.TABLEID "
+        f"WHERE t.TABLENAME = 'TBLS' AND c.COLUMNNAME = '{column}'"
+    )
+    return str(answer.getString(1)) if answer.next() else ""

@@ -26,7 +26,6 @@ class RecordedCatalog:
         self._keys: dict[tuple[str, str], list[str]] = {}
 
     def ensure_database(self, name: str, location: str) -> None:
-        """Record the creation of a missing database."""
         statement = ddl_text.create_database(name, location)
         if not self._inner.has_database(name) and statement not in self.statements:
             self.statements.append(statement)
@@ -63,7 +62,6 @@ class RecordedCatalog:
             self._inner.ensure_partitions(database, table, partitions)
 
     def drop_partitions(self, database: str, table: str, values: Sequence[tuple[str, ...]]) -> None:
-        """Record the removal of registered partitions."""
         registered = {partition.values for partition in self._inner.partitions(database, table)}
         there = [each for each in values if each in registered]
         self.statements += ddl_text.drop_partitions(database, table, self._columns(database, table), there)

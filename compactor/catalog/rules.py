@@ -5,11 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from compactor.catalog.formats import FORMATS
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model import types
 from compactor.core.model.errors import CatalogRefused
+
+_TEXT_OUTPUT = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
+FORMATS = {
+    "parquet": (
+        "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
+        "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
+        "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe",
+    ),
+    "avro": (
+        "org.apache.hadoop.hive.ql.io.avro.AvroContainerInputFormat",
+        "org.apache.hadoop.hive.ql.io.avro.AvroContainerOutputFormat",
+        "org.apache.hadoop.hive.serde2.avro.AvroSerDe",
+    ),
+    "json": ("org.apache.hadoop.mapred.TextInputFormat", _TEXT_OUTPUT, "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"),
+}
+VIEW_FORMAT = ("org.apache.hadoop.mapred.TextInputFormat", _TEXT_OUTPUT, "")
+NATIVE_FORMAT = (
+    "org.apache.hadoop.mapred.FileInputFormat",
+    "org.apache.hadoop.mapred.FileOutputFormat",
+    "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
+)
+"""Those that Iceberg's own catalogs register: no engine reads the table by them."""
 
 COMMENT_BYTES_MAX = 255
 """Glue's limit for a column comment (a Hive metastore: 256 characters). It rejects the whole call for a longer one."""
@@ -38,6 +59,16 @@ _SYSTEM = {
 }
 
 
+def serde_parameters(formats: tuple[str, str, str]) -> dict[str, str]:
+    """Return the parameters of a serde.
+
+    Spark takes those of a Parquet table as options of its own reader. Without the rebase modes it refuses dates before 1582, and timestamps before
+    1900, in files that Spark has not written. Writers other than Hive and Spark 2 use the calendar of today for all dates (`CORRECTED`).
+    """
+    modes = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"} if formats == FORMATS["parquet"] else {}
+    return {"serialization.format": "1", **modes}
+
+
 def place(location: str) -> str:
     """Return the canonical form of a location, for comparison and display: a plain path for local ones, `s3://` for every S3 scheme."""
     match = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]*):(//[^/]*)?", location)
@@ -54,7 +85,6 @@ def uri(location: str) -> str:
 
 
 def same_type(one: str, other: str) -> bool:
-    """Whether two type texts mean the same type."""
     return re.sub(r"\s", "", one).lower() == re.sub(r"\s", "", other).lower()
 
 
@@ -153,7 +183,6 @@ def format_of(library: str | None) -> str:
 
 
 def table_parameters(table: TableDef) -> dict[str, str]:
-    """Return the parameters that this project sets on a table."""
     return {**table.properties, **({"comment": table.comment} if table.comment else {})}
 
 

@@ -38,7 +38,6 @@ _LATE_MAX = 10
 
 
 def as_json(value: Any) -> None:
-    """Print a JSON document on stdout."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
@@ -264,19 +263,16 @@ def proposed(proposal: Proposal, file: str) -> None:
 
 
 def quarantined(files: Sequence[QuarantinedFile]) -> None:
-    """Print the files in quarantine."""
     rows = [(item.table, item.path, item.hour or "", "the file" if item.records is None else item.records, item.reason) for item in files]
     table(("table", "path", "folder time", "records", "reason"), rows, right=("records",), empty="nothing is in quarantine")
 
 
 def ingested(topics: Sequence[Ingested]) -> None:
-    """Print what was ingested from each topic."""
     rows = [(item.table, item.topic, item.records, item.files, item.behind) for item in topics]
     table(("table", "topic", "records", "files", "behind"), rows, right=("records", "files", "behind"))
 
 
 def reasons(files: Sequence[tuple[QuarantinedFile, dict[str, Any]]]) -> None:
-    """Print the invalid records of each file."""
     out = console()
     for item, content in files:
         out.print(f"{item.table}: {visible(item.path)}", style="bold")

@@ -103,7 +103,6 @@ OUTCOMES = {"failed": "bold red", "FAILED": "bold red", "later": "yellow", "stop
 
 
 def coloured(word: str) -> Text:
-    """Return an outcome in its colour."""
     return Text(visible(word), style=OUTCOMES.get(word, ""))
 
 
@@ -146,7 +145,6 @@ def cells(row: str) -> list[tuple[str, str | None]]:
 
 
 def rows_as_json(rows: Iterable[str]) -> None:
-    """Print one array of objects, row by row."""
     sys.stdout.write("[")
     before = "\n"
     for row in rows:
@@ -173,12 +171,11 @@ def _csv_cell(cell: str | None) -> str:
     return '"' + cell.replace('"', '""') + '"' if quote else cell
 
 
-def rows_as_text(columns: Sequence[str], rows: Iterable[str]) -> int:
-    """Print a table of all rows. Return how many there are."""
-    lines = [[cell if cell is not None else "null" for _, cell in cells(row)] for row in rows]
+def rows_as_text(columns: Sequence[str], rows: Iterable[str]) -> None:
+    """Print a table of all rows."""
+    lines = [["null" if cell is None else cell for _, cell in cells(row)] for row in rows]
     if columns:
         _rows(columns, lines)
-    return len(lines)
 
 
 def _rows(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
@@ -195,11 +192,10 @@ def _rows(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
 
 
 def _widths(columns: Sequence[str], lines: Sequence[Sequence[Any]]) -> dict[str, int]:
-    """Return the width of each column in characters."""
     return {name: max([cell_len(name), *(cell_len(str(line[at])) for line in lines)]) for at, name in enumerate(columns)}
 
 
 def objects_as_text(rows: Iterable[str]) -> None:
     """Print a table of JSON objects that all have the same names."""
-    lines = [cells(row) for row in rows]
-    _rows([name for name, _ in lines[0]] if lines else [], [[cell if cell is not None else "null" for _, cell in line] for line in lines])
+    lines = [*rows]
+    rows_as_text([name for name, _ in cells(lines[0])] if lines else [], lines)

@@ -1,4 +1,4 @@
-"""`compactor init`: write a commented compactor.yaml from a registry or from landed files."""
+"""`compactor init` writes a commented compactor.yaml from a registry or from landed files, `compactor package` the job for EMR."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from compactor.cli import console, grid
-from compactor.cli.options import DEFAULT, Output, OutputForm, log_to_stderr, opened, option, write_file
-from compactor.core.model.errors import Refused
+from compactor.cli import console, grid, options
+from compactor.cli.options import DEFAULT, ConfigFile, Output, OutputForm, Verbose, log_to_stderr, opened, option, write_file
+from compactor.core.model.errors import ConfigError, Refused
 from compactor.core.results.phrases import counted
 from compactor.core.settings import command_line as declared
 from compactor.core.sources import proposal
@@ -26,8 +26,7 @@ RegistryKeys = Annotated[
 ]
 Written = Annotated[Path, typer.Option("--config", "-c", metavar="PATH", help="File to write; - for standard output.", show_default=True)]
 Template = Annotated[
-    str,
-    typer.Option("--increments", metavar="PATTERN", help="With --registry alone: where files land, with {table} or {topic} and strftime codes."),
+    str, typer.Option("--increments", metavar="PATTERN", help="With --registry alone: where files land, with {table} or {topic} and strftime codes.")
 ]
 
 
@@ -101,3 +100,51 @@ def _add(config: Path, top: str | None, dry_run: bool, output: Output) -> None:
         grid.print_message(f"{each.source} waits: {each.waits}" if each.waits else f"table {each.name}: {each.evidence}")
     added = sum(not each.waits for each in tables)
     grid.print_message(f"{counted(added, 'table')} {'would be added' if dry_run else 'added'}, {counted(len(tables) - added, 'folder')} left")
+
+
+def package(
+    folder: Annotated[
+        str | None, typer.Argument(metavar="FOLDER", help="A folder, or s3://bucket/folder (default: `emr: {job: ..}`).", show_default=False)
+    ] = None,
+    mwaa: Annotated[bool, typer.Option("--mwaa", help="Write what an Amazon MWAA environment installs, instead of the job.")] = False,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    verbose: Verbose = False,
+) -> None:
+    """Write the job for EMR.
+
+    Writes compactor.zip, which contains the modules that run on a cluster, and main.py, which starts them. The same version writes
+    the same bytes. Fails if FOLDER has another package: use a new folder for each version, and set it in `emr: {job: ..}`. Reads
+    the configuration only for the folder and for access to S3.
+
+    With --mwaa, writes requirements.txt, plugins.zip and startup.sh: the package without PySpark, for an environment that runs Spark
+    on EMR. The Terraform module uploads the folder (`mwaa = {package = ..}`).
+
+    \b
+    Example:
+      compactor package build/job
+      compactor package --mwaa build/mwaa
+      compactor package s3://compactor-code/jobs/0.1.0
+      compactor package --config compactor.yaml --output json
+    """
+    from compactor.app.packaging import mwaa as mwaa_files
+    from compactor.app.packaging.job_zip import upload
+
+    if mwaa:
+        if folder is None:
+            raise typer.BadParameter("give the folder that the files go to", param_hint="FOLDER")
+        written = mwaa_files.upload(folder, config)
+        console.as_json({"files": written}) if output is Output.json else print("\n".join(written))
+        return
+    if folder is None:
+        with options.opened(config, verbose) as app:
+            folder = app.settings.emr.job
+        if folder is None:
+            raise ConfigError(f"{config}: the folder of the job is not set; set `emr: {{job: s3://bucket/folder}}`, or give FOLDER")
+    packed, paths = upload(folder, config)
+    if output is Output.json:
+        console.as_json({"digest": packed.digest, "files": paths, "modules": list(packed.modules)})
+        return
+    for path in paths:
+        print(path)
+    print(f"package {packed.digest}, {len(packed.modules)} modules, {sum(map(len, packed.files.values())):,} bytes")

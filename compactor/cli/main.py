@@ -13,8 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from compactor import __version__
-from compactor.cli import changes, demo, grid, ingest, init, package, quarantine, run, schema, show, sql, versions
-from compactor.cli.proof import erase, publish, reconcile
+from compactor.cli import demo, grid, init, reconcile, run, schema, show, sql, versions
 from compactor.core.model.errors import UNEXPECTED, CompactorError, see
 
 FORMER = {
@@ -82,29 +81,15 @@ def _program(version: Version = False) -> None:
     pass
 
 
-app.command()(demo.demo)
-app.command()(init.init)
-app.command()(show.plan)
+for command in (demo.demo, init.init, show.plan):
+    app.command()(command)
 # who looks for what is wrong types `check`, who looks for what will happen types `plan`: the answer is one
 app.command("check", hidden=True)(show.plan)
-app.command()(run.run)
-app.command()(show.status)
-app.command()(show.report)
-app.command()(show.explain)
-app.command()(show.log)
-app.command()(sql.sql)
-app.command()(changes.changes)
-app.command()(show.verify)
-app.command()(reconcile.reconcile)
-app.command()(publish.publish)
-app.command()(versions.rebuild)
-app.command()(versions.adopt)
-app.command()(erase.erase)
-app.command()(versions.reencrypt)
-app.command()(quarantine.quarantine)
-app.command()(ingest.ingest)
-app.command()(package.package)
-app.command()(schema.schema)
+for command in (
+    *(run.run, show.status, show.report, show.explain, show.log, sql.sql, show.changes, show.verify, reconcile.reconcile, schema.publish),
+    *(versions.rebuild, versions.adopt, versions.erase, versions.reencrypt, run.quarantine, run.ingest, init.package, schema.schema),
+):
+    app.command()(command)
 app.add_typer(versions.commands, name="versions")
 
 

@@ -70,8 +70,7 @@ DryRun = Annotated[bool, option(declared.DRY_RUN)]
 AsOf = Annotated[str | None, option(declared.AS_OF)]
 Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=0, help="Show the N newest; 0 = all.")]
 Every = Annotated[
-    float | None,
-    typer.Option("--every", metavar="SECONDS", min=0.1, help="Do it again every so many seconds, until Ctrl-C.", show_default=False),
+    float | None, typer.Option("--every", metavar="SECONDS", min=0.1, help="Do it again every so many seconds, until Ctrl-C.", show_default=False)
 ]
 
 
@@ -105,13 +104,11 @@ class Call:
         """Return a context that shows the progress of so many tables."""
         return console.progress(tables, quiet=self.json)
 
-    def each(self, tables: Iterable[str] | None, call: Callable[[list[str]], list[_T]], *harmless: type[CompactorError]) -> tuple[list[_T], int]:
-        """See `each`; of these tables (default: all)."""
-        return each(self.app.specs(tables or ()), call, harmless)
-
-    def each_at_once(self, tables: Iterable[str] | None, call: Callable[[list[str]], list[_T]]) -> tuple[list[_T], int]:
-        """See `each`; for calls that only read files. Those of tables in S3 wait for answers most of the time, so several are called at once."""
-        return each(self.app.specs(tables or ()), call, (), AT_ONCE if self.app.settings.uses_s3 else 1)
+    def each(
+        self, tables: Iterable[str] | None, call: Callable[[list[str]], list[_T]], *harmless: type[CompactorError], reads: bool = False
+    ) -> tuple[list[_T], int]:
+        """See `each`; of these tables (default: all). `reads`: the calls only read files. In S3 these mostly wait, so several are made at once."""
+        return each(self.app.specs(tables or ()), call, harmless, AT_ONCE if reads and self.app.settings.uses_s3 else 1)
 
 
 def _plain(value: Any) -> Any:
@@ -200,7 +197,6 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
     @property
     def stream(self) -> TextIO:  # type: ignore[override]
-        """Return standard error."""
         return sys.stderr
 
 

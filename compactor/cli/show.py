@@ -1,4 +1,4 @@
-"""`compactor plan`, `status`, `log`, `report`, `verify`: look at tables without changing them."""
+"""`compactor plan`, `status`, `log`, `changes`, `report`, `verify`: look at tables without changing them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import json
 import sys
+import time
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from compactor.core.model.inputs import Input
 from compactor.core.results import summary
 from compactor.core.results.phrases import counted
 from compactor.core.settings import command_line as declared
+from compactor.flows import ledger, record
 
 
 @options.command()
@@ -52,7 +54,7 @@ def status(
 
     def look() -> None:
         nonlocal code
-        results, code = call.each_at_once(tables, call.app.status)
+        results, code = call.each(tables, call.app.status, reads=True)
         results = [item for item in results if summary.state(item) in states]
         folders = [] if tables or only or call.json else call.app.folders()
         call.answer(results, lambda: console.statuses(results, call.verbose or bool(only), folders))
@@ -82,7 +84,7 @@ def plan(
       compactor plan student --verbose
       compactor plan student --output json --config compactor.yaml
     """
-    results, code = call.each_at_once(tables, lambda names: call.app.plan(names, samples=not no_samples))
+    results, code = call.each(tables, lambda names: call.app.plan(names, samples=not no_samples), reads=True)
     results += [] if tables else call.app.plan_of_folders(samples=not no_samples)
     call.answer(results, lambda: console.plans(results, call.verbose))
     return code or (1 if any(item.problems for item in results) else 0)
@@ -141,15 +143,11 @@ def log(
     elif files:
         _show_files(call, table, as_of)
     elif inputs:
-        from compactor.flows import ledger
-
         opened = call.app.table(table)
         _show_inputs(ledger.everything(opened, opened.newest()), call)
     else:
-        from compactor.flows.record import healed, last_run
-
         opened = call.app.table(table)
-        snapshots, (last,) = call.app.log(table, limit), healed([opened], [last_run(opened)])
+        snapshots, (last,) = call.app.log(table, limit), record.healed([opened], [record.last_run(opened)])
         evidence = call.app.settings.tables[table].evidence
 
         def show() -> None:
@@ -232,3 +230,38 @@ def report(
     """
     place = call.app.write_report(out, tables or (), as_of, limit)
     call.answer({"file": place}, lambda: grid.console().print(place, soft_wrap=True))
+
+
+@options.command()
+def changes(
+    call: Call,
+    table: OneTable,
+    start: Annotated[
+        int, typer.Option("--after", min=0, metavar="N", help="Show changes after this version; 0: from the beginning.", show_default=False)
+    ],
+    to: Annotated[int | None, typer.Option("--to", min=1, metavar="N", help="Last version (default: the newest).", show_default=False)] = None,
+    every: Every = None,
+) -> None:
+    """Show what changed since a version.
+
+    Prints the changes of every version after N, oldest first. Applied in this order to a copy of version N they produce the last version.
+    With --every it then looks for new versions so often, until --to or Ctrl-C. With --output json each change is one JSON object on one line.
+    Needs `change_feed: true`. Fails for versions before the change feed was switched on and for versions older than `keep`.
+
+    \b
+    Example:
+      compactor changes student --after 41
+      compactor changes student --after 41 --to 43 --output json > changes.jsonl
+      compactor changes student --after 41 --every 10 --output json --config compactor.yaml
+    """
+    for snapshot, rows in call.app.changes(table, start, to, None if every is None else lambda: time.sleep(every)):
+        if call.json:
+            for row in rows:
+                print(row)
+        else:
+            part = snapshot.feed.part
+            version = f"version {snapshot.version} ({snapshot.operation}, {grid.moment(snapshot.time)})"
+            counts = (counted(part.inserts, "insert"), counted(part.updates, "update"), counted(part.deletes, "delete"))
+            print(f"{version}: {', '.join(counts)}")
+            grid.objects_as_text(rows)
+        sys.stdout.flush()

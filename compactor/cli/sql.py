@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -93,7 +93,13 @@ def sql(
     """
 
     def run(text: str) -> None:
-        show(call.app.sql(text, as_of, engine.value), Format(call.output.value))
+        rows = call.app.sql(text, as_of, engine.value)
+        if call.json:
+            grid.rows_as_json(rows)
+        elif call.output is Format.csv:
+            grid.rows_as_csv(rows.columns, rows)
+        else:
+            grid.rows_as_text(rows.columns, rows)
         sys.stdout.flush()
 
     escapes = engine is not Engine.duckdb
@@ -107,16 +113,6 @@ def sql(
         if at and statement is not None and not call.json:
             print()
         run(text)
-
-
-def show(rows: Any, output: Format) -> None:
-    """Print rows."""
-    if output is Format.json:
-        grid.rows_as_json(rows)
-    elif output is Format.csv:
-        grid.rows_as_csv(rows.columns, rows)
-    else:
-        grid.rows_as_text(rows.columns, rows)
 
 
 # ---- the prompt ------------------------------------------------------------------------------------------------------
@@ -203,6 +199,5 @@ class Completer:
 
 
 def history_file() -> Path:
-    """Return the file of earlier lines."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return Path(state) / "compactor" / "sql_history"

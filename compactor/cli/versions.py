@@ -1,23 +1,31 @@
-"""`compactor versions`: protect, restore and delete versions. `compactor rebuild`, `adopt`, `reencrypt`: build versions, encrypt raw files."""
+"""`compactor versions`: protect, restore and delete versions. `compactor rebuild`, `adopt`: build versions; `reencrypt`, `erase`: private data."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from compactor.cli import console, grid, options
 from compactor.cli.options import AsOf, Call, DryRun, OneTable, Tables
+from compactor.core.model.errors import TryLater
 from compactor.core.results.phrases import counted
 from compactor.core.results.record import DAYS_KEPT
-from compactor.core.results.reports import AdoptReport, RebuildReport, Swept, VacuumReport
+from compactor.core.results.reports import AdoptReport, RebuildReport, VacuumReport
 from compactor.core.settings import command_line as declared
+from compactor.flows.keep import pin as flow
 
-_WHY = {"orphan": "no version references it", "expired": "only expired versions reference it", "discarded": "older than archive_retention"}
-_WHY["record"] = f"older than {DAYS_KEPT} days"
+_WHY = {
+    "orphan": "no version references it",
+    "expired": "only expired versions reference it",
+    "discarded": "older than archive_retention",
+    "record": f"older than {DAYS_KEPT} days",
+}
+_Keys = Annotated[list[str] | None, typer.Option("--key", metavar="KEY", help='A key: its value, or JSON: {"id": 7}. Repeat it.', show_default=False)]
 
 commands = typer.Typer(
     no_args_is_help=True,
@@ -109,8 +117,6 @@ def pin(
     """
     if version is not None and remove is not None:
         raise typer.BadParameter("give a version to pin, or --remove NAME")
-    from compactor.flows.keep import pin as flow
-
     opened = call.app.table(table, call.label)
     if version is not None:
         flow.pin(opened, version, name)
@@ -184,8 +190,7 @@ def adopt(
     table: OneTable,
     path: Annotated[str, typer.Argument(metavar="PATH", help="Folder with the Parquet files, local or s3://...", show_default=False)],
     through: Annotated[
-        str,
-        typer.Option("--ingested-through", metavar="FOLDER", help="Last landed folder whose changes the rows include.", show_default=False),
+        str, typer.Option("--ingested-through", metavar="FOLDER", help="Last landed folder whose changes the rows include.", show_default=False)
     ],
     dry_run: DryRun = False,
 ) -> None:
@@ -205,6 +210,40 @@ def adopt(
     call.answer(report, lambda: _show_adopted(report))
 
 
+@options.command(label=True)
+def erase(
+    call: Call,
+    table: OneTable,
+    keys: _Keys = None,
+    keys_from: Annotated[
+        Path | None, typer.Option("--keys-from", metavar="FILE", help="File with one key a line.", exists=True, dir_okay=False, show_default=False)
+    ] = None,
+    now: Annotated[bool, typer.Option("--now", help="Delete older versions at once. Queries that still read them fail or miss rows.")] = False,
+    delete_files: Annotated[bool, typer.Option("--delete-files", help="Delete archived files that cannot be rewritten, like snappy Avro.")] = False,
+    leave_landing: Annotated[bool, typer.Option("--leave-landing", help="Go on although files lie in landing. They are not searched.")] = False,
+) -> int:
+    """Erase keys for good.
+
+    Removes the rows of these keys from the table, its history, its archived raw files and the texts of older runs, and deletes every older
+    version. A change feed begins anew. Events of the keys that come again are ignored. Only keyed hashes of the keys are stored: set
+    COMPACTOR_HASH_KEY, for all later runs too. Cannot be undone. Older versions go after `grace`, so that queries can end: exits 75 until then.
+    Run it again without keys to finish. When nothing is left, it writes a certificate into the table's folder and prints it.
+
+    \b
+    Example:
+      compactor erase student --key 4711
+      compactor erase student
+      compactor erase student --keys-from keys.txt --now --config compactor.yaml
+    """
+    named = [*(keys or ()), *([line.strip() for line in keys_from.read_text().splitlines() if line.strip()] if keys_from else ())]
+    if keys_from and not named:
+        raise typer.BadParameter(f"{keys_from} has no key")
+    with call.progress():
+        report = call.app.erase(table, named, now=now, delete_files=delete_files, leave_landing=leave_landing, label=call.label)
+    call.answer(report, lambda: grid.console().print(report.to_text(), soft_wrap=True, highlight=False, markup=False))
+    return 0 if report.finished else TryLater.exit_code
+
+
 def _show(reports: Sequence[VacuumReport]) -> None:
     """Print what vacuum deleted or would delete, and what it keeps."""
     out = grid.console()
@@ -215,7 +254,10 @@ def _show(reports: Sequence[VacuumReport]) -> None:
         expired = ", ".join(map(str, item.expired)) or "none"
         out.print(f"  expired versions: {expired}; kept: {_spans(item.kept)}", soft_wrap=True)
         verb = "would be deleted" if item.dry else "deleted"
-        rows = [(unit.path, unit.files, unit.bytes, _WHY[unit.reason], _when(unit) or verb) for unit in item.swept]
+        rows = [
+            (unit.path, unit.files, unit.bytes, _WHY[unit.reason], f"not before {grid.moment(unit.goes)}" if unit.goes else verb)
+            for unit in item.swept
+        ]
         if rows:
             grid.table(("path", "files", "bytes", "reason", "when"), rows, right=("files", "bytes"))
         pending = sum(unit.bytes for unit in item.swept if unit.goes)
@@ -232,10 +274,6 @@ def _show_rebuilt(report: RebuildReport) -> None:
     out.print(f"{report.table}: {first}", soft_wrap=True)
     for sentence in more:
         out.print(f"  {sentence}", soft_wrap=True)
-
-
-def _when(unit: Swept) -> str:
-    return f"not before {grid.moment(unit.goes)}" if unit.goes else ""
 
 
 def _spans(kept: dict[int, str]) -> str:

@@ -6,7 +6,6 @@ The keys of a table that its runs need are declared in `core/model/spec.py`. The
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,10 +128,7 @@ class Group(Section):
 class Airflow(Section):
     """How Airflow runs the tables."""
 
-    command: Annotated[
-        tuple[Text, ...],
-        Form("a program and its arguments, such as [python3, -m, compactor]", limits=(("min_length", 1),)),
-    ] = ()
+    command: Annotated[tuple[Text, ...], Form("a program and its arguments, such as [python3, -m, compactor]", limits=(("min_length", 1),))] = ()
     """Program of the local runner, such as [/opt/compactor/bin/python, -m, compactor]. Default: Airflow's own Python."""
     aws_conn_id: Text | None = None
     """Airflow connection with the AWS credentials of tasks and triggers. Default: AWS's standard chain on workers and triggerer."""
@@ -214,7 +210,6 @@ class Settings(Keys):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the tables, in the file's order."""
         return tuple(self.tables)
 
     def spec(self, name: str) -> TableSpec:
@@ -225,7 +220,6 @@ class Settings(Keys):
 
     @property
     def warehouse_dir(self) -> str:
-        """Return the warehouse as an absolute path."""
         return absolute(self.warehouse, str(self.file.parent))
 
     @property
@@ -250,11 +244,6 @@ class Settings(Keys):
     def s3_keys(self) -> S3Settings:
         """Return the access to S3 as the file declares it, for machines with another environment. Raises ConfigError naming the key."""
         return S3Settings(**dataclasses.asdict(self.s3), region=self.region)
-
-    @property
-    def s3_settings(self) -> S3Settings:
-        """Return the access to S3: the keys of the file, and the environment for keys that are not set."""
-        return self.s3_keys.within(os.environ)
 
     def kafka_properties(self) -> dict[str, str]:
         """Return Kafka's client settings. Raises ConfigError for a file that cannot be read."""

@@ -111,7 +111,6 @@ def section_at(place: Place) -> Any:
 
 
 def names(model: type[Any]) -> list[str]:
-    """Return the keys of a section."""
     return [ALIASES.get(field.name, field.name) for field in dataclasses.fields(model)]
 
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 
 from compactor.config.keys import Settings, Table
-from compactor.config.shards import shard_problems
 from compactor.config.text import Place
 from compactor.config.values import absolute, is_s3, is_zone, shown
 from compactor.core.catalog import objects
@@ -29,6 +28,15 @@ NAME_CHARS_MAX = 110
 
 _MANAGED = ("base", "delta", "archive", "quarantine", "history", "feed", "_iceberg", "_iceberg_current", "_compactor")
 _GLOB = re.compile(r"[*?{}\[\]\\]")
+
+_NEED_KEYS = {
+    "delete_when": "needs rows with a key, which says what is deleted; set `key: [..]`, or remove this key",
+    "patch_rows": "needs rows with a key, because values of the earlier row are kept; remove it",
+    "live_view": "needs rows with a key; remove it",
+    "history": "needs rows with a key; remove it",
+    "columns": "needs rows with a key: rows without one are recognised by all their values",
+}
+"""Keys that a table with `key: []` cannot have → why."""
 
 SMALLEST = "The smallest file is\ntables:\n  student:\n    key: [id]\n    envelope: debezium"
 
@@ -116,10 +124,12 @@ def _table_problems(keys: Settings, name: str, table: Table) -> Iterator[Problem
     yield from _envelope_problems(table)
     if problem := objects.iceberg_problem(table):
         yield ("iceberg",), problem
-    if table.delete_when and table.key == ():
-        yield ("delete_when",), "needs rows with a key, which says what is deleted; set `key: [..]`, or remove this key"
-    if table.patch_rows and table.key == ():
-        yield ("patch_rows",), "needs rows with a key, because values of the earlier row are kept; remove it"
+    if table.key == ():
+        yield from (((key,), sentence) for key, sentence in _NEED_KEYS.items() if getattr(table, key))
+        if table.delete == "soft":
+            yield ("delete",), "`soft` needs rows with a key: without one, the old values of every update would be a deleted row; remove it"
+    if table.track and not table.history:
+        yield ("track",), "the table has no history; set `history: true`, or remove this key"
     if table.schema_.startswith(SUBJECT) and not keys.registry.url:
         yield ("schema",), "there is no registry; set `registry: {url: ..}` to an address or a folder of .avsc files, at the top of the file"
     if table.topic:
@@ -142,14 +152,13 @@ def _table_problems(keys: Settings, name: str, table: Table) -> Iterator[Problem
         yield from _live_problems(table)
     for key in [key for key, used in {"epoch_from": table.epoch_from, "epoch_replaces": table.epoch_replaces}.items() if used and not table.epoch]:
         yield (key,), "`epoch` is 0, and every table begins with that one; set `epoch: 1` or more, or remove this key"
-    yield from _history_problems(table)
     yield from _column_problems(table)
     for kind, _ in table.policy.kinds:
         if kind not in CHOOSABLE:
             yield ("on_schema_change", kind), f"expected default, {', '.join(CHOOSABLE)} or drop, found {kind!r}{alike(kind, CHOOSABLE)}"
     zones: dict[Place, str] = {("hours_in",): table.hours_in, **({("daily", "time_zone"): table.daily.time_zone} if table.daily else {})}
     yield from ((place, f"expected a time zone such as Europe/Berlin, found {shown(zone)}") for place, zone in zones.items() if not is_zone(zone))
-    yield from shard_problems(table, shard_column(landing(keys, name, table)[1]))
+    yield from _shard_problems(table, shard_column(landing(keys, name, table)[1]))
     yield from ((("increments",), problem) for problem in _landing_problems(keys, name, table))
 
 
@@ -199,10 +208,7 @@ def _full_load_problems(keys: Settings, name: str, table: Table) -> Iterator[Pro
         yield ("key",), "rows without a key cannot be compared from one load to the next; set `key: [..]` to the columns that identify a row"
     _, pattern = landing(keys, name, table)
     if "%Y" not in pattern:
-        yield (
-            ("increments",),
-            f"each full load needs its own folder, named by its day or hour; for example {name}/incremental/increment_%Y%m%d%H",
-        )
+        yield (("increments",), f"each full load needs its own folder, named by its day or hour; for example {name}/incremental/increment_%Y%m%d%H")
     if table.complete is None and table.settle <= 0:
         yield (
             ("complete",),
@@ -242,26 +248,12 @@ def _file_problems(table: Table) -> Iterator[Problem]:
 
 def _live_problems(table: Table) -> Iterator[Problem]:
     if not ENVELOPES[table.envelope].live_view or table.format in ("json", "csv"):
-        yield (
-            ("live_view",),
-            f"expected flat rows in parquet or avro files, found {table.envelope} in {table.format}; remove it",
-        )
-    if table.key == ():
-        yield ("live_view",), "needs rows with a key; remove it"
+        yield (("live_view",), f"expected flat rows in parquet or avro files, found {table.envelope} in {table.format}; remove it")
     unmerged = {"delete": table.delete == "soft", "delete_when": table.delete_when, "patch_rows": table.patch_rows}
     for key in [key for key, used in {**unmerged, "container": table.container == "kafka"}.items() if used][:1]:
         yield (key,), "the live view cannot merge such rows; remove `live_view`, or this key"
     if table.archive == "move":
         yield ("archive",), "the live view reads files after they were ingested; set `archive: keep`, or remove this key"
-
-
-def _history_problems(table: Table) -> Iterator[Problem]:
-    if table.history and table.key == ():
-        yield ("history",), "needs rows with a key; remove it"
-    if table.delete == "soft" and table.key == ():
-        yield ("delete",), "`soft` needs rows with a key: without one, the old values of every update would be a deleted row; remove it"
-    if table.track and not table.history:
-        yield ("track",), "the table has no history; set `history: true`, or remove this key"
 
 
 def _column_problems(table: Table) -> Iterator[Problem]:
@@ -270,14 +262,22 @@ def _column_problems(table: Table) -> Iterator[Problem]:
         return
     for rule in table.columns:
         if any(rule.covers(name) for name in (*(table.key or ()), *table.order_by)):
-            yield (
-                ("columns",),
-                f"{rule.column} belongs to `key` or `order_by`, which every row stores as it is; remove one of the two",
-            )
-    if table.key == ():
-        yield ("columns",), "needs rows with a key: rows without one are recognised by all their values"
+            yield (("columns",), f"{rule.column} belongs to `key` or `order_by`, which every row stores as it is; remove one of the two")
     if table.live_view:
         yield ("columns",), "excludes `live_view`, which shows landed files as they are; remove one of the two"
+
+
+def _shard_problems(table: Table, shard: str) -> Iterator[Problem]:
+    """Return the problems of a table of several shards: what compares Positions of different rows cannot be used with it. `shard`: "" without any."""
+    if not shard:
+        return
+    if table.envelope in ("full-load", "dms"):
+        yield ("envelope",), f"{table.envelope} has files of a whole table, not of a shard ({{{shard}}}); use a table for each shard"
+    for name in ("epoch_replaces", "topic", "history", "live_view"):
+        if getattr(table, name):
+            yield (name,), f"excludes shards ({{{shard}}} in `increments`), whose positions do not compare; remove one of the two"
+    if shard in (table.key or ()):
+        yield ("key",), f"{shard} is the shard, which belongs to the key without being named; remove it"
 
 
 def _landing_problems(keys: Settings, name: str, table: Table) -> Iterator[str]:
@@ -369,7 +369,6 @@ def _name_problem(name: str) -> str | None:
 
 
 def within(path: str, directory: str) -> bool:
-    """Return whether a path is a directory or below it."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 

@@ -124,8 +124,8 @@ def _override(values: dict[str, Any], environment: Mapping[str, str]) -> dict[Pl
             if not isinstance(inside.get(part), dict):
                 inside[part] = {}
             inside = inside[part]
-        # never parse a path as YAML
-        inside[place[-1]] = value if place == ("warehouse",) else config_text.scalar(value)
+        # the value may be a flow list or mapping; a path is never parsed as YAML
+        inside[place[-1]] = value if place == ("warehouse",) else config_text.read(value, "environment").values
         overridden[place] = variable
     if ineffective:
         raise ConfigError("\n".join(ineffective))

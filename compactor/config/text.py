@@ -75,7 +75,6 @@ class Text:
 
 
 def read(text: str, file: str) -> Text:
-    """Parse a YAML document."""
     parsed = Text(file)
     try:
         loader = _Loader(text)
@@ -89,11 +88,6 @@ def read(text: str, file: str) -> Text:
     except RecursionError:
         raise ConfigError(f"{file}: the values are nested too deeply; a configuration has a few levels") from None
     return parsed
-
-
-def scalar(text: str) -> Any:
-    """Parse one value of an environment variable; it may be a flow list or mapping."""
-    return read(text, "environment").values
 
 
 def _value(loader: _Loader, node: yaml.Node, place: Place, parsed: Text, around: tuple[int, ...]) -> Any:

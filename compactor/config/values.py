@@ -28,7 +28,6 @@ def shown(value: Any) -> str:
 
 
 def is_s3(location: str) -> bool:
-    """Return whether a location is in S3."""
     return re.match("s3[an]?://", location) is not None
 
 
@@ -78,7 +77,6 @@ def cron(value: str | None) -> str | None:
 
 
 def urls(value: str | list[str]) -> tuple[str, ...]:
-    """Return one address, or a list of them."""
     addresses = several(value)
     if not all(addresses) or not addresses:
         raise ValueError(value)
@@ -86,11 +84,9 @@ def urls(value: str | list[str]) -> tuple[str, ...]:
 
 
 SERVERS = r"[^\s:/,]+:\d+(\s*,\s*[^\s:/,]+:\d+)*"
-"""Kafka's bootstrap servers."""
 
 
 def spark_conf(value: dict[str, str]) -> dict[str, str]:
-    """Return Spark settings. Raises ValueError for other names."""
     if not all(name.startswith("spark.") for name in value):
         raise ValueError(f"expected settings such as {{spark.executor.memory: 8g}}, found {shown(value)}")
     return value

@@ -36,13 +36,8 @@ SPARK = {
 
 
 def commands(config: Path) -> list[str]:
-    """Return commands to try next."""
     where = shlex.quote(str(config))
-    queries = (
-        "select * from student limit 5",
-        "select mood, count(*) students, sum(tuition) tuition from student group by mood",
-        "show tables",
-    )
+    queries = ("select * from student limit 5", "select mood, count(*) students, sum(tuition) tuition from student group by mood", "show tables")
     return [
         *(f'compactor sql --config {where} "{query}"' for query in queries),
         f"compactor log student --config {where}",

@@ -2,12 +2,11 @@
 
 | module | holds |
 |---|---|
-| `connection` | opens DuckDB with the settings that make its answers equal Spark's |
 | `store` | DuckDB's file system over a Storage, for S3 |
 | `sources` | a Snapshot's files as SQL, in the declared types |
 | `queries` | view, history, rows at a time, changes as SQL text |
 | `rows` | rows as JSON texts, as `compactor sql` prints them |
-| `exact`, `parse_tree` | whether a statement means the same in Spark |
+| `exact` | whether a statement means the same in Spark |
 | `sample` | the first records of landed files, for `init` and `check` |
-| `session` | the configured tables under their names, for SQL statements |
+| `session` | opens DuckDB with the settings that make its answers equal Spark's; the configured tables under their names, for SQL statements |
 """

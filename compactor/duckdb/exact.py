@@ -2,39 +2,86 @@
 
 The rule is a short list of what people type most, and what was compared (`tests/read/test_dialects.py`): columns, counts, sums, minima and maxima of
 joined tables, conditions on columns and constants, groups and order. Any other node, function or pair of types is not exact, and Spark answers.
-Spark means compactor's session: ANSI mode, UTC.
+Spark means compactor's session: ANSI mode, UTC. The parse tree is what DuckDB's json_serialize_sql returns, in DuckDB 1.5 and 2.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from compactor.duckdb.parse_tree import (
-    BOOL,
-    DATE,
-    GROUPED,
-    INT,
-    NULL,
-    SORTED,
-    TEXT,
-    TIME,
-    UNKNOWN,
-    Inexact,
-    Kind,
-    Node,
-    arguments,
-    constant,
-    kind_of,
-    only,
-    shown,
-    words,
+from compactor.core.model import types
+
+Node = Mapping[str, Any]
+Kind = tuple[Any, ...]
+"""A type as `core.model.types` parses it, with all whole numbers as `int`; `other` is binary and nested."""
+
+INT, DOUBLE, TEXT, BOOL, DATE, TIME, NULL, OTHER, UNKNOWN = (
+    (name,) for name in ("int", "double", "string", "boolean", "date", "timestamp", "null", "other", "unknown")
 )
+GROUPED = {"int", "decimal", "string", "boolean", "date", "timestamp"}
+"""Families of kinds whose equal values look the same: DuckDB shows a group of zeros as -0.0."""
+SORTED = {*GROUPED, "float", "double"}
+"""Families of kinds whose values both engines compare and sort in the same way."""
+_PLACES = {"query_location", "query_location_length", "class", "type", "alias", "qualified_name"}
 
-_LITERALS = {
-    DATE: re.compile(r"\d{4}-\d\d-\d\d"),
-    TIME: re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?"),
-}
+
+class Inexact(Exception):
+    """Part of a statement may mean something else in Spark. The text names the part."""
+
+
+def only(node: Node, *handled: str, **expected: str) -> None:
+    """Raise Inexact if a node has a part that nobody looks at."""
+    for name, value in node.items():
+        if value and name not in _PLACES and name not in handled and value != expected.get(name):
+            raise Inexact(f"`{name.replace('_', ' ')}`")
+
+
+def arguments(node: Node) -> list[Node]:
+    listed: list[Node] = [each["expression"] for each in node["arguments"]] if "arguments" in node else node["children"]
+    return listed
+
+
+def constant(node: Node) -> tuple[Kind, str]:
+    """Return kind and text of a literal."""
+    literal = node.get("literal")
+    if literal is None:
+        value, kind = node["value"].get("value"), node["value"]["type"]
+        if kind["id"] == "DECIMAL":
+            return ("decimal", kind["type_info"]["width"], kind["type_info"]["scale"]), ""
+        named = {"INTEGER": INT, "BIGINT": INT, "DOUBLE": DOUBLE, "VARCHAR": TEXT, "BOOLEAN": BOOL, "NULL": NULL}
+        return named.get(kind["id"], OTHER), "" if value is None else str(value)
+    kind, text = literal["kind"], literal.get("text") or ""
+    if kind == "INTEGER":
+        return (INT if abs(int(text)) < 1 << 63 else OTHER), text
+    if kind == "NUMERIC":
+        whole, _, part = text.lstrip("-").partition(".")
+        return (DOUBLE if "e" in text.lower() else ("decimal", max(len(whole.lstrip("0")), 1) + len(part), len(part))), text
+    return {"STRING": TEXT, "BOOLEAN": BOOL, "NULL_LITERAL": NULL}.get(kind, OTHER), text
+
+
+def kind_of(text: str) -> Kind:
+    kind = types.parse(text)
+    if kind[0] in ("tinyint", "smallint", "int", "bigint"):
+        return INT
+    return tuple(kind) if kind[0] in SORTED else OTHER
+
+
+_SHOWN = {"int": "a whole number", "string": "a text", "other": "a nested or binary value", "unknown": "a value of unknown type"}
+
+
+def shown(kind: Kind) -> str:
+    """Return a kind for people."""
+    return _SHOWN.get(kind[0], str(kind[0]))
+
+
+def words(code: str) -> str:
+    """Return a code of the parse tree for people."""
+    return code.lower().replace("_", " ")
+
+
+_LITERALS = {DATE: re.compile(r"\d{4}-\d\d-\d\d"), TIME: re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")}
 """Texts that both engines read as the same value of a type."""
 _AGGREGATES = ("count_star", "count", "sum", "min", "max")
 _UNNAMED = "the name of a computed column without `as`"

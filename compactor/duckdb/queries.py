@@ -14,7 +14,7 @@ from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model import types
 from compactor.core.model.errors import Refused
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Feed, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.duckdb import sources
 from compactor.duckdb.rows import spark_text
@@ -88,7 +88,8 @@ def changes(connection: Any, spec: TableSpec, newest: Snapshot, snapshots: Seque
         _check_types(spec, snapshot.schema, newest)
     schema, q, definition = newest.schema, DUCKDB.name, feed.table(spec, newest)
     # files of every generation are read in the columns of the newest
-    made = [dataclasses.replace(newest, feed=snapshot.feed) for snapshot in snapshots] or [dataclasses.replace(newest.stub(), feed=_idle(newest))]
+    made = [dataclasses.replace(newest, feed=snapshot.feed) for snapshot in snapshots]
+    made = made or [dataclasses.replace(newest.stub(), feed=newest.feed.idle() if newest.feed else None)]
     (_, source), *_ = sources.of_feed(connection, spec, made).values()
     own = [(column.name, column.name, column.type) for column in definition.columns if column.name not in schema.names]
     shown = [*own, *((field.name, schema.view_name(field), field.type) for field in schema.payload)]
@@ -100,10 +101,6 @@ def feed_tables(connection: Any, spec: TableSpec, snapshots: Sequence[Snapshot])
     """Return the tables of the change feed as the catalog has them, one a generation. `snapshots`: in the order of versions."""
     tables = sources.of_feed(connection, spec, snapshots).values()
     return [ViewDef(table.database, table.name, f"SELECT * FROM {source}", (*table.columns, *table.partition_columns)) for table, source in tables]
-
-
-def _idle(snapshot: Snapshot) -> Feed | None:
-    return snapshot.feed.idle() if snapshot.feed else None
 
 
 _EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")

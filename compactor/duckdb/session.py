@@ -1,4 +1,4 @@
-"""SQL statements over views of Snapshots: a DuckDB in memory, whose errors become one sentence."""
+"""DuckDB in memory, with settings that make its answers equal Spark's, and SQL statements over views of Snapshots. Errors become one sentence."""
 
 from __future__ import annotations
 
@@ -11,9 +11,61 @@ from compactor.core.catalog.ddl import ViewDef
 from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.catalog.statements import READS, first_word
 from compactor.core.model.errors import CompactorError, Refused
-from compactor.duckdb.connection import configure, connect
 from compactor.duckdb.rows import object_text
+from compactor.duckdb.sources import PROTOCOL
 from compactor.ports import Storage
+
+INSTALL = "pip install pandas 'pyarrow>=20' pytz"
+"""What to do if a package is missing."""
+
+SETTINGS = {
+    # timestamps are instants in UTC
+    "TimeZone": "UTC",
+    # as in Spark: nulls come first, with DESC last
+    "default_null_order": "nulls_first_on_asc_last_on_desc",
+    # a division by zero is null, not infinite
+    "ieee_floating_point_ops": "false",
+    "enable_progress_bar": "false",
+    # the name of a missing table is no variable of ours
+    "python_enable_replacements": "false",
+    # nothing is fetched from the network
+    "autoinstall_known_extensions": "false",
+}
+
+
+def connect(storage: Storage, remote: bool) -> Any:
+    """Return a DuckDB connection in memory that reads files of this store. `remote`: whether files are in S3."""
+    import duckdb
+
+    connection = duckdb.connect(":memory:")
+    configure(connection)
+    if remote:
+        register(connection, storage)
+    return connection
+
+
+def configure(connection: Any) -> None:
+    """Apply the settings to a connection, or to a cursor, which does not inherit them."""
+    for name, value in SETTINGS.items():
+        connection.execute(f"SET {name} = '{value}'")
+
+
+def prepare(connection: Any, storage: Storage, remote: bool) -> None:
+    """Prepare anybody's DuckDB connection for the queries of `queries`. Sets its time zone to UTC."""
+    connection.execute(f"SET TimeZone = '{SETTINGS['TimeZone']}'")
+    if remote:
+        register(connection, storage)
+
+
+def register(connection: Any, storage: Storage) -> None:
+    """Let a connection read objects in S3 through the store."""
+    from compactor.duckdb.store import StoreFileSystem
+
+    if connection.filesystem_is_registered(PROTOCOL):
+        # the connection may have read another configuration before
+        connection.unregister_filesystem(PROTOCOL)
+    connection.register_filesystem(StoreFileSystem(storage))
+
 
 _T = TypeVar("_T")
 _BATCH = 2_000
@@ -46,13 +98,11 @@ class Session:
             self._schema(name)
 
     def define(self, view: ViewDef) -> None:
-        """Create or replace a view."""
         self._schema(view.database)
         name = f"{DUCKDB.name(view.database)}.{DUCKDB.name(view.name)}"
         with_errors(lambda: self.connection.execute(f"CREATE OR REPLACE VIEW {name} AS {view.text}"))
 
     def drop(self, database: str, name: str) -> None:
-        """Drop a view. A missing one is ignored."""
         self._schema(database)
         self.connection.execute(f"DROP VIEW IF EXISTS {DUCKDB.name(database)}.{DUCKDB.name(name)}")
 

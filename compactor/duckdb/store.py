@@ -5,11 +5,10 @@ DuckDB's own S3 client is an extension that it downloads.
 
 from __future__ import annotations
 
-import io
 from datetime import datetime, timezone
 from typing import Any
 
-from fsspec.spec import AbstractFileSystem
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from compactor.duckdb.sources import PROTOCOL
 from compactor.ports import Storage
@@ -29,11 +28,10 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._storage = storage
         self._tails: dict[str, bytes] = {}
 
-    def open(self, path: str, mode: str = "rb", **_: Any) -> StoredFile:
-        """Open an object for reading."""
-        if "r" not in mode:
+    def _open(self, path: str, mode: str = "rb", **_: Any) -> StoredFile:
+        if mode != "rb":
             raise PermissionError(f"{path}: compactor's tables are read only")
-        return StoredFile(self, path)
+        return StoredFile(self, path, mode, cache_type="none", size=_size(path))
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         """Return the size, which is part of the name. No request is sent: if the object is gone, reading it fails."""
@@ -52,7 +50,6 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return True
 
     def isfile(self, path: str) -> bool:
-        """Return True."""
         return True
 
     def read(self, path: str, start: int, length: int) -> bytes:
@@ -69,32 +66,11 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return self._tails[path][start - begin : start - begin + length]
 
 
-class StoredFile(io.RawIOBase):
+class StoredFile(AbstractBufferedFile):  # type: ignore[misc]
     """An open object. Each read is one request."""
 
-    def __init__(self, system: StoreFileSystem, path: str) -> None:
-        super().__init__()
-        self._system, self._path, self._at = system, path, 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a place in the object."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence)
-        self._at = offset + (_size(self._path) if base is None else base)
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        """Return the next bytes."""
-        length = size if size >= 0 else _size(self._path) - self._at
-        data = self._system.read(self._path, self._at, length)
-        self._at += len(data)
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        data: bytes = self.fs.read(self.path, start, end - start)
         return data
 
 

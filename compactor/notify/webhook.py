@@ -1,8 +1,11 @@
-"""Messages to an HTTP address: one POST of JSON. The address may contain a token, so errors show only its host."""
+"""Messages to an HTTP address, as one POST of JSON; and to the services that Apprise knows, such as Slack, Teams, PagerDuty and mail
+(https://appriseit.com/services/, the extra `apprise`). Addresses may contain tokens, so errors show only hosts and names of services."""
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import requests
@@ -48,3 +51,34 @@ def to_webhook(url: str, message: Message) -> None:
         time.sleep(pause)
     _unreached.add(host)
     raise Unavailable(f"notify: the webhook at {host} did not accept the message: {why}")
+
+
+def to_services(addresses: Sequence[str], message: Message) -> None:
+    """Send the message to each address. Raises Refused for an address that Apprise does not know, Unavailable for a service that does not take it."""
+    try:
+        import apprise
+    except ImportError:
+        raise Refused("notify: messages to services need Apprise, which the extra `apprise` installs") from None
+    # its lines may show addresses
+    logging.getLogger("apprise").disabled = True
+    fields = message.to_json()
+    kind = apprise.NotifyType.FAILURE if message.urgent else apprise.NotifyType.INFO
+    if fields["event"] == "run_recovered":
+        kind = apprise.NotifyType.SUCCESS
+    unknown, failed = 0, []
+    for address in addresses:
+        service = apprise.Apprise(asset=apprise.AppriseAsset(app_id="compactor"))
+        if not service.add(address):
+            unknown += 1
+            continue
+        if "overflow=" not in address:
+            service[0].overflow_mode = apprise.OverflowMode.TRUNCATE
+        # one title for all messages of a table: PagerDuty finds the incident of a failure by it, if the address has `action=map`
+        if not service.notify(message.text, f"compactor: {fields['table']}", kind, apprise.NotifyFormat.TEXT):
+            failed.append(str(service[0].service_name))
+    if unknown:
+        raise Refused(
+            f"notify: expected addresses such as slack://.., found {unknown} that Apprise does not know (not shown: they may contain tokens)"
+        )
+    if failed:
+        raise Unavailable(f"notify: {', '.join(failed)} did not accept the message. `apprise -vv -b test ADDRESS` shows why")

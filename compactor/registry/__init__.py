@@ -1,2 +1,2 @@
 """Implementations of the `Registry` port: servers with Confluent's API (`confluent.py`, over `http.py`), and a folder of schema files
-(`files.py`). `settings.py` has addresses and credentials."""
+(`files.py`)."""

@@ -14,8 +14,7 @@ from urllib.parse import quote
 from compactor.core.model.errors import RegistryRefused, SchemaRefused
 from compactor.core.schema import avro, compatibility
 from compactor.ports import RegisteredSchema
-from compactor.registry.http import Answer, Connection, Waiting
-from compactor.registry.settings import RegistrySettings
+from compactor.registry.http import Answer, Connection, RegistrySettings, Waiting
 
 T = TypeVar("T")
 
@@ -47,16 +46,12 @@ class ConfluentRegistry:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
         self._connection.close()
 
     def subjects(self) -> list[str]:
         """Return all subjects of the configured context, sorted, without the context's name."""
         query = {"subjectPrefix": self._prefix} if self._prefix else {}
-        answer = self._connection.get("/subjects", "the list of subjects", query)
-        names = [str(name) for name in _expect(answer, list, "a list of names") if isinstance(name, str)]
-        if len(names) != len(answer.body):
-            raise _unexpected(answer, "a list of names")
+        names = _expect_all(self._connection.get("/subjects", "the list of subjects", query), str, "a list of names")
         # a server without contexts ignores the prefix and lists everything
         if self._prefix:
             names = [name[len(self._prefix) :] for name in names if name.startswith(self._prefix)]
@@ -66,18 +61,11 @@ class ConfluentRegistry:
 
     def versions(self, subject: str) -> list[int]:
         answer = self._connection.get(f"{self._path(subject)}/versions", f"the versions of {subject}", accept=(404,))
-        if answer.status == 404:
-            return []
-        numbers = [number for number in _expect(answer, list, "a list of numbers") if isinstance(number, int)]
-        if len(numbers) != len(answer.body):
-            raise _unexpected(answer, "a list of numbers")
-        return sorted(numbers)
+        return [] if answer.status == 404 else sorted(_expect_all(answer, int, "a list of numbers"))
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         answer = self._connection.get(f"{self._path(subject)}/versions/latest", f"the newest version of {subject}", accept=(404,))
-        if answer.status == 404:
-            return None
-        return self._registered(subject, self._cached(subject, answer))
+        return None if answer.status == 404 else self._registered(subject, self._cached(subject, answer))
 
     def version(self, subject: str, number: int) -> RegisteredSchema:
         return self._registered(subject, self._entry(subject, number))
@@ -219,6 +207,13 @@ def _expect(answer: Answer, kind: type[T], what: str) -> T:
     if not isinstance(answer.body, kind):
         raise _unexpected(answer, what)
     return answer.body
+
+
+def _expect_all(answer: Answer, kind: type[T], what: str) -> list[T]:
+    items = [each for each in _expect(answer, list, what) if isinstance(each, kind)]
+    if len(items) != len(answer.body):
+        raise _unexpected(answer, what)
+    return items
 
 
 def _unexpected(answer: Answer, what: str) -> RegistryRefused:

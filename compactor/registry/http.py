@@ -3,10 +3,15 @@
 Retried, at the next address and after a growing random pause (Retry-After is honoured): connections that are refused, cut or time out, 408, 429,
 5xx, and truncated responses. Not retried: every other status, an untrusted certificate, a page instead of JSON.
 No request changes the registry, so each may be repeated.
+
+Settings contain the names of secrets, never the secrets themselves. The first of these sources is used for credentials: the variable named by
+`token_env`; user and password in an address; `SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO` (`user:password`); the machine's `.netrc`. Proxies come from
+`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`, authorities from `REQUESTS_CA_BUNDLE`, otherwise from Python's own.
 """
 
 from __future__ import annotations
 
+import base64
 import email.utils
 import json
 import logging
@@ -17,14 +22,99 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, NoReturn
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode, urlsplit
 
 import requests
 from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.exceptions import HTTPError
 
-from compactor.core.model.errors import RegistryRefused, Unavailable
-from compactor.registry.settings import Identity, RegistrySettings, addresses, hidden, identity, shown
+from compactor.core.model.errors import ConfigError, RegistryRefused, Unavailable, variable
+from compactor.core.settings.variables import USER_INFO
+
+
+@dataclass(frozen=True)
+class RegistrySettings:
+    """Settings of one registry."""
+
+    urls: tuple[str, ...]
+    """Addresses of the same registry, tried in turn."""
+    context: str = ""
+    """Context of Confluent's server (`lab` or `.lab`). Subjects are named without it."""
+    token_env: str = ""
+    cert_file: str = ""
+    """PEM file with the client certificate and its key, for mutual TLS."""
+    connect_seconds: float = 5.0
+    read_seconds: float = 20.0
+    """Timeout for the next part of a response."""
+    deadline_seconds: float = 60.0
+    """Limit for one request with all its retries."""
+    attempts: int = 5
+    """Number of rounds over all addresses."""
+
+    def __repr__(self) -> str:
+        return f"RegistrySettings({', '.join(shown(url) for url in self.urls)}{f', context {self.context}' if self.context else ''})"
+
+
+def addresses(settings: RegistrySettings) -> tuple[str, ...]:
+    """Return the addresses without user, password and a slash at the end. Raises ConfigError for an invalid one."""
+    if not settings.urls:
+        raise ConfigError("registry: no address. Set `url:` to an address, or to a folder of .avsc files.")
+    return tuple(_address(url) for url in settings.urls)
+
+
+def _address(url: str) -> str:
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port
+    except ValueError:
+        raise ConfigError(f"registry: {shown(url)!r} is no address; expected something like https://registry.example:8081") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in parts.path:
+        raise ConfigError(f"registry: expected an address like https://registry.example:8081, without ? and #; found {shown(url)!r}")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
+
+
+def hidden(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the secrets in the addresses of proxies, which no message may contain."""
+    proxies = [value for name, value in environment.items() if name.lower() in ("http_proxy", "https_proxy", "all_proxy")]
+    users = [url.partition("://")[2].rpartition("@")[0] or url.rpartition("@")[0] for url in proxies]
+    secrets = [user.partition(":")[2] for user in users]
+    return tuple(form for secret in secrets if secret for form in (secret, unquote(secret)))
+
+
+def shown(url: str) -> str:
+    """Return an address for messages: without user, password and query."""
+    head, mark, rest = url.partition("://")
+    if not mark:
+        head, rest = "", url
+    # up to the last @, because a password may have / ? and # that are not percent-encoded
+    rest = rest.rpartition("@")[2].split("?")[0].split("#")[0]
+    return f"{head if head.isalpha() else ''}{mark}{rest}"
+
+
+def _credentials(settings: RegistrySettings, environment: Mapping[str, str]) -> tuple[AuthBase | None, tuple[str, ...]]:
+    """Return the credentials, and the texts of them that no message may contain. Without any, requests uses the machine's .netrc.
+
+    Raises ConfigError for a variable that is not set.
+    """
+    if settings.token_env:
+        token = _variable(settings.token_env, "token_env", environment)
+        return _Bearer(token), (token,)
+    named = (parts for parts in map(urlsplit, settings.urls) if parts.username or parts.password)
+    pairs = [(unquote(parts.username or ""), unquote(parts.password or "")) for parts in named]
+    user, password = pairs[0] if pairs else environment.get(USER_INFO, "").partition(":")[::2]
+    if not user and not password:
+        return None, ()
+    pair = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return HTTPBasicAuth(user.encode(), password.encode()), (password, pair) if password else ()
+
+
+def _variable(name: str, key: str, environment: Mapping[str, str]) -> str:
+    value = environment.get(name, "").strip()
+    if not value:
+        raise ConfigError(f"registry: `{key}` names the environment variable {variable(name)}, which is not set or empty")
+    return value
+
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +136,8 @@ class Answer:
     """A response of the registry."""
 
     status: int
-
     body: Any
     """Parsed JSON; None if an error response has none."""
-
     url: str
     """Address for messages, without credentials and query."""
 
@@ -66,10 +154,7 @@ class Waiting:
 
     now: Callable[[], float] = time.monotonic
     """Monotonic clock in seconds."""
-
     sleep: Callable[[float], None] = time.sleep
-    """Wait for some seconds."""
-
     uneven: Callable[[], float] = random.random
     """Random number between 0 and 1, which varies the pauses."""
 
@@ -100,14 +185,14 @@ class Connection:
         self.urls = addresses(settings)
         self._settings = settings
         environment = os.environ if environment is None else environment
-        who = identity(settings, environment)
-        self._secrets = (*who.secrets, *hidden(environment))
+        auth, secrets = _credentials(settings, environment)
+        self._secrets = (*secrets, *hidden(environment))
         self._waiting = waiting or Waiting()
         self._first = 0
         self._session = requests.Session()
         self._session.max_redirects = 5
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        self._session.auth = _auth(who)
+        self._session.auth = auth
         if settings.cert_file:
             self._session.cert = settings.cert_file
 
@@ -115,7 +200,6 @@ class Connection:
         return f"Connection({', '.join(self.urls)})"
 
     def close(self) -> None:
-        """Close the connections."""
         self._session.close()
 
     def get(self, path: str, about: str, query: Mapping[str, str] | None = None, accept: tuple[int, ...] = ()) -> Answer:
@@ -240,12 +324,6 @@ class Connection:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
-
-
-def _auth(who: Identity) -> AuthBase | None:
-    if who.token:
-        return _Bearer(who.token)
-    return HTTPBasicAuth(who.username.encode(), who.password.encode()) if who.username or who.password else None
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

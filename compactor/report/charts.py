@@ -24,7 +24,6 @@ class Mark:
     values: tuple[float, ...]
     """One value a series, from the bottom of a stack to its top."""
     title: str
-    """What a pointer shows."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from compactor.core.model import times
 from compactor.core.model.errors import Refused
 from compactor.core.results.phrases import without_table
 from compactor.core.results.timeline import Problem, Timeline, duration, last_run, problems
-from compactor.report import charts, figures, panels
+from compactor.report import charts, panels
 
 if TYPE_CHECKING:
     import jinja2
@@ -33,7 +33,7 @@ def page(tables: Sequence[Timeline], now: float, title: str, past: bool = False,
     kind, headline = _verdict(len(tables), listed)
 
     def since(moment: str | None) -> str:
-        return "–" if moment is None else figures.age(now - times.to_seconds(moment))
+        return "–" if moment is None else panels.age(now - times.to_seconds(moment))
 
     last = max((each for table in tables if (each := last_run(table)) is not None), default=None)
     return _template("page.html.j2").render(
@@ -69,7 +69,7 @@ def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    formats = {"age": figures.age, "moment": figures.moment, "number": figures.number, "share": figures.share, "size": figures.size}
+    formats = {"age": panels.age, "moment": panels.moment, "number": panels.number, "share": panels.share, "size": panels.size}
     environment.filters.update(formats, duration=duration, utc=times.from_seconds, without_table=without_table)
     environment.globals.update(charts=charts, events=panels.EVENTS, panels_of=panels.of_table)
     return environment.get_template(name)
@@ -97,10 +97,10 @@ def _tiles(tables: Sequence[Timeline], now: float) -> list[tuple[str, str]]:
     ratio = f", {rewriting / written:.1f} times as much" if written and rewriting > written else ""
     hours = [hours for table in tables if (hours := table.vcpu_hours) is not None]
     return [
-        (figures.age(max(ages, default=None)), "age of the newest change in the stalest table"),
-        (figures.number(sum(version.rows or 0 for version in newest)), f"rows in {len(newest)} tables"),
-        (figures.size(sum(version.stored or 0 for version in newest)), "stored in base and Delta"),
-        (figures.size(written), f"written; rewriting: {figures.size(rewriting)}{ratio}"),
-        (figures.number(sum(len(table.quarantine) for table in tables)), "files in quarantine"),
+        (panels.age(max(ages, default=None)), "age of the newest change in the stalest table"),
+        (panels.number(sum(version.rows or 0 for version in newest)), f"rows in {len(newest)} tables"),
+        (panels.size(sum(version.stored or 0 for version in newest)), "stored in base and Delta"),
+        (panels.size(written), f"written; rewriting: {panels.size(rewriting)}{ratio}"),
+        (panels.number(sum(len(table.quarantine) for table in tables)), "files in quarantine"),
         (f"{sum(hours):.2f}" if hours else "–", "vCPU-hours of EMR jobs"),
     ]

@@ -1,5 +1,6 @@
 """Runner on EMR. It writes the job configuration to S3, submits a job, looks whether it has ended, and reads the job's report.
-The two kinds of EMR, Serverless and a cluster, implement `Jobs`.
+The two kinds of EMR implement `Jobs`: job runs of EMR Serverless, where a client token makes submitting twice harmless; and steps of a cluster, for
+which EMR accepts no token, so that `submit` first searches for a step with the same name.
 
     <plans>/<token>.json                  the job configuration
     <logs>/reports/<token>/report.json    exit code, standard output, the last lines of the log
@@ -15,13 +16,16 @@ import hashlib
 import json
 import logging
 import math
+import shlex
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from compactor.core.model.errors import Unavailable
+from compactor.aws.client import AwsClient, ClientConfig
+from compactor.aws.retry import UNKNOWN, ExpectedError
+from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.layout import join
 from compactor.core.results.record import JobUsage
 from compactor.core.results.reports import Ended
@@ -35,7 +39,7 @@ GRACE_SECONDS = 600.0
 
 _NAME_CHARS_MAX = 180
 
-FINAL_ERRORS = (
+_FINAL_ERRORS = (
     ({"AccessDeniedException", "AccessDenied", "403"}, "not allowed to {action}: grant what docs/aws.md lists for a caller"),
     (
         {"ResourceNotFoundException", "InvalidRequestException", "ValidationException"},
@@ -46,31 +50,35 @@ FINAL_ERRORS = (
 
 
 @dataclass(frozen=True)
-class Order:
-    """A job to submit."""
+class Sending:
+    """Settings of the jobs of some tables."""
 
-    token: str
-    """Unique id of the job: 48 hex digits."""
-
-    name: str
-    """Name that EMR shows."""
-
-    program: str
-    """Location of the program, `main.py`."""
-
-    parameters: tuple[str, ...]
-    """Parameters of spark-submit, before the program."""
-
-    arguments: tuple[str, ...]
-
+    job: str
+    """S3 folder that `compactor package` wrote."""
     logs: str
-    """Location for EMR's own logs."""
-
-    seconds: float
-    """Time limit of the job."""
-
+    """S3 folder for reports and for EMR's own logs."""
+    conf: tuple[tuple[str, str], ...] = ()
+    """Spark settings (name, value)."""
+    seconds: float = 7200.0
+    subject: str = ""
+    """What the job's name says after the command: the group or the table."""
     tags: tuple[tuple[str, str], ...] = ()
     """Tags (name, value) for cost allocation."""
+
+    @property
+    def plans(self) -> str:
+        """Return the S3 folder for job configurations."""
+        return join(self.job, "plans")
+
+    @property
+    def program(self) -> str:
+        return join(self.job, "main.py")
+
+    @property
+    def parameters(self) -> list[str]:
+        """Return the parameters of spark-submit, before the program."""
+        settings = [word for name, value in self.conf for word in ("--conf", f"{name}={value}")]
+        return ["--py-files", join(self.job, "compactor.zip"), *settings]
 
     @property
     def minutes(self) -> int:
@@ -79,15 +87,24 @@ class Order:
 
 
 @dataclass(frozen=True)
+class Order:
+    """A job to submit."""
+
+    token: str
+    """Unique id of the job: 48 hex digits."""
+    name: str
+    arguments: tuple[str, ...]
+    sending: Sending
+
+
+@dataclass(frozen=True)
 class JobState:
     """The state of a submitted job."""
 
     active: bool
     """Whether the job still waits or runs."""
-
     text: str
     """The state as EMR names it, with EMR's reason."""
-
     started: float | None = None
     """When it began to run, in epoch seconds; None while it waits."""
 
@@ -114,34 +131,6 @@ class Jobs(Protocol):
         """Return what a job that has ended used, as billed; None if EMR does not report it."""
 
 
-@dataclass(frozen=True)
-class Sending:
-    """Settings of the jobs of some tables."""
-
-    job: str
-    """S3 folder that `compactor package` wrote."""
-
-    logs: str
-    """S3 folder for reports and logs."""
-
-    conf: tuple[tuple[str, str], ...] = ()
-    """Spark settings (name, value)."""
-
-    seconds: float = 7200.0
-    """Time limit of a job."""
-
-    subject: str = ""
-    """What the job's name says after the command: the group or the table."""
-
-    tags: tuple[tuple[str, str], ...] = ()
-    """Tags (name, value) for cost allocation."""
-
-    @property
-    def plans(self) -> str:
-        """Return the S3 folder for job configurations."""
-        return join(self.job, "plans")
-
-
 class EmrRunner:
     """Send one command line to EMR.
 
@@ -158,13 +147,9 @@ class EmrRunner:
         token = hashlib.sha256("\0".join([*arguments, self._attempt]).encode()).hexdigest()[:48]
         plan, report = join(settings.plans, f"{token}.json"), join(settings.logs, "reports", token)
         self._storage.write(plan, self._job_config())
-        parameters = ["--py-files", join(settings.job, "compactor.zip")]
-        for name, value in settings.conf:
-            parameters += ["--conf", f"{name}={value}"]
         name = " ".join(["compactor", arguments[0], settings.subject or arguments[1]])[:_NAME_CHARS_MAX]
         sent = ("--job-config", plan, "--report", report, *arguments)
-        program = join(settings.job, "main.py")
-        job = self._jobs.submit(Order(token, name, program, tuple(parameters), sent, settings.logs, settings.seconds, settings.tags))
+        job = self._jobs.submit(Order(token, name, sent, settings))
         log.info("%s: submitted job %s on %s, report below %s", name, job, self._jobs.place, report)
         self._submitted = Submitted(job, report, time.time() + QUEUE_SECONDS + settings.seconds + GRACE_SECONDS, settings.seconds)
         return self._submitted
@@ -213,3 +198,134 @@ class EmrRunner:
             return self._storage.read(join(submitted.report, "log.txt")).decode("utf-8", "replace").split("\n")[:-1]
         except FileNotFoundError:
             return []
+
+
+_ENDED = ("SUCCESS", "FAILED", "CANCELLED", "UNKNOWN")
+
+
+class ServerlessJobs:
+    """Job runs of the application with the id `application`, executed with the IAM role `role` (ARN)."""
+
+    place = "EMR Serverless"
+
+    def __init__(self, application: str, role: str, config: ClientConfig) -> None:
+        self._application, self._role = application, role
+        self._client = AwsClient("emr-serverless", config, _FINAL_ERRORS)
+
+    def submit(self, order: Order) -> str:
+        sending = order.sending
+        spark = {"entryPoint": sending.program, "entryPointArguments": [*order.arguments], "sparkSubmitParameters": shlex.join(sending.parameters)}
+        logs = {"monitoringConfiguration": {"s3MonitoringConfiguration": {"logUri": f"{sending.logs.rstrip('/')}/"}}}
+
+        def attempt() -> str:
+            answer = self._client.request(
+                "start_job_run",
+                order.name,
+                applicationId=self._application,
+                executionRoleArn=self._role,
+                clientToken=order.token,
+                name=order.name,
+                jobDriver={"sparkSubmit": spark},
+                configurationOverrides=logs,
+                executionTimeoutMinutes=sending.minutes,
+                tags=dict(sending.tags) or None,
+            )
+            return str(answer["jobRunId"])
+
+        return self._client.retry(order.name, "submit it to EMR Serverless", attempt)
+
+    def state(self, job: str) -> JobState:
+        run = self._run(job)
+        details, started = run.get("stateDetails"), run.get("startedAt")
+        return JobState(run["state"] not in _ENDED, run["state"] + (f" ({details})" if details else ""), started.timestamp() if started else None)
+
+    def links(self, job: str) -> dict[str, str]:
+        """Return the page of Spark's UI, which EMR opens for an hour once the job runs."""
+        try:
+            answer = self._client.request("get_dashboard_for_job_run", job, applicationId=self._application, jobRunId=job)
+        except Exception:
+            # a link is not worth failing for
+            return {}
+        return {"Spark UI": str(answer["url"])} if answer.get("url") else {}
+
+    def usage(self, job: str) -> JobUsage | None:
+        """Return what a job run used. The billed figures come a moment after its end; until then the used ones are returned."""
+        run = self._run(job)
+        used = run.get("billedResourceUtilization") or run.get("totalResourceUtilization")
+        return JobUsage(job, float(used.get("vCPUHour", 0)), float(used.get("memoryGBHour", 0))) if used else None
+
+    def cancel(self, job: str) -> None:
+        where = {"applicationId": self._application, "jobRunId": job}
+        try:
+            self._client.retry(job, "cancel it on EMR Serverless", lambda: self._client.request("cancel_job_run", job, **where))
+        except Refused:
+            # EMR does not cancel a job that has ended, maybe a moment ago
+            if self._run(job)["state"] not in (*_ENDED, "CANCELLING"):
+                raise
+
+    def _run(self, job: str) -> dict[str, Any]:
+        where = {"applicationId": self._application, "jobRunId": job}
+        try:
+            answer = self._client.retry(job, "look at it on EMR Serverless", lambda: self._client.request("get_job_run", job, (UNKNOWN,), **where))
+        except ExpectedError:
+            return {"state": "UNKNOWN", "stateDetails": "EMR has no such job"}
+        run: dict[str, Any] = answer["jobRun"]
+        return run
+
+
+_ACTIVE = ("PENDING", "RUNNING", "CANCEL_PENDING")
+"""States of a step that waits or runs."""
+_HERE = ("--conf", "spark.submit.deployMode=client")
+"""Run the driver in the step itself, so that cancelling the step ends it. It comes first, so that `spark:` can override it."""
+
+
+class ClusterSteps:
+    """Steps of the cluster with the id `cluster` (`j-...`)."""
+
+    place = "the EMR cluster"
+
+    def __init__(self, cluster: str, config: ClientConfig) -> None:
+        self._cluster = cluster
+        self._client = AwsClient("emr", config, _FINAL_ERRORS)
+
+    def submit(self, order: Order) -> str:
+        """Add a step and return its id. Two concurrent calls may both add it; the commit protocol makes that harmless."""
+        name = f"{order.name} {order.token}"
+        words = ["spark-submit", *_HERE, *order.sending.parameters, order.sending.program, *order.arguments]
+        step = {"Name": name, "ActionOnFailure": "CONTINUE", "HadoopJarStep": {"Jar": "command-runner.jar", "Args": words}}
+
+        def attempt() -> str:
+            # the newest fifty: a step of the same attempt is among them
+            steps = self._client.request("list_steps", order.name, ClusterId=self._cluster).get("Steps", [])
+            added = [each["Id"] for each in steps if each["Name"] == name]
+            if added:
+                return str(added[0])
+            return str(self._client.request("add_job_flow_steps", order.name, JobFlowId=self._cluster, Steps=[step])["StepIds"][0])
+
+        return self._client.retry(order.name, "add it to the EMR cluster", attempt)
+
+    def state(self, job: str) -> JobState:
+        def attempt() -> JobState:
+            try:
+                status = self._client.request("describe_step", job, (UNKNOWN,), ClusterId=self._cluster, StepId=job)["Step"]["Status"]
+            except ExpectedError:
+                return JobState(False, "UNKNOWN (EMR has no such job)")
+            why = status.get("FailureDetails", {}).get("Message") or status.get("StateChangeReason", {}).get("Message")
+            started = status.get("Timeline", {}).get("StartDateTime")
+            return JobState(status["State"] in _ACTIVE, status["State"] + (f" ({why})" if why else ""), started.timestamp() if started else None)
+
+        return self._client.retry(job, "look at it on the EMR cluster", attempt)
+
+    def links(self, job: str) -> dict[str, str]:
+        """Return the cluster's page in the console, which lists its steps and Spark's UI."""
+        region = self._client.region
+        return {"EMR console": f"https://{region}.console.aws.amazon.com/emr/home?region={region}#/clusterDetails/{self._cluster}"}
+
+    def usage(self, job: str) -> JobUsage | None:
+        """Return None: a cluster is paid for whole, not by step."""
+        return None
+
+    def cancel(self, job: str) -> None:
+        if self.state(job).active:
+            which = {"ClusterId": self._cluster, "StepIds": [job], "StepCancellationOption": "TERMINATE_PROCESS"}
+            self._client.retry(job, "cancel it on the EMR cluster", lambda: self._client.request("cancel_steps", job, **which))

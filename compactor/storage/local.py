@@ -20,6 +20,7 @@ from compactor.storage.local_files import (
     STAGING_PREFIX,
     describe,
     directories,
+    move,
     os_errors,
     prune,
     put,
@@ -30,7 +31,6 @@ from compactor.storage.local_files import (
     sync_directory,
     walk,
 )
-from compactor.storage.local_move import move
 
 _LOCATION = re.compile(r"(?:file:(?://(?:localhost)?)?)?(/(?!/).*)", re.DOTALL)
 
@@ -75,7 +75,6 @@ class LocalStorage:
             return file.read(length)
 
     def stat(self, path: str) -> FileInfo | None:
-        """Return size, etag and time of the file, or None if there is no regular file."""
         return describe(local_path(path))
 
     def checksum(self, file: FileInfo) -> str:
@@ -85,7 +84,6 @@ class LocalStorage:
             return f"sha256:{sha256(name)}"
 
     def write(self, path: str, data: bytes) -> None:
-        """Create or replace the file, atomically and durably."""
         name = local_path(path)
         with os_errors(name):
             retry_directory(name, lambda: replace(name, data))
@@ -119,7 +117,6 @@ class LocalStorage:
             return move(start, end, source, keep)
 
     def encrypt(self, path: str) -> bool:
-        """Return False: nothing is encrypted here."""
         return False
 
     def delete(self, paths: Iterable[str]) -> None:

@@ -6,7 +6,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from compactor.core.model.files import FileInfo
+from compactor.core.settings.s3 import S3Settings
 from compactor.ports import Storage
+from compactor.storage.local import LocalStorage
 
 
 class RoutedStorage:
@@ -54,7 +56,6 @@ class RoutedStorage:
         return self.at(path).put_if_absent(path, data)
 
     def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
-        """Move within the store of `source`."""
         return self.at(source.path).move(source, target, keep)
 
     def encrypt(self, path: str) -> bool:
@@ -68,3 +69,14 @@ class RoutedStorage:
     def now(self) -> float:
         """Return the time of the remote store once it was used, otherwise of the local one."""
         return (self._made or self._local).now()
+
+
+def any_storage(settings: S3Settings) -> RoutedStorage:
+    """Return the stores of this machine and of S3, for locations in which nothing is committed. boto3 is loaded when the first is in S3."""
+
+    def remote(location: str) -> Storage:
+        from compactor.storage.s3.storage import S3Storage
+
+        return S3Storage(location, settings)
+
+    return RoutedStorage(LocalStorage(), remote)

@@ -369,7 +369,7 @@ def test_a_skipped_step_says_how_to_take_it(param: str, value: bool, then: str) 
     """Whoever looks at a dry run wants to go on."""
     from airflow.sdk.exceptions import AirflowSkipException
 
-    from compactor.airflow.gates import SkipUnlessOperator
+    from compactor.airflow.operators import SkipUnlessOperator
 
     task = SkipUnlessOperator(task_id="skip", param=param, value=value, tables=["t"])
     with pytest.raises(AirflowSkipException, match=f"start again with `{param}` {then}"):
@@ -522,7 +522,7 @@ def test_a_second_question_waits_for_the_answer_to_the_first(earlier: str | None
     """The run that asked is active until somebody answers."""
     from airflow.sdk.exceptions import AirflowSkipException
 
-    from compactor.airflow.gates import PrepareQuestionOperator
+    from compactor.airflow.operators import PrepareQuestionOperator
 
     class Instance:
         def get_previous_dagrun(self, state: str) -> Any:

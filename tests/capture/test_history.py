@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compactor.app.app import App
-from compactor.app.as_of import micros
+from compactor.app.query import micros
 from compactor.core.model.errors import Refused
 from compactor.duckdb import queries
 from compactor.flows.read.visible import kept

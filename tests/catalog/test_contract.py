@@ -13,7 +13,6 @@ import pytest
 
 from compactor.aws.client import ClientConfig
 from compactor.catalog.glue.catalog import GlueCatalog
-from compactor.catalog.glue.client import GlueSettings
 from compactor.catalog.hive import HiveCatalog
 from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused
@@ -21,7 +20,7 @@ from compactor.ports import Catalog
 from tests.parts.memory_catalog import MemoryCatalog
 
 NUMBERS = itertools.count(1)
-glue = cache(lambda url: GlueCatalog(GlueSettings(client=ClientConfig("us-east-1", url))))
+glue = cache(lambda url: GlueCatalog(ClientConfig("us-east-1", url)))
 """One for all tests: a connection takes longer than most of them."""
 COLUMNS = (Column("id", "bigint", "the key"), Column("amount", "decimal(10,2)"))
 TEXT = "SELECT `id`, `amount` FROM `{0}`.`t_base`"

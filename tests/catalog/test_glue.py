@@ -14,9 +14,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from compactor.aws.client import ClientConfig, make_session
-from compactor.catalog.glue import presto
+from compactor.catalog.glue import shapes
 from compactor.catalog.glue.catalog import GlueCatalog
-from compactor.catalog.glue.client import GlueSettings
 from compactor.catalog.recorded import RecordedCatalog
 from compactor.core.catalog.ddl import Column
 from compactor.core.catalog.dialect import PRESTO
@@ -34,7 +33,7 @@ READ_SECONDS = 0.3
 def catalog(url: str, seconds: float = 20.0, **reach: Any) -> GlueCatalog:
     """One of its own: nothing remembered."""
     patience = {"operation_seconds": seconds, "wait_seconds_min": 0.01, "wait_seconds_max": 0.05, "client_attempts": 1, "read_seconds": READ_SECONDS}
-    return GlueCatalog(GlueSettings(client=ClientConfig("us-east-1", url, **{**patience, **reach})))
+    return GlueCatalog(ClientConfig("us-east-1", url, **{**patience, **reach}))
 
 
 @pytest.fixture
@@ -291,7 +290,7 @@ def test_a_missing_database_and_a_missing_region_are_told(server: Server, tmp_pa
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     with pytest.raises(CatalogRefused, match=r"no region is set: set AWS_REGION"):
-        GlueCatalog().view("a", "b")
+        GlueCatalog(ClientConfig()).view("a", "b")
 
 
 # Partitions
@@ -446,7 +445,7 @@ def test_a_view_for_athena_is_written_in_its_own_form(plain: Any, server: Server
     assert there.view(database, "t_athena") == made
     found = plain.get_table(DatabaseName=database, Name="t_athena")["Table"]
     assert (found["Parameters"]["presto_view"], found["ViewExpandedText"]) == ("true", "/* Presto View */")
-    said = presto.decoded(found["ViewOriginalText"])
+    said = shapes.presto_definition(found["ViewOriginalText"])
     assert said == {
         "originalSql": made.text,
         "catalog": "awsdatacatalog",
@@ -465,12 +464,12 @@ def test_a_view_for_athena_is_written_in_its_own_form(plain: Any, server: Server
 
 @pytest.mark.parametrize("text", ["", "SELECT 1", "/* Presto View: !! */", "/* Presto View: e30= */", "/* Presto View */"])
 def test_another_text_is_no_presto_view(text: str) -> None:
-    assert presto.decoded(text) is None
+    assert shapes.presto_definition(text) is None
 
 
 def test_the_catalog_of_another_account_is_named_in_every_request(server: Server, proxy: Proxy, database: str) -> None:
     bodies: list[dict[str, Any]] = []
-    there = GlueCatalog(GlueSettings("210987654321", ClientConfig("us-east-1", proxy.url)))
+    there = GlueCatalog(ClientConfig("us-east-1", proxy.url), "210987654321")
     client = there._client._connection.client
     client.meta.events.register("provide-client-params.glue.*", lambda params, **_: bodies.append(params))
     there.view(database, "t")

@@ -19,9 +19,8 @@ from compactor.core.reconcile.canonical import Columns, Pair, SourceColumn, pair
 from compactor.core.reconcile.dialects import MYSQL, mysql_form
 from compactor.core.reconcile.reached import MYSQL_LOG
 from compactor.core.reconcile.side import Part, Side, Split
-from compactor.reconcile.mysql import MysqlSource
-from compactor.reconcile.source import open_source
-from compactor.registry.settings import shown as registry_shown
+from compactor.reconcile.source import MysqlSource, open_source
+from compactor.registry.http import shown as registry_shown
 
 
 @pytest.mark.parametrize(

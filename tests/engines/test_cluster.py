@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from compactor.app.app import App
-from compactor.app.packages import fetch_properties, s3_packages
 from compactor.app.packaging.job_zip import package, write
+from compactor.app.spark import fetch_properties, s3_packages
 from compactor.core.settings.s3 import S3Settings, s3a_properties
 from compactor.storage.local import LocalStorage
 from compactor.storage.s3.storage import S3Storage

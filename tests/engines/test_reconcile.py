@@ -19,7 +19,7 @@ from compactor.core.reconcile.repair import signal_data
 from compactor.core.reconcile.report import DIFFERENT, EQUAL
 from compactor.flows.read.reconcile import Options
 from compactor.flows.table import Table
-from compactor.reconcile.postgres import PostgresSource
+from compactor.reconcile.source import PostgresSource
 from tests.parts import decoding
 from tests.parts.metastore import postgres_server
 from tests.parts.one_spark import app_on_one_spark

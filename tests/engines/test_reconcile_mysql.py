@@ -17,7 +17,7 @@ from compactor.core.reconcile.dialects import MYSQL
 from compactor.core.reconcile.repair import signal_data
 from compactor.core.reconcile.report import DIFFERENT, EQUAL
 from compactor.flows.read.reconcile import Options
-from compactor.reconcile.mysql import MysqlSource
+from compactor.reconcile.source import MysqlSource
 from tests.parts.mariadb import Capture, mariadb_server
 from tests.parts.one_spark import app_on_one_spark
 from tests.parts.reconciling import ROUNDS, ROWS, Load, configured, double, named, repaired_under_load

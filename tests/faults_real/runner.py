@@ -14,7 +14,6 @@ import time
 
 from compactor.aws.client import ClientConfig
 from compactor.catalog.glue.catalog import GlueCatalog
-from compactor.catalog.glue.client import GlueSettings
 from compactor.core.model.errors import TryLater
 from compactor.core.model.spec import TableSpec
 from compactor.flows.environment import Environment
@@ -40,7 +39,7 @@ def spec_at(root: str) -> TableSpec:
 def world_at(url: str, root: str, read_seconds: float = 20.0) -> Environment:
     """What a process sees: the store and the catalog at an endpoint."""
     storage = S3Storage(root, type(SETTINGS)(**{**vars(SETTINGS), "endpoint": url, "operation_seconds": 60.0, "read_seconds": read_seconds}))
-    engine, catalog = ListEngine(storage), GlueCatalog(GlueSettings(client=ClientConfig("us-east-1", url, read_seconds=read_seconds)))
+    engine, catalog = ListEngine(storage), GlueCatalog(ClientConfig("us-east-1", url, read_seconds=read_seconds))
     return Environment(storage, lambda: engine, lambda: catalog)
 
 

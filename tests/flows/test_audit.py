@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compactor.app.schema import sync
+from compactor.app.registry import sync
 from compactor.config.settings import load
 from compactor.core.model.errors import CheckFailed, ConfigError, NoRowsYet, Refused
 from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule

@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from compactor.app.schema import Synced, sync
+from compactor.app.registry import Synced, sync
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Unavailable

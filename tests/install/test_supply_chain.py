@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.app.packages import jars_folder
 from compactor.app.packaging import jars
+from compactor.app.spark import jars_folder
 from compactor.core.model.errors import Refused
 
 ROOT = Path(__file__).parents[2]

@@ -216,7 +216,7 @@ def test_a_table_without_work_is_measured_too(tmp_path: Path, monkeypatch: pytes
     landed.write_text('{"id": 1}\n')
     sent: list[tuple[str, str, set[str]]] = []
     monkeypatch.setattr(
-        metrics, "send", lambda tables, namespace, deployment, client: sent.append((namespace, deployment, {each.name for each in tables[0].values}))
+        metrics, "send", lambda tables, namespace, deployment, config: sent.append((namespace, deployment, {each.name for each in tables[0].values}))
     )
     with App.open(tmp_path / "compactor.yaml") as app:
         assert [report.table for report in app.idle()] == ["student"]
@@ -277,7 +277,7 @@ def test_records_are_added_to_a_file(tmp_path: Path) -> None:
 def test_the_sender_of_a_job_adds_its_bill_to_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the seconds of each table's run; every sink gets its values from here, and no table is left out."""
     sent: list[TableMeasures] = []
-    monkeypatch.setattr(metrics, "send", lambda tables, namespace, deployment, client: sent.extend(tables))
+    monkeypatch.setattr(metrics, "send", lambda tables, namespace, deployment, config: sent.extend(tables))
     (tmp_path / "compactor.yaml").write_text(
         "metrics: {deployment: acme, json: runs.jsonl, prometheus: prom}\ntables: {a: {key: [id]}, b: {key: [id]}, c: {key: [id]}}"
     )

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compactor.app import base as base_module
-from compactor.app.packages import coordinates
+from compactor.app.spark import coordinates
 from compactor.config.settings import Settings
 from compactor.demo import SPARK
 from compactor.spark import session as session_module

@@ -20,7 +20,7 @@ from compactor.core.model.position import members
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.duckdb import queries
-from compactor.duckdb.connection import connect
+from compactor.duckdb.session import connect
 from compactor.ports import Storage
 from compactor.storage.local import LocalStorage
 from tests.oracle.lake import Lake

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.registry.confluent import ConfluentRegistry
-from compactor.registry.http import Waiting
-from compactor.registry.settings import RegistrySettings
+from compactor.registry.http import RegistrySettings, Waiting
 from tests.parts.one_spark import app_on_one_spark
 from tests.registry.server import RegistryServer, serving
 

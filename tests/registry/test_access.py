@@ -24,7 +24,7 @@ from cryptography.x509.oid import NameOID
 from compactor.core.model.errors import CompactorError, ConfigError, RegistryRefused, Unavailable
 from compactor.core.settings.variables import USER_INFO
 from compactor.registry.confluent import ConfluentRegistry
-from compactor.registry.settings import RegistrySettings, addresses
+from compactor.registry.http import RegistrySettings, addresses
 from tests.registry.server import RegistryServer, reset, serving, status
 
 SECRET = "s3cret-&%/pass"

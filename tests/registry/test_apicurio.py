@@ -15,7 +15,7 @@ from compactor.app.app import App
 from compactor.core.model.errors import RegistryRefused, SchemaRefused
 from compactor.core.schema import avro, compatibility
 from compactor.registry.confluent import ConfluentRegistry
-from compactor.registry.settings import RegistrySettings
+from compactor.registry.http import RegistrySettings
 from tests.core.test_compatibility import LEVEL_CASES
 from tests.parts.apicurio import apicurio
 

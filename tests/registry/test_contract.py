@@ -15,7 +15,7 @@ from compactor.core.schema import avro
 from compactor.ports import Registry
 from compactor.registry.confluent import ConfluentRegistry
 from compactor.registry.files import FileRegistry
-from compactor.registry.settings import RegistrySettings
+from compactor.registry.http import RegistrySettings
 from compactor.storage.local import LocalStorage
 from tests.registry.server import RegistryServer, serving
 

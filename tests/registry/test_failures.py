@@ -10,7 +10,7 @@ import pytest
 
 from compactor.core.model.errors import RegistryRefused, Unavailable
 from compactor.registry.confluent import ConfluentRegistry
-from compactor.registry.settings import RegistrySettings
+from compactor.registry.http import RegistrySettings
 from tests.registry import server as faults
 from tests.registry.conftest import SleepLess
 from tests.registry.server import Fault, RegistryServer, page, redirect, says, serving, status

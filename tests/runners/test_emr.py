@@ -20,9 +20,7 @@ from compactor.aws.client import ClientConfig
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.results.record import JobUsage
 from compactor.ports import Submitted
-from compactor.runners.emr import EmrRunner, Jobs, JobState, Order, Sending
-from compactor.runners.emr_serverless import ServerlessJobs
-from compactor.runners.emr_steps import ClusterSteps
+from compactor.runners.emr import ClusterSteps, EmrRunner, Jobs, JobState, Order, Sending, ServerlessJobs
 from tests.parts.memory_storage import MemoryStorage
 from tests.parts.s3 import Server
 
@@ -82,8 +80,8 @@ def test_a_command_line_becomes_a_job_with_the_same_words(storage: MemoryStorage
     assert re.fullmatch("[0-9a-f]{48}", order.token)
     plan, place = f"s3://code/jobs/1/plans/{order.token}.json", f"s3://logs/jobs/reports/{order.token}"
     assert order.arguments == ("--job-config", plan, "--report", place, *WORDS)
-    assert order.parameters == ("--py-files", "s3://code/jobs/1/compactor.zip", "--conf", "spark.executor.memory=8g")
-    assert (order.program, order.name, order.minutes) == ("s3://code/jobs/1/main.py", "compactor run student", 60)
+    assert order.sending.parameters == ["--py-files", "s3://code/jobs/1/compactor.zip", "--conf", "spark.executor.memory=8g"]
+    assert (order.sending.program, order.name, order.sending.minutes) == ("s3://code/jobs/1/main.py", "compactor run student", 60)
     assert storage.read(plan) == b'{"format": 1}'
     assert submitted.report == place
     # it may wait for resources, and run for its time limit after that
@@ -99,7 +97,7 @@ def test_a_groups_job_is_named_and_tagged(storage: MemoryStorage) -> None:
     EmrRunner(jobs, sending, storage, lambda: b"{}", "a").submit(["run", "student", "ledger"])
     (order,) = jobs.orders
     assert order.name.startswith("compactor run hourly (2 tables): student, ledger, x")
-    assert (len(order.name), order.tags) == (180, (("compactor-group", "hourly"),))
+    assert (len(order.name), order.sending.tags) == (180, (("compactor-group", "hourly"),))
 
 
 @pytest.mark.parametrize(
@@ -188,12 +186,8 @@ def test_a_job_whose_time_is_over_is_cancelled(storage: MemoryStorage, started: 
 ORDER = Order(
     "0" * 48,
     "compactor run student",
-    "s3://code/jobs/1/main.py",
-    ("--py-files", "s3://c/z.zip", "--conf", "spark.app.name=a b"),
     ("run", "it's"),
-    "s3://logs/jobs",
-    1.0,
-    (("cost-center", "data"),),
+    Sending("s3://code/jobs/1", "s3://logs/jobs", (("spark.app.name", "a b"),), 1.0, "", (("cost-center", "data"),)),
 )
 REACH = ClientConfig("us-east-1", client_attempts=1, operation_seconds=1.0)
 ROLE = "arn:aws:iam::123456789012:role/job"
@@ -213,9 +207,9 @@ def test_a_job_run_of_an_application(aws: None) -> None:
     job = jobs.submit(ORDER)
     told = client.get_job_run(applicationId=application, jobRunId=job)["jobRun"]
     assert told["jobDriver"]["sparkSubmit"] == {
-        "entryPoint": ORDER.program,
+        "entryPoint": "s3://code/jobs/1/main.py",
         "entryPointArguments": ["run", "it's"],
-        "sparkSubmitParameters": "--py-files s3://c/z.zip --conf 'spark.app.name=a b'",
+        "sparkSubmitParameters": "--py-files s3://code/jobs/1/compactor.zip --conf 'spark.app.name=a b'",
     }
     assert (told["name"], told["executionRole"], told["executionTimeoutMinutes"]) == (ORDER.name, ROLE, 5)
     assert told["configurationOverrides"]["monitoringConfiguration"]["s3MonitoringConfiguration"] == {"logUri": "s3://logs/jobs/"}
@@ -260,7 +254,7 @@ def test_a_step_of_a_cluster_is_added_once(aws: None) -> None:
     assert jobs.submit(ORDER) == step
     told = client.describe_step(ClusterId=cluster["JobFlowId"], StepId=step)["Step"]
     assert (told["Name"], told["ActionOnFailure"]) == (f"compactor run student {'0' * 48}", "CONTINUE")
-    words = ["spark-submit", "--conf", "spark.submit.deployMode=client", *ORDER.parameters, ORDER.program, *ORDER.arguments]
+    words = ["spark-submit", "--conf", "spark.submit.deployMode=client", *ORDER.sending.parameters, ORDER.sending.program, *ORDER.arguments]
     assert (told["Config"]["Jar"], told["Config"]["Args"]) == ("command-runner.jar", words)
     assert jobs.state(step).text == told["Status"]["State"]
 
@@ -373,4 +367,6 @@ def test_the_page_of_sparks_ui_is_a_link_where_emr_has_one(aws: None) -> None:
 def test_the_page_of_a_cluster_is_in_the_region_of_its_client(aws: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the configuration names none, that of the environment or of the Airflow connection."""
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    assert ClusterSteps("j-1").links("j") == {"EMR console": "https://eu-west-1.console.aws.amazon.com/emr/home?region=eu-west-1#/clusterDetails/j-1"}
+    assert ClusterSteps("j-1", ClientConfig()).links("j") == {
+        "EMR console": "https://eu-west-1.console.aws.amazon.com/emr/home?region=eu-west-1#/clusterDetails/j-1"
+    }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compactor.app.as_of import as_of_views
+from compactor.app.query import as_of_views
 from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
 from compactor.duckdb import queries

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from compactor.app.packages import REPOSITORY, fetch_error, fetch_properties
+from compactor.app.spark import REPOSITORY, fetch_error, fetch_properties
 from compactor.spark.java import find_java
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -82,7 +82,7 @@ def test_a_local_maven_repository_with_poms_alone_is_not_asked(tmp_path: Path, e
 def test_an_error_quotes_the_download_that_failed(tmp_path: Path, environment: dict[str, str]) -> None:
     """Not the end of a Java stack."""
     code = (
-        "from compactor.app.packages import fetch_error, fetch_properties\n"
+        "from compactor.app.spark import fetch_error, fetch_properties\n"
         "from compactor.core.model.errors import Refused\n"
         "from compactor.spark.session import SessionSettings, open_session\n"
         "try: open_session(SessionSettings(None, None, '/tmp', conf=tuple(fetch_properties(['org.example:lost:1.0', 'org.example:none:1.0']).items())))\n"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from compactor.app.schema import sync
+from compactor.app.registry import sync
 from compactor.core.catalog.ddl import quoted
 from compactor.flows.table import Table
 from tests.spark.lake import Lake

@@ -219,7 +219,7 @@ def test_the_words_of_kms_are_passed_on(operation: str, action: str, right: str)
     """They name the right and the key, which may be the one of a copy's source."""
     from botocore.exceptions import ClientError
 
-    from compactor.storage.s3.refusals import refusal
+    from compactor.storage.s3.client import refusal
 
     message = DENIED.format(right, OTHER)
     error = ClientError({"Error": {"Code": "AccessDenied", "Message": message}}, operation)

@@ -24,7 +24,7 @@ import pytest
 
 from compactor.core.model.errors import CompactorError, Refused, Unavailable
 from compactor.core.model.files import FileInfo
-from compactor.storage import local, local_files, local_move
+from compactor.storage import local, local_files
 from compactor.storage.local import LocalStorage, local_path
 from compactor.storage.local_files import LINK, STAGING_PREFIX
 from tests.storage.worlds import BAD_NAMES, World
@@ -212,7 +212,7 @@ class BrokenOs:
         """The storage meets this system, counting from 0."""
         self.count = 0
         with pytest.MonkeyPatch.context() as patch:
-            for module in (local, local_files, local_move):
+            for module in (local, local_files):
                 patch.setattr(module, "os", self)
                 patch.setattr(module, "open", self._wrapped("open", open), raising=False)
             yield

@@ -88,7 +88,7 @@ def calls(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Calls:
             appeared = (
                 b'{"action":"I","schema":"s","table":"v","columns":[{"name":"id","type":"bigint","value":1}],"pk":[{"name":"id","type":"bigint"}]}\n'
             )
-            S3Storage("s3://sink", app.settings.s3_settings).write(f"{LANDING}/pg.s.v/increment_2024030501/a.json", appeared)
+            S3Storage("s3://sink", app.settings.s3_keys).write(f"{LANDING}/pg.s.v/increment_2024030501/a.json", appeared)
         for look in LOOKS.values():
             look(app)
         assert "v" in app.settings.tables, "it was added"
@@ -133,7 +133,7 @@ def sent(app: App, table: str, found: Calls) -> None:
     with suppress(CompactorError):
         runner.result(submitted, lambda line: None)
     with unheard(found):
-        S3Storage("s3://logs", app.settings.s3_settings).write(f"{submitted.report}/report.json", b'{"code": 0, "output": "[]", "errors": ""}')
+        S3Storage("s3://logs", app.settings.s3_keys).write(f"{submitted.report}/report.json", b'{"code": 0, "output": "[]", "errors": ""}')
     assert runner.result(submitted, lambda line: None).code == 0
     # moto's job runs have ended before anybody could cancel them, and its steps cannot be
     running(runner)
@@ -149,7 +149,7 @@ def running(runner: object) -> None:
 
 def test_the_recording_holds_every_call_to_emr_that_the_code_can_make(calls: Calls) -> None:
     """So that what follows speaks of all of them."""
-    code = operations("emr-serverless", "runners/emr_serverless.py") | operations("emr", "runners/emr_steps.py")
+    code = operations("emr-serverless", "runners/emr.py") | operations("emr", "runners/emr.py")
     assert {call for call in calls.names if call[0] not in ("s3", "sns")} == code
     assert len(code) == 8
 

@@ -22,7 +22,6 @@ from botocore import xform_name
 from compactor.app.app import App
 from compactor.aws.client import ClientConfig
 from compactor.catalog.glue.catalog import GlueCatalog
-from compactor.catalog.glue.client import GlueSettings
 from compactor.core.catalog.ddl import PartitionDef
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.layout import Layout
@@ -123,7 +122,7 @@ class Job(Lake):
     def __init__(self, storage: Any, url: str) -> None:
         super().__init__(table(root=f"{WAREHOUSE}/t", landing=f"{LANDING}/t", athena=True))
         self._through = storage
-        self._glue = GlueCatalog(GlueSettings(client=ClientConfig("us-east-1", url)))
+        self._glue = GlueCatalog(ClientConfig("us-east-1", url))
         self.storage = S3Storage("s3://sink", S3Settings(endpoint=url, path_style=True, region="us-east-1"))  # type: ignore[assignment]
 
     def play(self, verb: Callable[[Table], object] = run_table) -> None:
@@ -153,7 +152,7 @@ def calls(server: Server, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory
     with recorded() as found:
         app = App.open(file)
         lake._through = app.runtime.storage
-        lake._glue = GlueCatalog(GlueSettings(client=ClientConfig("us-east-1", server.url)))
+        lake._glue = GlueCatalog(ClientConfig("us-east-1", server.url))
         for deliver in DELIVERIES:
             with unheard(found):
                 deliver(lake)

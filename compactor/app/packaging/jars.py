@@ -11,7 +11,7 @@ import re
 import urllib.request
 from pathlib import Path
 
-from compactor.app.packages import REPOSITORY, jars_folder
+from compactor.app.spark import REPOSITORY, jars_folder
 from compactor.core.model.errors import Refused
 
 JARS = {

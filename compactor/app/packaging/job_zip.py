@@ -21,7 +21,7 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.layout import join
 from compactor.core.settings.s3 import S3Settings
 from compactor.ports import Storage
-from compactor.storage.local import LocalStorage
+from compactor.storage.routed import any_storage
 
 ZIP, MAIN = "compactor.zip", "main.py"
 ENTRY = "compactor.job"
@@ -51,7 +51,6 @@ class Package:
 
 
 def package() -> Package:
-    """Build the package from the sources of this process."""
     root = Path(__file__).parents[2]
     modules = sorted(_needed(root))
     content = io.BytesIO()
@@ -90,12 +89,7 @@ def upload(location: str, config: Path) -> tuple[Package, list[str]]:
 def opened(location: str, config: Path) -> tuple[Storage, str]:
     """Return the storage of a folder, local or in S3, and the folder's absolute location."""
     folder = absolute(location, os.getcwd())
-    if not is_s3(folder):
-        return LocalStorage(), folder
-    from compactor.storage.s3.storage import S3Storage
-
-    settings = load(config).s3_keys if config.exists() else S3Settings()
-    return S3Storage(folder, settings), folder
+    return any_storage(load(config).s3_keys if is_s3(folder) and config.exists() else S3Settings()), folder
 
 
 def write(packed: Package, storage: Storage, folder: str) -> list[str]:

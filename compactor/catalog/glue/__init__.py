@@ -1,2 +1,2 @@
-"""The `Catalog` port on AWS Glue: the catalog, its requests and error texts (`client.py`), the conversion to Glue's objects (`shapes.py`) and the
-form of Athena's views (`presto.py`)."""
+"""The `Catalog` port on AWS Glue: the catalog with its requests (`catalog.py`), and the conversion to Glue's objects and Athena's views
+(`shapes.py`)."""

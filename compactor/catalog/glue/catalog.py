@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from compactor.aws.client import AwsClient, ClientConfig
 from compactor.aws.retry import ABSENT, PASSING, TAKEN, ExpectedError, Retryable, item_error, kind_of, words
 from compactor.catalog import rules
 from compactor.catalog.glue import shapes
-from compactor.catalog.glue.client import GlueClient, GlueSettings
 from compactor.core.catalog.ddl import NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused
 
@@ -24,24 +24,35 @@ WRITE_BATCH, DELETE_BATCH = 100, 25
 """Partitions in one request: BatchCreatePartition and BatchUpdatePartition accept 100, BatchDeletePartition 25. Reads accept 1000 and
 return fewer if the partitions have many columns."""
 
+_FINAL = (
+    (
+        {"AccessDeniedException", "AccessDenied", "403"},
+        "not allowed to glue:{action}: grant this identity what docs/aws.md lists for the database, its tables and the catalog; where Lake Formation"
+        " manages permissions, also there (DESCRIBE, ALTER, CREATE_TABLE on the database)",
+    ),
+    ({"EntityNotFoundException"}, "the database or table does not exist: create the database, or correct catalog.database and tables_in"),
+    (
+        {"GlueEncryptionException"},
+        "the catalog is encrypted with a key that this identity may not use: grant kms:Decrypt and kms:GenerateDataKey on it",
+    ),
+    ({"ResourceNumberLimitExceededException", "LimitExceededException"}, "a quota of Glue is used up: have it raised, or delete unused objects"),
+    ({"InvalidInputException", "ValidationException"}, "Glue rejects the definition: a name, type or text exceeds a limit of Glue"),
+)
+"""Error codes → what to do about an error that no retry can change."""
+
 Registered = dict[tuple[str, ...], dict[str, Any]]
-"""Values of a partition → Glue's partition."""
 
 
 class GlueCatalog:
-    """The Glue catalog of one account and region. Thread-safe."""
+    """The Glue catalog of one account and region. Thread-safe. `catalog_id`: the account; default that of the credentials."""
 
-    def __init__(self, settings: GlueSettings | None = None) -> None:
-        self._client = GlueClient(settings or GlueSettings())
+    def __init__(self, config: ClientConfig, catalog_id: str | None = None) -> None:
+        self._client = AwsClient("glue", config, _FINAL, "{host} refused glue:{action}", CatalogRefused, CatalogId=catalog_id)
 
     def ensure_database(self, name: str, location: str) -> None:
-        what = f"database {name}"
-
-        def attempt() -> None:
-            if not self._may(ABSENT, "get_database", what, Name=name.lower()):
-                self._may(TAKEN, "create_database", what, DatabaseInput={"Name": name.lower(), "LocationUri": rules.uri(location)})
-
-        self._client.retry(what, "look for it", attempt)
+        if not self.has_database(name):
+            what, made = f"database {name}", {"Name": name.lower(), "LocationUri": rules.uri(location)}
+            self._client.retry(what, "create it", lambda: self._may(TAKEN, "create_database", what, DatabaseInput=made))
 
     def has_database(self, name: str) -> bool:
         what = f"database {name}"
@@ -251,7 +262,7 @@ class GlueCatalog:
         return attempt
 
 
-def _settle(client: GlueClient, label: str, operation: str, answer: dict[str, Any], fine: tuple[str, ...] = (), again: tuple[str, ...] = ()) -> None:
+def _settle(client: AwsClient, label: str, operation: str, answer: dict[str, Any], fine: tuple[str, ...] = (), again: tuple[str, ...] = ()) -> None:
     """Check the error of each item. Kinds in `fine` are ignored. Raises Retryable for kinds in `again`, CatalogRefused for final errors."""
     passing: list[str] = []
     for item in answer.get("Errors", []):

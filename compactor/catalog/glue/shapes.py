@@ -5,13 +5,16 @@ https://docs.aws.amazon.com/glue/latest/webapi/API_TableInput.html
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from compactor.catalog import rules
-from compactor.catalog.formats import FORMATS, NATIVE_FORMAT, VIEW_FORMAT, serde_parameters
-from compactor.catalog.glue import presto
+from compactor.catalog.rules import FORMATS, NATIVE_FORMAT, VIEW_FORMAT, serde_parameters
 from compactor.core.catalog.ddl import Column, NativeDef, PartitionDef, TableDef, ViewDef
+from compactor.core.catalog.dialect import presto_type
 
 _TABLE_FIELDS = (
     *("Name", "Description", "Owner", "LastAccessTime", "LastAnalyzedTime", "Retention", "StorageDescriptor", "PartitionKeys"),
@@ -20,14 +23,17 @@ _TABLE_FIELDS = (
 _PARTITION_FIELDS = ("Values", "LastAccessTime", "StorageDescriptor", "Parameters", "LastAnalyzedTime")
 """Fields that Glue accepts in an update. An update replaces the whole object, so all of them are sent back."""
 
+_PRESTO_FLAG, _PRESTO_COMMENT, _PRESTO_EXPANDED = "presto_view", "Presto View", "/* Presto View */"
+_PRESTO_BEGIN, _PRESTO_END = "/* Presto View: ", " */"
+_PRESTO_CATALOG = "awsdatacatalog"
+"""Athena's name for the account's Glue catalog."""
+
 
 def columns(fields: Iterable[dict[str, str]]) -> tuple[Column, ...]:
-    """Convert Glue's columns."""
     return tuple(Column(each["Name"], each.get("Type", ""), each.get("Comment", "")) for each in fields)
 
 
 def table_input(table: TableDef) -> dict[str, Any]:
-    """Return the input that creates an external table."""
     return {
         "Name": table.name.lower(),
         "TableType": rules.TABLE,
@@ -39,23 +45,21 @@ def table_input(table: TableDef) -> dict[str, Any]:
 
 
 def view_input(view: ViewDef) -> dict[str, Any]:
-    """Return the input that creates a view, in the form of its dialect."""
     presto_view = view.dialect == "presto"
     return {
         "Name": view.name.lower(),
         "TableType": rules.VIEW,
         # Trino requires both the flag and the comment
-        "Parameters": {**view.properties, **({presto.FLAG: "true", "comment": presto.COMMENT} if presto_view else {})},
+        "Parameters": {**view.properties, **({_PRESTO_FLAG: "true", "comment": _PRESTO_COMMENT} if presto_view else {})},
         "PartitionKeys": [],
         "StorageDescriptor": _descriptor(rules.stored(view.columns), "", VIEW_FORMAT),
         # Some engines read the original text, others the expanded one.
-        "ViewOriginalText": presto.encoded(view) if presto_view else view.text,
-        "ViewExpandedText": presto.EXPANDED if presto_view else view.text,
+        "ViewOriginalText": presto_text(view) if presto_view else view.text,
+        "ViewExpandedText": _PRESTO_EXPANDED if presto_view else view.text,
     }
 
 
 def table(entry: dict[str, Any]) -> TableDef:
-    """Convert an external table of the catalog."""
     storage, parameters = entry["StorageDescriptor"], entry.get("Parameters", {})
     return TableDef(
         entry["DatabaseName"],
@@ -72,8 +76,8 @@ def table(entry: dict[str, Any]) -> TableDef:
 def view(entry: dict[str, Any]) -> ViewDef:
     """Convert a view of the catalog, whoever created it."""
     original = entry.get("ViewOriginalText", "")
-    definition = presto.decoded(original)
-    properties = {name: value for name, value in rules.shown(entry.get("Parameters", {})).items() if name != presto.FLAG}
+    definition = presto_definition(original)
+    properties = {name: value for name, value in rules.shown(entry.get("Parameters", {})).items() if name != _PRESTO_FLAG}
     text = definition["originalSql"] if definition else entry.get("ViewExpandedText") or original
     shown = columns(entry.get("StorageDescriptor", {}).get("Columns", []))
     return ViewDef(entry["DatabaseName"], entry["Name"], text, shown, properties, "presto" if definition else "hive")
@@ -123,7 +127,6 @@ def updated_partition(owner: dict[str, Any], entry: dict[str, Any], requested: P
 
 
 def partition(entry: dict[str, Any]) -> PartitionDef:
-    """Convert a partition of the catalog."""
     return rules.partition(entry["Values"], entry.get("StorageDescriptor", {}).get("Location", ""), entry.get("Parameters", {}))
 
 
@@ -140,3 +143,26 @@ def _descriptor(shown: Sequence[Column], location: str, formats: tuple[str, str,
 
 def _fields(shown: Iterable[Column]) -> list[dict[str, str]]:
     return [{"Name": each.name, "Type": each.type, **({"Comment": each.comment} if each.comment else {})} for each in shown]
+
+
+# The form of Athena's and Trino's own views: JSON in base64, in a comment, as the view's original text. Written as Trino's Hive connector does
+# (io.trino.plugin.hive.ViewReaderUtil; fields of io.trino.spi.connector.ConnectorViewDefinition), with the four fields that Athena's own views have.
+# Athena refuses a Hive view, Hive and Spark refuse this one: hence two objects.
+
+
+def presto_text(view: ViewDef) -> str:
+    """Return the original text of a view in this form."""
+    columns = [{"name": column.name, "type": presto_type(column.type)} for column in view.columns]
+    definition = {"originalSql": view.text, "catalog": _PRESTO_CATALOG, "schema": view.database, "columns": columns}
+    return f"{_PRESTO_BEGIN}{base64.b64encode(json.dumps(definition, ensure_ascii=False).encode()).decode()}{_PRESTO_END}"
+
+
+def presto_definition(original: str) -> dict[str, Any] | None:
+    """Return the JSON object in an original text, or None for any other text."""
+    if not (original.startswith(_PRESTO_BEGIN) and original.endswith(_PRESTO_END)):
+        return None
+    try:
+        definition = json.loads(base64.b64decode(original[len(_PRESTO_BEGIN) : -len(_PRESTO_END)], validate=True))
+    except (binascii.Error, ValueError):
+        return None
+    return definition if isinstance(definition, dict) and isinstance(definition.get("originalSql"), str) else None

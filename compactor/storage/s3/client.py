@@ -1,9 +1,11 @@
-"""Requests to S3: creates the boto3 client, adds the parameters of every request, and classifies the response."""
+"""Requests to S3: creates the boto3 client, adds the parameters of every request, and classifies the response. And the texts of errors that no
+retry can change; for the others see `aws/retry.py`."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,11 +14,66 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compactor.aws.client import ClientConfig, Connection, connect, region
-from compactor.aws.retry import ABSENT, UNSUPPORTED, ExpectedError, Retryable, RetryPolicy, api_name, code_of, kind_of
+from compactor.aws.retry import ABSENT, UNSUPPORTED, ExpectedError, Retryable, RetryPolicy, access_problem, api_name, code_of, kind_of, words
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import Layout
 from compactor.core.settings.s3 import Place, S3Settings
-from compactor.storage.s3.refusals import refusal
+
+_DENIED = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled", "AccountProblem", "MethodNotAllowed"}
+_FINAL = (
+    ({"NoSuchBucket"}, "the bucket does not exist: create it, or correct the location (and the endpoint: {host})"),
+    (
+        _DENIED,
+        "not allowed to {action}: grant this identity what docs/aws.md lists, the key of an encrypted bucket included. Also check that the bucket"
+        " belongs to the account of s3.bucket_owner",
+    ),
+    (
+        {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "IncorrectEndpoint"},
+        "the bucket is in another region{region}: set AWS_REGION (or `region`) to the bucket's region, or use the right endpoint (now: {host})",
+    ),
+    ({"RequestTimeTooSkewed"}, "this machine's clock and the store's differ too much: set this machine's clock"),
+    ({"InvalidObjectState"}, "the object was moved to an archive class: restore it first"),
+    ({"NotImplemented", "501"}, "{host} cannot {action}: this store does not support what docs/aws.md requires"),
+)
+
+_KMS_RIGHTS = {"read": "kms:Decrypt", "look": "kms:Decrypt", "write": "kms:GenerateDataKey", "copy": "kms:Decrypt and kms:GenerateDataKey"}
+"""First word of an action → what it needs on the key of an encrypted object."""
+
+
+def refusal(error: Exception, location: str, action: str, host: str, key: str = "") -> Refused:
+    """Return the exception for a final error, with what to do about it. `key`: the KMS key of a new object there, "" for the bucket's default."""
+    problem = access_problem(error, host) or _key_problem(error, action, key)
+    if problem:
+        return Refused(f"{location}: {problem}")
+    code = code_of(error)
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}) if isinstance(error, ClientError) else {}
+    region = headers.get("x-amz-bucket-region", "")
+    for codes, text in _FINAL:
+        if code in codes:
+            filled = text.format(action=action, host=host, region=f" ({region})" if region else "")
+            rights = _KMS_RIGHTS.get(action.partition(" ")[0])
+            if codes is _DENIED and key and rights:
+                filled += f". The object's KMS key {key} needs {rights}, granted in the identity's policy and in the key's"
+            return Refused(f"{location}: {filled} ({words(error)})")
+    return Refused(f"{location}: {host} refused to {action} ({words(error)})")
+
+
+def _key_problem(error: Exception, action: str, key: str) -> str | None:
+    """Describe an error of a KMS key. Return None for any other error."""
+    code, text = code_of(error), words(error)
+    # not in `text`, which may end before the key: the name of a session can be long
+    message = str(error.response.get("Error", {}).get("Message", "")) if isinstance(error, ClientError) else ""
+    named, right = re.search(r"arn:[\w-]+:kms:[\w:/-]+", message), re.search(r"kms:[A-Z]\w+", message)
+    key = named[0] if named else key or "of the bucket"
+    if code.startswith("KMS."):
+        return f"the KMS key {key} cannot be used to {action}: enable it, or correct the setting ({text})"
+    if code not in _DENIED or right is None:
+        return None
+    return (
+        f"not allowed to {action} with the KMS key {key}: this identity lacks {right[0]} on the key. Grant it in the identity's policy and in the"
+        f" key's, or run this as an identity that may use the key ({text})"
+    )
+
 
 T = TypeVar("T")
 
@@ -52,19 +109,14 @@ class ObjectHead:
 
     size: int
     """Bytes."""
-
     etag: str
     """ETag without quotes."""
-
     modified: float
     """Last-Modified in epoch seconds."""
-
     response: dict[str, Any]
-    """boto3's complete response."""
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Return the user metadata, names in lower case."""
         return {name.lower(): value for name, value in self.response.get("Metadata", {}).items()}
 
 
@@ -84,7 +136,6 @@ class S3Client:
         return self._retry_policy.retry(str(location), action, attempt)
 
     def request(self, operation: str, where: Place, expect: Iterable[str] = (), **parameters: Any) -> dict[str, Any]:
-        """See `Connection.request`."""
         explained = []
 
         def refused(error: Exception) -> Refused:
@@ -93,7 +144,9 @@ class S3Client:
                 explained.append(code_of(error))
             return refusal(error, str(where), _ACTIONS[operation], self.settings.host, self.key(where))
 
-        sent = {"Bucket": where.bucket, **self._common(operation), **parameters}
+        owner = self.settings.bucket_owner or None
+        both = {"ExpectedSourceBucketOwner": owner} if operation in ("copy_object", "upload_part_copy") else {}
+        sent = {"Bucket": where.bucket, "ExpectedBucketOwner": owner, **both, **parameters}
         try:
             answer = self._connection.request(operation, sent, expect, refused)
         except Refused:
@@ -156,13 +209,6 @@ class S3Client:
         location = str(where)
         # the prefix first: a configuration may have hundreds of tables
         return next((key for root, key in self._archive_keys.items() if location.startswith(root) and Layout(root, "").raw_file(location)), "")
-
-    def _common(self, operation: str) -> dict[str, Any]:
-        settings = self.settings
-        owner = {"ExpectedBucketOwner": settings.bucket_owner} if settings.bucket_owner else {}
-        if owner and operation in ("copy_object", "upload_part_copy"):
-            owner["ExpectedSourceBucketOwner"] = settings.bucket_owner
-        return owner
 
     def _explain(self, where: Place) -> None:
         """Raise the reason for a failed HEAD. Its response has no body, so repeat the request as a listing."""

@@ -24,9 +24,8 @@ from compactor.core.formats import checksum
 from compactor.core.model.errors import Refused, TryLater
 from compactor.core.model.files import FileInfo
 from compactor.core.settings.s3 import Place, S3Settings, key_problem, place
-from compactor.storage.s3.client import S3Client, failed_keys
+from compactor.storage.s3.client import S3Client, failed_keys, refusal
 from compactor.storage.s3.move import encrypt, move
-from compactor.storage.s3.refusals import refusal
 
 PROBE_PREFIX = ".compactor-probe-"
 PUT_ID = "compactor-put"

@@ -1,1 +1,0 @@
-"""Commands that prove what a table holds, and that something is gone from it: `reconcile`, `publish`, `erase`."""
