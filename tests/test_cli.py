@@ -850,6 +850,15 @@ def test_a_watched_status_is_shown_again_and_again(tmp_path: Path, monkeypatch: 
     assert both.exit_code == 2
 
 
+@pytest.mark.parametrize("output", list(options.Output))
+def test_an_answer_in_a_pipe_is_there_at_once(output: options.Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command may go on for days."""
+    pipe = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(pipe, encoding="utf-8"))
+    options.Call(lambda: None, output, verbose=False, label="").answer("one", lambda: print("one"))
+    assert b"one" in pipe.getvalue()
+
+
 def test_the_prompt_helps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """`help` starts no statement, psql's `\\d` lists the tables, inside a statement both are text, and `exit` ends."""
     lines = iter(["help", "\\d", "select", "help", ";", "exit", "never"])

@@ -99,6 +99,8 @@ class Call:
             console.as_json([_plain(item) for item in value] if isinstance(value, list) else _plain(value))
         else:
             as_text()
+        # a command that goes on, in a pipe: each answer is read when it is given
+        sys.stdout.flush()
 
     def progress(self, tables: int = 1) -> AbstractContextManager[Progress]:
         """Return a context that shows the progress of so many tables."""
