@@ -10,7 +10,6 @@ DEBEZIUM = "compactor/spark/decode/debezium.py"
 VERSIONS = "compactor/spark/history/versions.py"
 FLAT = "compactor/spark/decode/flat.py"
 COMPACT = "compactor/spark/tables/compact.py"
-HIDDEN = "compactor/spark/tables/hidden_rows.py"
 COMMIT = "compactor/spark/history/commit.py"
 PARTS = "compactor/spark/history/parts.py"
 
@@ -104,5 +103,5 @@ MUTANTS = [
     (WRITER, "*([] if self.tombstones else [GONE])", "GONE", "flat"),
     (WRITER, "*([] if self.partial else [OWN])", "OWN", "settings registers"),
     (WRITER, "([] if self.partial or self.tombstones else [MOVED])", "([] if self.tombstones else [MOVED])", "registers"),
-    (HIDDEN, '"left_semi"', '"left_anti"', "native/spark"),
+    (READER, 'changed, key, "left_semi"', 'changed, key, "left_anti"', "native/spark"),
 ]

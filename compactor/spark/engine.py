@@ -1,6 +1,6 @@
 """SparkEngine: the Engine port on Spark.
 
-Spark jobs start here and in `input/`, `decode/signatures.py`, `rows/survey.py`, `rows/resolution.py`, `history/commit.py` and `tables/`. All other
+Spark jobs start here and in `input/`, `decode/named.py`, `rows/survey.py`, `rows/resolution.py`, `history/commit.py` and `tables/`. All other
 modules only build SQL.
 """
 
@@ -33,21 +33,21 @@ from compactor.core.schema.clustering import by_key
 from compactor.core.sources.quarantine import not_usable_now
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, keys
-from compactor.spark.checks import audit, explain, repeated_keys, view_check
+from compactor.spark.checks import explain, repeated_keys, views
 from compactor.spark.columns import UNCHANGED
 from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
-from compactor.spark.history import erase as history_erase
+from compactor.spark.history import parts as history_parts
 from compactor.spark.input import rewrite, wire
 from compactor.spark.input.files import reason
 from compactor.spark.interpreting import Sessions
 from compactor.spark.keys import segment_index
 from compactor.spark.reading import Reader, SparkBatch
-from compactor.spark.rows import erase, record_keys
+from compactor.spark.rows import erase
 from compactor.spark.rows.reduce import BASE
 from compactor.spark.rows.resolution import Resolution, resolve
 from compactor.spark.sql import named
-from compactor.spark.tables import compact, compare, feed, hidden_rows, segments, table_writer
+from compactor.spark.tables import compact, compare, feed, segments, table_writer
 from compactor.spark.tables.table_reader import TableReader
 
 
@@ -144,7 +144,7 @@ class SparkEngine:
 
     def hidden(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, list[int]]:
         """Return path of a base file → places of its rows with a key of the Delta."""
-        return hidden_rows.hidden(self._spark, spec, snapshot)
+        return TableReader(self._spark, spec.layout, snapshot, snapshot.schema).hidden()
 
     def compact(self, spec: TableSpec, snapshot: Snapshot, targets: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """Write the rows of these Segments and their share of the Delta as new Segments over the same key ranges."""
@@ -170,7 +170,7 @@ class SparkEngine:
 
     def history_without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[History, int]:
         """Write all parts of the history anew without the events of erased keys."""
-        return history_erase.without(self._spark, self._storage, spec, snapshot, erased, commit)
+        return history_parts.without(self._spark, self._storage, spec, snapshot, erased, commit)
 
     def records_of(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, erased: Erased
@@ -185,7 +185,7 @@ class SparkEngine:
             others = []
             if spec.container != "value":
                 registry = self._schemas is not None
-                others = record_keys.erased_places(spec, batch.summary.evolved, batch.unpacked, batch.frames, erased, registry)
+                others = erase.erased_places(spec, batch.summary.evolved, batch.unpacked, batch.frames, erased, registry)
             return erase.records(spec, batch.summary, batch.changes, batch.raws, [frame.rows for frame in batch.frames], erased, others)
 
     def write_without(self, spec: TableSpec, location: str, records: ErasedRecords, staging: str) -> FileInfo:
@@ -260,11 +260,11 @@ class SparkEngine:
 
     def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
         """Raise CheckFailed unless the text of the view is valid in its dialect and gives the view's columns."""
-        view_check.check(self._spark, view, tables)
+        views.check_text(self._spark, view, tables)
 
     def audit(self, spec: TableSpec, snapshot: Snapshot, measured: Sequence[Rule]) -> Measured:
         """Count the rows that break audit rules."""
-        return audit.audit(self._spark, spec, snapshot, measured)
+        return views.audit(self._spark, spec, snapshot, measured)
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """Count the visible rows in which two Snapshots differ. `unreadable` of the result is set if only `before` cannot be read."""

@@ -36,7 +36,7 @@ from compactor.core.sources.full_loads import gaps, newest_hour, other_file
 from compactor.ports import Entries
 from compactor.spark import measured
 from compactor.spark.columns import FILE, OP, ORIGIN, POSITION, TIME
-from compactor.spark.decode.full_load import micros
+from compactor.spark.decode.flat import hour_micros
 from compactor.spark.history.parts import Parts
 from compactor.spark.history.versions import Versions
 from compactor.spark.input.inputs import Inputs
@@ -203,7 +203,7 @@ class FullLoads:
             POSITION: f"CASE WHEN {made} THEN CAST({place} AS {position.ddl(self.summary.order)}) ELSE _position END",
             FILE: f"CASE WHEN {made} THEN {file} ELSE _file END",
             ORIGIN: f"{EVENT}",
-            TIME: micros(hour),
+            TIME: hour_micros(hour),
             **{field.name: f"CASE WHEN _op <> 'd' THEN {quoted(field.name)} ELSE {null(types.parse(field.type))} END" for field in payload},
         }
         columns = [f"{given[name]} AS {quoted(name)}" if name in given else quoted(name) for name in rows.columns]

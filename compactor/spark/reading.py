@@ -31,8 +31,8 @@ from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, measured
 from compactor.spark.checks import misfits, order_columns
-from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, repair, signatures, wal2json
-from compactor.spark.decode.decoder import Decoder
+from compactor.spark.decode import flat, foreign_base, named, repair
+from compactor.spark.decode.decoder import DECODERS
 from compactor.spark.decode.frame import Frame
 from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files, kafka, wire
@@ -40,19 +40,8 @@ from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.input.limits import TooManyColumns
 from compactor.spark.rows import deletions, epochs, erase, json_writers, keyless, protect, survey
 from compactor.spark.rows.conform import conform, link_key_changes, payload_writers, shard, writer_positions
-from compactor.spark.rows.invalid import unusable_records, without_invalid
 from compactor.spark.rows.position import with_position
-from compactor.spark.tables import exactness
-
-ENVELOPES = {
-    "change-event": Decoder(change_event.decode),
-    "debezium": Decoder(debezium.decode),
-    "dms": Decoder(dms.decode, order=dms.order, declared_order=dms.declared_order, check_names=dms.check_names, file_identity=dms.file_identity),
-    "flat": Decoder(flat.decode, settle=flat.settle, order=flat.order),
-    "full-load": Decoder(flat.decode, settle=full_load.settle, order=full_load.order, declared_order=full_load.order),
-    "wal2json": Decoder(wal2json.decode, order=wal2json.order),
-}
-"""The decoder of each envelope in `core/model/envelopes.py`."""
+from compactor.spark.rows.survey import unusable_records, without_invalid
 
 PARSED_ONCE_MAX = 1 << 30
 """Bytes of files up to which the parts of JSON records are kept, so that no later pass parses them again. They need three times the bytes."""
@@ -224,7 +213,7 @@ class Reader:
             raise misfits.located(error, surveyed.frames, opened) from None
         evolved = dataclasses.replace(evolved, schema=protection.marked(evolved.schema, spec.columns))
         if parent is not None and evolved.retyped:
-            exactness.check(self.spark, spec, parent, evolved)
+            misfits.check_exact(self.spark, spec, parent, evolved)
         return evolved
 
     def _read_base(self, opened: Inputs, base: ForeignBase) -> SparkBatch:
@@ -243,7 +232,7 @@ class Reader:
     def _decoded(self, opened: Inputs, parent: Snapshot | None) -> _Decoded:
         """Decode the records of the files. A file that cannot be decoded is set aside."""
         spec = opened.spec
-        decode = ENVELOPES[spec.envelope].decode
+        decode = DECODERS[spec.envelope].decode
         frames, unpacked = [], []
         typed = column_types.declared(spec.types)
         schema = column_types.over(typed, from_avro(spec.avro_schema) if spec.avro_schema else None)
@@ -279,7 +268,7 @@ class Reader:
             frame = dataclasses.replace(frame, rows=opened.materialize(frame.rows))
         if frame.omits:
             stored = _stored_fields(parent)
-            writers = signatures.writers_of(frame, stored, schema, spec)
+            writers = named.writers_of(frame, stored, schema, spec)
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
             bare, small, stored = spec.source.plain_rows, opened.size <= json_writers.INFERRED_HERE, _stored_fields(parent)
@@ -292,12 +281,12 @@ class Reader:
         elif schema:
             frame = dataclasses.replace(frame, writers=tuple(column_types.as_declared(writer, schema) for writer in frame.writers))
         frame = json_writers.with_decimals(frame)
-        frame = ENVELOPES[spec.envelope].settle(deletions.marked(frame, spec, _stored_fields(parent)), spec, opened.inputs)
+        frame = DECODERS[spec.envelope].settle(deletions.marked(frame, spec, _stored_fields(parent)), spec, opened.inputs)
         return dataclasses.replace(frame, writers=tuple(protection.protected(writer, spec.columns) for writer in frame.writers))
 
     def _identity(self, spec: TableSpec, item: Input, location: str) -> str:
         """Return what identifies the rows of a file: its name if only one stream writes it, in its epoch, else a hash of the content."""
-        own = ENVELOPES[spec.envelope].file_identity(item.path) or sink_name(item.path)
+        own = DECODERS[spec.envelope].file_identity(item.path) or sink_name(item.path)
         if own is None:
             return hashlib.sha256(self.storage.read(location)).hexdigest()[:32]
         return f"{own}:{item.epoch}" if item.epoch else own
@@ -315,7 +304,7 @@ def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) 
         invalid = sum(frame.rows.where("_invalid IS NOT NULL").count() for frame in frames) if records else 0
         opened.within_limits(invalid, invalid, records)
     epochs.check_epoch(spec, parent)
-    order = order_columns.of_batch(opened, parent, frames, ENVELOPES[spec.envelope])
+    order = order_columns.of_batch(opened, parent, frames)
     epoch = epochs.epoch(opened)
     since = parent.source_time if parent and parent.epoch == spec.epoch else None
     placed = [with_position(frame, spec, order, epoch) for frame in frames]

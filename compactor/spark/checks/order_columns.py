@@ -12,17 +12,17 @@ from compactor.core.model.errors import OrderRefused
 from compactor.core.model.position import Order, payload_column, same_order
 from compactor.core.model.snapshot import Snapshot
 from compactor.spark.checks import misfits
-from compactor.spark.decode.decoder import Decoder
+from compactor.spark.decode.decoder import DECODERS
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import expression
+from compactor.spark.decode.order import expression, joined
 from compactor.spark.input.inputs import Inputs
-from compactor.spark.rows.comparable import joined
 from compactor.spark.sql import cast, literal, named
 
 
-def of_batch(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame], decoder: Decoder) -> Order:
+def of_batch(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) -> Order:
     """Return the order columns and their types: the table's own, else the declared ones, else the connector's. Raises OrderRefused."""
     spec, paths = opened.spec, [item.path for item in opened.inputs]
+    decoder = DECODERS[spec.envelope]
     if parent is None:
         names = decoder.order(spec, frames)
         decoder.check_names(spec, names, paths)

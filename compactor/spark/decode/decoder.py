@@ -1,4 +1,4 @@
-"""Decoder: the functions that one envelope provides. `spark/reading.py` lists the decoders of all envelopes."""
+"""Decoders: the functions that each envelope provides."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from compactor.core.model.inputs import Input
 from compactor.core.model.spec import TableSpec
+from compactor.spark.decode import change_event, debezium, dms, flat, wal2json
 from compactor.spark.decode.frame import Frame, declared_order
 from compactor.spark.decode.order import default_order
 from compactor.spark.input.files import RawFrame
@@ -38,3 +39,14 @@ class Decoder:
 
     file_identity: Callable[[str], str | None] = lambda path: None
     """Returns what identifies the file at a path among all files of the table, or None if only its content does."""
+
+
+DECODERS = {
+    "change-event": Decoder(change_event.decode),
+    "debezium": Decoder(debezium.decode),
+    "dms": Decoder(dms.decode, order=dms.order, declared_order=dms.declared_order, check_names=dms.check_names, file_identity=dms.file_identity),
+    "flat": Decoder(flat.decode, settle=flat.settle, order=flat.order),
+    "full-load": Decoder(flat.decode, flat.settle_full_load, flat.full_load_order, flat.full_load_order),
+    "wal2json": Decoder(wal2json.decode, order=wal2json.order),
+}
+"""The decoder of each envelope in `core/model/envelopes.py`."""

@@ -28,7 +28,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.ports import Storage
 from compactor.spark import measured
 from compactor.spark.columns import FROM, TO
-from compactor.spark.history import event_times, plan
+from compactor.spark.history import plan
 from compactor.spark.history.parts import DAY, DELTA_PART, OPEN_PART, Parts, Writer, assembled
 from compactor.spark.history.plan import Plan
 from compactor.spark.history.versions import CLOSED, MOVED, MOVED_TO, OPEN, Steps, Versions
@@ -143,7 +143,7 @@ class _Work:
             frames["open"] = self.parts().rows(self.parts().owners(stored.open, keys))
             frames |= {"newer": self.parts().rows([stored.delta])} if stored.delta else {}
         wide = stored is not None and not self.batch.spec.in_one_task(sum(part.size for part in stored.open))
-        steps = Steps(event_times.time(self.batch), follows=True, repeated=repeated, small=self.plan.small, wide=wide)
+        steps = Steps(plan.event_time(self.batch), follows=True, repeated=repeated, small=self.plan.small, wide=wide)
         rows = query("history", self.versions.query(steps, frames), **frames)
         return _Merged(rows, keys, self._removed(rows, None, ()), self._kept(), following=True, small=self.plan.small)
 
@@ -156,7 +156,7 @@ class _Work:
         moves = moves_now or (stored.moves if stored else False)
         # where a default moved, versions of any event may begin elsewhere
         steps = Steps(
-            event_times.time(self.batch),
+            plan.event_time(self.batch),
             moves=moves_now,
             partial=partial,
             truncates=truncates,
@@ -186,9 +186,9 @@ SELECT count_if(_op <> 't' AND __time IS NULL) AS timeless, min(CASE WHEN __time
   collect_list(CASE WHEN _op = 't' THEN struct(_position AS p, __time AS t) END) AS truncates,
   coalesce(min(CASE WHEN {after} THEN __time END), max(__time)) AS first,
   max(_from IS NOT NULL OR (_op = 'c' AND size(_missing) > 0 AND _link IS NOT NULL)) AS moved
-FROM (SELECT *, {event_times.time(self.batch)} AS __time FROM {{changes}})"""
+FROM (SELECT *, {plan.event_time(self.batch)} AS __time FROM {{changes}})"""
         row = query("history survey", text, changes=changes).collect()[0]
-        event_times.check(spec, row.timeless, row.file)
+        plan.check_times(spec, row.timeless, row.file)
         barriers = [(position.from_row(truncate.p), truncate.t) for truncate in row.truncates] if spec.truncate == "apply" else []
         if summary.truncate is not None and not any(
             plan.event(at, summary.order) == plan.event(summary.truncate, summary.order) for at, _ in barriers
@@ -252,7 +252,7 @@ FROM (SELECT *, {event_times.time(self.batch)} AS __time FROM {{changes}})"""
         if parent is None:
             return None
         rows = TableReader(self.spark, self.layout, parent, self.versions.schema).live(soft=True)
-        time = f"coalesce({', '.join([*event_times.ordered_by_time(self.batch), f'{times.to_micros(_since(parent))}L'])}, NULL)"
+        time = f"coalesce({', '.join([*plan.ordered_by_time(self.batch), f'{times.to_micros(_since(parent))}L'])}, NULL)"
         return query("history begins", self.versions.seeds(time), table=rows)
 
     def _reached(self, keys: DataFrame, loaded: DataFrame | None, reach: list[HistoryPart]) -> tuple[DataFrame, DataFrame | None, list[HistoryPart]]:
@@ -312,9 +312,9 @@ FROM (SELECT *, {event_times.time(self.batch)} AS __time FROM {{changes}})"""
         one_pass = self.plan.one_pass(removed)
         rows = self.to_write(merged, one_pass)
         if one_pass:
-            counted = writer.write_once(rows, event_times.TIMELESS)
+            counted = writer.write_once(rows, plan.TIMELESS)
             if merged.following and counted is not None:
-                event_times.check(spec, counted["timeless"], counted["file"])
+                plan.check_times(spec, counted["timeless"], counted["file"])
             return assembled(kept, writer.written(counted, merged.following), removed, self.plan.compact, self.commit)
         about = self.plan.about(removed)
         if self.plan.compact:

@@ -22,16 +22,18 @@ from compactor.core.model.history import History, HistoryPart
 from compactor.core.model.layout import Layout, join, relative
 from compactor.core.model.position import Position, latest
 from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Erased, Snapshot
+from compactor.core.model.spec import TableSpec
 from compactor.ports import Storage
 from compactor.spark import measured
-from compactor.spark.columns import POSITION
+from compactor.spark.columns import FROM, POSITION
 from compactor.spark.history import versions as history
-from compactor.spark.history.versions import Versions
+from compactor.spark.history.versions import MOVED_TO, Versions
 from compactor.spark.keys import least_key, range_index
 from compactor.spark.measured import Numbers
-from compactor.spark.rows import position
+from compactor.spark.rows import erase, position
 from compactor.spark.sql import query, quoted
-from compactor.spark.tables import defaults, footers, table_writer
+from compactor.spark.tables import defaults, table_writer
 
 _PART = "regexp_extract(_metadata.file_path, '(history_part=[a-z0-9-]+)/[^/]+$', 1)"
 
@@ -46,6 +48,10 @@ OPEN_PART = "open-00000"
 
 _INVALID = "__begun_us IS NULL OR (__shown AND NOT coalesce(__start_us <= __end_us, false))"
 """SQL: whether a stored event has no time, or is a version that ends before it begins."""
+
+
+_NAMING = (FROM, MOVED_TO, "__previous_key")
+"""Columns of an event that name another key."""
 
 
 FILE_ROWS_MAX = 5_000_000
@@ -193,7 +199,7 @@ class Writer:
         order, parts = self.versions.order, []
         for part, group in sorted(files.items()):
             path = join(self.layout.history(self.commit), part)
-            there = footers.count_rows(self.spark, {join(path, file.name): file.size for file in group})
+            there = table_writer.count_rows(self.spark, {join(path, file.name): file.size for file in group})
             self._check_complete(sum(there.values()), rows[part])
             last = position.from_json(counted[f"{_kind(part)}_last"], order)
             parts.append(self._part(part, rows[part], group, last, None))
@@ -204,7 +210,7 @@ class Writer:
         return CheckFailed(f"table {self.table}: staged history in {where}: {problem}. Nothing was committed.")
 
     def _check_complete(self, rows: int, expected: int) -> None:
-        footers.check_complete(rows, expected, "history", self.layout.history(self.commit).rstrip("/"), self.table)
+        table_writer.check_complete(rows, expected, "history", self.layout.history(self.commit).rstrip("/"), self.table)
 
     def _part(self, part: str, rows: int, files: Sequence[DataFile], last: Position | None, low: tuple[Any, ...] | None) -> HistoryPart:
         name = part.partition("=")[2]
@@ -266,3 +272,25 @@ GROUP BY __part"""
 """The query for one row for each part: `rows`, `twice` (events of one key that occur again), `open` (last events of one
 key), `invalid` (versions that end before they begin), `last` (Position), `least` (smallest key as text).
 """
+
+
+def without(spark: SparkSession, storage: Storage, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[History, int]:
+    """Write all parts anew without the events of erased keys. Return the new history, and the number of events left out.
+
+    Raises Refused if a key was ever changed from or to an erased one, and not both are erased.
+    """
+    stored = snapshot.history
+    assert stored is not None
+    layout = spec.layout
+    versions = Versions(snapshot.schema, snapshot.order, snapshot.version, ())
+    parts = Parts(spark, layout, versions, snapshot.schema)
+    columns = [quoted(name) for name, _ in versions.stored]
+    ended, ended_gone = erase.stored_rows(parts.rows(stored.closed).selectExpr(*columns), snapshot.schema, erased, spec, _NAMING)
+    last, last_gone = erase.stored_rows(parts.last(stored).selectExpr(*columns), snapshot.schema, erased, spec, _NAMING)
+    writer = Writer(spark, storage, layout, versions, commit, spec.name)
+    if stored.closed:
+        writer.write(ended.selectExpr("*", f"{DAY} AS history_part"), sum(part.rows for part in stored.closed))
+    writer.write_open(last, max(1, round(sum(part.size for part in stored.open) / max(spec.target_file_bytes, 1))))
+    # a set of its own: nothing of the old one may be shown, whatever else is registered
+    kept = dataclasses.replace(stored, closed=(), set=f"{commit}.closed")
+    return assembled(kept, writer.written(), (), True, commit), ended_gone + last_gone

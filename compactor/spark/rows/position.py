@@ -18,8 +18,7 @@ from compactor.core.model.position import Partitions, Position
 from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import BEFORE, EVENT, INVALID, OP, ROW, TIME
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import FIRST_COMMIT, expression, in_range
-from compactor.spark.rows.comparable import exactly
+from compactor.spark.decode.order import FIRST_COMMIT, exactly, expression, in_range
 from compactor.spark.sql import as_column, literal, null
 
 Order = core.Order

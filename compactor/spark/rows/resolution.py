@@ -26,7 +26,6 @@ from compactor.spark.columns import BEHIND, FILE
 from compactor.spark.measured import Numbers, Pass
 from compactor.spark.reading import SparkBatch
 from compactor.spark.rows import carry, keyless, position, survey
-from compactor.spark.rows.invalid import record_place
 from compactor.spark.rows.reduce import EVENT, OUTCOMES, Reducer, union
 from compactor.spark.sql import literal, quoted
 from compactor.spark.tables.segments import Placement, placement
@@ -211,7 +210,7 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
     """Return the batch without the changes of these keys; they count as beyond retention. The removal of an update counts with the update."""
     key = list(batch.summary.evolved.schema.key)
     rows = batch.changes.where(f"_op <> 't' AND _origin = {EVENT}").join(keys, key, "left_semi")
-    rows = rows.selectExpr("*", *record_place(batch.spec))
+    rows = rows.selectExpr("*", *survey.record_place(batch.spec))
     counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
     set_aside = survey.list_unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))", batch.raws, batch.spec)
     inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.name, 0)) for item in batch.summary.inputs)

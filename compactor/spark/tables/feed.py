@@ -34,7 +34,7 @@ from compactor.spark.measured import Numbers
 from compactor.spark.rows import position
 from compactor.spark.rows.reduce import NEWEST, Reducer, union
 from compactor.spark.sql import listed, literal, query, quoted
-from compactor.spark.tables import compare, footers, table_writer
+from compactor.spark.tables import compare, table_writer
 from compactor.spark.tables.table_reader import TableReader
 
 OWN = ("_change_type", "_commit_version", "_commit_timestamp", "_deleted", POSITION)
@@ -240,9 +240,9 @@ def _written(spark: SparkSession, storage: Storage, spec: TableSpec, directory: 
 
     Each key has one image, or two for an update: `_images` returns them from one row of each key on either side.
     """
-    files = tuple(DataFile(path, info.size) for path, info in footers.listed(storage, directory))
-    rows = sum(footers.count_rows(spark, {join(directory, file.name): file.size for file in files}).values())
-    footers.check_complete(rows, numbers["rows"], "changes", directory, spec.name)
+    files = tuple(DataFile(path, info.size) for path, info in table_writer.listed(storage, directory))
+    rows = sum(table_writer.count_rows(spark, {join(directory, file.name): file.size for file in files}).values())
+    table_writer.check_complete(rows, numbers["rows"], "changes", directory, spec.name)
     if numbers[BEFORE] != numbers[AFTER]:
         raise CheckFailed(
             f"table {spec.name}: staged changes in {directory}: expected the rows before and after each update, found {numbers[BEFORE]} before and "

@@ -19,7 +19,7 @@ from compactor.spark import keys as key_sql
 from compactor.spark.columns import BEHIND, FROM, LINK, LINK_MARK, MOVED, ORIGIN, TO
 from compactor.spark.rows import keyless, position
 from compactor.spark.rows.reduce import BASE, DELTA, NEWEST, union
-from compactor.spark.sql import quoted
+from compactor.spark.sql import named, quoted
 from compactor.spark.tables import table_writer
 
 
@@ -72,6 +72,26 @@ class TableReader:
         if delta is None:
             return base
         return base.join(delta.select(*keys), keys, "left_anti").unionByName(delta if soft else delta.where("_gone IS NULL"))
+
+    def hidden(self) -> dict[str, list[int]]:
+        """Return path below the root of a base file → places of its rows with a key of the Delta, sorted: the deletion vectors of an Iceberg table.
+
+        One pass over the key columns of the Segments that own keys of the Delta. It is computed anew for each version: a compaction can take rows out
+        of a Delta without writing their Segment again, so that the rows of an earlier vector are not always hidden later.
+        """
+        delta, layout, key = self.snapshot.delta, self.layout, list(self.schema.key)
+        segments = [segment for segment in self.snapshot.segments if delta and segment.id not in delta.untouched]
+        folders = {layout.inside(folder.path): folder.size for segment in segments for folder in segment.folders if folder.state == LIVE}
+        if delta is None or not folders:
+            return {}
+        columns = [(name, self.schema.field(name).type) for name in key]
+        changed = table_writer.parquet(self.spark, columns, {layout.inside(folder.path): folder.size for folder in delta.folders})
+        base = table_writer.parquet(self.spark, columns, folders).select(*map(quoted, key), "_metadata")
+        # after the join, which nearly no row passes
+        rows = base.join(changed, key, "left_semi").selectExpr("_metadata.file_path AS _path", "_metadata.row_index AS _at")
+        # an address of Spark's may be encoded; the names below the root are plain
+        places = rows.groupBy("_path").agg(named("sort_array(collect_list(_at))", "_places"))
+        return {"/".join(row._path.rsplit("/", 5)[1:]): row._places for row in places.collect()}
 
     def rows_to_compare(self, events: DataFrame, first: Position | None, partial: bool, soft: bool, behind: bool) -> DataFrame | None:
         """Return the base rows that events must be compared with, or None if there are none to compare.
