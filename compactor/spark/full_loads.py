@@ -57,13 +57,10 @@ class _Series:
 
     hours: Sequence[str]
     """Their hours. After late loads also the hour of the next load, which is absorbed."""
-
     before: DataFrame | None = None
     """The rows that the table had before the first of them. None: it had none."""
-
     after: DataFrame | None = None
     """The rows of the next load. None: the loads are not late."""
-
     stored_keys: DataFrame | None = None
     """The keys for which the next load made events already."""
 

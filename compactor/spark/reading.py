@@ -118,10 +118,8 @@ class Reader:
 
     spark: SparkSession
     """The session."""
-
     storage: Storage
     """Reads the content of files whose rows nothing else identifies (keyless tables), and sizes of files where Spark sees another one."""
-
     schemas: wire.Schemas = None
     """Returns the schema text for an id, for Kafka records that carry only the id."""
 

@@ -107,30 +107,21 @@ class SessionSettings:
 
     metastore_uri: str | None
     """The Thrift URI of a shared metastore."""
-
     metastore_dir: str | None
     """The folder of an embedded Derby metastore. One process at a time can use it."""
-
     warehouse_dir: str
-
     master: str | None = None
     """The Spark master. None: SPARK_MASTER, else spark-submit's, else local[*]."""
-
     verbose: bool = False
     """Whether Spark's own log and progress are shown."""
-
     conf: tuple[tuple[str, str], ...] = ()
     """Spark settings that override all others."""
-
     wait_seconds: float = 0
     """How long to wait for an embedded metastore that another process uses."""
-
     brief: bool = False
     """Whether the JVM will have little to do. It compiles quickly then, and never a second time for speed."""
-
     parquet: str = "hive"
     """The form of the files to write, as the key `parquet` has it."""
-
     encrypted: bool = False
     """Whether Spark encrypts what it writes to local disks: cached rows, shuffle files and spills."""
 

@@ -24,19 +24,14 @@ class Decoder:
 
     decode: Callable[[RawFrame, TableSpec], Frame]
     """Makes a Frame of one raw frame. Raises InputRefused for files that cannot hold such records."""
-
     settle: Callable[[Frame, TableSpec, Sequence[Input]], Frame] = lambda frame, spec, inputs: frame
     """Completes a Frame whose columns are known: takes operation, order and time out of the row. `inputs` are all inputs of the batch."""
-
     order: Callable[[TableSpec, Sequence[Frame]], tuple[str, ...]] = _connectors_order
     """Returns the order columns of a new table. Raises OrderRefused if nothing orders its changes."""
-
     declared_order: Callable[[TableSpec], tuple[str, ...]] = lambda spec: spec.order_by
     """Returns the order columns that the settings give, as they write them; () if they give none. An existing table must have the same."""
-
     check_names: Callable[[TableSpec, Sequence[str], Sequence[str]], None] = lambda spec, order, paths: None
     """Raises OrderRefused if the order columns (second argument) need file names in a form that these paths do not have."""
-
     file_identity: Callable[[str], str | None] = lambda path: None
     """Returns what identifies the file at a path among all files of the table, or None if only its content does."""
 

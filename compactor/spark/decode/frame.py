@@ -37,34 +37,24 @@ class Frame:
 
     rows: DataFrame
     """The columns that the module lists."""
-
     images: types.Type | None
     """The struct type of AFTER and BEFORE. None while they are JSON text."""
-
     writers: tuple[WriterSchema, ...] = ()
     """The writers of the rows. Empty until they are determined."""
-
     omits: str | None = None
     """For records that name their columns: what an update may leave out (`named.TOAST` or `named.ANY`). None for others, which use a placeholder."""
-
     absent: tuple[str, ...] | None = None
     """For records that name their columns: the columns whose value is unavailable in updates that do not name them."""
-
     order_names: OrderNames = WRAPPED
     """What the names of `order_by` mean in these rows."""
-
     metadata: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     """Writer id → columns of its rows that the table does not store. They may still order the changes."""
-
     members: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Source name → member of AFTER and BEFORE, for columns whose member has another name: Spark finds members without regard to case."""
-
     fillers: bool = False
     """Whether Debezium wrote the rows: a delete may have fillers in columns outside of the key."""
-
     one_image: bool = False
     """Whether BEFORE is a copy of AFTER, because a record holds one image of the row."""
-
     undecided_deletes: frozenset[str] = frozenset()
     """Columns of `delete_when` that neither these rows nor the table have. They are null."""
 

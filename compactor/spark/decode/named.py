@@ -190,7 +190,6 @@ class _Declared:
     """What is known of columns apart from the records."""
 
     schema: WriterSchema | None
-
     stored: Mapping[str, WriterField]
     """The columns of the table, by name."""
 

@@ -140,10 +140,8 @@ class OrderNames:
 
     first: Mapping[str, str]
     """Names that come before the columns of the row, with their SQL on a decoded row: `lsn` is the envelope's, `after.lsn` the row's."""
-
     columns_first: bool = False
     """Whether a name in `order_by` that both the row and the connector have means the row's column (plain rows)."""
-
     event_fields: bool = False
     """Whether a name that is not a column of the row is a field of the record. The decoder puts such fields into `_source.event_<name>`."""
 

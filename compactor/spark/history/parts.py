@@ -63,13 +63,10 @@ class Parts:
     """The parts of a history as DataFrames."""
 
     spark: SparkSession
-
     layout: Layout
     """The paths of the table."""
-
     versions: Versions
     """The rules of the history; rows are read in its columns."""
-
     stored: Schema
     """The schema that the parts were written with."""
 
@@ -124,19 +121,14 @@ class Writer:
     """Write the parts of one commit and read them back."""
 
     spark: SparkSession
-
     storage: Storage
     """Lists the files that were written."""
-
     layout: Layout
     """The paths of the table."""
-
     versions: Versions
     """The rules of the history."""
-
     commit: str
     """The name of the commit; its parts lie in a folder of this name."""
-
     table: str
 
     def write(self, rows: DataFrame, about: int) -> None:

@@ -34,7 +34,6 @@ class Plan:
     """How the history of one batch is written."""
 
     batch: SparkBatch
-
     linked: bool
     """Whether stored rows may add an old or a new key to a change (`Resolution.linked`)."""
 

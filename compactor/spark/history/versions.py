@@ -49,27 +49,19 @@ class Steps:
 
     time: str
     """SQL for the time of a change, in microseconds since 1970."""
-
     follows: bool = False
     """Whether all events come after all stored ones, and carry all values. Of the stored ones only the last of each key is there."""
-
     repeated: bool = True
     """Whether some event may occur twice, or ties with another one."""
-
     moves: bool = False
     """Whether some row has changed its key."""
-
     partial: tuple[str, ...] = ()
     """The columns that some events do not carry."""
-
     truncates: tuple[Truncated, ...] = ()
-
     frozen: bool = True
     """Whether stored events before the first new one of their key stay as they are."""
-
     small: bool = False
     """Whether one task computes everything."""
-
     wide: bool = False
     """Whether looking keys up in the open parts takes all cores."""
 
@@ -80,12 +72,9 @@ class Versions:
 
     schema: Schema
     """The stored columns and the key."""
-
     order: position.Order
-
     version: int
     """The version that is being made."""
-
     tracked: Sequence[str]
     """Stored names of the columns whose changes make a version."""
 

@@ -67,10 +67,8 @@ class _Layout:
     """The layout of files that can be read together."""
 
     names: tuple[str, ...]
-
     header: bool
     """Whether the first line holds the names."""
-
     marked: bool
     """Whether a byte order mark stands before the first value of a row."""
 

@@ -45,16 +45,12 @@ class RawFrame:
 
     rows: DataFrame
     """FILE, BLOCK, ROW, then TEXT or VALUE, and UNREADABLE."""
-
     schema: types.Type | None = None
     """The struct type of VALUE. None for JSON text."""
-
     avro: str | None = None
     """The writer's Avro schema: of Avro, and of Parquet that was written by way of it."""
-
     fields: tuple[WriterField, ...] | None = None
     """The columns that have a type, where the rows may have others: types that were declared or inferred (CSV), or not yet (nulls in Parquet)."""
-
     paths: tuple[str, ...] = ()
     """The locations of the files."""
 
@@ -70,10 +66,8 @@ class Origins:
 
     roots: tuple[str, ...]
     """Folders that hold the files. The first that holds a file counts."""
-
     named: tuple[tuple[str, str], ...] = ()
     """(location, name) of files with a name of their own."""
-
     encoded: bool = True
     """Whether a location may have characters that Spark reports percent-encoded. To decode them takes more time than to decode a short row."""
 
@@ -135,7 +129,6 @@ class Problem:
 
     text: str
     """The reason, for people."""
-
     unfinished: bool = False
     """Whether the end of the file is missing, as while a sink writes it in place."""
 

@@ -59,34 +59,24 @@ class Reducer:
 
     schema: Schema
     """The stored columns and the key."""
-
     order: position.Order
     """The order columns of the Positions."""
-
     version: int
     """The version that is being made. Rows that change get it."""
-
     keyless: bool = False
     """Whether the table has no key of its own (`rows/keyless.py`): then a key is one event, which never changes."""
-
     barrier: Position | None = None
     """The newest truncate, or beginning of an epoch that replaces."""
-
     partial: Sequence[str] = ()
     """The columns that some state lacks. Each has a clock of its own; all others share the row's."""
-
     stored: bool = True
     """Whether some states are stored rows."""
-
     tombstones: bool = True
     """Whether some state may be a tombstone."""
-
     placed: bool = False
     """Whether the states have SEGMENT, with all states of a key in one Segment. Then reducing them needs no other exchange and sort than writing."""
-
     shard: str = ""
     """The stored column with the shard of a row; "" without shards."""
-
     barriers: Sequence[tuple[str, Position]] = ()
     """(shard, its newest truncate), in the place of `barrier`."""
 

@@ -40,13 +40,10 @@ class FileCounts:
 
     rows: int
     """All records."""
-
     invalid: int
     """Records that go to quarantine."""
-
     first: Position | None
     """The smallest Position of a change."""
-
     last: Position | None
     """The greatest Position of a change."""
 
@@ -57,63 +54,43 @@ class SurveyResult:
 
     files: dict[str, FileCounts]
     """By input path."""
-
     writers: list[tuple[str, Position | None, Position | None, bool]]
     """(id, first and last Position of a row, whether some row was no delete) of each writer that wrote rows."""
-
     read: int
     """All records."""
-
     ignored: int
     """Records without a row of this table."""
-
     invalid: int
     """Records that go to quarantine."""
-
     unavailable_columns: tuple[tuple[str, str], ...]
     """(writer id, source column) of columns with unavailable values."""
-
     unlinked: int
     """Creates with unavailable values. Each may be half of a key change, also where a header links it: the header may name no key of the table."""
-
     inserts: int
     """Creates, and reads of snapshots."""
-
     deletes: int
-
     truncates: int
     """Truncates."""
-
     truncate: Position | None
     """The Position of the newest truncate."""
-
     shard_truncates: tuple[tuple[str, Position], ...]
     """(shard, the Position of its newest truncate)."""
-
     source_time: str | None
     """The newest commit time at the source, ISO 8601 in UTC."""
-
     offsets: Partitions = ()
     """(partition, greatest offset) in the table's epoch, where the records have Kafka offsets."""
-
     least_offsets: Partitions = ()
     """(partition, least offset), likewise, of all epochs."""
-
     newer_offsets: Partitions = ()
     """(partition, least offset) of the changes that are newer at their source than `since`."""
-
     streams: tuple[Brought, ...] = ()
     """What each stream brought, without the times of reads of snapshots: they may be ahead of changes that are still to come."""
-
     snapshot_lsns: frozenset[int] = frozenset()
     """The LSNs of PostgreSQL's initial snapshots whose rows were read; of several in one file the least and the greatest."""
-
     open_lsn: int | None = None
     """The least LSN of a change before which its connector had seen no commit: it was in the first transaction after an initial snapshot."""
-
     moves: int = 0
     """Changes that name the key that their row had before, counted when the Changes are (`without_invalid`)."""
-
     left_out: tuple[str, str] | None = None
     """LEFT_OUT of a tombstone, and its input; None without any."""
 

@@ -162,15 +162,11 @@ class Written:
 
     rows: int
     """Rows, tombstones included."""
-
     tombstones: int
     """Rows that are deleted."""
-
     unavailable_columns: tuple[str, ...]
     """Columns that have a register of their own in some row (`_own`) of the directory."""
-
     files: tuple[DataFile, ...]
-
     numbers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """The aggregates of the directory that were asked for."""
 
