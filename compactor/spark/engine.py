@@ -40,6 +40,7 @@ from compactor.spark.history import commit as history_commit
 from compactor.spark.history import parts as history_parts
 from compactor.spark.input import rewrite, wire
 from compactor.spark.input.files import reason
+from compactor.spark.input.inputs import Inputs
 from compactor.spark.interpreting import Sessions
 from compactor.spark.keys import segment_index
 from compactor.spark.reading import Reader, SparkBatch
@@ -53,7 +54,7 @@ from compactor.spark.tables.table_reader import TableReader
 
 @failures.translated
 class SparkEngine:
-    """One Spark session. It works on any number of tables at once."""
+    """One Spark session. It works on any number of tables at once. `ports.Engine` says what its methods do."""
 
     def __init__(self, spark: SparkSession, storage: Storage, schemas: wire.Schemas = None) -> None:
         """`schemas` returns the schema text for an id, for Kafka records that carry only the id."""
@@ -73,20 +74,17 @@ class SparkEngine:
         base: ForeignBase | None = None,
         erased: Erased | None = None,
     ) -> SparkBatch:
-        """Decode these inputs into Changes. `entries` reads the ledger; `base` is set for the files of a foreign base."""
-        return Reader(self._sessions.of(inputs, parent), self._storage, self._schemas).read(
-            spec, parent, inputs, version, locations, entries, base, erased
-        )
+        with ExitStack() as scratch:
+            opened = Inputs(self._sessions.of(inputs, parent), self._storage, spec, inputs, locations, scratch)
+            batch = Reader(opened, parent, version, self._schemas, entries, base, erased).read()
+            return dataclasses.replace(batch, scratch=scratch.pop_all())
 
     def resolve(self, batch: SparkBatch, whole: bool) -> Resolution:
-        """Resolve the batch with the stored rows. `whole` reads the whole base, for a new base."""
         return resolve(batch, whole)
 
     def explain(
         self, read: Callable[[], SparkBatch], whole: Callable[[BatchSummary], str | None], committed: bool, compacted: CompactionDue | None = None
     ) -> Explained:
-        """Return how a batch becomes a version. Reads it as a commit does, and writes nothing."""
-
         def due() -> tuple[str, str] | None:
             if compacted is None:
                 return None
@@ -96,7 +94,6 @@ class SparkEngine:
         return explain.explain(read, whole, committed, self._storage, due)
 
     def write(self, resolution: Resolution, commit: str, purge_through: int) -> Staged:
-        """Write the resolved rows as a new base or a new Delta, and check what was written."""
         if resolution.plan.whole:
             return self._write_base(resolution, commit, purge_through)
         return self._write_delta(resolution, commit)
@@ -134,7 +131,6 @@ class SparkEngine:
         return Staged(None, tuple(made), counts, ties, unknown, purged_to, repeated_keys.note(work.batch, counts))
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
-        """Return the number of Delta rows that are not compacted yet, by Segment id."""
         delta = TableReader(self._spark, spec.layout, snapshot, snapshot.schema).delta()
         if delta is None or not snapshot.segments:
             return {}
@@ -143,20 +139,16 @@ class SparkEngine:
         return {snapshot.segments[row.i].id: row["count"] for row in rows}
 
     def hidden(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, list[int]]:
-        """Return path of a base file → places of its rows with a key of the Delta."""
         return TableReader(self._spark, spec.layout, snapshot, snapshot.schema).hidden()
 
     def compact(self, spec: TableSpec, snapshot: Snapshot, targets: Sequence[Segment], commit: str, purge_through: int) -> Staged:
-        """Write the rows of these Segments and their share of the Delta as new Segments over the same key ranges."""
         made = compact.compacted(self._spark, self._sessions.by_file, spec, snapshot, targets)
         return compact.write(self._storage, made, spec, snapshot, commit, purge_through)
 
     def erased_with(self, spec: TableSpec, snapshot: Snapshot, keys: Sequence[Sequence[str]]) -> Erased:
-        """Return the erased keys of a version and these, each with a text for each key column."""
         return erase.erased_with(self._spark, spec, snapshot, keys)
 
     def without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[Staged, int]:
-        """Write a new base with all rows of a version but those of erased keys. Return it, and the number of rows left out."""
         schema, order = snapshot.schema, snapshot.order
         stored = TableReader(self._spark, spec.layout, snapshot, schema)
         rows, delta = stored.rows(snapshot.segments), stored.delta()
@@ -169,13 +161,11 @@ class SparkEngine:
         return Staged(None, tuple(made), {}), left_out
 
     def history_without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[History, int]:
-        """Write all parts of the history anew without the events of erased keys."""
         return history_parts.without(self._spark, self._storage, spec, snapshot, erased, commit)
 
     def records_of(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, erased: Erased
     ) -> dict[str, ErasedRecords]:
-        """Return path → the records of erased keys in a raw file."""
         # events of erased keys are looked for, not left out
         emptied = dataclasses.replace(snapshot.emptied(), erased=None)
         batch = self.read(erase.decides_all(spec), emptied, inputs, snapshot.version + 1, locations)
@@ -189,26 +179,21 @@ class SparkEngine:
             return erase.records(spec, batch.summary, batch.changes, batch.raws, [frame.rows for frame in batch.frames], erased, others)
 
     def write_without(self, spec: TableSpec, location: str, records: ErasedRecords, staging: str) -> FileInfo:
-        """Write a raw file again without these records, in the new directory `staging`."""
         return rewrite.without(self._spark, self._storage, spec, location, records, staging)
 
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Resolution | None) -> FeedPart | None:
-        """Write the change feed of `made`: the rows that it changed, before and after. Returns None if it changed none."""
         spark = resolution.batch.session if resolution is not None else self._spark
         return feed.write(spark, self._storage, spec, parent, made, resolution is not None and resolution.plan.small)
 
     def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
-        """Yield the changes of one Snapshot as JSON objects."""
         return feed.json_lines(self._spark, spec, snapshot)
 
     def check_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
-        """Compare the feed of `made` with the difference between all rows of both Snapshots."""
         return feed.check(self._spark, spec, parent, made)
 
     def compare(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None
     ) -> list[Check]:
-        """Compare the view with its reference definition, and with one resolve of all `inputs` on top of `origin`."""
         try:
             return self._compared(spec, snapshot, inputs, locations, origin)
         except CompactorError:
@@ -253,21 +238,17 @@ class SparkEngine:
         return history_check.check(self._spark, self._storage, spec, snapshot, inputs, work) if snapshot.history is not None else []
 
     def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
-        """Compare the live view with the rows that the view has after a run with the files that wait in landing."""
         with self._rows(spec, snapshot, waiting, locations) as (schema, rows, _, _):
             name, other = "live view equals the next version", "the rows after a run"
             return compare.view_against(self._spark, spec, live.name(spec), name, other, snapshot, schema, rows)
 
     def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
-        """Raise CheckFailed unless the text of the view is valid in its dialect and gives the view's columns."""
         views.check_text(self._spark, view, tables)
 
     def audit(self, spec: TableSpec, snapshot: Snapshot, measured: Sequence[Rule]) -> Measured:
-        """Count the rows that break audit rules."""
         return views.audit(self._spark, spec, snapshot, measured)
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
-        """Count the visible rows in which two Snapshots differ. `unreadable` of the result is set if only `before` cannot be read."""
         layout = spec.layout
         one, other = (TableReader(self._spark, layout, snapshot, snapshot.schema) for snapshot in (before, after))
         try:
@@ -281,7 +262,6 @@ class SparkEngine:
             return Difference(unreadable=reason(error))
 
     def write_history(self, resolution: Resolution, commit: str, staged: Staged) -> History:
-        """Write the history of the batch and return the table's new history."""
         # where every event is applied, no key has two
         repeated = staged.counts["applied"] < resolution.summary.changes
         return history_commit.write(resolution.batch.session, self._storage, resolution, commit, repeated)

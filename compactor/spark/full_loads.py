@@ -22,7 +22,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from compactor.core.model import types
 from compactor.core.model.errors import CheckFailed, InputRefused
@@ -74,7 +74,6 @@ class _Series:
 class FullLoads:
     """The full loads of a batch."""
 
-    spark: SparkSession
     opened: Inputs
     parent: Snapshot | None
     summary: BatchSummary
@@ -136,7 +135,7 @@ class FullLoads:
         late = [hour for hour in hours if newest is not None and hour <= newest]
         series = []
         if fresh := [hour for hour in hours if hour not in late]:
-            series.append(_Series(fresh, TableReader(self.spark, spec.layout, parent, schema).live(soft=False) if parent else None))
+            series.append(_Series(fresh, TableReader(self.opened.spark, spec.layout, parent, schema).live(soft=False) if parent else None))
         absorbed = tuple(self.entries()) if parent else ()
         self._check_delivery(absorbed)
         if parent is None or parent.history is None or self.summary.evolved.retyped:
@@ -164,7 +163,7 @@ class FullLoads:
         """Return each key's last stored event at that hour, and those after it: each holds from `_position` to `__end_position`."""
         spec, bound = self.opened.spec, (self.opened.spec.epoch, hour) if hour else None
         versions = Versions(self.summary.evolved.schema, self.summary.order, self.version, ())
-        parts = Parts(self.spark, spec.layout, versions, parent.schema)
+        parts = Parts(self.opened.spark, spec.layout, versions, parent.schema)
         closed = [part for part in history.closed if part.last is None or not at_or_below(part.last[:2], bound)]
         return parts.last(history, closed=closed)
 

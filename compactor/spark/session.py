@@ -283,13 +283,10 @@ def _start_jvm(settings: SessionSettings, lock: Lock | None) -> None:
             SparkContext._ensure_initialized(gateway=launch(conf, options))
         except Exception as error:
             output.seek(0)
-            reason = _without_stacks(output.read().decode("utf-8", "replace"))[-4000:] or error
+            # what matters comes before the stacks
+            lines = output.read().decode("utf-8", "replace").splitlines()
+            reason = "\n".join(line for line in lines if not line.startswith("\tat ")).strip()[-4000:] or error
             raise Refused(f"Spark did not start with Java {os.environ['JAVA_HOME']}: {reason}") from None
-
-
-def _without_stacks(text: str) -> str:
-    """Return the output of a JVM without the lines of stacks. What matters comes before them."""
-    return "\n".join(line for line in text.splitlines() if not line.startswith("\tat ")).strip()
 
 
 def _java_options(settings: SessionSettings) -> list[str]:

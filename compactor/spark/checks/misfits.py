@@ -15,7 +15,6 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema.change import Change
 from compactor.core.schema.evolution import Evolved
 from compactor.core.schema.policy import Decision
-from compactor.core.schema.writer import WriterField
 from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, ROW
 from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import Frame
@@ -42,17 +41,14 @@ def _first(change: Change, frames: Sequence[Frame], opened: Inputs) -> str:
             continue
         stored = types.parse(change.before)
         # text that a schema gives another meaning (base64 of a decimal) is only looked at where no writer explains the change
-        others = [writer.id for writer in frame.writers for field in writer.fields if field.name == change.column and not _fits(field, stored)]
+        fields = [(writer.id, field) for writer in frame.writers for field in writer.fields if field.name == change.column]
+        others = [writer for writer, field in fields if types.widest(stored, field.type, field.inferred) is None]
         of = f"_writer IN ({', '.join(map(literal, others))}) AND " if others else ""
         tests = [f"coalesce({of}{_does_not_fit(value, kind, stored)}, false)" for value in values]
         shown = " ".join(f"WHEN {test} THEN {conversions.plain(value, kind, ('string',))}" for test, value in zip(tests, values))
         if place := first(frame, " OR ".join(tests), f"CASE {shown} END", opened):
             return f"The first such value, of {change.column}, is {place}."
     return ""
-
-
-def _fits(field: WriterField, stored: types.Type) -> bool:
-    return types.widest(stored, field.type, field.inferred) is not None
 
 
 def first(frame: Frame, test: str, value: str, opened: Inputs) -> str:

@@ -275,10 +275,7 @@ def _integer(digits: str) -> str:
     Up to 16 bytes by two 64-bit halves; longer numbers by limbs of nine digits, because Spark's decimal ends at 38.
     """
     padded = "lpad(_h, 32, CASE WHEN substr(_h, 1, 1) >= '8' THEN 'F' ELSE '0' END)"
-    high, low = (
-        "CAST(conv(substr(_p, 1, 16), 16, -10) AS DECIMAL(19,0))",
-        "CAST(conv(substr(_p, 17, 16), 16, 10) AS DECIMAL(20,0))",
-    )
+    high, low = ("CAST(conv(substr(_p, 1, 16), 16, -10) AS DECIMAL(19,0))", "CAST(conv(substr(_p, 17, 16), 16, 10) AS DECIMAL(20,0))")
     short = f"CAST(try_add(try_multiply({high}, CAST(18446744073709551616 AS DECIMAL(20,0))), {low}) AS STRING)"
     fits = f"CASE WHEN length(_h) BETWEEN 1 AND 32 THEN {_let(padded, '_p', short)} END"
     return _let(digits, "_h", _let(fits, "_f", f"CASE WHEN _f IS NOT NULL THEN _f WHEN length(_h) > 0 THEN {_long()} END"))

@@ -174,8 +174,7 @@ FULL_LOADS = OrderNames({HOUR: _COMPUTED[HOUR]})
 """Full loads: the hour of the folder."""
 
 CHANGE_EVENTS = OrderNames(
-    {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(OFFSETS, OFFSET)},
-    event_fields=True,
+    {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(OFFSETS, OFFSET)}, event_fields=True
 )
 """Records of the change-event envelope."""
 

@@ -22,10 +22,7 @@ from compactor.spark.sql import literal
 
 _DAY_US = 86_400_000_000
 
-TIMELESS = {
-    "timeless": "count_if(__time_us IS NULL)",
-    "file": "min(CASE WHEN __time_us IS NULL THEN _position.file END)",
-}
+TIMELESS = {"timeless": "count_if(__time_us IS NULL)", "file": "min(CASE WHEN __time_us IS NULL THEN _position.file END)"}
 """Aggregates of stored events: how many have no time, and the first file with one. Stored events of earlier runs all have a time."""
 
 

@@ -44,7 +44,7 @@ class Inputs:
         self, spark: SparkSession, storage: Storage, spec: TableSpec, inputs: Sequence[Input], locations: InputLocations, scratch: ExitStack
     ) -> None:
         layout = spec.layout
-        self._spark, self.spec, self.inputs, self._scratch = spark, spec, inputs, scratch
+        self.spark, self.storage, self.spec, self.inputs, self._scratch = spark, storage, spec, inputs, scratch
         self.places = {item: locations.get((item.path, item.etag)) or layout.landed(item.path) for item in inputs}
         roots = files.Origins((spec.landing, layout.archived(""), layout.quarantined("")))
         renamed = tuple((place, item.name) for item, place in self.places.items() if roots.path(place) != item.name)
@@ -208,7 +208,7 @@ class Inputs:
         before = len(self.unreadable)
         for raw in raws:
             paths = {self.origins.path(self._copies.get(path, path)): path for path in raw.paths}
-            for path, problem in csv_files.unclosed(self._spark, self.spec, raw, paths, self.reads).items():
+            for path, problem in csv_files.unclosed(self.spark, self.spec, raw, paths, self.reads).items():
                 self.refuse([path], problem)
         if len(self.unreadable) > before:
             raise LoadSetAside
@@ -226,9 +226,9 @@ class Inputs:
     def _read(self, kind: str, paths: list[str]) -> tuple[list[files.RawFrame], files.Unreadable]:
         """Return the raw frames of the files, and the files that cannot be opened. Packs that Hadoop cannot read are unpacked first."""
         texts = [*paths] if kind in ("csv", "json") else []
-        packed = {path for path in texts if zstandard.must_unpack(self._spark, path)}
+        packed = {path for path in texts if zstandard.must_unpack(self.spark, path)}
         sizes = {place: item.size for item, place in self.places.items()}
-        bombs = limits.bombs(self._spark, {path: sizes[path] for path in texts if path not in packed}, self.spec.limits)
+        bombs = limits.bombs(self.spark, {path: sizes[path] for path in texts if path not in packed}, self.spec.limits)
         plain = [path for path in paths if path not in packed and path not in bombs]
         out, unreadable = self._read_plain(kind, self.origins, plain) if plain else ([], {})
         unreadable.update(bombs)
@@ -237,11 +237,11 @@ class Inputs:
             copies = []
             for path in sorted(packed):
                 try:
-                    copy = zstandard.unpack(self._spark, path, join(place, self.origins.path(path)), self.spec.limits.unpacked_bytes)
+                    copy = zstandard.unpack(self.spark, path, join(place, self.origins.path(path)), self.spec.limits.unpacked_bytes)
                 except InputRefused as error:
                     unreadable[path] = files.Problem(str(error))
                     continue
-                long = limits.bombs(self._spark, {copy: os.path.getsize(copy)}, self.spec.limits)
+                long = limits.bombs(self.spark, {copy: os.path.getsize(copy)}, self.spec.limits)
                 if long:
                     unreadable[path] = long[copy]
                 else:
@@ -254,8 +254,8 @@ class Inputs:
 
     def _read_plain(self, kind: str, origins: files.Origins, paths: list[str]) -> tuple[list[files.RawFrame], files.Unreadable]:
         if kind == "csv":
-            return csv_files.read(self._spark, self.spec, origins, paths, self.reads)
-        return files.read(self._spark, kind, origins, paths, self.reads)
+            return csv_files.read(self.spark, self.spec, origins, paths, self.reads)
+        return files.read(self.spark, kind, origins, paths, self.reads)
 
     def _read_halves(self, kind: str, paths: list[str]) -> None:
         try:
@@ -274,5 +274,5 @@ class Inputs:
             if not self.reads.confirmed({paths[0]: reason}):
                 self._read_halves(kind, paths)
                 return
-            lacking = parquet_files.unreadable(self._spark, paths[0]) if kind == "parquet" else None
+            lacking = parquet_files.unreadable(self.spark, paths[0]) if kind == "parquet" else None
             self.unreadable[paths[0]] = files.Problem(lacking or f"cannot be read ({reason})")

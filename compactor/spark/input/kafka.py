@@ -138,7 +138,8 @@ def _typed(raw: RawFrame) -> RawFrame:
         if "key" in has
         else "CAST(NULL AS STRING)"
     )
-    old = f"CAST({_header(OLD_KEY_HEADER)} AS STRING)" if "headers" in has else _old_column(has)
+    old = "_value.oldkey" if has.get("oldkey") == ("string",) else "CAST(NULL AS STRING)"
+    old = f"CAST({_header(OLD_KEY_HEADER)} AS STRING)" if "headers" in has else old
     extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _old_key")
     if has["value"][0] in ("string", "binary"):
         text = "CAST(_value.value AS STRING)"
@@ -161,7 +162,3 @@ def _wired(side: str, has: dict[str, types.Type]) -> str:
         bytes_in_headers = ("value", ("binary",)) in has.get("headers", ("array", ("struct", ())))[1][1]
         return wire.of_headers(side, column, _header) if bytes_in_headers else wire.of_bytes(column)
     return wire.of_text(column) if kind == ("string",) else "CAST(NULL AS BINARY)"
-
-
-def _old_column(has: dict[str, types.Type]) -> str:
-    return "_value.oldkey" if has.get("oldkey") == ("string",) else "CAST(NULL AS STRING)"

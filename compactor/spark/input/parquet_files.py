@@ -26,9 +26,7 @@ from compactor.spark.jvm import hadoop
 from compactor.spark.jvm.private import jvm, parquet_converter
 from compactor.spark.sql import literal, quoted
 
-_FOREIGN = re.compile(
-    r"(\S+) \((UUID|INTERVAL|TIME\([A-Z]+,[a-z]+\)|DECIMAL\((?:39|[4-9][0-9]|[0-9]{3,}),[0-9]+\))\)(?: = [0-9]+)?;",
-)
+_FOREIGN = re.compile(r"(\S+) \((UUID|INTERVAL|TIME\([A-Z]+,[a-z]+\)|DECIMAL\((?:39|[4-9][0-9]|[0-9]{3,}),[0-9]+\))\)(?: = [0-9]+)?;")
 """A column in parquet-java's text of a schema whose type Spark has no reader for. (parquet-java itself does not know FLOAT16 and newer types.)"""
 _NANOS = "(TIMESTAMP(NANOS,"
 _BINARY_DECIMAL = re.compile(r"( binary \S+) \(DECIMAL\(([0-9]+),([0-9]+)\)\)")

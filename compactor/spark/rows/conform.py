@@ -20,21 +20,7 @@ from compactor.core.schema import shards
 from compactor.core.schema.evolution import Evolved
 from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
 from compactor.core.sources import increment
-from compactor.spark.columns import (
-    AFTER,
-    BEFORE,
-    FILE,
-    FROM,
-    LINK,
-    OLD_KEY,
-    OP,
-    ORIGIN,
-    PARTITION,
-    POSITION,
-    RECORD_KEY,
-    SOURCE,
-    TIME,
-)
+from compactor.spark.columns import AFTER, BEFORE, FILE, FROM, LINK, OLD_KEY, OP, ORIGIN, PARTITION, POSITION, RECORD_KEY, SOURCE, TIME
 from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.frame import PARTIAL, Frame, ddl, is_cell
 from compactor.spark.decode.named import can_be_absent

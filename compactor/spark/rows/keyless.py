@@ -67,8 +67,7 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
         identity = f"CASE WHEN {numbered} THEN concat_ws(':', 'c', _position.epoch, _source.change_seq) ELSE {identity} END"
     rows = rows.selectExpr("*", f"{f'concat({shard}, {chr(39)}:{chr(39)}, {identity})' if shard else identity} AS _id")
     split = rows.selectExpr(
-        "*",
-        f"explode(CASE WHEN _op = 'u' THEN array('{REMOVAL}', 'c') WHEN _op = 'd' THEN array('{REMOVAL}') ELSE array(_op) END) AS _k",
+        "*", f"explode(CASE WHEN _op = 'u' THEN array('{REMOVAL}', 'c') WHEN _op = 'd' THEN array('{REMOVAL}') ELSE array(_op) END) AS _k"
     )
     keep = [name for name in frame.rows.columns if name not in (OP, AFTER)]
     out = split.selectExpr(

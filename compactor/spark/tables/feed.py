@@ -43,14 +43,7 @@ OWN = ("_change_type", "_commit_version", "_commit_timestamp", "_deleted", POSIT
 _JSON = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]'Z'\")"
 
 
-def write(
-    spark: SparkSession,
-    storage: Storage,
-    spec: TableSpec,
-    parent: Snapshot | None,
-    made: Snapshot,
-    one_task: bool = False,
-) -> FeedPart | None:
+def write(spark: SparkSession, storage: Storage, spec: TableSpec, parent: Snapshot | None, made: Snapshot, one_task: bool = False) -> FeedPart | None:
     """Write the feed of `made` and check it. Returns None if `made` changed no row.
 
     `one_task`: one task computes it, so that rows are not exchanged.
@@ -66,10 +59,7 @@ def write(
     return _written(spark, storage, spec, directory, numbers)
 
 
-_COUNTS = {
-    "rows": "count(1)",
-    **{kind: f"count_if(_change_type = '{kind}')" for kind in (INSERT, BEFORE, AFTER, DELETE)},
-}
+_COUNTS = {"rows": "count(1)", **{kind: f"count_if(_change_type = '{kind}')" for kind in (INSERT, BEFORE, AFTER, DELETE)}}
 """Aggregates of the feed's rows: their number, and the number of images of each kind."""
 
 
@@ -108,12 +98,9 @@ def _order(schema: Schema) -> list[Column]:
 
 def net_changes(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot, one_task: bool) -> DataFrame:
     """Return the changes from `parent` to `made`: one insert, one delete or a pair of images for each key that differs."""
-    new = TableReader(spark, spec.layout, made, made.schema)
-    if parent is None:
-        return _images(None, new.live(soft=True), spec, made, "false")
-    old = _before(spark, spec, parent, made)
-    if made.schema.defaults_moved(parent.schema, parent.position_max):
-        return _images(old.live(soft=True), new.live(soft=True), spec, made, "true")
+    if parent is None or made.schema.defaults_moved(parent.schema, parent.position_max):
+        return difference(spark, spec, parent, made)
+    new, old = TableReader(spark, spec.layout, made, made.schema), _before(spark, spec, parent, made)
     if made.operation in ("restore", "rebuild"):
         return _images(*_between(old, new), spec, made, "true")
     after = _in_one_task(_fresh(new, parent), one_task)
@@ -155,15 +142,12 @@ def _of_keys(stored: TableReader, rows: DataFrame, one_task: bool = False) -> Da
     """Return the stored rows with the keys of `rows`, one for each key. The base is read only for keys that the Delta does not have."""
     key, delta = list(stored.schema.key), stored.delta()
     if delta is None:
-        return _or_none(stored, stored.rows_with_keys_of(rows))
+        base = stored.rows_with_keys_of(rows)
+        return stored.rows([]) if base is None else base
     delta = _in_one_task(delta, one_task)
     base = stored.rows_with_keys_of(_joined(_keys(rows, stored.schema), _keys(delta, stored.schema), key, "left_anti", one_task))
     delta_rows = _joined(delta, _keys(rows, stored.schema), key, "left_semi", one_task)
     return delta_rows if base is None else union([base, delta_rows])
-
-
-def _or_none(stored: TableReader, rows: DataFrame | None) -> DataFrame:
-    return stored.rows([]) if rows is None else rows
 
 
 def _keys(rows: DataFrame, schema: Schema) -> DataFrame:
