@@ -18,10 +18,8 @@ from compactor.core.sources.increment import SUFFIXES
 
 ROWS_MAX = 10_000
 """The number of rows, of the batch and the Delta together, up to which interpreting is cheaper."""
-
 _ROW_BYTES, _JSON_ROW_BYTES = 40, 200
 """Bytes of a landed row, and of one in JSON that is not packed: about the least, because no row is read to decide."""
-
 _JSON = tuple(suffix for suffix, kind in SUFFIXES.items() if kind == "json")
 
 _INTERPRETING = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}

@@ -45,10 +45,8 @@ from compactor.spark.rows.survey import unusable_records, without_invalid
 
 PARSED_ONCE_MAX = 1 << 30
 """Bytes of files up to which the parts of JSON records are kept, so that no later pass parses them again. They need three times the bytes."""
-
 KEPT_MAX = 4 << 20
 """Bytes of Parquet files up to which the changes of a first load are kept. Kept rows need twenty times the bytes, and are not read by column."""
-
 Columns = tuple[tuple[str, str], ...]
 """(name, type) of columns."""
 

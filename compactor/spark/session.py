@@ -29,11 +29,9 @@ log = logging.getLogger(__name__)
 
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 """A choice of garbage collector. Java does not start with two."""
-
 _COMPILE_LATER = ("-XX:Tier4InvocationThreshold=50000", "-XX:Tier4MinInvocationThreshold=6000", "-XX:Tier4CompileThreshold=150000")
 """Ten times the defaults. The JVM then does not compile Spark's planner a second time, which costs a small commit more than its data does. What runs
 for each row is called so often that it is compiled as before (docs/design/spark.md#few-jobs)."""
-
 _NAMES = (
     "PythonUtils",
     "SparkSession",
@@ -47,10 +45,8 @@ _NAMES = (
     "scala.Option",
 )
 """What PySpark and compactor name in the JVM for each query."""
-
 _LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives")
 """Settings that spark-submit itself must see. All others stay off the command line, because `ps` shows it to everyone."""
-
 _FIXED = {
     # `${name}` in a value or a column's name is text; `sql.as_column` has the rest of this rule
     "spark.sql.variable.substitute": "false",
@@ -84,12 +80,9 @@ _FIXED = {
     "spark.sql.legacy.parquet.nanosAsLong": "true",
 }
 """Settings that nobody overrides, because rows depend on them: most have Spark's default."""
-
 _OPEN = ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions", "spark.ui.enabled")
 _OPEN_S3 = ("spark.hadoop.fs.s3a.attempts.", "spark.hadoop.fs.s3a.connection.timeout", "spark.hadoop.fs.s3a.retry.")
 """Settings that the user's spark-defaults.conf may override. Only run time depends on them."""
-
-
 PARQUET = {
     form: {
         "spark.sql.parquet.outputTimestampType": timestamps,

@@ -30,13 +30,10 @@ from compactor.spark.tables.table_reader import TableReader
 
 _TOKEN = re.compile(r"""(?P<name>"(?:[^"]|"")*")|(?P<text>'(?:[^']|'')*')|(?P<word>[A-Za-z_]\w*(?:\(3\))?)|.""", re.DOTALL)
 """A token of Presto's dialect."""
-
 _WORDS = {"varchar": "string", "varbinary": "binary", "real": "float", "timestamp(3)": "timestamp"}
 """Presto's type names that Spark does not have."""
-
 _CONSTANTS = re.compile(r"CAST\('' AS (\w+(?:\([\d,]+\))?)\)")
 """Finds the type of each constant in Hive's dialect, without the constants."""
-
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`", re.DOTALL)
 """Finds strings and names in Hive's dialect."""
 

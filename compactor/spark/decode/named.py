@@ -35,17 +35,13 @@ from compactor.spark.sql import cited, literal, named, once, quoted
 
 TOAST, ANY = "toast", "any"
 """What an update may leave out unchanged: values that PostgreSQL stores out of line, or any column except the key."""
-
 _OUT_OF_LINE = ("string", "binary", "array", "map", "struct", "decimal")
 """Kinds of stored types whose PostgreSQL types have no fixed length. A numeric of some 34 digits is large enough."""
-
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 _EXACT, _PADDED = ("tinyint", "smallint", "int", "bigint", "decimal"), r"^\s*[+-]?0[0-9]"
 """Exact numbers, and text of digits that a number would lose."""
-
 _DECIMAL = r"^-?(0|[1-9][0-9]*)([.][0-9]+)?$"
 _MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?$"
-
 
 IMAGE = "STRUCT<names: ARRAY<STRING>, types: ARRAY<STRING>, `values`: ARRAY<STRING>>"
 

@@ -49,21 +49,16 @@ SOURCE = (
     *("event_serial_no", "commit_scn", "scn", "rs_id", "lcr_position", "ssn", "ts_ms", "ts_us", "commit_ts", "ord"),
 )
 """The fields of Debezium's source block that are read, as text. `order_by` may name others."""
-
 TABLE_NAMES = ("keyspace", "keyspace_name", "table_name")
 """Fields in which Vitess and Scylla name a table."""
-
 LSN = "^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$"
 """PostgreSQL's text of an LSN."""
-
 _ZONE = "(Z|[+-][0-9]{2}(:?[0-9]{2})?)?$"
 _MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?" + _ZONE
 _TIMES = ("Time", "MicroTime", "NanoTime")
 
-
 FIRST_COMMIT = "_source.sequence LIKE '[null%'"
 """SQL: whether PostgreSQL's connector had seen no commit before an event: the rows of an initial snapshot, and the first transaction after it."""
-
 _IN_SECOND = "_op <> 'r' AND try_cast(_source.ts_ms AS BIGINT) % 1000 = 0"
 
 _COMMIT = "try_cast(trim(BOTH '[]\" ' FROM substring_index(_source.sequence, ',', 1)) AS BIGINT)"
@@ -108,7 +103,6 @@ _COMPUTED = {
 }
 TEXTUAL = ("commit_lsn_text", "change_lsn_text", "rs_id", "dms.change_seq", "dms.stream_position", "dms.file", HOUR)
 """The names whose values are text; all others are numbers."""
-
 NULL_WHILE = {
     **dict.fromkeys(("dms.change_seq", "dms.stream_position"), "_source.phase = 0"),
     **dict.fromkeys(("file_number", "commit_lsn", "mongodb.time"), "_op = 'r'"),
@@ -116,8 +110,6 @@ NULL_WHILE = {
 }
 """Order columns that may be null only while this SQL holds: rows of a full load, and incremental snapshots (MySQL's `file` is empty, a PostgreSQL
 without `sequence` has no LSN), come from no log."""
-
-
 NO_MEMBERS: Mapping[str, str] = {}
 
 
@@ -158,7 +150,6 @@ class OrderNames:
 
 WRAPPED = OrderNames(_COMPUTED)
 """Records with an envelope, and those that name their columns."""
-
 PLAIN_ROWS = OrderNames(_COMPUTED, columns_first=True)
 """Records that are rows."""
 
@@ -172,7 +163,6 @@ def with_own_fields(spec: TableSpec) -> OrderNames:
 
 FULL_LOADS = OrderNames({HOUR: _COMPUTED[HOUR]})
 """Full loads: the hour of the folder."""
-
 CHANGE_EVENTS = OrderNames(
     {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(OFFSETS, OFFSET)}, event_fields=True
 )

@@ -48,10 +48,8 @@ _SILENT = ("b", "c", "m", "message")
 
 FORMAT_1, FORMAT_2, NO_TIME, NO_LSN = "wal2json 1", "wal2json 2", "wal2json 2 without timestamp", "wal2json without lsn"
 """Values of `_source.connector`, for the default order (`position.DEFAULTS`)."""
-
 _NOT_FINITE = r"[:,\[]\s*(?:NaN|-?Infinity)\s*[,}\]]"
 """Older versions write floats that are not finite as they are, which is no JSON."""
-
 _NO_COMMIT_TIME = 946_684_800_000_000
 """2000-01-01 in microseconds since 1970, PostgreSQL's zero: the time of transactions that were replayed from another server (replication origins)."""
 

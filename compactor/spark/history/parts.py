@@ -39,21 +39,14 @@ _PART = "regexp_extract(_metadata.file_path, '(history_part=[a-z0-9-]+)/[^/]+$',
 
 DAY = "concat('d', date_format(timestamp_micros(__end_us), 'yyyy-MM-dd'))"
 """SQL: the part of an event that has ended."""
-
 DELTA_PART = "delta"
 """The part of last events that changed since the open parts were written."""
-
 OPEN_PART = "open-00000"
 """The part of all last events, where one key range holds them."""
-
 _INVALID = "__begun_us IS NULL OR (__shown AND NOT coalesce(__start_us <= __end_us, false))"
 """SQL: whether a stored event has no time, or is a version that ends before it begins."""
-
-
 _NAMING = (FROM, MOVED_TO, "__previous_key")
 """Columns of an event that name another key."""
-
-
 FILE_ROWS_MAX = 5_000_000
 """The number of stored events that one task sorts and writes, about."""
 

@@ -35,10 +35,8 @@ EVENT, MADE, OPEN, DELTA, CLOSED = range(5)
 
 MOVED_TO = "_moved_to"
 """string: of a delete, the key under which its row lives on, or LINK_MARK + LINK."""
-
 HAS_OLD_KEY = f"(_from IS NOT NULL AND NOT startswith(_from, '{LINK_MARK}'))"
 """SQL: whether the key that a row had before is known."""
-
 MOVED = f"(_op = 'd' AND _moved_to IS NOT NULL AND NOT startswith(_moved_to, '{LINK_MARK}'))"
 """SQL: whether the row of a delete is known to live on under another key."""
 

@@ -32,10 +32,8 @@ from compactor.spark.sql import as_column, literal, member, not_utf8
 
 IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
 """SQL for ROW. The lower 33 bits count the rows of a Spark partition."""
-
 METADATA = "_metadata"
 """Spark's hidden column about the file of a row."""
-
 _REQUIRED = re.compile(r'"(nullable|containsNull|valueContainsNull)":false')
 
 

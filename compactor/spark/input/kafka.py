@@ -23,12 +23,10 @@ from compactor.spark.sql import as_column, from_json, literal, member, once, quo
 
 OLD_KEY_HEADER = "__debezium.oldkey"
 """The header of a create that holds the key which the row had before."""
-
 _MEMBERS = (
     *("topic", "partition", "offset", "key", "headers", "timestamp", "timestampType", "timestamp_type", "ts", "tstype", "broker", "leader_epoch"),
 )
 """What a record without value may have in JSON, as kcat, Kafka's console consumer and Connect's file sinks name it."""
-
 _RECORD = (
     "key STRING, value STRING, payload STRING, headers STRING, partition STRING, `offset` STRING, topic STRING, metadata STRING, _corrupt STRING"
 )

@@ -21,10 +21,8 @@ from compactor.spark.sql import literal, named
 
 _GZIP_RATIO = 1032
 """The largest number of bytes that a byte of gzip unpacks to."""
-
 _PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst")
 """Suffixes of Hadoop's other codecs."""
-
 _AT_A_TIME = 8
 _BUFFER = 1 << 16
 

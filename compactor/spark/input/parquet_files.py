@@ -34,13 +34,10 @@ _MAYBE_NULL = re.compile(r"^  optional int32 \S+;$", re.MULTILINE)
 _JAVA = "parquet-mr"
 _TAIL = 8
 """Bytes at the end of a file: the footer's length in 4, and `PAR1`."""
-
 _AVRO = "parquet.avro.schema"
 """The name of the writer's Avro schema among a footer's texts (parquet-avro's AvroWriteSupport)."""
-
 _LONG_DIGITS, _DIGITS_MAX = 18, 38
 """The digits of a decimal that Spark holds in a long, and of any."""
-
 _CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "LZ4_RAW", "ZSTD")
 
 

@@ -38,7 +38,6 @@ _PLACEHOLDER = '{"kind":"message"}'
 _DECODER = json.JSONDecoder(strict=False)
 _SPACE = re.compile(r"[ \t\r\n]*")
 
-
 _NUMBER = "_compactor_number"
 """Column with the number of a record, from 1. It is not written."""
 

@@ -29,10 +29,8 @@ from compactor.spark.sql import as_column, literal
 
 Schemas = Optional[Callable[[int], str]]
 """Id → self-contained schema text. Raises RegistryRefused for an unknown id, SchemaRefused for one that is not Avro, Unavailable."""
-
 Hold = Callable[[DataFrame], DataFrame]
 """Computes rows once and keeps them while the batch lasts."""
-
 _MAGIC = "X'00'"
 _CONTENT, _GLOBAL = "apicurio.{0}.contentId", "apicurio.{0}.globalId"
 _SETTINGS = "set apicurio.registry.headers.enabled=false and apicurio.registry.as-confluent=true in its converter"

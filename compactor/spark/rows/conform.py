@@ -32,10 +32,8 @@ from compactor.spark.tables import defaults
 
 _PLAIN = r"^(?s)(?!\s*(Struct)?\s*[{\[])[^\x00-\x1f]+$"
 """A text that may be the value of a key itself: no JSON, no text of a Struct, no bytes."""
-
 _MARK = "#"
 """Begins no base64 and no number."""
-
 _LONG = 1_000
 """Characters of SQL that are not repeated. For less another step of the plan costs more."""
 

@@ -32,19 +32,14 @@ from compactor.spark.sql import JSON_OPTIONS, from_json, literal, named
 
 INFERRED_HERE = 4 << 20
 """Bytes of landed files up to which the driver infers types from the values of JSON records. For more a Spark job does."""
-
 _NOT_FINITE = r':\s*"(?:NaN|[+-]?Infinity)"'
 """A member of a JSON object. No text can look like it, because its quotes would be escaped."""
-
 _NO_MEMBERS, _NO_ITEMS = r"(?<=[:\[,])\s*\{\s*\}", r"(?<=[:\[,])\s*\[\s*\]"
 """An empty object, and an empty array. Text may look like it."""
-
 _EMPTY = r'[:\[,]\s*(?:\{(?:\s*"(?:[^"\\]++|\\.)*+"\s*:\s*null\s*,?)*+\s*\}|\[[\s\[\]{},nul]*\])'
 """A value that is an object without other members than nulls, or an array of such and of nulls. Text may look like it."""
-
 _BLANK = r'(?<=[\[,:])\s*""(?!\s*:)'
 """An empty text as a value. Inside texts quotes are escaped, so that none can look like it."""
-
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
 

@@ -26,10 +26,8 @@ from compactor.spark.sql import EXACT_JSON, literal, quoted
 
 MATCHED = "found"
 """The MOVED of a removal that took its row, and of the row that it took."""
-
 COMPARISONS_MAX = 3
 """Comparisons by fewer than all columns. Each is a step of the plan, and Spark cannot send plans of any depth. Beyond, two leave out all of these."""
-
 LIVE, TAKEN, WAITING, TOOK = "live", "taken", "waiting", "took"
 """What a state is to others of its content: a row, one that a removal took, a removal that waits for its row, and one that took it."""
 

@@ -26,7 +26,6 @@ ddl, own_ddl = core.ddl, core.own_ddl
 
 EVENTS_MAX = 1 << 30
 """The greatest number of events in one record. Together with the 33 bits of a row's number it fills a bigint."""
-
 _FILLER = "^(__debezium_unavailable_value|false|[-0.:TZ ]*|1970-01-01.*|A*=*|[{][}])$"
 """The text of a value that PostgreSQL's connector writes into a column that may not be null, where the source sends only the key of a deleted row."""
 

@@ -39,16 +39,12 @@ MADE_OF_BATCH, EVENT, MADE, DELTA, BASE = -1, 0, 1, 2, 3
 """Values of ORIGIN: a change of the batch, a state that a step of the run made (MADE_OF_BATCH: without knowing what was stored of its old key at
 that time), a row of the Delta, a row of the base.
 """
-
 NEWEST = "coalesce(_gone, _at)"
 """SQL: the Position of the newest event of a state or row."""
-
 HAS_NEW_KEY = f"(_gone IS NOT NULL AND NOT startswith(_moved, '{LINK_MARK}'))"
 """SQL: whether a state is a tombstone whose row is known to live on under another key."""
-
 COUNTED = ("_applied", "_duplicate", "_late", "_superseded", "_ties")
 """Columns of a reduced row: how many of the batch's events of its key became what."""
-
 OUTCOMES = {name[1:]: f"coalesce(sum({name}), 0)" for name in COUNTED}
 """Aggregates of reduced rows: the number of events by outcome, and of keys whose newest events share a place in the order."""
 

@@ -22,7 +22,6 @@ from compactor.spark.tables.table_reader import TableReader
 
 SAMPLES = 5
 """The number of differing keys to report."""
-
 _EVERY = "'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS', 'ignoreNullFields', 'false'"
 """Options of `to_json` that lose nothing."""
 

@@ -39,7 +39,6 @@ from compactor.spark.tables.table_reader import TableReader
 
 OWN = ("_change_type", "_commit_version", "_commit_timestamp", "_deleted", POSITION)
 """The feed's own columns, before the payload."""
-
 _JSON = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]'Z'\")"
 
 

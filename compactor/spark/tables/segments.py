@@ -32,13 +32,10 @@ from compactor.spark.tables import table_writer
 
 Bound = Optional["tuple[str, ...]"]
 """A bound of a key range, as `keys.key_text` writes keys. None is open."""
-
 Range = tuple[Bound, Bound, int]
 """(low, high, number of Segments to write) of a key range."""
-
 _SAMPLED = 100
 """Keys that are sampled for each Segment."""
-
 _TRIES = 400
 """Names that are tried for a Segment until Spark's hash sends it to a task of its own. Without one it shares a task."""
 
