@@ -5,6 +5,7 @@ CARRY = "compactor/spark/rows/carry.py"
 WRITER = "compactor/spark/tables/table_writer.py"
 SURVEY = "compactor/spark/rows/survey.py"
 KEYLESS = "compactor/spark/rows/keyless.py"
+KEYS = "compactor/spark/keys.py"
 READER = "compactor/spark/tables/table_reader.py"
 DEBEZIUM = "compactor/spark/decode/debezium.py"
 VERSIONS = "compactor/spark/history/versions.py"
@@ -49,7 +50,7 @@ MUTANTS = [
     (READER, 'conditions += ["_gone IS NOT NULL"] if soft else []', "conditions += []", "settings"),
     (READER, "if not at_or_below(segment.position_max, barrier)", "if at_or_below(segment.position_max, barrier)", "flat dms settings"),
     (READER, 'keys, "left_anti").unionByName(delta if', 'keys, "left_semi").unionByName(delta if', "compaction rebuild"),
-    (READER, "_left <> {key} THEN _left END", "_left = {key} THEN _left END", "debezium"),
+    (KEYS, "_left <> {key} THEN _left END", "_left = {key} THEN _left END", "debezium"),
     (READER, 'return rows.where(f"_version > {through[0]}")', 'return rows.where(f"_version >= {through[0]}")', "compaction"),
     (READER, "(LIVE, DELETED) if soft else (LIVE,)", "(LIVE, DELETED)", "compaction settings"),
     (READER, 'delta if soft else delta.where("_gone IS NULL")', "delta", "compaction settings"),

@@ -91,7 +91,7 @@ class SparkEngine:
             compact.compacted(self._spark, self._sessions.by_file, compacted.spec, compacted.snapshot, compacted.targets)
             return "compaction", compacted.why
 
-        return explain.explain(read, whole, committed, self._storage, due)
+        return explain.explain(read, whole, committed, due)
 
     def write(self, resolution: Resolution, commit: str, purge_through: int) -> Staged:
         if resolution.plan.whole:
@@ -235,7 +235,7 @@ class SparkEngine:
             yield work.schema, work.rows, batch, work
 
     def _history(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input] = (), work: Resolution | None = None) -> list[Check]:
-        return history_check.check(self._spark, self._storage, spec, snapshot, inputs, work) if snapshot.history is not None else []
+        return history_check.check(self._spark, spec, snapshot, inputs, work) if snapshot.history is not None else []
 
     def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
         with self._rows(spec, snapshot, waiting, locations) as (schema, rows, _, _):
@@ -264,7 +264,7 @@ class SparkEngine:
     def write_history(self, resolution: Resolution, commit: str, staged: Staged) -> History:
         # where every event is applied, no key has two
         repeated = staged.counts["applied"] < resolution.summary.changes
-        return history_commit.write(resolution.batch.session, self._storage, resolution, commit, repeated)
+        return history_commit.write(self._storage, resolution, commit, repeated)
 
     def _unresolved(self, work: Resolution, parts: Sequence[Segment | Delta]) -> int:
         """Count the values of visible rows that no event has carried."""

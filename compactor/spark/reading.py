@@ -31,6 +31,7 @@ from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries
 from compactor.spark import failures, measured
 from compactor.spark.checks import misfits, order_columns
+from compactor.spark.columns import LINK
 from compactor.spark.decode import flat, foreign_base, named, repair
 from compactor.spark.decode.decoder import DECODERS
 from compactor.spark.decode.frame import Frame
@@ -38,8 +39,9 @@ from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.input.limits import TooManyColumns
+from compactor.spark.keys import link_key_changes, row_key
 from compactor.spark.rows import deletions, epochs, erase, json_writers, keyless, protect, survey
-from compactor.spark.rows.conform import conform, link_key_changes, payload_writers, shard, writer_positions
+from compactor.spark.rows.conform import conform, payload_writers, shard, writer_positions
 from compactor.spark.rows.position import with_position
 from compactor.spark.rows.survey import unusable_records, without_invalid
 
@@ -179,7 +181,8 @@ class Reader:
         across = epochs.across(parent, order, counts)
         changes = conform(frames, evolved, spec, order, bool(counts.unavailable_columns or lacking), across, not counts.ignored + counts.invalid)
         if counts.unlinked and not spec.keyless and not across:
-            changes = link_key_changes(changes, evolved.schema)
+            deletes = changes.where("_op = 'd' AND _link IS NOT NULL").selectExpr(LINK, f"{row_key(evolved.schema)} AS _key")
+            changes = link_key_changes(changes, evolved.schema, deletes)
         changes = protect.protect(changes, evolved.schema, spec)
         changes = changes.coalesce(1) if opened.small and len(frames) > 1 else changes
         changes, mistyped, listed, moves = without_invalid(opened, changes, evolved.schema, parent is not None or not _read_again(opened))

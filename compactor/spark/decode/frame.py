@@ -237,15 +237,11 @@ def _member_names(kind: types.Type, exact: str = "", stored: str = "") -> Iterat
 
 def distinct(kind: types.Type) -> types.Type:
     """Return the type with other names for struct members that are equal in all but case: those under which they are stored."""
-    if kind[0] == "array":
-        return ("array", distinct(kind[1]))
-    if kind[0] == "map":
-        return ("map", distinct(kind[1]), distinct(kind[2]))
-    if kind[0] == "struct":
-        written = [name for name, _ in kind[1]]
-        stored = [name for name, _ in types.stored_names(kind)[1]] if members_of(written) else written
-        return ("struct", tuple((name, distinct(inner)) for name, (_, inner) in zip(stored, kind[1])))
-    return kind
+
+    def stored(own: list[str]) -> list[str]:
+        return [name for name, _ in types.stored_names(("struct", tuple((name, ("string",)) for name in own)))[1]] if members_of(own) else own
+
+    return types.renamed(kind, stored)
 
 
 def _parse(column: str, merged: Mapping[str, types.Type], members: Mapping[str, str], written: Collection[str], blanks: Collection[str]) -> str:

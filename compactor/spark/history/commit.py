@@ -16,12 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from compactor.core.model import times
 from compactor.core.model.errors import Refused
 from compactor.core.model.history import History, HistoryPart, Truncated, rules, to_merge
-from compactor.core.model.layout import Layout
 from compactor.core.model.position import sort_key
 from compactor.core.model.schema import called
 from compactor.core.model.snapshot import Snapshot
@@ -41,19 +40,19 @@ from compactor.spark.sql import DIGEST, literal, named, query, quoted
 from compactor.spark.tables.table_reader import TableReader
 
 
-def write(spark: SparkSession, storage: Storage, resolution: Resolution, commit: str, repeated: bool) -> History:
+def write(storage: Storage, resolution: Resolution, commit: str, repeated: bool) -> History:
     """Write the history of a batch and return the table's new history.
 
     `repeated`: whether some event of the batch occurs twice, or ties with another one. Raises Refused for unknown columns in `track`, InputRefused if
     a change has no time, CheckFailed if what was written is wrong.
     """
-    with _work(spark, storage, resolution, commit) as work:
-        return work.written(work.merged() if work.plan.why_steps else work.following(repeated))
+    with _work(resolution, commit) as work:
+        return work.written(storage, work.merged() if work.plan.why_steps else work.following(repeated))
 
 
-def explain(spark: SparkSession, storage: Storage, resolution: Resolution) -> tuple[str, str]:
+def explain(resolution: Resolution) -> tuple[str, str]:
     """Make the queries for the history of a batch, and write nothing. Return (step, why)."""
-    with _work(spark, storage, resolution) as work:
+    with _work(resolution) as work:
         why = work.plan.why_steps
         merged = work.merged() if why else work.following(resolution.counts()[0]["applied"] < resolution.summary.changes)
         work.to_write(merged, work.plan.one_pass(merged.removed))
@@ -61,16 +60,16 @@ def explain(spark: SparkSession, storage: Storage, resolution: Resolution) -> tu
 
 
 @contextmanager
-def recomputed(spark: SparkSession, storage: Storage, resolution: Resolution) -> Iterator[DataFrame]:
+def recomputed(resolution: Resolution) -> Iterator[DataFrame]:
     """Compute the stored events after a batch on a table without a history, without writing them. The rows are valid inside the context."""
-    with _work(spark, storage, resolution) as work:
+    with _work(resolution) as work:
         yield work.merged().rows
 
 
 @contextmanager
-def _work(spark: SparkSession, storage: Storage, resolution: Resolution, commit: str = "") -> Iterator[_Work]:
-    batch, linked = resolution.batch, resolution.linked
-    work = _Work(spark, storage, batch, linked, commit, _versions(batch), batch.spec.layout, Plan(batch, linked is not None))
+def _work(resolution: Resolution, commit: str = "") -> Iterator[_Work]:
+    batch = resolution.batch
+    work = _Work(batch, resolution.linked, commit, _versions(batch), Plan(batch, resolution.linked is not None))
     try:
         yield work
     finally:
@@ -112,20 +111,17 @@ class _Merged:
 class _Work:
     """The work on one batch; `cached` are the rows to free at the end."""
 
-    spark: SparkSession
-    storage: Storage
     batch: SparkBatch
     linked: DataFrame | None
     """`Resolution.linked`."""
     commit: str
     versions: Versions
-    layout: Layout
     plan: Plan
     cached: list[DataFrame] = dataclasses.field(default_factory=list)
 
     def parts(self) -> Parts:
         parent = self.batch.parent
-        return Parts(self.spark, self.layout, self.versions, parent.schema if parent else self.versions.schema)
+        return Parts(self.batch.session, self.batch.spec.layout, self.versions, parent.schema if parent else self.versions.schema)
 
     def _materialize(self, rows: DataFrame) -> DataFrame:
         self.cached.append(measured.materialize(rows))
@@ -251,7 +247,7 @@ FROM (SELECT *, {plan.event_time(self.batch)} AS __time FROM {{changes}})"""
         parent = self.batch.parent
         if parent is None:
             return None
-        rows = TableReader(self.spark, self.layout, parent, self.versions.schema).live(soft=True)
+        rows = TableReader(self.batch.session, self.batch.spec.layout, parent, self.versions.schema).live(soft=True)
         time = f"coalesce({', '.join([*plan.ordered_by_time(self.batch), f'{times.to_micros(_since(parent))}L'])}, NULL)"
         return query("history begins", self.versions.seeds(time), table=rows)
 
@@ -305,10 +301,10 @@ FROM (SELECT *, {plan.event_time(self.batch)} AS __time FROM {{changes}})"""
             return dataclasses.replace(self.plan.stored, rules=now if self.plan.stored.rules == now else "")
         return History(f"{self.commit}.closed", (), f"{self.commit}.open", (), None, since=_since(parent) if parent else None, rules=now)
 
-    def written(self, merged: _Merged) -> History:
+    def written(self, storage: Storage, merged: _Merged) -> History:
         """Write the events that changed: ended ones into closed parts, last ones into the Delta or, if a compaction is due, into open parts."""
         kept, removed, spec = merged.kept, merged.removed, self.batch.spec
-        writer = Writer(self.spark, self.storage, self.layout, self.versions, self.commit, spec.name)
+        writer = Writer(self.parts(), storage, self.commit, spec.name)
         one_pass = self.plan.one_pass(removed)
         rows = self.to_write(merged, one_pass)
         if one_pass:

@@ -20,12 +20,12 @@ from compactor.core.schema import shards
 from compactor.core.schema.evolution import Evolved
 from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
 from compactor.core.sources import increment
-from compactor.spark.columns import AFTER, BEFORE, FILE, FROM, LINK, OLD_KEY, OP, ORIGIN, PARTITION, POSITION, RECORD_KEY, SOURCE, TIME
+from compactor.spark.columns import AFTER, BEFORE, FILE, OLD_KEY, OP, ORIGIN, PARTITION, POSITION, RECORD_KEY, SOURCE, TIME
 from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.frame import PARTIAL, Frame, ddl, is_cell
 from compactor.spark.decode.named import can_be_absent
 from compactor.spark.input import wire
-from compactor.spark.keys import by_link, key_text, key_types, row_key
+from compactor.spark.keys import key_text, key_types
 from compactor.spark.rows import position
 from compactor.spark.sql import cast, coalesce, from_json, literal, member, null, quoted
 from compactor.spark.tables import defaults
@@ -357,16 +357,3 @@ def writer_positions(
     of_table = [(writer, *wrote[writer.id]) for writer in writers if writer.id in wrote]
     # a delete may have the key only; without key it has the row
     return [dataclasses.replace(each, first=first, last=last, whole=each.whole and (upserts or keyless)) for each, first, last, upserts in of_table]
-
-
-def link_key_changes(changes: DataFrame, schema: Schema) -> DataFrame:
-    """Return Changes with FROM filled for creates that lack values and have no header.
-
-    The other half of such a key change is the delete of the same transaction and LSN. Links that several deletes share are left alone.
-    """
-    key = row_key(schema)
-    deletes = changes.where("_op = 'd' AND _link IS NOT NULL").selectExpr(LINK, f"{key} AS _key")
-    joined = changes.join(by_link(deletes, "_left"), [LINK], "left")
-    old_key = f"CASE WHEN _op = 'c' AND size(_missing) > 0 AND _left <> {key} THEN _left END"
-    keep = [quoted(name) for name in changes.columns if name != FROM]
-    return joined.selectExpr(*keep, f"coalesce(_from, {old_key}) AS _from")

@@ -249,6 +249,5 @@ def check(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: S
     again = difference(spark, spec, parent, made)
     shown = [("_change_type", "string"), ("_deleted", "boolean"), *((field.name, field.type) for field in made.schema.fields)]
     written = read(spark, spec, made) if made.feed and made.feed.part else again.where("false")
-    left, right, example = compare.difference(compare.as_text(written, shown), compare.as_text(again, shown))
-    detail = f"version {made.version}: {left} rows only in the feed, {right} only in the difference of its Snapshots; such as {example}"
-    return Check(spec.name, "feed = difference", not (left or right), detail if left or right else f"version {made.version}: equal")
+    sides = compare.as_text(written, shown), compare.as_text(again, shown)
+    return compare.compared(spec, "feed = difference", *sides, ("the feed", "the difference of its Snapshots"), about=f"version {made.version}: ")

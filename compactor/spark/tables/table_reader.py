@@ -16,7 +16,7 @@ from compactor.core.model.position import Position, at_or_below, event_part, lat
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.spark import keys as key_sql
-from compactor.spark.columns import BEHIND, FROM, LINK, LINK_MARK, MOVED, ORIGIN, TO
+from compactor.spark.columns import BEHIND, LINK, LINK_MARK, MOVED, ORIGIN
 from compactor.spark.rows import keyless, position
 from compactor.spark.rows.reduce import BASE, DELTA, NEWEST, union
 from compactor.spark.sql import named, quoted
@@ -125,18 +125,12 @@ class TableReader:
         The halves share only transaction and LSN, so this reads the marks of all stored rows. Call it only if a create lacks values, or if a late
         delete meets a table with unavailable values.
         """
-        key = key_sql.row_key(self.schema)
         delta, base = self.delta(), self.base(None) if self.snapshot.segments else None
         rows = union([frame for frame in (base, delta) if frame is not None])
         waiting = rows.where(f"startswith(_moved, '{LINK_MARK}')")
-        halves = [f"substring({MOVED}, {len(LINK_MARK) + 1}) AS {LINK}", f"{key} AS _key"]
-        left = key_sql.by_link(waiting.where("_gone IS NOT NULL").selectExpr(*halves), "_left")
-        arrived = key_sql.by_link(waiting.where("_gone IS NULL").selectExpr(*halves), "_arrived")
-        joined = changes.join(left, [LINK], "left").join(arrived, [LINK], "left")
-        came = f"CASE WHEN _op = 'c' AND size(_missing) > 0 AND _left <> {key} THEN _left END"
-        went = f"CASE WHEN _op = 'd' AND _arrived <> {key} THEN _arrived END"
-        keep = [quoted(name) for name in changes.columns if name not in (FROM, TO)]
-        return joined.selectExpr(*keep, f"coalesce(_from, {came}) AS _from", f"{went} AS _to")
+        halves = [f"substring({MOVED}, {len(LINK_MARK) + 1}) AS {LINK}", f"{key_sql.row_key(self.schema)} AS _key"]
+        left, arrived = (waiting.where(f"_gone {which}").selectExpr(*halves) for which in ("IS NOT NULL", "IS NULL"))
+        return key_sql.link_key_changes(changes, self.schema, left, arrived)
 
     def rows_for_removals(self, events: DataFrame, first: Position | None) -> DataFrame | None:
         """Return base rows of a keyless table: those that removals may take, those with an identity of the batch, and removals that wait.
