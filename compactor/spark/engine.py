@@ -122,7 +122,7 @@ class SparkEngine:
         spec, parent = work.batch.spec, work.batch.parent
         keep = compaction.keeps_tombstones(spec, work.order, parent.offsets if parent else ())
         rows = compact.purged(work.rows, purge_through, work.schema, keep)
-        placed = work.placed or segments.one()
+        placed = work.placed or segments.ONE
         form = segments.form_of(spec, work.schema, work.order, work.partial, work.plan.tombstones)
         made, done = segments.write(self._storage, rows, form, spec, commit, placed, work.batch.version, work.span)
         counts, ties = work.counts(done)

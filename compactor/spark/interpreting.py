@@ -42,12 +42,7 @@ class Sessions:
         """Return the session for a batch of these inputs on top of a version."""
         delta = parent.delta.rows if parent and parent.delta else 0
         rows = sum(item.size // (_JSON_ROW_BYTES if item.path.lower().endswith(_JSON) else _ROW_BYTES) for item in inputs)
-        return self.interpreting if rows + delta <= ROWS_MAX else self.compiling
-
-    @property
-    def interpreting(self) -> SparkSession:
-        """Return the session that interprets."""
-        return self._other("interpreting", _INTERPRETING)
+        return self._other("interpreting", _INTERPRETING) if rows + delta <= ROWS_MAX else self.compiling
 
     @property
     def by_file(self) -> SparkSession:

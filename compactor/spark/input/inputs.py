@@ -1,4 +1,9 @@
-"""The inputs of a batch while they are read: the location of each, their raw frames, and the files that Spark cannot read."""
+"""The inputs of a batch while they are read: the location of each, their raw frames, and the files that Spark cannot read.
+
+Text files that are packed with zstd are unpacked into a scratch directory, for a Spark whose Hadoop has no native library (the one on PyPI). Hadoop
+reads `.gz`, `.bz2` and `.snappy` with Java alone, and `.zst` only with its native library, which EMR has. Parquet and Avro files are packed inside,
+and Spark unpacks those itself.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +26,16 @@ from compactor.core.sources import increment
 from compactor.core.sources.quarantine import Limits, Unusable
 from compactor.ports import Storage
 from compactor.spark import failures, measured
-from compactor.spark.columns import TEXT
+from compactor.spark.columns import FILE, TEXT
 from compactor.spark.consistency import ConsistentReads
-from compactor.spark.input import csv_files, csv_types, files, json_text, limits, parquet_files, wire, zstandard
+from compactor.spark.input import csv_files, csv_types, files, json_text, limits, parquet_files, wire
+from compactor.spark.jvm import hadoop
+from compactor.spark.jvm.private import jvm
 
 FORMATS = ("parquet", "avro", "json", "csv")
 """The file formats that a table can set."""
+_PLAIN = "/plain"
+"""The name of an unpacked copy, in a folder called like the file. With `.zst` at its end Hadoop would unpack it again."""
 
 
 class LoadSetAside(Exception):
@@ -226,7 +235,7 @@ class Inputs:
     def _read(self, kind: str, paths: list[str]) -> tuple[list[files.RawFrame], files.Unreadable]:
         """Return the raw frames of the files, and the files that cannot be opened. Packs that Hadoop cannot read are unpacked first."""
         texts = [*paths] if kind in ("csv", "json") else []
-        packed = {path for path in texts if zstandard.must_unpack(self.spark, path)}
+        packed = {path for path in texts if _must_unpack(self.spark, path)}
         sizes = {place: item.size for item, place in self.places.items()}
         bombs = limits.bombs(self.spark, {path: sizes[path] for path in texts if path not in packed}, self.spec.limits)
         plain = [path for path in paths if path not in packed and path not in bombs]
@@ -237,7 +246,7 @@ class Inputs:
             copies = []
             for path in sorted(packed):
                 try:
-                    copy = zstandard.unpack(self.spark, path, join(place, self.origins.path(path)), self.spec.limits.unpacked_bytes)
+                    copy = _unpack(self.spark, path, join(place, self.origins.path(path)), self.spec.limits.unpacked_bytes)
                 except InputRefused as error:
                     unreadable[path] = files.Problem(str(error))
                     continue
@@ -248,7 +257,7 @@ class Inputs:
                     copies.append(copy)
                     self._copies[copy] = path
             frames, refused = self._read_plain(kind, files.Origins((place,)), copies) if copies else ([], {})
-            out += [zstandard.with_original_names(raw) for raw in frames]
+            out += [_with_original_names(raw) for raw in frames]
             unreadable.update({self._copies[copy]: problem for copy, problem in refused.items()})
         return out, unreadable
 
@@ -276,3 +285,50 @@ class Inputs:
                 return
             lacking = parquet_files.unreadable(self.spark, paths[0]) if kind == "parquet" else None
             self.unreadable[paths[0]] = files.Problem(lacking or f"cannot be read ({reason})")
+
+
+def _must_unpack(spark: SparkSession, path: str) -> bool:
+    """Whether a text file must be unpacked before Spark can read it."""
+    if not path.endswith(".zst"):
+        return False
+    try:
+        jvm(spark).org.apache.hadoop.io.compress.ZStandardCodec.checkNativeCodeLoaded()
+    except Exception:
+        return True
+    return False
+
+
+def _unpack(spark: SparkSession, path: str, copy: str, most: int) -> str:
+    """Unpack a file of at most `most` bytes into the folder `copy`, and return the location of the copy.
+
+    Raises InputRefused, naming the file, if it cannot be unpacked or is larger.
+    """
+    if not str(spark.sparkContext.master).startswith("local"):
+        raise InputRefused(
+            f"{path}: this cluster's Hadoop cannot unpack zstd (no native library). Have the sink write gzip, or install libhadoop with zstd."
+        )
+    target = copy + _PLAIN
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if ConsistentReads.again_if_empty(lambda: _copy_unpacked(spark, path, target, most)) > most:
+        os.remove(target)
+        raise InputRefused(f"{path}: unpacks to more than {most:,} bytes: set `limits: false` where the driver's disk has the space")
+    return target
+
+
+def _copy_unpacked(spark: SparkSession, path: str, target: str, most: int) -> int:
+    """Unpack a file and return the size of its content in bytes. No more than `most` and one byte are written."""
+    java = jvm(spark)
+    try:
+        with hadoop.opened(spark, path) as stream:
+            content = java.org.apache.commons.io.input.BoundedInputStream(java.com.github.luben.zstd.ZstdInputStream(stream), most + 1)
+            java.org.apache.commons.io.FileUtils.copyInputStreamToFile(content, java.java.io.File(target))
+    except Exception as error:
+        failures.raise_environment_error(error)
+        raise InputRefused(f"{path}: cannot be unpacked ({files.plain_reason(error)}). Have the sink write it again, or remove it.") from None
+    return os.path.getsize(target)
+
+
+def _with_original_names(raw: files.RawFrame) -> files.RawFrame:
+    """Return a frame of copies with the names of the original files."""
+    rows = raw.rows.selectExpr(*[f"substr(_file, 1, length(_file) - {len(_PLAIN)}) AS _file" if name == FILE else name for name in raw.rows.columns])
+    return dataclasses.replace(raw, rows=rows)

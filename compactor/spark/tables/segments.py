@@ -40,6 +40,10 @@ _TRIES = 400
 """Names that are tried for a Segment until Spark's hash sends it to a task of its own. Without one it shares a task."""
 
 
+_NAMES: dict[int, tuple[str, ...]] = {1: ("0-00000",)}
+"""Number of Segments → their names."""
+
+
 @dataclass(frozen=True)
 class Placement:
     """The key ranges of the Segments to write, in key order. Every row is in one of them, but they need not touch."""
@@ -49,7 +53,14 @@ class Placement:
 
     def names(self, spark: SparkSession) -> tuple[str, ...]:
         """Return the name of each Segment: `N-00017`, where N only serves to spread the Segments over tasks."""
-        return _names(spark, len(self.ranges))
+        count = len(self.ranges)
+        if count not in _NAMES:
+            # names that Spark's hash sends to a task each; its optimizer computes them, without a job
+            tried = f"transform(sequence(0, {_TRIES - 1}), _salt -> format_string('%d-%05d', _salt, _at))"
+            chosen = f"coalesce(get(filter({tried}, _name -> pmod(hash(_name), {count}) = _at), 0), format_string('0-%05d', _at))"
+            (row,) = spark.sql(f"SELECT transform(sequence(0, {count - 1}), _at -> {chosen}) AS names FROM VALUES (1) AS _one(_x)").collect()
+            _NAMES[count] = tuple(row.names)
+        return _NAMES[count]
 
     @property
     def hint(self) -> str:
@@ -70,23 +81,8 @@ class Placement:
         return rows.selectExpr("*", segment).repartition(len(self.ranges), SEGMENT) if segment else rows.coalesce(1)
 
 
-def one() -> Placement:
-    """Return the placement of all rows in one Segment."""
-    return Placement(((None, None),))
-
-
-_NAMES: dict[int, tuple[str, ...]] = {1: ("0-00000",)}
-"""Number of Segments → their names."""
-
-
-def _names(spark: SparkSession, count: int) -> tuple[str, ...]:
-    """Return a name for each of `count` Segments, which Spark's hash sends to a task of its own. Spark's optimizer computes them, without a job."""
-    if count in _NAMES:
-        return _NAMES[count]
-    tried = f"transform(sequence(0, {_TRIES - 1}), _salt -> format_string('%d-%05d', _salt, _at))"
-    chosen = f"coalesce(get(filter({tried}, _name -> pmod(hash(_name), {count}) = _at), 0), format_string('0-%05d', _at))"
-    (row,) = spark.sql(f"SELECT transform(sequence(0, {count - 1}), _at -> {chosen}) AS names FROM VALUES (1) AS _one(_x)").collect()
-    return _NAMES.setdefault(count, tuple(row.names))
+ONE = Placement(((None, None),))
+"""All rows in one Segment."""
 
 
 def placement(rows: DataFrame, schema: Schema, ranges: Sequence[Range], about: int) -> Placement:
