@@ -30,7 +30,7 @@ from compactor.core.sources.kafka_files import sink_name
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries
 from compactor.spark import failures, measured
-from compactor.spark.checks import misfits, order_columns
+from compactor.spark.checks import misfits
 from compactor.spark.columns import LINK
 from compactor.spark.decode import flat, foreign_base, named, repair
 from compactor.spark.decode.decoder import DECODERS
@@ -40,7 +40,7 @@ from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.input.limits import TooManyColumns
 from compactor.spark.keys import link_key_changes, row_key
-from compactor.spark.rows import deletions, epochs, erase, json_writers, keyless, protect, survey
+from compactor.spark.rows import batch_order, deletions, erase, json_writers, keyless, protect, survey
 from compactor.spark.rows.conform import conform, payload_writers, shard, writer_positions
 from compactor.spark.rows.position import with_position
 from compactor.spark.rows.survey import unusable_records, without_invalid
@@ -178,7 +178,7 @@ class Reader:
             numbered = any(name in OFFSETS for name, _ in order)
             contents = {} if numbered else {item.name: _identity(opened, item, place) for item, place in opened.places.items()}
             frames = tuple(keyless.identify(frame, order, contents, shard(spec), spec.container) for frame in frames)
-        across = epochs.across(parent, order, counts)
+        across = batch_order.across(parent, order, counts)
         changes = conform(frames, evolved, spec, order, bool(counts.unavailable_columns or lacking), across, not counts.ignored + counts.invalid)
         if counts.unlinked and not spec.keyless and not across:
             deletes = changes.where("_op = 'd' AND _link IS NOT NULL").selectExpr(LINK, f"{row_key(evolved.schema)} AS _key")
@@ -190,7 +190,7 @@ class Reader:
         if mistyped:
             counts = counts.with_invalid(mistyped)
             opened.within_limits(counts.invalid, counts.read, unusable)
-        counts = dataclasses.replace(counts, moves=epochs.checked_moves(spec, moves, across))
+        counts = dataclasses.replace(counts, moves=batch_order.checked_moves(spec, moves, across))
         return changes, dataclasses.replace(surveyed, counts=counts, unusable=unusable)
 
     def _evolved(self, surveyed: _Surveyed) -> Evolved:
@@ -297,13 +297,13 @@ def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) 
         records = [item for frame in frames for item in unusable_records(frame, opened)]
         invalid = sum(frame.rows.where("_invalid IS NOT NULL").count() for frame in frames) if records else 0
         opened.within_limits(invalid, invalid, records)
-    epochs.check_epoch(spec, parent)
-    order = order_columns.of_batch(opened, parent, frames)
-    epoch = epochs.epoch(opened)
+    batch_order.check_epoch(spec, parent)
+    order = batch_order.order_columns(opened, parent, frames)
+    epoch = batch_order.epoch(opened)
     since = parent.source_time if parent and parent.epoch == spec.epoch else None
     placed = [with_position(frame, spec, order, epoch) for frame in frames]
     counts = survey.count_records(placed, spec, since, opened.raws)
-    if (lsn := epochs.snapshot_lsn(parent, order, counts)) is not None:
+    if (lsn := batch_order.snapshot_lsn(parent, order, counts)) is not None:
         placed = [with_position(frame, spec, order, epoch, snapshot_lsn=lsn) for frame in frames]
         counts = survey.count_records(placed, spec, since, opened.raws)
     opened.check_names(counts.files)
@@ -311,7 +311,7 @@ def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) 
     opened.within_limits(counts.invalid, counts.read, unusable)
     if counts.truncate and spec.truncate == "fail":
         raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
-    epochs.check_offsets(spec, parent, order, counts)
+    batch_order.check_offsets(spec, parent, order, counts)
     flat.check_deletes(spec, counts, parent)
     # that each record can be used is not computed again
     placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, valid=True, snapshot_lsn=lsn) for frame in frames]
@@ -371,7 +371,7 @@ def _summary(opened: Inputs, parent: Snapshot | None, surveyed: _Surveyed, evolv
         truncates=counts.truncates,
         first=earliest([file.first for file in counted.values()]),
         last=latest([file.last for file in counted.values()]),
-        truncate=epochs.barrier(spec, parent, counts, order),
+        truncate=batch_order.barrier(spec, parent, counts, order),
         shard_truncates=counts.shard_truncates,
         source_time=counts.source_time,
         offsets=counts.offsets if order and order[0][0] in OFFSETS else (),

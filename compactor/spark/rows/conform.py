@@ -67,7 +67,7 @@ def conform(
 ) -> DataFrame:
     """Return the Changes of all frames in the evolved schema.
 
-    Unless `partial`, all values are taken as available. `across`: see `epochs.across`. `every`: each record is a change, as the survey found out.
+    Unless `partial`, all values are taken as available. `across`: see `batch_order.across`. `every`: each record is a change, as the survey found.
     """
     # a filter computes the operation anew, several times
     frames = frames if every else [dataclasses.replace(frame, rows=frame.rows.where("_op IS NOT NULL")) for frame in frames]

@@ -44,7 +44,7 @@ def built(epoch: str, values: Sequence[str], order: Order, row: str = "_row") ->
 
 
 def with_position(frame: Frame, spec: TableSpec, order: Order, epoch: str, valid: bool = False, snapshot_lsn: int | None = None) -> Frame:
-    """Return the frame with POSITION. `epoch` is SQL; `valid`: no record is INVALID, as an earlier pass has found out; see `epochs.snapshot_lsn`.
+    """Return the frame with POSITION. `epoch` is SQL; `valid`: no record is INVALID, as an earlier pass found; see `batch_order.snapshot_lsn`.
 
     A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP. A TIME that is none becomes null.
     """
