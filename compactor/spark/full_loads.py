@@ -53,8 +53,6 @@ _TWICE = "2"
 
 @dataclass(frozen=True)
 class _Series:
-    """Loads one after the other."""
-
     hours: Sequence[str]
     """Their hours. After late loads also the hour of the next load, which is absorbed."""
     before: DataFrame | None = None
@@ -210,7 +208,6 @@ class FullLoads:
         return changes.join(stored, [*schema.key, "__load"], "left_anti").select(*changes.columns)
 
     def _set_aside(self, changes: DataFrame) -> None:
-        """Set the loads aside that have two rows of one key."""
         key = row_key(self.summary.evolved.schema)
         why = f"concat('has the key ', {cited(key)}, ' of another row of its full load: `key` does not identify the rows of this table')"
         rows = changes.where(f"_op = '{_TWICE}'").selectExpr("*", "_position.block AS _block", "_position.row AS _row")

@@ -46,7 +46,6 @@ class Sessions:
 
     @property
     def by_file(self) -> SparkSession:
-        """Return the session that reads each file in one task."""
         return self._other("by file", _BY_FILE)
 
     def _other(self, name: str, settings: Mapping[str, str]) -> SparkSession:

@@ -39,7 +39,6 @@ def _column(text: str, kind: str) -> str:
 
 
 def key_types(schema: Schema) -> list[str]:
-    """Return the Hive types of the key columns."""
     return [schema.field(name).type for name in schema.key]
 
 

@@ -83,15 +83,12 @@ class SparkBatch:
         return self.changes.sparkSession
 
     def close(self) -> None:
-        """Free the cached rows and the unpacked copies."""
         measured.release(self.changes)
         self.scratch.close()
 
 
 @dataclass(frozen=True)
 class _Decoded:
-    """The records of a batch in their writers' types."""
-
     frames: tuple[Frame, ...]
     landed: Columns
     """The columns of the files, with names in lower case; () for text files."""

@@ -72,7 +72,6 @@ def cast(value: str, kind: types.Type) -> str:
 
 
 def null(kind: types.Type) -> str:
-    """Return a typed null."""
     return f"CAST(NULL AS {types.text(kind, quote=True)})"
 
 
@@ -92,7 +91,6 @@ def mapped(value: str, meanings: Mapping[str, str]) -> str:
 
 
 def struct(members: Sequence[tuple[str, str]]) -> str:
-    """Return a struct of (name, expression) pairs."""
     inside = ", ".join(f"{literal(name)}, {value}" for name, value in members)
     return f"named_struct({inside})"
 

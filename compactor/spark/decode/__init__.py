@@ -5,5 +5,3 @@ functions an envelope provides, and `frame.py` which columns it returns. `foreig
 `named.py` serves the envelopes whose records name their columns. `order.py` defines the order columns, `conversions.py` and `pg_text.py` the
 conversion of values. Frames go on to `rows/`.
 """
-
-from __future__ import annotations

@@ -183,8 +183,6 @@ def can_be_absent(kind: types.Type, omits: str) -> bool:
 
 @dataclass(frozen=True)
 class _Declared:
-    """What is known of columns apart from the records."""
-
     schema: WriterSchema | None
     stored: Mapping[str, WriterField]
     """The columns of the table, by name."""

@@ -3,5 +3,3 @@
 `commit.py` takes the Changes of a resolved batch and looks up the stored events of its keys. `versions.py` merges both and computes the versions.
 `parts.py` reads and writes the files, also anew without erased keys.
 """
-
-from __future__ import annotations

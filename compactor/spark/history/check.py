@@ -60,7 +60,6 @@ def check(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, inputs: Sequ
 
 
 def _current(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, view: DataFrame) -> Check:
-    """Check that the current versions are the rows of the table."""
     columns = [(snapshot.schema.view_name(field), field.type) for field in snapshot.schema.payload]
     table = spark.table(f"{quoted(spec.database)}.{quoted(spec.view)}")
     live = table.where(f"NOT {quoted(views.DELETED)}") if spec.soft else table

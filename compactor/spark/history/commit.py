@@ -144,7 +144,6 @@ class _Work:
         return _Merged(rows, keys, self._removed(rows, None, ()), self._kept(), following=True, small=self.plan.small)
 
     def merged(self) -> _Merged:
-        """Look up the stored events of the batch's keys, and merge the batch into them."""
         stored, summary, linked = self.plan.stored, self.batch.summary, self.linked
         changes = self.batch.changes if linked is None else union([linked, self.batch.changes.where("_op = 't'")])
         truncates, new, moves_now = self._surveyed(changes)
@@ -294,7 +293,6 @@ FROM (SELECT *, {plan.event_time(self.batch)} AS __time FROM {{changes}})"""
         return [part for part in stored.closed if part.path in touched or part.id in merged]
 
     def _kept(self) -> History:
-        """Return the history that the new parts are added to."""
         spec, parent = self.batch.spec, self.batch.parent
         now = rules(spec.track)
         if self.plan.stored is not None:

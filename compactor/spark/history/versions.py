@@ -78,7 +78,6 @@ class Versions:
 
     @property
     def keys(self) -> str:
-        """SQL: the key columns, listed."""
         return ", ".join(quoted(name) for name in self.schema.key)
 
     @property

@@ -4,5 +4,3 @@
 `csv_files.py` CSV, whose values `csv_types.py` gives types. `kafka.py` takes the values out of whole Kafka records, and `wire.py` those in
 Confluent's wire format. Raw frames go on to `decode/`. `topics.py` is apart from this way: it reads Kafka for `compactor ingest`.
 """
-
-from __future__ import annotations

@@ -70,7 +70,6 @@ class Origins:
     """Whether a location may have characters that Spark reports percent-encoded. To decode them takes more time than to decode a short row."""
 
     def path(self, location: str) -> str:
-        """Return the name of the file at a location."""
         root = next(root for root in self.roots if location.startswith(join(root) + "/"))
         return dict(self.named).get(location, relative(location, root))
 
@@ -161,7 +160,6 @@ _VARIABLE = (
 
 
 def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[parquet_files.Columns, list[str]]:
-    """Group Parquet files by the columns in their footer."""
     groups: dict[parquet_files.Columns, list[str]] = {}
     for path in paths:
         try:
@@ -259,7 +257,6 @@ def _head(spark: SparkSession, path: str, size: int, unpack: bool) -> bytes:
 
 
 def _tail(spark: SparkSession, path: str, size: int) -> bytes:
-    """Return the last bytes of a file."""
     with hadoop.opened(spark, path) as stream:
         stream.seek(hadoop.size(spark, path) - size)
         return hadoop.content(spark, stream, size)

@@ -116,7 +116,6 @@ class Inputs:
 
     @property
     def raws(self) -> tuple[DataFrame, ...]:
-        """Return the raw rows of the last reading, for `survey.record_numbers`."""
         return tuple(rows for frames in self._raws.values() for rows in frames)
 
     def materialize(self, rows: DataFrame) -> DataFrame:
@@ -133,7 +132,6 @@ class Inputs:
         return len(self.unreadable) > before
 
     def unusable(self) -> list[Unusable]:
-        """Return the unreadable files as entries of the quarantine."""
         return [Unusable(item.name, self.unreadable[place].text) for item, place in self.places.items() if place in self.unreadable]
 
     @property

@@ -5,5 +5,3 @@ order columns, and whether the batch may follow its version. `conform.py` makes 
 an identity. `reduce.py` has the rule that decides between events (whether a late one loses), `carry.py` what key changes carry along, and
 `resolution.py` applies both to a batch and the stored rows. `position.py` is the place of an event as a Spark struct. The rows go on to `tables/`.
 """
-
-from __future__ import annotations

@@ -173,8 +173,6 @@ def _without(frame: Frame, evolved: Evolved, field: Field, order: position.Order
 
 
 class _Column(NamedTuple):
-    """SQL for a stored column of a frame's rows."""
-
     value: str
     unavailable: str | None
     """Whether the source did not send the value; None if it always did."""
@@ -220,8 +218,6 @@ def _either(tests: Sequence[str | None]) -> str | None:
 
 
 class _KeyColumn(NamedTuple):
-    """SQL for a key column of a frame's rows."""
-
     value: str
     before: str
     """That of the before image."""
@@ -262,7 +258,6 @@ def _key_columns(frame: Frame, evolved: Evolved, spec: TableSpec) -> tuple[list[
 
 
 def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
-    """SQL for a key column out of a row image."""
     images = dict((frame.images or ("struct", ()))[1])
     kind = types.parse(field.type)
     out = []

@@ -69,7 +69,6 @@ def with_position(frame: Frame, spec: TableSpec, order: Order, epoch: str, valid
 
 
 def _order_part(frame: Frame, images: types.Type, spec: TableSpec, name: str, kind: types.Type) -> tuple[str, types.Type]:
-    """Return SQL for an order column of a frame's rows, and its type. Raises OrderRefused."""
     try:
         return expression(name, images, spec.name, frame.order_names, frame.writers, frame.members)
     except OrderRefused:

@@ -78,12 +78,10 @@ class Reducer:
 
     @property
     def keys(self) -> list[str]:
-        """Return the quoted key columns."""
         return [quoted(name) for name in self.schema.key]
 
     @property
     def _shared(self) -> list[str]:
-        """Return the columns that share the clock of the row."""
         return [name for name in self.schema.values if name not in self.partial]
 
     # making states ------------------------------------------------------------------------------------------------
@@ -277,7 +275,6 @@ class Reducer:
         return f"{now}.known = coalesce({was}.known, false) AND {place} AND (NOT {now}.known OR {values})"
 
     def _values(self) -> list[str]:
-        """SQL for the values of the row."""
         partial = {name: f"{_final(name)}.v" for name in self.partial}
         return [f"{partial.get(name) or f'_row.{quoted(name)}'} AS {quoted(name)}" for name in self.schema.values]
 
@@ -309,7 +306,6 @@ class Reducer:
         ]
 
     def _counts(self) -> list[str]:
-        """SQL for COUNTED."""
         applied = f"CASE WHEN _events > 0 AND NOT _same AND _by = {EVENT} THEN 1 ELSE 0 END"
         again = f"CASE WHEN _same AND {self._event('_new')} = {self._event('greatest(_was_at, _was_gone)')} THEN 1 ELSE 0 END" if self.stored else "0"
         late = "CASE WHEN _same THEN _events - _duplicate ELSE 0 END"

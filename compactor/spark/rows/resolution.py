@@ -56,17 +56,14 @@ class Resolution:
 
     @property
     def summary(self) -> BatchSummary:
-        """Return the counts and bounds of the batch."""
         return self.batch.summary
 
     @property
     def schema(self) -> Schema:
-        """Return the stored columns."""
         return self.reducer.schema
 
     @property
     def order(self) -> position.Order:
-        """Return the order columns."""
         return self.reducer.order
 
     @property
@@ -114,7 +111,6 @@ class Resolution:
         return counts
 
     def close(self) -> None:
-        """Free the cached rows."""
         for rows in self.own:
             measured.release(rows)
 

@@ -156,7 +156,6 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
 
 
 def _by(rows: Iterable[Any], column: str) -> dict[str, list[Any]]:
-    """Return value of a column → its surveyed rows."""
     groups: dict[str, list[Any]] = {}
     for row in rows:
         groups.setdefault(row[column], []).append(row)

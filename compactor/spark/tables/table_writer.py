@@ -105,7 +105,6 @@ class Form:
     """Whether the rows have the order of the files already."""
 
     def columns(self) -> list[str]:
-        """SQL for each column of a file, and ROW_STATE."""
         state = f"CASE WHEN _gone IS NULL THEN '{LIVE}' ELSE '{DELETED}' END AS {ROW_STATE}"
         values = (quoted(name) if name in self.filled else defaults.in_file(self.schema, name, self.order) for name in self.schema.names)
         return [*values, *STATE, state]
@@ -117,7 +116,6 @@ class Form:
         return rows if self.in_order else rows.sortWithinPartitions(*folders, *map(quoted, self.layout.columns))
 
     def options(self) -> dict[str, str]:
-        """Return the options of Spark's Parquet writer."""
         return {"parquet.block.size": str(self.layout.row_group_bytes)} if self.layout.row_group_bytes else {}
 
 
