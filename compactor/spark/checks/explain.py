@@ -45,16 +45,9 @@ def explain(
     base, *steps = work.plan.reasons
     steps += [*more, *([due] if due else [])]
     passes = dict.fromkeys((label, _shortened(text, work.reducer)) for label, text in queries)
-    return Explained(
-        batch.spec.name,
-        batch.version,
-        committed,
-        len(summary.inputs),
-        sum(item.size for item in summary.inputs),
-        summary.read,
-        ((base[0], reason or base[1]), *steps),
-        tuple(ExplainedPass(*each) for each in passes),
-    )
+    files, size, reasons = len(summary.inputs), sum(item.size for item in summary.inputs), ((base[0], reason or base[1]), *steps)
+    shown = tuple(ExplainedPass(*each) for each in passes)
+    return Explained(batch.spec.name, batch.version, committed, files, size, summary.read, reasons, shown)
 
 
 def _feed(work: Resolution) -> tuple[str, str]:

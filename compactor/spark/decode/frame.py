@@ -87,7 +87,8 @@ class Frame:
             {name for name in numbers if types.single(merged[name]) == ("string",)} if any(writer.fractions for writer in writers) else set[str]()
         )
         blanks = {name for name, kind in merged.items() if _of_others(kind)} if any(writer.blanks for writer in writers) else set[str]()
-        doubles = {name: as_text for name, kind in merged.items() if (as_text := _doubles(kind))} if any(writer.large for writer in writers) else {}
+        parts = {name: _parts(kind, lambda one, _: one[0] in ("float", "double")) for name, kind in merged.items()}
+        doubles = {name: part for name, part in parts.items() if part} if any(writer.large for writer in writers) else {}
         packed = _packed_inside(writers)
         rows = self.rows.selectExpr("*", f"{AFTER} AS _json") if doubles or packed else self.rows
         images_of = [AFTER] if self.one_image else [AFTER, BEFORE]
@@ -105,15 +106,15 @@ def is_cell(kind: types.Type) -> bool:
     return kind[0] == "struct" and [name for name, _ in kind[1]] == ["value"]
 
 
-def _doubles(kind: types.Type) -> types.Type | None:
-    """Return the parts of a type that are doubles, as text; None without any."""
-    if kind[0] in ("float", "double"):
-        return ("string",)
-    if kind[0] in ("array", "map"):
-        inside = _doubles(kind[-1])
-        return (*kind[:-1], inside) if inside else None
-    inner = tuple((name, inside) for name, each in kind[1] if (inside := _doubles(each))) if kind[0] == "struct" else ()
-    return ("struct", inner) if inner else None
+def _parts(kind: types.Type, wanted: Callable[[types.Type, bool], bool], inside: bool = False) -> types.Type | None:
+    """Return the parts of a type that are wanted, as text; None without any. `wanted` gets a single type, and whether it is inside of an object."""
+    if kind[0] == "array" or (kind[0] == "map" and kind[1] == ("string",)):
+        below = _parts(kind[-1], wanted, inside or kind[0] == "map")
+        return (*kind[:-1], below) if below else None
+    if kind[0] == "struct":
+        inner = tuple((name, below) for name, each in kind[1] if (below := _parts(each, wanted, True)))
+        return ("struct", inner) if inner else None
+    return ("string",) if wanted(kind, inside) else None
 
 
 def some(value: str, kind: types.Type, test: Callable[[str], str]) -> str:
@@ -143,21 +144,11 @@ def _packed_inside(writers: Sequence[WriterSchema]) -> dict[tuple[tuple[str, typ
     """Return (column, its parts that are bytes inside of objects, as text) of JSON with a schema → ids of its writers."""
     out: dict[tuple[tuple[str, types.Type], ...], list[str]] = {}
     for writer in writers:
-        parts = ((field.name, _bytes(field.raw)) for field in writer.fields if not field.inferred and field.semantic != VARIABLE_DECIMAL)
+        fields = (field for field in writer.fields if not field.inferred and field.semantic != VARIABLE_DECIMAL)
+        parts = ((field.name, _parts(field.raw, lambda one, inside: one[0] == "binary" and inside)) for field in fields)
         if columns := tuple((name, kind) for name, kind in parts if kind):
             out.setdefault(columns, []).append(writer.id)
     return out
-
-
-def _bytes(kind: types.Type, inside: bool = False) -> types.Type | None:
-    """Return the parts of a type that are bytes inside of objects, as JSON has them, as text; None without any."""
-    if kind[0] == "binary":
-        return ("string",) if inside else None
-    if kind[0] == "array" or (kind[0] == "map" and kind[1] == ("string",)):
-        below = _bytes(kind[-1], inside or kind[0] == "map")
-        return (*kind[:-1], below) if below else None
-    inner = tuple((name, below) for name, each in kind[1] if (below := _bytes(each, True))) if kind[0] == "struct" else ()
-    return ("struct", inner) if inner else None
 
 
 def _not_packed(columns: tuple[tuple[str, types.Type], ...], ids: Sequence[str]) -> str:

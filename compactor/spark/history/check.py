@@ -27,16 +27,10 @@ from compactor.spark.sql import quoted
 from compactor.spark.tables import compare
 
 _OWN = (
-    ("__start_us", "bigint"),
-    ("__end_us", "bigint"),
-    ("__start_time", "timestamp"),
-    ("__end_time", "timestamp"),
-    ("__is_current", "boolean"),
-    ("__is_deleted", "boolean"),
-    ("__previous_key", "string"),
-    ("__end_day", "string"),
-    ("__from", "string"),
-    ("__to", "string"),
+    *((name, "bigint") for name in ("__start_us", "__end_us")),
+    *((name, "timestamp") for name in ("__start_time", "__end_time")),
+    *((name, "boolean") for name in ("__is_current", "__is_deleted")),
+    *((name, "string") for name in ("__previous_key", "__end_day", "__from", "__to")),
 )
 """Name and type of the columns that are compared beside the table's own. `__from` and `__to`: the places of the events in the source's order."""
 

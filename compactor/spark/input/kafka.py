@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.schema import avro
-from compactor.spark.columns import BLOCK, FILE, KEY, ROW, TEXT, UNREADABLE, VALUE, WIRE
+from compactor.spark.columns import BLOCK, FILE, KEY, OFFSET, OLD_KEY, PARTITION, ROW, TEXT, UNREADABLE, VALUE, WIRE
 from compactor.spark.input import json_text, wire
 from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import as_column, from_json, literal, member, once, quoted
@@ -35,12 +35,8 @@ _RECORD = (
 def unpack(raw: RawFrame, container: str, schemas: wire.Schemas, hold: wire.Hold) -> list[RawFrame]:
     """Return the frame with the container's columns (null for `container: value`). Records that name schemas by id become one frame per schema."""
     if container == "value":
-        nulls = (
-            "CAST(NULL AS BIGINT) AS _offset",
-            "CAST(NULL AS INT) AS _partition",
-            "CAST(NULL AS STRING) AS _key",
-            "CAST(NULL AS STRING) AS _old_key",
-        )
+        kinds = {OFFSET: "BIGINT", PARTITION: "INT", KEY: "STRING", OLD_KEY: "STRING"}
+        nulls = (f"CAST(NULL AS {kind}) AS {name}" for name, kind in kinds.items())
         return [dataclasses.replace(raw, rows=_readable(raw).selectExpr("*", *nulls))]
     made = _json(raw) if raw.schema is None else _typed(raw)
     if WIRE not in made.rows.columns:
@@ -129,13 +125,8 @@ def _typed(raw: RawFrame) -> RawFrame:
         return f"try_cast(CAST(_value.metadata.{quoted(name)} AS STRING) AS {kind})" if name in scalars else f"CAST(NULL AS {kind})"
 
     offset, partition = number("offset", "BIGINT"), number("partition", "INT")
-    key = (
-        "CAST(_value.key AS STRING)"
-        if has.get("key", ("struct",))[0] in ("string", "binary")
-        else "to_json(_value.key)"
-        if "key" in has
-        else "CAST(NULL AS STRING)"
-    )
+    kind = has.get("key", ("",))[0]
+    key = "CAST(_value.key AS STRING)" if kind in ("string", "binary") else "to_json(_value.key)" if kind else "CAST(NULL AS STRING)"
     old = "_value.oldkey" if has.get("oldkey") == ("string",) else "CAST(NULL AS STRING)"
     old = f"CAST({_header(OLD_KEY_HEADER)} AS STRING)" if "headers" in has else old
     extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _old_key")

@@ -120,12 +120,8 @@ def records(
     own = is_gone(row_key(summary.evolved.schema))
     moved = _half_erased(own, FROM, is_gone)
     number = f"_position.row % {EVENTS_MAX}L" if spec.source.several_events else "0L"
-    rows = (
-        changes.where(f"{own} OR {moved}")
-        .selectExpr(FILE, *survey.record_place(spec), f"{moved} AS moved", f"{number} AS change")
-        .distinct()
-        .collect()
-    )
+    columns = (FILE, *survey.record_place(spec), f"{moved} AS moved", f"{number} AS change")
+    rows = changes.where(f"{own} OR {moved}").selectExpr(*columns).distinct().collect()
     if any(row.moved for row in rows):
         raise _moved(spec.name)
     numbers = survey.record_numbers([*(row[:3] for row in rows), *others], raws)

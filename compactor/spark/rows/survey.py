@@ -251,12 +251,8 @@ def list_unusable(rows: DataFrame, why: str, text: str, raws: Sequence[DataFrame
     """
     quotes = spec.quotes_records
     text = text if quotes else literal(HIDDEN)
-    listed = (
-        rows.selectExpr(FILE, BLOCK, ROW, f"{why} AS why", f"substr({text}, 1, {TEXT_MAX}) AS text")
-        .orderBy(FILE, BLOCK, ROW)
-        .limit(LISTED_MAX)
-        .collect()
-    )
+    shown = rows.selectExpr(FILE, BLOCK, ROW, f"{why} AS why", f"substr({text}, 1, {TEXT_MAX}) AS text")
+    listed = shown.orderBy(FILE, BLOCK, ROW).limit(LISTED_MAX).collect()
     places = [row[:3] for row in listed]
     numbers, texts = record_numbers(places, raws), record_texts(places, raws if quotes else ())
     return [Unusable(row[FILE], with_cited(row.why, quotes), numbers[row[:3]], texts.get(row[:3]) or row.text or "") for row in listed]
@@ -268,9 +264,8 @@ def record_texts(places: Collection[tuple[str, int, int]], raws: Sequence[DataFr
     texts = {}
     for raw in raws if places else ():
         if TEXT in raw.columns:
-            rows = raw.where(f"concat_ws('\n', _file, _block, _row) IN ({chosen})").selectExpr(
-                FILE, BLOCK, ROW, f"substr(_text, 1, {TEXT_MAX}) AS text"
-            )
+            rows = raw.where(f"concat_ws('\n', _file, _block, _row) IN ({chosen})")
+            rows = rows.selectExpr(FILE, BLOCK, ROW, f"substr(_text, 1, {TEXT_MAX}) AS text")
             texts.update({row[:3]: row.text or "" for row in rows.collect()})
     return texts
 

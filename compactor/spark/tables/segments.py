@@ -104,12 +104,9 @@ def _sampled(rows: DataFrame, schema: Schema, ranges: Sequence[Range], about: in
     share = min(1.0, _SAMPLED * sum(counts) / max(about, 1))
     keys = rows.select(*[quoted(name) for name in schema.key]).where(f"rand(0) < {share}")
     parts = f"get(array({', '.join(map(str, counts))}), __range)"
-    sampled = (
-        keys.selectExpr(f"{range_index([high for _, high, _ in ranges], schema)} AS __range", f"{key_struct(schema)} AS __key")
-        .where(f"{parts} > 1")
-        .groupBy("__range")
-        .agg(named("sort_array(collect_list(__key))", "__keys"))
-    )
+    in_range = f"{range_index([high for _, high, _ in ranges], schema)} AS __range"
+    divided = keys.selectExpr(in_range, f"{key_struct(schema)} AS __key").where(f"{parts} > 1")
+    sampled = divided.groupBy("__range").agg(named("sort_array(collect_list(__key))", "__keys"))
     # keys that many rows have may be chosen twice
     chosen = f"array_distinct(transform(sequence(1, {parts} - 1), _i -> __keys[CAST(_i * size(__keys) div {parts} AS INT)]))"
     texts = f"transform({chosen}, _k -> {key_columns_text('_k', schema.key, key_types(schema))})"
