@@ -55,7 +55,7 @@ class ConsistentReads:
 
         Reads up to `TRIES` times. Locations without an expected size (local copies) are not checked. Several locations are one of `together`.
         """
-        patterns = [*locations] if len(locations) == 1 else [_GLOB.sub(r"\\\g<0>", location) for location in locations]
+        patterns = [*locations] if len(locations) == 1 else [_pattern(location) for location in locations]
         if len(locations) == 1:
             # of several locations this makes Spark read some twice
             reader = reader.option("__globPaths__", "false")
@@ -150,7 +150,6 @@ def retried(attempt: Callable[[], T]) -> T:
 
 
 _GLOB = re.compile(r"[{}\[\]*?\\]")
-"""What has a meaning in a pattern of locations (org.apache.hadoop.fs.GlobPattern)."""
 
 
 def together(locations: Sequence[str]) -> list[list[str]]:
@@ -162,6 +161,11 @@ def together(locations: Sequence[str]) -> list[list[str]]:
     separate = set(alone)
     others = [location for location in locations if location not in separate]
     return [each for each in (others, *([location] for location in alone)) if each]
+
+
+def _pattern(location: str) -> str:
+    """Return the pattern that fits this location only (org.apache.hadoop.fs.GlobPattern)."""
+    return _GLOB.sub(r"\\\g<0>", location)
 
 
 def bare(location: str) -> str:
