@@ -1,7 +1,7 @@
 """Changes of SQL that tests must notice: file, text, text in its place, and the test files that are run (in tests/spark, or folder/name)."""
 
 REDUCE = "compactor/spark/rows/reduce.py"
-CARRY = "compactor/spark/rows/carry.py"
+CARRY = "compactor/spark/rows/resolution.py"
 WRITER = "compactor/spark/tables/table_writer.py"
 SURVEY = "compactor/spark/rows/survey.py"
 KEYLESS = "compactor/spark/rows/keyless.py"

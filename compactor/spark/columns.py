@@ -30,8 +30,8 @@ PARTITION = "_partition"  # int: the Kafka partition
 PLACE = (FILE, BLOCK, ROW, OFFSET, PARTITION)  # Where a record came from. Decoders hand these columns on as they are
 KEY = "_key"  # string: the key of the Kafka record, as text or JSON
 OLD_KEY = "_old_key"  # string: JSON of the key that this row had before, out of Debezium's header `__debezium.oldkey`
-WIRE = "_wire"  # binary: the value of the record, when it is in Confluent's wire format. Dropped by `input/wire.py`
-KEY_WIRE = "_key_wire"  # binary: the key of the record, when it is in Confluent's wire format. Dropped by `input/wire.py`
+WIRE = "_wire"  # binary: the value of the record, when it is in Confluent's wire format. Dropped by `input/kafka.py`
+KEY_WIRE = "_key_wire"  # binary: the key of the record, when it is in Confluent's wire format. Dropped by `input/kafka.py`
 
 # ---- decoded records --------------------------------------------------------------------------------------------------------
 

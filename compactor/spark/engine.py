@@ -38,7 +38,7 @@ from compactor.spark.columns import UNCHANGED
 from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
 from compactor.spark.history import parts as history_parts
-from compactor.spark.input import rewrite, wire
+from compactor.spark.input import kafka, rewrite
 from compactor.spark.input.files import reason
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.interpreting import Sessions
@@ -56,7 +56,7 @@ from compactor.spark.tables.table_reader import TableReader
 class SparkEngine:
     """One Spark session. It works on any number of tables at once. `ports.Engine` says what its methods do."""
 
-    def __init__(self, spark: SparkSession, storage: Storage, schemas: wire.Schemas = None) -> None:
+    def __init__(self, spark: SparkSession, storage: Storage, schemas: kafka.Schemas = None) -> None:
         """`schemas` returns the schema text for an id, for Kafka records that carry only the id."""
         self._spark = spark
         self._sessions = Sessions(spark)

@@ -36,7 +36,7 @@ from compactor.spark.decode import flat, foreign_base, named, repair
 from compactor.spark.decode.decoder import DECODERS
 from compactor.spark.decode.frame import Frame
 from compactor.spark.full_loads import FullLoads
-from compactor.spark.input import files, kafka, wire
+from compactor.spark.input import files, kafka
 from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.input.limits import TooManyColumns
 from compactor.spark.keys import link_key_changes, row_key
@@ -117,7 +117,7 @@ class Reader:
     parent: Snapshot | None
     version: int
     """The version that is being made."""
-    schemas: wire.Schemas
+    schemas: kafka.Schemas
     """Returns the schema text for an id, for Kafka records that carry only the id."""
     entries: Entries
     """Reads the ledger."""

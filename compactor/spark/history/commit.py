@@ -33,9 +33,8 @@ from compactor.spark.history.plan import Plan
 from compactor.spark.history.versions import CLOSED, MOVED, MOVED_TO, OPEN, Steps, Versions
 from compactor.spark.reading import SparkBatch
 from compactor.spark.rows import position
-from compactor.spark.rows.carry import MAX_ROUNDS
 from compactor.spark.rows.reduce import union
-from compactor.spark.rows.resolution import Resolution
+from compactor.spark.rows.resolution import MAX_ROUNDS, Resolution
 from compactor.spark.sql import DIGEST, literal, named, query, quoted
 from compactor.spark.tables.table_reader import TableReader
 

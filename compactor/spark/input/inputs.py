@@ -28,7 +28,7 @@ from compactor.ports import Storage
 from compactor.spark import failures, measured
 from compactor.spark.columns import FILE, TEXT
 from compactor.spark.consistency import ConsistentReads
-from compactor.spark.input import csv_files, csv_types, files, json_text, limits, parquet_files, wire
+from compactor.spark.input import csv_files, csv_types, files, json_text, kafka, limits, parquet_files
 from compactor.spark.jvm import hadoop
 from compactor.spark.jvm.private import jvm
 
@@ -95,7 +95,7 @@ class Inputs:
         raws = [dataclasses.replace(raw, rows=self.reads.materialize(raw.rows, self.materialize)) for raw in raws]
         if kind == "json":
             too_long = limits.too_long(TEXT, self.spec.limits)
-            no_document = wire.value_problem(TEXT) if self.spec.container == "value" else "CAST(NULL AS STRING)"
+            no_document = kafka.wire_problem(TEXT) if self.spec.container == "value" else "CAST(NULL AS STRING)"
             raws = [dataclasses.replace(raw, rows=json_text.documents(raw.rows, too_long, no_document)) for raw in raws]
         self._raws[kind] = [csv_files.with_text(raw.rows, self.spec) if kind == "csv" else raw.rows for raw in raws]
         if kind != "csv":

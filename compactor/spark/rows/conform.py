@@ -24,7 +24,7 @@ from compactor.spark.columns import AFTER, BEFORE, FILE, OLD_KEY, OP, ORIGIN, PA
 from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.frame import PARTIAL, Frame, ddl, is_cell
 from compactor.spark.decode.named import can_be_absent
-from compactor.spark.input import wire
+from compactor.spark.input.kafka import of_wire_text
 from compactor.spark.keys import key_text, key_types
 from compactor.spark.rows import position
 from compactor.spark.sql import cast, coalesce, from_json, literal, member, null, quoted
@@ -298,7 +298,7 @@ def own_key(column: str, field: Field) -> str:
 def plain_key(column: str, kind: types.Type) -> str:
     """SQL: a record key that is the value of the only key column, without JSON; null for JSON, the text of a Struct, and bytes."""
     text = f"CASE WHEN {column} RLIKE '^\".*\"$' THEN substr({column}, 2, length({column}) - 2) ELSE {column} END"
-    return f"CASE WHEN {column} RLIKE {literal(_PLAIN)} AND {wire.of_text(column)} IS NULL THEN {cast(text, kind)} END"
+    return f"CASE WHEN {column} RLIKE {literal(_PLAIN)} AND {of_wire_text(column)} IS NULL THEN {cast(text, kind)} END"
 
 
 def _moved(frame: Frame, schema: Schema, columns: Sequence[_KeyColumn], across: bool) -> str:

@@ -1,8 +1,8 @@
 """Erased keys: which rows, Changes and records have one, and Changes without them.
 
 Of a record of a Kafka topic without a value its key alone says whose row was deleted. Raw files keep it, also where it makes no Change. A key is
-text, JSON, or Avro that `input/wire.py` made JSON. It is read as the key columns of every writer of the batch, as the table's own columns, and as the
-value itself. A key that none of these can read is nobody's, and nothing may be erased around it.
+text, JSON, or Avro that `input/kafka.py` made JSON. It is read as the key columns of every writer of the batch, as the table's own columns, and as
+the value itself. A key that none of these can read is nobody's, and nothing may be erased around it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ A *state* is what one event, one stored row or one step of a run says of a key, 
 | `_origin` | EVENT | DELTA or BASE |
 
 States that a run makes itself (MADE) are the tombstone that a key change leaves under the old key, and the values that it carries to the new key
-(`rows/carry.py`): a state with neither `_at` nor `_gone`.
+(`rows/resolution.py`): a state with neither `_at` nor `_gone`.
 
 **The rule: the greatest Position of each clock wins, and a value counts if its Position is above the delete and the truncate before the row.** A
 maximum depends neither on order nor on grouping nor on repetition. So events, Delta, base, compaction, rebuild and `verify` are one operation.
