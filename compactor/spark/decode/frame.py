@@ -106,15 +106,15 @@ def is_cell(kind: types.Type) -> bool:
     return kind[0] == "struct" and [name for name, _ in kind[1]] == ["value"]
 
 
-def _parts(kind: types.Type, wanted: Callable[[types.Type, bool], bool], inside: bool = False) -> types.Type | None:
-    """Return the parts of a type that are wanted, as text; None without any. `wanted` gets a single type, and whether it is inside of an object."""
+def _parts(kind: types.Type, test: Callable[[types.Type, bool], bool], inside: bool = False) -> types.Type | None:
+    """Return the parts of a type that a test chooses, as text; None without any. `test` gets a single type, and whether it is inside of an object."""
     if kind[0] == "array" or (kind[0] == "map" and kind[1] == ("string",)):
-        below = _parts(kind[-1], wanted, inside or kind[0] == "map")
+        below = _parts(kind[-1], test, inside or kind[0] == "map")
         return (*kind[:-1], below) if below else None
     if kind[0] == "struct":
-        inner = tuple((name, below) for name, each in kind[1] if (below := _parts(each, wanted, True)))
+        inner = tuple((name, below) for name, each in kind[1] if (below := _parts(each, test, True)))
         return ("struct", inner) if inner else None
-    return ("string",) if wanted(kind, inside) else None
+    return ("string",) if test(kind, inside) else None
 
 
 def some(value: str, kind: types.Type, test: Callable[[str], str]) -> str:
