@@ -1,16 +1,16 @@
 """Changes of SQL that tests must notice: file, text, text in its place, and the test files that are run (in tests/spark, or folder/name)."""
 
 REDUCE = "compactor/spark/rows/reduce.py"
-CARRY = "compactor/spark/rows/carry.py"
+CARRY = "compactor/spark/rows/resolution.py"
 WRITER = "compactor/spark/tables/table_writer.py"
 SURVEY = "compactor/spark/rows/survey.py"
 KEYLESS = "compactor/spark/rows/keyless.py"
+KEYS = "compactor/spark/keys.py"
 READER = "compactor/spark/tables/table_reader.py"
 DEBEZIUM = "compactor/spark/decode/debezium.py"
 VERSIONS = "compactor/spark/history/versions.py"
 FLAT = "compactor/spark/decode/flat.py"
 COMPACT = "compactor/spark/tables/compact.py"
-HIDDEN = "compactor/spark/tables/hidden_rows.py"
 COMMIT = "compactor/spark/history/commit.py"
 PARTS = "compactor/spark/history/parts.py"
 
@@ -50,7 +50,7 @@ MUTANTS = [
     (READER, 'conditions += ["_gone IS NOT NULL"] if soft else []', "conditions += []", "settings"),
     (READER, "if not at_or_below(segment.position_max, barrier)", "if at_or_below(segment.position_max, barrier)", "flat dms settings"),
     (READER, 'keys, "left_anti").unionByName(delta if', 'keys, "left_semi").unionByName(delta if', "compaction rebuild"),
-    (READER, "_left <> {key} THEN _left END", "_left = {key} THEN _left END", "debezium"),
+    (KEYS, "_left <> {key} THEN _left END", "_left = {key} THEN _left END", "debezium"),
     (READER, 'return rows.where(f"_version > {through[0]}")', 'return rows.where(f"_version >= {through[0]}")', "compaction"),
     (READER, "(LIVE, DELETED) if soft else (LIVE,)", "(LIVE, DELETED)", "compaction settings"),
     (READER, 'delta if soft else delta.where("_gone IS NULL")', "delta", "compaction settings"),
@@ -104,5 +104,5 @@ MUTANTS = [
     (WRITER, "*([] if self.tombstones else [GONE])", "GONE", "flat"),
     (WRITER, "*([] if self.partial else [OWN])", "OWN", "settings registers"),
     (WRITER, "([] if self.partial or self.tombstones else [MOVED])", "([] if self.tombstones else [MOVED])", "registers"),
-    (HIDDEN, '"left_semi"', '"left_anti"', "native/spark"),
+    (READER, 'changed, key, "left_semi"', 'changed, key, "left_anti"', "native/spark"),
 ]

@@ -56,7 +56,7 @@ OWNERS = {
     "fsspec": ("duckdb/store.py",),
     "pyarrow": ("read.py",),
     "pandas": ("read.py",),
-    "fastavro": ("registry", "demo", "duckdb/sample.py", "spark/input/raw_records.py"),
+    "fastavro": ("registry", "demo", "duckdb/sample.py", "spark/input/rewrite.py"),
     "requests": ("registry", "runners", "demo", "notify/webhook.py"),
     "apprise": ("notify/webhook.py",),
     "jinja2": ("report",),

@@ -13,5 +13,3 @@
 these DataFrames, and `keys.py` and `sql.py` build SQL. `consistency.py` checks that Spark reads the files that were listed. `failures.py` separates
 environment errors from errors in the data. `session.py` opens the session, with the Java that `java.py` finds.
 """
-
-from __future__ import annotations

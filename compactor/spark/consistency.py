@@ -64,7 +64,7 @@ class ConsistentReads:
 
         def attempt() -> DataFrame:
             rows = reader.load(patterns)
-            listed, expected = _listed_bytes(rows), sum(self._sizes[location] for location in locations)
+            listed, expected = int(file_index(rows).sizeInBytes()), sum(self._sizes[location] for location in locations)
             self._check_locations(rows, locations)
             if listed != expected and listed != self._bytes_now(locations):
                 more = f" and {len(locations) - 1} more" if len(locations) > 1 else ""
@@ -78,7 +78,9 @@ class ConsistentReads:
 
     def _check_locations(self, rows: DataFrame, locations: Sequence[str]) -> None:
         """Raise InconsistentRead if Spark reads other locations than these."""
-        expected, listed = {bare(location) for location in locations}, _listed_locations(rows)
+        # one call for all: each path would be some calls of its own. No path has a NUL
+        listed = {bare(path) for path in str(file_index(rows).rootPaths().mkString("\0")).split("\0")}
+        expected = {bare(location) for location in locations}
         if listed != expected:
             missing, other = [*sorted(expected - listed), "none"][0], [*sorted(listed - expected), "none"][0]
             raise InconsistentRead(
@@ -164,17 +166,6 @@ def together(locations: Sequence[str]) -> list[list[str]]:
 def _pattern(location: str) -> str:
     """Return the pattern that fits this location only (org.apache.hadoop.fs.GlobPattern)."""
     return _GLOB.sub(r"\\\g<0>", location)
-
-
-def _listed_bytes(rows: DataFrame) -> int:
-    """Return the bytes of the files to read, as Spark listed them."""
-    return int(file_index(rows).sizeInBytes())
-
-
-def _listed_locations(rows: DataFrame) -> set[str]:
-    """Return the locations to read, as Spark resolved them, without scheme."""
-    # one call for all: each path would be some calls of its own. No path has a NUL.
-    return {bare(path) for path in str(file_index(rows).rootPaths().mkString("\0")).split("\0")}
 
 
 def bare(location: str) -> str:

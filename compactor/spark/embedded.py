@@ -24,13 +24,10 @@ log = logging.getLogger(__name__)
 
 LOCK_NAME = "compactor.lock"
 """The file in an embedded metastore's folder that is locked."""
-
 LINGER_SECONDS = 15.0
 """How long the JVM of a killed process may take to end."""
-
 _LAST = "service.properties"
 """The file that Derby writes last. Derby opens no database without it."""
-
 _SHUT_DOWN = "08006"
 """Derby reports by an exception that it has shut a database down."""
 

@@ -1,6 +1,6 @@
 """SparkEngine: the Engine port on Spark.
 
-Spark jobs start here and in `input/`, `decode/signatures.py`, `rows/survey.py`, `rows/resolution.py`, `history/commit.py` and `tables/`. All other
+Spark jobs start here and in `input/`, `decode/named.py`, `rows/survey.py`, `rows/resolution.py`, `history/commit.py` and `tables/`. All other
 modules only build SQL.
 """
 
@@ -33,29 +33,30 @@ from compactor.core.schema.clustering import by_key
 from compactor.core.sources.quarantine import not_usable_now
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, keys
-from compactor.spark.checks import audit, explain, repeated_keys, view_check
+from compactor.spark.checks import explain, repeated_keys, views
 from compactor.spark.columns import UNCHANGED
 from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
-from compactor.spark.history import erase as history_erase
-from compactor.spark.input import rewrite, wire
+from compactor.spark.history import parts as history_parts
+from compactor.spark.input import kafka, rewrite
 from compactor.spark.input.files import reason
+from compactor.spark.input.inputs import Inputs
 from compactor.spark.interpreting import Sessions
 from compactor.spark.keys import segment_index
 from compactor.spark.reading import Reader, SparkBatch
-from compactor.spark.rows import erase, record_keys
+from compactor.spark.rows import erase
 from compactor.spark.rows.reduce import BASE
 from compactor.spark.rows.resolution import Resolution, resolve
 from compactor.spark.sql import named
-from compactor.spark.tables import compact, compare, feed, hidden_rows, segments, table_writer
+from compactor.spark.tables import compact, compare, feed, segments, table_writer
 from compactor.spark.tables.table_reader import TableReader
 
 
 @failures.translated
 class SparkEngine:
-    """One Spark session. It works on any number of tables at once."""
+    """One Spark session. It works on any number of tables at once. `ports.Engine` says what its methods do."""
 
-    def __init__(self, spark: SparkSession, storage: Storage, schemas: wire.Schemas = None) -> None:
+    def __init__(self, spark: SparkSession, storage: Storage, schemas: kafka.Schemas = None) -> None:
         """`schemas` returns the schema text for an id, for Kafka records that carry only the id."""
         self._spark = spark
         self._sessions = Sessions(spark)
@@ -73,30 +74,26 @@ class SparkEngine:
         base: ForeignBase | None = None,
         erased: Erased | None = None,
     ) -> SparkBatch:
-        """Decode these inputs into Changes. `entries` reads the ledger; `base` is set for the files of a foreign base."""
-        return Reader(self._sessions.of(inputs, parent), self._storage, self._schemas).read(
-            spec, parent, inputs, version, locations, entries, base, erased
-        )
+        with ExitStack() as scratch:
+            opened = Inputs(self._sessions.of(inputs, parent), self._storage, spec, inputs, locations, scratch)
+            batch = Reader(opened, parent, version, self._schemas, entries, base, erased).read()
+            return dataclasses.replace(batch, scratch=scratch.pop_all())
 
     def resolve(self, batch: SparkBatch, whole: bool) -> Resolution:
-        """Resolve the batch with the stored rows. `whole` reads the whole base, for a new base."""
         return resolve(batch, whole)
 
     def explain(
         self, read: Callable[[], SparkBatch], whole: Callable[[BatchSummary], str | None], committed: bool, compacted: CompactionDue | None = None
     ) -> Explained:
-        """Return how a batch becomes a version. Reads it as a commit does, and writes nothing."""
-
         def due() -> tuple[str, str] | None:
             if compacted is None:
                 return None
             compact.compacted(self._spark, self._sessions.by_file, compacted.spec, compacted.snapshot, compacted.targets)
             return "compaction", compacted.why
 
-        return explain.explain(read, whole, committed, self._storage, due)
+        return explain.explain(read, whole, committed, due)
 
     def write(self, resolution: Resolution, commit: str, purge_through: int) -> Staged:
-        """Write the resolved rows as a new base or a new Delta, and check what was written."""
         if resolution.plan.whole:
             return self._write_base(resolution, commit, purge_through)
         return self._write_delta(resolution, commit)
@@ -125,7 +122,7 @@ class SparkEngine:
         spec, parent = work.batch.spec, work.batch.parent
         keep = compaction.keeps_tombstones(spec, work.order, parent.offsets if parent else ())
         rows = compact.purged(work.rows, purge_through, work.schema, keep)
-        placed = work.placed or segments.one()
+        placed = work.placed or segments.ONE
         form = segments.form_of(spec, work.schema, work.order, work.partial, work.plan.tombstones)
         made, done = segments.write(self._storage, rows, form, spec, commit, placed, work.batch.version, work.span)
         counts, ties = work.counts(done)
@@ -134,7 +131,6 @@ class SparkEngine:
         return Staged(None, tuple(made), counts, ties, unknown, purged_to, repeated_keys.note(work.batch, counts))
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
-        """Return the number of Delta rows that are not compacted yet, by Segment id."""
         delta = TableReader(self._spark, spec.layout, snapshot, snapshot.schema).delta()
         if delta is None or not snapshot.segments:
             return {}
@@ -143,20 +139,16 @@ class SparkEngine:
         return {snapshot.segments[row.i].id: row["count"] for row in rows}
 
     def hidden(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, list[int]]:
-        """Return path of a base file → places of its rows with a key of the Delta."""
-        return hidden_rows.hidden(self._spark, spec, snapshot)
+        return TableReader(self._spark, spec.layout, snapshot, snapshot.schema).hidden()
 
     def compact(self, spec: TableSpec, snapshot: Snapshot, targets: Sequence[Segment], commit: str, purge_through: int) -> Staged:
-        """Write the rows of these Segments and their share of the Delta as new Segments over the same key ranges."""
         made = compact.compacted(self._spark, self._sessions.by_file, spec, snapshot, targets)
         return compact.write(self._storage, made, spec, snapshot, commit, purge_through)
 
     def erased_with(self, spec: TableSpec, snapshot: Snapshot, keys: Sequence[Sequence[str]]) -> Erased:
-        """Return the erased keys of a version and these, each with a text for each key column."""
         return erase.erased_with(self._spark, spec, snapshot, keys)
 
     def without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[Staged, int]:
-        """Write a new base with all rows of a version but those of erased keys. Return it, and the number of rows left out."""
         schema, order = snapshot.schema, snapshot.order
         stored = TableReader(self._spark, spec.layout, snapshot, schema)
         rows, delta = stored.rows(snapshot.segments), stored.delta()
@@ -169,13 +161,11 @@ class SparkEngine:
         return Staged(None, tuple(made), {}), left_out
 
     def history_without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[History, int]:
-        """Write all parts of the history anew without the events of erased keys."""
-        return history_erase.without(self._spark, self._storage, spec, snapshot, erased, commit)
+        return history_parts.without(self._spark, self._storage, spec, snapshot, erased, commit)
 
     def records_of(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, erased: Erased
     ) -> dict[str, ErasedRecords]:
-        """Return path → the records of erased keys in a raw file."""
         # events of erased keys are looked for, not left out
         emptied = dataclasses.replace(snapshot.emptied(), erased=None)
         batch = self.read(erase.decides_all(spec), emptied, inputs, snapshot.version + 1, locations)
@@ -185,30 +175,25 @@ class SparkEngine:
             others = []
             if spec.container != "value":
                 registry = self._schemas is not None
-                others = record_keys.erased_places(spec, batch.summary.evolved, batch.unpacked, batch.frames, erased, registry)
+                others = erase.erased_places(spec, batch.summary.evolved, batch.unpacked, batch.frames, erased, registry)
             return erase.records(spec, batch.summary, batch.changes, batch.raws, [frame.rows for frame in batch.frames], erased, others)
 
     def write_without(self, spec: TableSpec, location: str, records: ErasedRecords, staging: str) -> FileInfo:
-        """Write a raw file again without these records, in the new directory `staging`."""
         return rewrite.without(self._spark, self._storage, spec, location, records, staging)
 
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Resolution | None) -> FeedPart | None:
-        """Write the change feed of `made`: the rows that it changed, before and after. Returns None if it changed none."""
         spark = resolution.batch.session if resolution is not None else self._spark
         return feed.write(spark, self._storage, spec, parent, made, resolution is not None and resolution.plan.small)
 
     def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
-        """Yield the changes of one Snapshot as JSON objects."""
         return feed.json_lines(self._spark, spec, snapshot)
 
     def check_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
-        """Compare the feed of `made` with the difference between all rows of both Snapshots."""
         return feed.check(self._spark, spec, parent, made)
 
     def compare(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None
     ) -> list[Check]:
-        """Compare the view with its reference definition, and with one resolve of all `inputs` on top of `origin`."""
         try:
             return self._compared(spec, snapshot, inputs, locations, origin)
         except CompactorError:
@@ -250,24 +235,20 @@ class SparkEngine:
             yield work.schema, work.rows, batch, work
 
     def _history(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input] = (), work: Resolution | None = None) -> list[Check]:
-        return history_check.check(self._spark, self._storage, spec, snapshot, inputs, work) if snapshot.history is not None else []
+        return history_check.check(self._spark, spec, snapshot, inputs, work) if snapshot.history is not None else []
 
     def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
-        """Compare the live view with the rows that the view has after a run with the files that wait in landing."""
         with self._rows(spec, snapshot, waiting, locations) as (schema, rows, _, _):
             name, other = "live view equals the next version", "the rows after a run"
             return compare.view_against(self._spark, spec, live.name(spec), name, other, snapshot, schema, rows)
 
     def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
-        """Raise CheckFailed unless the text of the view is valid in its dialect and gives the view's columns."""
-        view_check.check(self._spark, view, tables)
+        views.check_text(self._spark, view, tables)
 
     def audit(self, spec: TableSpec, snapshot: Snapshot, measured: Sequence[Rule]) -> Measured:
-        """Count the rows that break audit rules."""
-        return audit.audit(self._spark, spec, snapshot, measured)
+        return views.audit(self._spark, spec, snapshot, measured)
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
-        """Count the visible rows in which two Snapshots differ. `unreadable` of the result is set if only `before` cannot be read."""
         layout = spec.layout
         one, other = (TableReader(self._spark, layout, snapshot, snapshot.schema) for snapshot in (before, after))
         try:
@@ -281,10 +262,9 @@ class SparkEngine:
             return Difference(unreadable=reason(error))
 
     def write_history(self, resolution: Resolution, commit: str, staged: Staged) -> History:
-        """Write the history of the batch and return the table's new history."""
         # where every event is applied, no key has two
         repeated = staged.counts["applied"] < resolution.summary.changes
-        return history_commit.write(resolution.batch.session, self._storage, resolution, commit, repeated)
+        return history_commit.write(self._storage, resolution, commit, repeated)
 
     def _unresolved(self, work: Resolution, parts: Sequence[Segment | Delta]) -> int:
         """Count the values of visible rows that no event has carried."""

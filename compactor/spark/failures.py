@@ -31,7 +31,8 @@ _AWAY = (
     # an answer that was cut off among its headers
     "NoVersionAttributeException",
 )
-_RULES: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
+_Rule = tuple[re.Pattern[str], type[CompactorError], str]
+_RULES: tuple[_Rule, ...] = (
     (
         re.compile(r"No space left on device|Disk quota exceeded"),
         Refused,
@@ -42,11 +43,7 @@ _RULES: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
         Refused,
         "Spark has too little memory ({}): raise COMPACTOR_DRIVER_MEMORY, on a cluster the executors'; nothing was committed",
     ),
-    (
-        re.compile(r"ExpiredToken"),
-        Unavailable,
-        "Spark's credentials for the store have expired ({}). Run again with new ones",
-    ),
+    (re.compile(r"ExpiredToken"), Unavailable, "Spark's credentials for the store have expired ({}). Run again with new ones"),
     (
         re.compile(r"InvalidToken|NoAuthWithAWSException|CredentialInitializationException|Unable to load (?:AWS )?credentials"),
         Refused,
@@ -68,30 +65,17 @@ _RULES: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
         Unavailable,
         "Spark lost an executor ({}). Run again; if it happens again, give the executors more memory",
     ),
-    (
-        re.compile(rf"{_SERVICE}(?:5\d\d|429)|\b(?:{'|'.join(_AWAY)})\b"),
-        Unavailable,
-        "the store did not answer Spark ({}). Run again when it does",
-    ),
+    (re.compile(rf"{_SERVICE}(?:5\d\d|429)|\b(?:{'|'.join(_AWAY)})\b"), Unavailable, "the store did not answer Spark ({}). Run again when it does"),
     (re.compile(r"SparkContext (?:was|has been) (?:shut down|stopped)|stopped SparkContext|LiveListenerBus is stopped"), EngineEnded, "{}"),
-    (
-        re.compile(r"\bJob \d+ (?:was )?cancelled\b"),
-        Stopped,
-        "somebody cancelled a job of Spark ({}); nothing was committed. Run again",
-    ),
+    (re.compile(r"\bJob \d+ (?:was )?cancelled\b"), Stopped, "somebody cancelled a job of Spark ({}); nothing was committed. Run again"),
 )
-
-
-_STORED: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
-    (
-        re.compile(
-            r"is not a Parquet file|[Cc]ould not read footer|ParquetDecodingException|can not read class org\.apache\.parquet|java\.io\.EOFException"
-        ),
-        InconsistentRead,
-        "Spark read a stored file that is cut short or damaged ({}). Run again; if it happens again, `compactor verify --deep` names the file",
+_DAMAGED: _Rule = (
+    re.compile(
+        r"is not a Parquet file|[Cc]ould not read footer|ParquetDecodingException|can not read class org\.apache\.parquet|java\.io\.EOFException"
     ),
+    InconsistentRead,
+    "Spark read a stored file that is cut short or damaged ({}). Run again; if it happens again, `compactor verify --deep` names the file",
 )
-
 
 _CLASS = re.compile(r"[\w.$]+(?:Exception|Error|Failure)\b")
 _FILE = re.compile(r"\b(?:s3a?|hdfs|file):/\S+?\.parquet\b")
@@ -108,7 +92,7 @@ def environment_error(error: BaseException, stored: bool = False) -> CompactorEr
         text = _text(error)
     except (Py4JError, ConnectionError) as gone:
         return _ended(str(gone))
-    for pattern, kind, words in (*_RULES, *(_STORED if stored else ())):
+    for pattern, kind, words in (*_RULES, _DAMAGED) if stored else _RULES:
         match = pattern.search(text)
         if match is not None:
             # the innermost error around the match: Spark puts a task's error and its own into one line. The one around that of a key has the file.

@@ -22,7 +22,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from compactor.core.model import types
 from compactor.core.model.errors import CheckFailed, InputRefused
@@ -36,7 +36,7 @@ from compactor.core.sources.full_loads import gaps, newest_hour, other_file
 from compactor.ports import Entries
 from compactor.spark import measured
 from compactor.spark.columns import FILE, OP, ORIGIN, POSITION, TIME
-from compactor.spark.decode.full_load import micros
+from compactor.spark.decode.flat import hour_micros
 from compactor.spark.history.parts import Parts
 from compactor.spark.history.versions import Versions
 from compactor.spark.input.inputs import Inputs
@@ -53,17 +53,12 @@ _TWICE = "2"
 
 @dataclass(frozen=True)
 class _Series:
-    """Loads one after the other."""
-
     hours: Sequence[str]
     """Their hours. After late loads also the hour of the next load, which is absorbed."""
-
     before: DataFrame | None = None
     """The rows that the table had before the first of them. None: it had none."""
-
     after: DataFrame | None = None
     """The rows of the next load. None: the loads are not late."""
-
     stored_keys: DataFrame | None = None
     """The keys for which the next load made events already."""
 
@@ -77,7 +72,6 @@ class _Series:
 class FullLoads:
     """The full loads of a batch."""
 
-    spark: SparkSession
     opened: Inputs
     parent: Snapshot | None
     summary: BatchSummary
@@ -139,7 +133,7 @@ class FullLoads:
         late = [hour for hour in hours if newest is not None and hour <= newest]
         series = []
         if fresh := [hour for hour in hours if hour not in late]:
-            series.append(_Series(fresh, TableReader(self.spark, spec.layout, parent, schema).live(soft=False) if parent else None))
+            series.append(_Series(fresh, TableReader(self.opened.spark, spec.layout, parent, schema).live(soft=False) if parent else None))
         absorbed = tuple(self.entries()) if parent else ()
         self._check_delivery(absorbed)
         if parent is None or parent.history is None or self.summary.evolved.retyped:
@@ -167,7 +161,7 @@ class FullLoads:
         """Return each key's last stored event at that hour, and those after it: each holds from `_position` to `__end_position`."""
         spec, bound = self.opened.spec, (self.opened.spec.epoch, hour) if hour else None
         versions = Versions(self.summary.evolved.schema, self.summary.order, self.version, ())
-        parts = Parts(self.spark, spec.layout, versions, parent.schema)
+        parts = Parts(self.opened.spark, spec.layout, versions, parent.schema)
         closed = [part for part in history.closed if part.last is None or not at_or_below(part.last[:2], bound)]
         return parts.last(history, closed=closed)
 
@@ -203,7 +197,7 @@ class FullLoads:
             POSITION: f"CASE WHEN {made} THEN CAST({place} AS {position.ddl(self.summary.order)}) ELSE _position END",
             FILE: f"CASE WHEN {made} THEN {file} ELSE _file END",
             ORIGIN: f"{EVENT}",
-            TIME: micros(hour),
+            TIME: hour_micros(hour),
             **{field.name: f"CASE WHEN _op <> 'd' THEN {quoted(field.name)} ELSE {null(types.parse(field.type))} END" for field in payload},
         }
         columns = [f"{given[name]} AS {quoted(name)}" if name in given else quoted(name) for name in rows.columns]
@@ -214,7 +208,6 @@ class FullLoads:
         return changes.join(stored, [*schema.key, "__load"], "left_anti").select(*changes.columns)
 
     def _set_aside(self, changes: DataFrame) -> None:
-        """Set the loads aside that have two rows of one key."""
         key = row_key(self.summary.evolved.schema)
         why = f"concat('has the key ', {cited(key)}, ' of another row of its full load: `key` does not identify the rows of this table')"
         rows = changes.where(f"_op = '{_TWICE}'").selectExpr("*", "_position.block AS _block", "_position.row AS _row")

@@ -18,10 +18,8 @@ from compactor.core.sources.increment import SUFFIXES
 
 ROWS_MAX = 25_000
 """The number of rows, of the batch and the Delta together, up to which interpreting is cheaper."""
-
 _ROW_BYTES, _JSON_ROW_BYTES = 40, 200
 """Bytes of a landed row, and of one in JSON that is not packed: about the least, because no row is read to decide."""
-
 _JSON = tuple(suffix for suffix, kind in SUFFIXES.items() if kind == "json")
 
 _INTERPRETING = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
@@ -44,16 +42,10 @@ class Sessions:
         """Return the session for a batch of these inputs on top of a version."""
         delta = parent.delta.rows if parent and parent.delta else 0
         rows = sum(item.size // (_JSON_ROW_BYTES if item.path.lower().endswith(_JSON) else _ROW_BYTES) for item in inputs)
-        return self.interpreting if rows + delta <= ROWS_MAX else self.compiling
-
-    @property
-    def interpreting(self) -> SparkSession:
-        """Return the session that interprets."""
-        return self._other("interpreting", _INTERPRETING)
+        return self._other("interpreting", _INTERPRETING) if rows + delta <= ROWS_MAX else self.compiling
 
     @property
     def by_file(self) -> SparkSession:
-        """Return the session that reads each file in one task."""
         return self._other("by file", _BY_FILE)
 
     def _other(self, name: str, settings: Mapping[str, str]) -> SparkSession:

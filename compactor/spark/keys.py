@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.files import Segment
 from compactor.core.model.schema import Schema
-from compactor.spark.columns import LINK
+from compactor.spark.columns import FROM, LINK, TO
 from compactor.spark.sql import cast, literal, named, quoted, struct
 
 
@@ -39,7 +39,6 @@ def _column(text: str, kind: str) -> str:
 
 
 def key_types(schema: Schema) -> list[str]:
-    """Return the Hive types of the key columns."""
     return [schema.field(name).type for name in schema.key]
 
 
@@ -48,9 +47,20 @@ def row_key(schema: Schema) -> str:
     return key_text([quoted(name) for name in schema.key], key_types(schema))
 
 
-def by_link(rows: DataFrame, name: str) -> DataFrame:
-    """Return (LINK, key as `name`) of rows (LINK, `_key`) that are one half of a key change. Links that several keys share are left out."""
-    return rows.groupBy(LINK).agg(named("min(_key)", name), named("count(DISTINCT _key)", "_n")).where("_n = 1").drop("_n")
+def link_key_changes(changes: DataFrame, schema: Schema, left: DataFrame, arrived: DataFrame | None = None) -> DataFrame:
+    """Return Changes with FROM of creates that lack values and name no old key, and with TO of deletes.
+
+    The other half of such a key change has the same transaction and LSN. `left` and `arrived` are (LINK, `_key`) of deletes and of creates; links
+    that several keys share are left alone.
+    """
+    key, joined = row_key(schema), changes
+    for halves, name in ((left, "_left"), (arrived, "_arrived")):
+        if halves is not None:
+            by_link = halves.groupBy(LINK).agg(named("min(_key)", name), named("count(DISTINCT _key)", "_n")).where("_n = 1").drop("_n")
+            joined = joined.join(by_link, [LINK], "left")
+    came = f"coalesce(_from, CASE WHEN _op = 'c' AND size(_missing) > 0 AND _left <> {key} THEN _left END) AS _from"
+    filled = {FROM: came} if arrived is None else {FROM: came, TO: f"CASE WHEN _op = 'd' AND _arrived <> {key} THEN _arrived END AS _to"}
+    return joined.selectExpr(*(quoted(name) for name in changes.columns if name not in filled), *filled.values())
 
 
 def key_struct(schema: Schema) -> str:

@@ -21,45 +21,34 @@ from compactor.core.model.inputs import Input
 from compactor.core.model.position import OFFSETS, Order, earliest, latest
 from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.results.batch import BatchSummary, InputLocations
+from compactor.core.results.batch import BatchSummary
 from compactor.core.schema import column_types, nested_types, protection
 from compactor.core.schema.adoption import FIRST, ForeignBase
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, from_avro
 from compactor.core.sources.kafka_files import sink_name
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
-from compactor.ports import Entries, Storage
+from compactor.ports import Entries
 from compactor.spark import failures, measured
-from compactor.spark.checks import misfits, order_columns
-from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, repair, signatures, wal2json
-from compactor.spark.decode.decoder import Decoder
+from compactor.spark.checks import misfits
+from compactor.spark.columns import LINK
+from compactor.spark.decode import flat, foreign_base, named, repair
+from compactor.spark.decode.decoder import DECODERS
 from compactor.spark.decode.frame import Frame
 from compactor.spark.full_loads import FullLoads
-from compactor.spark.input import files, kafka, wire
+from compactor.spark.input import files, kafka
 from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.input.limits import TooManyColumns
-from compactor.spark.rows import deletions, epochs, erase, json_writers, keyless, protect, survey
-from compactor.spark.rows.conform import conform, link_key_changes, payload_writers, shard, writer_positions
-from compactor.spark.rows.invalid import unusable_records, without_invalid
+from compactor.spark.keys import link_key_changes, row_key
+from compactor.spark.rows import batch_order, deletions, erase, json_writers, keyless, protect, survey
+from compactor.spark.rows.conform import conform, payload_writers, shard, writer_positions
 from compactor.spark.rows.position import with_position
-from compactor.spark.tables import exactness
-
-ENVELOPES = {
-    "change-event": Decoder(change_event.decode),
-    "debezium": Decoder(debezium.decode),
-    "dms": Decoder(dms.decode, order=dms.order, declared_order=dms.declared_order, check_names=dms.check_names, file_identity=dms.file_identity),
-    "flat": Decoder(flat.decode, settle=flat.settle, order=flat.order),
-    "full-load": Decoder(flat.decode, settle=full_load.settle, order=full_load.order, declared_order=full_load.order),
-    "wal2json": Decoder(wal2json.decode, order=wal2json.order),
-}
-"""The decoder of each envelope in `core/model/envelopes.py`."""
+from compactor.spark.rows.survey import unusable_records, without_invalid
 
 PARSED_ONCE_MAX = 1 << 30
 """Bytes of files up to which the parts of JSON records are kept, so that no later pass parses them again. They need three times the bytes."""
-
 KEPT_MAX = 4 << 20
 """Bytes of Parquet files up to which the changes of a first load are kept. Kept rows need twenty times the bytes, and are not read by column."""
-
 Columns = tuple[tuple[str, str], ...]
 """(name, type) of columns."""
 
@@ -94,15 +83,12 @@ class SparkBatch:
         return self.changes.sparkSession
 
     def close(self) -> None:
-        """Free the cached rows and the unpacked copies."""
         measured.release(self.changes)
         self.scratch.close()
 
 
 @dataclass(frozen=True)
 class _Decoded:
-    """The records of a batch in their writers' types."""
-
     frames: tuple[Frame, ...]
     landed: Columns
     """The columns of the files, with names in lower case; () for text files."""
@@ -125,56 +111,48 @@ class _Surveyed:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads batches."""
+    """Reads one batch."""
 
-    spark: SparkSession
-    """The session."""
-
-    storage: Storage
-    """Reads the content of files whose rows nothing else identifies (keyless tables), and sizes of files where Spark sees another one."""
-
-    schemas: wire.Schemas = None
+    opened: Inputs
+    parent: Snapshot | None
+    version: int
+    """The version that is being made."""
+    schemas: kafka.Schemas
     """Returns the schema text for an id, for Kafka records that carry only the id."""
+    entries: Entries
+    """Reads the ledger."""
+    base: ForeignBase | None
+    """Set for files of a foreign base."""
+    erased: Erased | None
+    """Keys whose events are ignored, instead of those of `parent`."""
 
-    def read(
-        self,
-        spec: TableSpec,
-        parent: Snapshot | None,
-        inputs: Sequence[Input],
-        version: int,
-        locations: InputLocations,
-        entries: Entries = tuple,
-        base: ForeignBase | None = None,
-        erased: Erased | None = None,
-    ) -> SparkBatch:
-        """Read inputs as a batch, without files on which Spark fails. `entries` reads the ledger; `base` is set for files of a foreign base."""
-        erased = erased or (parent.erased if parent else None)
-        with ExitStack() as scratch:
-            opened = Inputs(self.spark, self.storage, spec, inputs, locations, scratch)
-            while True:
-                try:
-                    batch = self._read_base(opened, base) if base else self._read(opened, parent, version, entries, erased)
-                    return dataclasses.replace(batch, scratch=scratch.pop_all())
-                except LoadSetAside:
-                    continue
-                except CompactorError:
-                    raise
-                except Exception as error:
-                    failures.raise_environment_error(error)
-                    # a truncated response can cause an error that no single file causes
-                    reason = opened.reason(error)
-                    if not opened.find_unreadable() and opened.reads.confirmed({spec.name: reason}):
-                        raise Refused(f"table {spec.name}: Spark failed: {reason}") from (error if spec.quotes_records else None)
+    def read(self) -> SparkBatch:
+        """Read the inputs, without files on which Spark fails."""
+        opened, spec = self.opened, self.opened.spec
+        while True:
+            try:
+                return self._read_base(self.base) if self.base else self._read()
+            except LoadSetAside:
+                continue
+            except CompactorError:
+                raise
+            except Exception as error:
+                failures.raise_environment_error(error)
+                # a truncated response can cause an error that no single file causes
+                reason = opened.reason(error)
+                if not opened.find_unreadable() and opened.reads.confirmed({spec.name: reason}):
+                    raise Refused(f"table {spec.name}: Spark failed: {reason}") from (error if spec.quotes_records else None)
 
-    def _read(self, opened: Inputs, parent: Snapshot | None, version: int, entries: Entries, erased: Erased | None) -> SparkBatch:
-        spec = opened.spec
+    def _read(self) -> SparkBatch:
+        opened, parent, spec = self.opened, self.parent, self.opened.spec
+        erased = self.erased or (parent.erased if parent else None)
         protection.check(spec.name, parent.schema if parent else None, spec.columns)
         column_types.check(spec.name, parent.schema if parent else None, column_types.declared(spec.types))
-        decoded = self._decoded(opened, parent)
+        decoded = self._decoded()
         surveyed = _surveyed(opened, parent, decoded.frames)
-        evolved = self._evolved(opened, parent, version, surveyed)
+        evolved = self._evolved(surveyed)
         lacking = _lacking(surveyed.frames, evolved, parent) if spec.patch_rows else set()
-        changes, judged = self._changes(opened, parent, surveyed, evolved, bool(lacking))
+        changes, judged = self._changes(surveyed, evolved, bool(lacking))
         if erased is not None:
             check_key(spec.name, parent.schema if parent else evolved.schema, evolved.schema)
             changes, left_out = erase.without_erased(changes, evolved.schema, erased, spec)
@@ -183,23 +161,25 @@ class Reader:
         missing = tuple(sorted({*summary.unavailable_columns, *lacking}))
         summary = dataclasses.replace(summary, unavailable_columns=missing, raw=decoded.landed, raw_format=decoded.format)
         if spec.source.full_loads:
-            changes, summary = FullLoads(self.spark, opened, parent, summary, version, entries).changes(changes)
-        return SparkBatch(summary, spec, parent, version, changes, opened.raws, decoded.unpacked, decoded.frames)
+            changes, summary = FullLoads(opened, parent, summary, self.version, self.entries).changes(changes)
+        return SparkBatch(summary, spec, parent, self.version, changes, opened.raws, decoded.unpacked, decoded.frames)
 
-    def _changes(self, opened: Inputs, parent: Snapshot | None, surveyed: _Surveyed, evolved: Evolved, lacking: bool) -> tuple[DataFrame, _Surveyed]:
+    def _changes(self, surveyed: _Surveyed, evolved: Evolved, lacking: bool) -> tuple[DataFrame, _Surveyed]:
         """Return the Changes of surveyed records in the table's columns, and the survey with those that turn out to be invalid there.
 
         `lacking`: whether some writer lacks a stored column whose value then stays (`patch_rows: true`).
         """
-        spec, frames, order, counts = opened.spec, surveyed.frames, surveyed.order, surveyed.counts
+        opened, parent, spec = self.opened, self.parent, self.opened.spec
+        frames, order, counts = surveyed.frames, surveyed.order, surveyed.counts
         if spec.keyless:
             numbered = any(name in OFFSETS for name, _ in order)
-            contents = {} if numbered else {item.name: self._identity(spec, item, place) for item, place in opened.places.items()}
+            contents = {} if numbered else {item.name: _identity(opened, item, place) for item, place in opened.places.items()}
             frames = tuple(keyless.identify(frame, order, contents, shard(spec), spec.container) for frame in frames)
-        across = epochs.across(parent, order, counts)
+        across = batch_order.across(parent, order, counts)
         changes = conform(frames, evolved, spec, order, bool(counts.unavailable_columns or lacking), across, not counts.ignored + counts.invalid)
         if counts.unlinked and not spec.keyless and not across:
-            changes = link_key_changes(changes, evolved.schema)
+            deletes = changes.where("_op = 'd' AND _link IS NOT NULL").selectExpr(LINK, f"{row_key(evolved.schema)} AS _key")
+            changes = link_key_changes(changes, evolved.schema, deletes)
         changes = protect.protect(changes, evolved.schema, spec)
         changes = changes.coalesce(1) if opened.small and len(frames) > 1 else changes
         changes, mistyped, listed, moves = without_invalid(opened, changes, evolved.schema, parent is not None or not _read_again(opened))
@@ -207,29 +187,29 @@ class Reader:
         if mistyped:
             counts = counts.with_invalid(mistyped)
             opened.within_limits(counts.invalid, counts.read, unusable)
-        counts = dataclasses.replace(counts, moves=epochs.checked_moves(spec, moves, across))
+        counts = dataclasses.replace(counts, moves=batch_order.checked_moves(spec, moves, across))
         return changes, dataclasses.replace(surveyed, counts=counts, unusable=unusable)
 
-    def _evolved(self, opened: Inputs, parent: Snapshot | None, version: int, surveyed: _Surveyed) -> Evolved:
+    def _evolved(self, surveyed: _Surveyed) -> Evolved:
         """Return the schema with the columns of the records. Raises SchemaRefused, with the first record that the policy refuses."""
-        spec = opened.spec
+        opened, parent, spec = self.opened, self.parent, self.opened.spec
         writers = writer_positions(surveyed.counts.writers, payload_writers(surveyed.frames, spec), spec.keyless)
         if parent is None and not writers:
             of = f" of `source_table: {spec.source_table}` (`compactor plan {spec.name}` names their tables)" if spec.source_table else ""
             landed = f"{surveyed.counts.read} records landed, none of them with a row{of}"
             raise NoRowsYet(f"table {spec.name}: {landed}; they wait for the first that has one")
         try:
-            evolved = evolve(parent.schema if parent else None, writers, spec.row_key, version, spec.name, spec.policy)
+            evolved = evolve(parent.schema if parent else None, writers, spec.row_key, self.version, spec.name, spec.policy)
         except SchemaRefused as error:
             raise misfits.located(error, surveyed.frames, opened) from None
         evolved = dataclasses.replace(evolved, schema=protection.marked(evolved.schema, spec.columns))
         if parent is not None and evolved.retyped:
-            exactness.check(self.spark, spec, parent, evolved)
+            misfits.check_exact(opened.spark, spec, parent, evolved)
         return evolved
 
-    def _read_base(self, opened: Inputs, base: ForeignBase) -> SparkBatch:
+    def _read_base(self, base: ForeignBase) -> SparkBatch:
         """Read the files of a foreign base as the first load of a table. Refuses everything that `_read` would put into quarantine."""
-        spec = opened.spec
+        opened, spec = self.opened, self.opened.spec
         frames = foreign_base.frames(opened, base)
         counts = survey.count_records(frames, spec, raws=opened.raws)
         opened.check_names(counts.files)
@@ -240,16 +220,16 @@ class Reader:
         foreign_base.check_keys(changes, spec, evolved.schema)
         return SparkBatch(summary, spec, None, FIRST, changes)
 
-    def _decoded(self, opened: Inputs, parent: Snapshot | None) -> _Decoded:
+    def _decoded(self) -> _Decoded:
         """Decode the records of the files. A file that cannot be decoded is set aside."""
-        spec = opened.spec
-        decode = ENVELOPES[spec.envelope].decode
+        opened, spec, stored = self.opened, self.opened.spec, _stored_fields(self.parent)
+        decode = DECODERS[spec.envelope].decode
         frames, unpacked = [], []
         typed = column_types.declared(spec.types)
         schema = column_types.over(typed, from_avro(spec.avro_schema) if spec.avro_schema else None)
         landed, formats = dict[str, types.Type](), set[str]()
         for kind, paths in opened.by_format().items():
-            for raw in opened.raw(kind, paths, _stored_fields(parent), schema):
+            for raw in opened.raw(kind, paths, stored, schema):
                 try:
                     # a file whose records name several schemas is one frame for each schema: take all frames or none
                     decoded = [(part, decode(part, spec)) for part in kafka.unpack(raw, spec.container, self.schemas, opened.materialize)]
@@ -265,26 +245,25 @@ class Reader:
                     landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
                 # Avro records have all types but those of `types:`; the schema in a Parquet footer may say less than `schema:`
                 over = {part.avro: typed if part.avro and (kind == "avro" or not raw.avro) else schema for part, _ in decoded}
-                frames += [self._described(frame, opened, parent, over[part.avro], typed) for part, frame in decoded]
+                frames += [self._described(frame, over[part.avro], typed) for part, frame in decoded]
                 unpacked += [part for part, _ in decoded]
         deletions.check_columns(spec, frames)
-        frames += repair.frames(self.spark, opened, self.storage, frames, _stored_fields(parent))
+        frames += repair.frames(opened, frames, stored)
         columns = tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items())
         return _Decoded(tuple(frames), columns, max(formats, default=""), tuple(unpacked))
 
-    def _described(self, frame: Frame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None, typed: WriterSchema | None) -> Frame:
+    def _described(self, frame: Frame, schema: WriterSchema | None, typed: WriterSchema | None) -> Frame:
         """Return the frame with its writers, and with images that are structs. `schema`: the declared columns; `typed`: those of `types:` alone."""
-        spec = opened.spec
+        opened, spec, stored = self.opened, self.opened.spec, _stored_fields(self.parent)
         if frame.images is None and opened.size <= PARSED_ONCE_MAX:
             frame = dataclasses.replace(frame, rows=opened.materialize(frame.rows))
         if frame.omits:
-            stored = _stored_fields(parent)
-            writers = signatures.writers_of(frame, stored, schema, spec)
+            writers = named.writers_of(frame, stored, schema, spec)
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
-            bare, small, stored = spec.source.plain_rows, opened.size <= json_writers.INFERRED_HERE, _stored_fields(parent)
+            bare, small = spec.source.plain_rows, opened.size <= json_writers.INFERRED_HERE
             try:
-                writers = json_writers.writers_of(self.spark, frame, spec.key, stored, schema, typed, bare, small, spec.limits)
+                writers = json_writers.writers_of(frame, spec.key, stored, schema, typed, bare, small, spec.limits)
             except TooManyColumns as error:
                 opened.without_too_wide(error, frame.rows)
                 raise
@@ -292,15 +271,16 @@ class Reader:
         elif schema:
             frame = dataclasses.replace(frame, writers=tuple(column_types.as_declared(writer, schema) for writer in frame.writers))
         frame = json_writers.with_decimals(frame)
-        frame = ENVELOPES[spec.envelope].settle(deletions.marked(frame, spec, _stored_fields(parent)), spec, opened.inputs)
+        frame = DECODERS[spec.envelope].settle(deletions.marked(frame, spec, stored), spec, opened.inputs)
         return dataclasses.replace(frame, writers=tuple(protection.protected(writer, spec.columns) for writer in frame.writers))
 
-    def _identity(self, spec: TableSpec, item: Input, location: str) -> str:
-        """Return what identifies the rows of a file: its name if only one stream writes it, in its epoch, else a hash of the content."""
-        own = ENVELOPES[spec.envelope].file_identity(item.path) or sink_name(item.path)
-        if own is None:
-            return hashlib.sha256(self.storage.read(location)).hexdigest()[:32]
-        return f"{own}:{item.epoch}" if item.epoch else own
+
+def _identity(opened: Inputs, item: Input, location: str) -> str:
+    """Return what identifies the rows of a file: its name if only one stream writes it, in its epoch, else a hash of the content."""
+    own = DECODERS[opened.spec.envelope].file_identity(item.path) or sink_name(item.path)
+    if own is None:
+        return hashlib.sha256(opened.storage.read(location)).hexdigest()[:32]
+    return f"{own}:{item.epoch}" if item.epoch else own
 
 
 def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) -> _Surveyed:
@@ -314,13 +294,13 @@ def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) 
         records = [item for frame in frames for item in unusable_records(frame, opened)]
         invalid = sum(frame.rows.where("_invalid IS NOT NULL").count() for frame in frames) if records else 0
         opened.within_limits(invalid, invalid, records)
-    epochs.check_epoch(spec, parent)
-    order = order_columns.of_batch(opened, parent, frames, ENVELOPES[spec.envelope])
-    epoch = epochs.epoch(opened)
+    batch_order.check_epoch(spec, parent)
+    order = batch_order.order_columns(opened, parent, frames)
+    epoch = batch_order.epoch(opened)
     since = parent.source_time if parent and parent.epoch == spec.epoch else None
     placed = [with_position(frame, spec, order, epoch) for frame in frames]
     counts = survey.count_records(placed, spec, since, opened.raws)
-    if (lsn := epochs.snapshot_lsn(parent, order, counts)) is not None:
+    if (lsn := batch_order.snapshot_lsn(parent, order, counts)) is not None:
         placed = [with_position(frame, spec, order, epoch, snapshot_lsn=lsn) for frame in frames]
         counts = survey.count_records(placed, spec, since, opened.raws)
     opened.check_names(counts.files)
@@ -328,7 +308,7 @@ def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) 
     opened.within_limits(counts.invalid, counts.read, unusable)
     if counts.truncate and spec.truncate == "fail":
         raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
-    epochs.check_offsets(spec, parent, order, counts)
+    batch_order.check_offsets(spec, parent, order, counts)
     flat.check_deletes(spec, counts, parent)
     # that each record can be used is not computed again
     placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, valid=True, snapshot_lsn=lsn) for frame in frames]
@@ -388,7 +368,7 @@ def _summary(opened: Inputs, parent: Snapshot | None, surveyed: _Surveyed, evolv
         truncates=counts.truncates,
         first=earliest([file.first for file in counted.values()]),
         last=latest([file.last for file in counted.values()]),
-        truncate=epochs.barrier(spec, parent, counts, order),
+        truncate=batch_order.barrier(spec, parent, counts, order),
         shard_truncates=counts.shard_truncates,
         source_time=counts.source_time,
         offsets=counts.offsets if order and order[0][0] in OFFSETS else (),

@@ -29,11 +29,9 @@ log = logging.getLogger(__name__)
 
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 """A choice of garbage collector. Java does not start with two."""
-
 _COMPILE_LATER = ("-XX:Tier4InvocationThreshold=50000", "-XX:Tier4MinInvocationThreshold=6000", "-XX:Tier4CompileThreshold=150000")
 """Ten times the defaults. The JVM then does not compile Spark's planner a second time, which costs a small commit more than its data does. What runs
 for each row is called so often that it is compiled as before (docs/design/spark.md#few-jobs)."""
-
 _NAMES = (
     "PythonUtils",
     "SparkSession",
@@ -47,10 +45,8 @@ _NAMES = (
     "scala.Option",
 )
 """What PySpark and compactor name in the JVM for each query."""
-
 _LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives")
 """Settings that spark-submit itself must see. All others stay off the command line, because `ps` shows it to everyone."""
-
 _FIXED = {
     # `${name}` in a value or a column's name is text; `sql.as_column` has the rest of this rule
     "spark.sql.variable.substitute": "false",
@@ -84,12 +80,9 @@ _FIXED = {
     "spark.sql.legacy.parquet.nanosAsLong": "true",
 }
 """Settings that nobody overrides, because rows depend on them: most have Spark's default."""
-
 _OPEN = ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions", "spark.ui.enabled")
 _OPEN_S3 = ("spark.hadoop.fs.s3a.attempts.", "spark.hadoop.fs.s3a.connection.timeout", "spark.hadoop.fs.s3a.retry.")
 """Settings that the user's spark-defaults.conf may override. Only run time depends on them."""
-
-
 PARQUET = {
     form: {
         "spark.sql.parquet.outputTimestampType": timestamps,
@@ -107,30 +100,21 @@ class SessionSettings:
 
     metastore_uri: str | None
     """The Thrift URI of a shared metastore."""
-
     metastore_dir: str | None
     """The folder of an embedded Derby metastore. One process at a time can use it."""
-
     warehouse_dir: str
-
     master: str | None = None
     """The Spark master. None: SPARK_MASTER, else spark-submit's, else local[*]."""
-
     verbose: bool = False
     """Whether Spark's own log and progress are shown."""
-
     conf: tuple[tuple[str, str], ...] = ()
     """Spark settings that override all others."""
-
     wait_seconds: float = 0
     """How long to wait for an embedded metastore that another process uses."""
-
     brief: bool = False
     """Whether the JVM will have little to do. It compiles quickly then, and never a second time for speed."""
-
     parquet: str = "hive"
     """The form of the files to write, as the key `parquet` has it."""
-
     encrypted: bool = False
     """Whether Spark encrypts what it writes to local disks: cached rows, shuffle files and spills."""
 
@@ -292,13 +276,10 @@ def _start_jvm(settings: SessionSettings, lock: Lock | None) -> None:
             SparkContext._ensure_initialized(gateway=launch(conf, options))
         except Exception as error:
             output.seek(0)
-            reason = _without_stacks(output.read().decode("utf-8", "replace"))[-4000:] or error
+            # what matters comes before the stacks
+            lines = output.read().decode("utf-8", "replace").splitlines()
+            reason = "\n".join(line for line in lines if not line.startswith("\tat ")).strip()[-4000:] or error
             raise Refused(f"Spark did not start with Java {os.environ['JAVA_HOME']}: {reason}") from None
-
-
-def _without_stacks(text: str) -> str:
-    """Return the output of a JVM without the lines of stacks. What matters comes before them."""
-    return "\n".join(line for line in text.splitlines() if not line.startswith("\tat ")).strip()
 
 
 def _java_options(settings: SessionSettings) -> list[str]:

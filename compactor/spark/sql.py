@@ -26,13 +26,10 @@ log = logging.getLogger(__name__)
 
 EXACT_JSON = "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", 'ignoreNullFields', 'false')"
 """Options of `to_json` for text in which other values differ. By default it cuts timestamps to milliseconds, and leaves out nulls in structs."""
-
 DIGEST = f"bit_xor(xxhash64(to_json(struct(*), {EXACT_JSON})))"
 """For an aggregation: a number that changes when any of the rows changes."""
-
 BY_HASH = "collect_set(CASE WHEN false THEN 1 END)"
 """SQL for an aggregation: always empty. Beside it Spark groups rows by hash; for the minimum of a struct alone it would sort all rows."""
-
 JSON_OPTIONS = {"maxStringLen": str(2**31 - 1), "allowUnquotedControlChars": "true", "columnNameOfCorruptRecord": " corrupt"}
 """For every reader of records. By default Jackson refuses strings beyond 20 million characters, and only in queries that use the string; and a record
 with a tab inside a text, from there on: the columns after it would be null. Spark's own name for what is no JSON may be that of a column."""
@@ -75,7 +72,6 @@ def cast(value: str, kind: types.Type) -> str:
 
 
 def null(kind: types.Type) -> str:
-    """Return a typed null."""
     return f"CAST(NULL AS {types.text(kind, quote=True)})"
 
 
@@ -95,14 +91,12 @@ def mapped(value: str, meanings: Mapping[str, str]) -> str:
 
 
 def struct(members: Sequence[tuple[str, str]]) -> str:
-    """Return a struct of (name, expression) pairs."""
     inside = ", ".join(f"{literal(name)}, {value}" for name, value in members)
     return f"named_struct({inside})"
 
 
 _PLACES = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}", re.DOTALL)
 """Finds `{name}` in a text. A name or text of the data may contain it, too, in quotes."""
-
 _recorded: ContextVar[list[tuple[str, str]] | None] = ContextVar("recorded", default=None)
 
 

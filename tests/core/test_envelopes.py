@@ -10,14 +10,14 @@ from compactor.config.keys import Table
 from compactor.core.model.envelopes import ENVELOPES, SPECIAL_SETTINGS, Envelope, accepting
 from compactor.core.model.spec import TableSpec
 from compactor.core.settings.job_config import JobConfig
-from compactor.spark import reading
+from compactor.spark.decode.decoder import DECODERS
 
 ALL = list(ENVELOPES.values())
 
 
 def test_every_envelope_has_a_decoder() -> None:
     """And every decoder an envelope."""
-    assert sorted(reading.ENVELOPES) == sorted(ENVELOPES)
+    assert sorted(DECODERS) == sorted(ENVELOPES)
 
 
 @pytest.mark.parametrize("envelope", ALL, ids=lambda envelope: envelope.name)

@@ -16,7 +16,7 @@ from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import Csv
 from compactor.core.results.batch import ErasedRecords
-from compactor.spark.input import raw_records, rewrite
+from compactor.spark.input import rewrite
 from compactor.storage.local import LocalStorage
 from tests.oracle.lake import table
 
@@ -35,10 +35,10 @@ from tests.oracle.lake import table
 )
 def test_lines(kind: str, data: bytes, numbers: tuple[int, ...], total: int, made: bytes) -> None:
     """In JSON lines an empty line keeps the numbers of the others."""
-    assert raw_records.without(f"x.{kind}", kind, data, ErasedRecords(numbers, total), header=True) == made
-    packed = raw_records.without(f"x.{kind}.gz", kind, gzip.compress(data), ErasedRecords(numbers, total), header=True)
+    assert rewrite.bytes_without(f"x.{kind}", kind, data, ErasedRecords(numbers, total), header=True) == made
+    packed = rewrite.bytes_without(f"x.{kind}.gz", kind, gzip.compress(data), ErasedRecords(numbers, total), header=True)
     assert gzip.decompress(packed) == made
-    assert packed == raw_records.without(f"x.{kind}.gz", kind, gzip.compress(data), ErasedRecords(numbers, total), header=True)
+    assert packed == rewrite.bytes_without(f"x.{kind}.gz", kind, gzip.compress(data), ErasedRecords(numbers, total), header=True)
 
 
 SCHEMA: dict[str, Any] = {
@@ -78,7 +78,7 @@ def test_other_codecs_of_avro_are_refused() -> None:
     stream = io.BytesIO()
     fastavro.writer(stream, SCHEMA, [record(1)], codec="bzip2")
     with pytest.raises(InputRefused, match="blocks are compressed with bzip2; expected null or deflate"):
-        raw_records.without("x.avro", "avro", stream.getvalue(), ErasedRecords((1,), 1))
+        rewrite.bytes_without("x.avro", "avro", stream.getvalue(), ErasedRecords((1,), 1))
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
@@ -88,12 +88,12 @@ def test_avro(codec: str) -> None:
     fastavro.writer(stream, SCHEMA, map(record, range(200)), codec=codec, sync_interval=500, metadata={"who": "me"})
     data = stream.getvalue()
     chosen = (1, 2, 50, 51, 52, 53, 54, 55, 199, 200)
-    made = raw_records.without("x.avro", "avro", data, ErasedRecords(chosen, 200))
+    made = rewrite.bytes_without("x.avro", "avro", data, ErasedRecords(chosen, 200))
     # fastavro reads timestamps as such
     left = [each["id"] for each in fastavro.reader(io.BytesIO(made))]  # type: ignore[call-overload, index]
     assert left == [-at * 1000 for at in range(200) if at + 1 not in chosen]
-    assert raw_records.without("x.avro", "avro", data, ErasedRecords((), 200)) == data
-    assert raw_records.without("x.avro", "avro", made, ErasedRecords((), 190)) == made
+    assert rewrite.bytes_without("x.avro", "avro", data, ErasedRecords((), 200)) == data
+    assert rewrite.bytes_without("x.avro", "avro", made, ErasedRecords((), 190)) == made
 
 
 TRANSACTION = '{"xid":7, "change" : [ {"kind":"insert","columnvalues":["a]}", 1e400]} ,{"kind":"delete"},\t{"kind":"update"}],"nextlsn":"0/1"}'
@@ -117,7 +117,7 @@ def kafka(value: str) -> str:
 def test_a_record_of_several_changes_keeps_the_others_and_their_numbers(line: str, made: str) -> None:
     """Byte for byte; a record without any other change goes as a whole."""
     data = f"{line}\n{line}\n{line}".encode()
-    left = raw_records.without("x.json", "json", data, ErasedRecords((1, 2), 3, ((2, 0), (2, 2))))
+    left = rewrite.bytes_without("x.json", "json", data, ErasedRecords((1, 2), 3, ((2, 0), (2, 2))))
     assert left.decode() == f"\n{made}\n{line}"
 
 
@@ -127,7 +127,7 @@ def test_a_record_of_several_changes_keeps_the_others_and_their_numbers(line: st
 def test_a_record_without_such_a_change_is_refused(line: str) -> None:
     """The wrong one might go."""
     with pytest.raises(InputRefused, match="cannot be rewritten: "):
-        raw_records.without("x.json", "json", line.encode(), ErasedRecords((1,), 1, ((1, 3),)))
+        rewrite.bytes_without("x.json", "json", line.encode(), ErasedRecords((1,), 1, ((1, 3),)))
     with pytest.raises(InputRefused, match="hold changes of other keys too, and are no JSON lines"):
         rewrite.without(None, LocalStorage(), table(), "x.avro", ErasedRecords((1,), 1, ((1, 0),)), "staging")  # type: ignore[arg-type]
 
@@ -143,7 +143,7 @@ def test_a_record_without_such_a_change_is_refused(line: str) -> None:
 def test_what_does_not_fit_is_refused(path: str, kind: str, data: bytes, why: str) -> None:
     """Another number of records means that the wrong one might go."""
     with pytest.raises(InputRefused, match=why):
-        raw_records.without(path, kind, data, ErasedRecords((1,), 3))
+        rewrite.bytes_without(path, kind, data, ErasedRecords((1,), 3))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_what_does_not_fit_is_refused(path: str, kind: str, data: bytes, why: st
 def test_other_formats_are_refused(path: str, kind: str | None, why: str) -> None:
     """Such a file goes as a whole, if at all."""
     with pytest.raises(InputRefused, match=f"^{path}: cannot be rewritten: {why}"):
-        raw_records.without(path, kind, b"", ErasedRecords((1,), 1))
+        rewrite.bytes_without(path, kind, b"", ErasedRecords((1,), 1))
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import flat_rows
 from compactor.core.sources.whole_hours import brought_by_stream
 from compactor.ports import Storage
-from compactor.spark.input import raw_records
+from compactor.spark.input import rewrite
 from tests.oracle import erased_keys, history_engine, list_files
 from tests.oracle.engine import ListBatch, ListEngine, ListResolution, conformed, summary_of
 from tests.oracle.model import Change
@@ -100,7 +100,7 @@ class WholeEngine(ListEngine):
 
     def write_without(self, spec: TableSpec, location: str, records: ErasedRecords, staging: str) -> FileInfo:
         """The other lines, whatever the name of the file says about its format."""
-        self._storage.write(f"{staging}/part-00000.json", raw_records.without(location, "json", self._storage.read(location), records))
+        self._storage.write(f"{staging}/part-00000.json", rewrite.bytes_without(location, "json", self._storage.read(location), records))
         (info,) = self._storage.list(staging)
         return info
 

@@ -28,7 +28,7 @@ from compactor.flows.run import run_table
 from compactor.flows.table import Table
 from compactor.flows.verbs import replay_table
 from compactor.spark.engine import SparkEngine
-from compactor.spark.input.wire import Schemas
+from compactor.spark.input.kafka import Schemas
 from compactor.spark.rows.position import from_row
 from compactor.storage.local import LocalStorage
 from tests.read import same_rows

@@ -20,7 +20,7 @@ from compactor.flows.table import Table
 from compactor.spark import consistency, measured
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.engine import SparkEngine
-from compactor.spark.tables import footers
+from compactor.spark.tables import table_writer
 from compactor.storage.local import LocalStorage
 from tests.spark.lake import Lake
 
@@ -258,12 +258,12 @@ def test_a_job_counts_the_rows_of_many_files_as_the_driver_does(lake: Lake, tmp_
     directory = tmp_path / "a b#%41=ä"
     lake.spark.range(5).selectExpr("id", "id < 2 AS part").coalesce(1).write.partitionBy("part").parquet(str(directory))
     files = {str(path): path.stat().st_size for path in directory.glob("*/*.parquet")}
-    by_driver = footers.count_rows(lake.spark, files)
-    monkeypatch.setattr(footers, "FILES_MAX", 0)
-    assert footers.count_rows(lake.spark, files) == by_driver
+    by_driver = table_writer.count_rows(lake.spark, files)
+    monkeypatch.setattr(table_writer, "FILES_MAX", 0)
+    assert table_writer.count_rows(lake.spark, files) == by_driver
     assert sorted(by_driver.values()) == [2, 3]
     with pytest.raises(InconsistentRead, match=f"Spark lists {sum(files.values()):,}"):
-        footers.count_rows(lake.spark, {path: size + 1 for path, size in files.items()})
+        table_writer.count_rows(lake.spark, {path: size + 1 for path, size in files.items()})
 
 
 class HidesDelta(LocalStorage):
@@ -289,9 +289,9 @@ def test_a_listing_that_lacks_a_written_file_stops_the_commit(lake: Lake) -> Non
     delta = lake.snapshot(spec).delta
     assert delta is not None
     path = f"{spec.root}/{delta.path}/{delta.files[0].name}"
-    assert footers.count_rows(lake.spark, {path: delta.size}) == {path: 2}
+    assert table_writer.count_rows(lake.spark, {path: delta.size}) == {path: 2}
     with pytest.raises(InconsistentRead, match=rf"expected {delta.size + 1:,} bytes, Spark's client sees {delta.size:,}"):
-        footers.count_rows(lake.spark, {path: delta.size + 1})
+        table_writer.count_rows(lake.spark, {path: delta.size + 1})
 
 
 class HidesOneFolder(LocalStorage):
@@ -307,7 +307,7 @@ def test_fewer_rows_than_were_written_are_not_committed(
     lake: Lake, segments: int, by_job: bool, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of one Segment and of several, whether the driver or a job counts."""
-    monkeypatch.setattr(footers, "FILES_MAX", 0 if by_job else 64)
+    monkeypatch.setattr(table_writer, "FILES_MAX", 0 if by_job else 64)
     spec = lake.spec(target_file_bytes=1 if segments > 1 else 384 << 20)
     lake.land(spec, 1, [{"id": key, "seq": key, "op": "d" if key == 3 else "c"} for key in (1, 2, 3)])
     engine = SparkEngine(lake.spark, HidesOneFolder())

@@ -957,5 +957,5 @@ def test_columns_are_in_the_order_of_the_first_record(lake: Lake) -> None:
     kinds = "_file STRING, _block BIGINT, _row BIGINT, _op STRING, _writer STRING, _schema STRING, _after STRING, _before STRING"
     for given in (rows, rows[::-1], [rows[1], rows[0], rows[2]]):
         frame = Frame(lake.spark.createDataFrame(given, kinds).coalesce(1), None, one_image=True)
-        (writer,) = json_writers.writers_of(lake.spark, frame, ("id",), few=True)
+        (writer,) = json_writers.writers_of(frame, ("id",), few=True)
         assert [field.name for field in writer.fields] == ["A", "a", "id"]

@@ -1,6 +1,6 @@
 """Envelopes: how a source wraps the rows it sends, as values with capabilities. Code asks for a capability, never for an envelope's name.
 
-A new envelope needs an entry in `ENVELOPES` here, a decoder in `spark/decode/`, and that decoder's entry in `spark/reading.py`.
+A new envelope needs an entry in `ENVELOPES` here, a decoder in `spark/decode/`, and that decoder's entry in `spark/decode/decoder.py`.
 """
 
 from __future__ import annotations

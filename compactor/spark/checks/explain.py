@@ -11,7 +11,6 @@ from compactor.core.model.position import TIE_BREAKERS, members
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.explained import Explained, ExplainedPass
-from compactor.ports import Storage
 from compactor.spark import sql
 from compactor.spark.decode.conversions import UNAVAILABLE_NUMBERS, UNAVAILABLE_TEXTS
 from compactor.spark.history import commit
@@ -27,7 +26,6 @@ def explain(
     read: Callable[[], SparkBatch],
     whole: Callable[[BatchSummary], str | None],
     committed: bool,
-    storage: Storage,
     compacted: Callable[[], tuple[str, str] | None],
 ) -> Explained:
     """Return how the batch that `read` returns becomes a version. Runs the survey and the look-ups, and writes nothing.
@@ -41,22 +39,15 @@ def explain(
         reason = whole(summary)
         work = resolve(batch, reason is not None)
         scratch.callback(work.close)
-        more = [commit.explain(batch.session, storage, work)] if batch.spec.history else []
+        more = [commit.explain(work)] if batch.spec.history else []
         more += [_feed(work)] if (kept := continued(batch.spec, batch.parent)) and kept.mode != OFF else []
         due = compacted()
     base, *steps = work.plan.reasons
     steps += [*more, *([due] if due else [])]
     passes = dict.fromkeys((label, _shortened(text, work.reducer)) for label, text in queries)
-    return Explained(
-        batch.spec.name,
-        batch.version,
-        committed,
-        len(summary.inputs),
-        sum(item.size for item in summary.inputs),
-        summary.read,
-        ((base[0], reason or base[1]), *steps),
-        tuple(ExplainedPass(*each) for each in passes),
-    )
+    files, size, reasons = len(summary.inputs), sum(item.size for item in summary.inputs), ((base[0], reason or base[1]), *steps)
+    shown = tuple(ExplainedPass(*each) for each in passes)
+    return Explained(batch.spec.name, batch.version, committed, files, size, summary.read, reasons, shown)
 
 
 def _feed(work: Resolution) -> tuple[str, str]:

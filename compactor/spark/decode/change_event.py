@@ -27,7 +27,8 @@ CONNECTOR = "change-event"
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     """Return one raw frame, JSON text or columns, as a Frame of rows that name their columns. Raises InputRefused for other columns."""
-    own = [name for name in _order_fields(spec) if name not in (*_LISTS, *_TEXTS)]
+    # names of `order_by` as fields of the record. A column of the row with the same name has precedence
+    own = [name for name in (name.removeprefix("event.") for name in spec.order_by) if name not in (*_LISTS, *_TEXTS)]
     records = _parsed(raw, own) if raw.schema is None else _typed(raw, spec, own)
     valid = ", ".join(literal(code) for code in OPERATIONS)
     code = "lower(trim(_d.changeType))"
@@ -47,11 +48,6 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     )
     fields = {"connector": literal(CONNECTOR), "ts_us": "CAST(_time AS STRING)", **{f"event_{name}": f"_d.{quoted(name)}" for name in own}}
     return named.frame(rows.selectExpr("*", named.source(fields)), spec, named.ANY, CHANGE_EVENTS)
-
-
-def _order_fields(spec: TableSpec) -> list[str]:
-    """Return the names of `order_by` as fields of the record. A column of the row with the same name has precedence."""
-    return [name.removeprefix("event.") for name in spec.order_by]
 
 
 def _parsed(raw: RawFrame, own: list[str]) -> DataFrame:

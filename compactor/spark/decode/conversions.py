@@ -20,19 +20,14 @@ _PACKED = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
 _MAPPED = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
 _UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 """The placeholder in an array of uuids: Java's `UUID.nameUUIDFromBytes` of it."""
-
 UNAVAILABLE_TEXTS = f"({literal(PLACEHOLDER)}, {literal(_PACKED)}, {literal(PLACEHOLDER.encode().hex())}, {literal(_MAPPED)})"
 """SQL: the forms of the placeholder in a text."""
-
 UNAVAILABLE_NUMBERS = f"array({', '.join(f'{code}L' for code in PLACEHOLDER.encode())})"
 """SQL: the placeholder in an array of numbers."""
-
 _DAY_MIN, _DAY_MAX = -2440588, 2145042905
 """4714-11-24 BC and 5874897-12-31 in days since 1970-01-01: the range of a source's dates. The numbers that stand for infinity lie outside."""
-
 _MICROS_MIN, _MICROS_MAX = -2440588 * 86_400_000_000, 2**63 - 1 - 1_000_000_000
 """The same range for timestamps. A long of microseconds ends in the year 294247, and its ends stand for infinity."""
-
 _MICROS = {
     # milliseconds near the ends of a long overflow on their way to microseconds
     **dict.fromkeys(("Timestamp", "Time"), "try_multiply({0}, 1000L)"),
@@ -40,15 +35,11 @@ _MICROS = {
     **dict.fromkeys(("NanoTimestamp", "NanoTime"), "({0}) div 1000L - CASE WHEN ({0}) % 1000L < 0 THEN 1L ELSE 0L END"),
 }
 """Semantic type → its number as microseconds. Types not listed are microseconds already."""
-
 _NUMBERED = ("Date", "Timestamp", "MicroTimestamp", "NanoTimestamp", "Time", "MicroTime", "NanoTime")
 """Semantic types whose values are whole numbers."""
-
 NUMBER = r"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$"
 BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)$"
 """Texts of numbers, and of bytes as Connect's JSON writes a decimal. `1234` is both."""
-
-
 _JAVA_ARRAY = r"^\\[Ljava[.]lang[.][A-Za-z]+;@[0-9a-f]+$"
 """What Debezium sends as an element of a two-dimensional array of texts: the address of an object in its memory."""
 
@@ -275,10 +266,7 @@ def _integer(digits: str) -> str:
     Up to 16 bytes by two 64-bit halves; longer numbers by limbs of nine digits, because Spark's decimal ends at 38.
     """
     padded = "lpad(_h, 32, CASE WHEN substr(_h, 1, 1) >= '8' THEN 'F' ELSE '0' END)"
-    high, low = (
-        "CAST(conv(substr(_p, 1, 16), 16, -10) AS DECIMAL(19,0))",
-        "CAST(conv(substr(_p, 17, 16), 16, 10) AS DECIMAL(20,0))",
-    )
+    high, low = ("CAST(conv(substr(_p, 1, 16), 16, -10) AS DECIMAL(19,0))", "CAST(conv(substr(_p, 17, 16), 16, 10) AS DECIMAL(20,0))")
     short = f"CAST(try_add(try_multiply({high}, CAST(18446744073709551616 AS DECIMAL(20,0))), {low}) AS STRING)"
     fits = f"CASE WHEN length(_h) BETWEEN 1 AND 32 THEN {_let(padded, '_p', short)} END"
     return _let(digits, "_h", _let(fits, "_f", f"CASE WHEN _f IS NOT NULL THEN _f WHEN length(_h) > 0 THEN {_long()} END"))

@@ -31,23 +31,19 @@ _BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction
 _HEARTBEAT = frozenset({"ts_ms"})
 _NO_ROWS = (frozenset({"databaseName", "ddl"}), frozenset({"event_count", "id", "status"}))
 """The one member of heartbeats; members of schema changes and of transaction markers, which have more."""
-
 _ENDS_ROWS = "get_json_object(_body, '$.ddl') RLIKE '(?i)^[ ]*(truncate|drop[ ]+table)[ ]'"
 _TRUNCATES = f"CASE WHEN _m.op IS NULL AND _m.source.connector = 'TiCDC' AND {_ENDS_ROWS} THEN 't' END"
 """SQL: `t` for a schema change of TiCDC that ends all rows. It has a place in the order, as a change has."""
-
 _OPS = "('c', 'u', 'd', 'r', 't', 'm')"
 
 _MONGODB = '"io.debezium.connector.mongo.Source"'
 """The name of the source block in Connect's schemas of MongoDB's connector. They call a document a text, and say nothing of its members."""
-
 _WRAPPED_VALUE = r'\{\s*"\$(?:oid"\s*:\s*("[^"]*")|number(?:Long|Int)"\s*:\s*"(-?[0-9]+)")\s*\}'
 _CELL = r':\s*\{\s*("set"\s*:\s*(true|false)\s*,\s*)?"value"\s*:'
 _NULL = r":\s*null\s*[,}]"
 _UNION = r'^\s*\{\s*"\w+([.]\w+)+"\s*:\s*\{'
 """Values of MongoDB's extended JSON that are plain JSON without their type; a cell of YugabyteDB or Scylla; a null; a row inside the name of its
 Avro record."""
-
 _PARTIAL = (
     "is an update without `after` from MongoDB: either the connector sends only what changed (set capture.mode: change_streams_update_full, and have "
     "it read the collection again), or the document was deleted before it looked it up (the delete follows; discard this record)"

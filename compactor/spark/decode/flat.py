@@ -1,4 +1,5 @@
-"""Flat rows: one record is one row (ExtractNewRecordState, JDBC sinks, hand-made files), with metadata columns beside the payload.
+"""Flat rows: one record is one row (ExtractNewRecordState, JDBC sinks, hand-made files), with metadata columns beside the payload. Full loads have
+rows only: the hour of a row's folder is its place in the order and its time (`settle_full_load`).
 
 `docs/sources.md` has the rules. Beyond them:
 - The column of the operation is decided for each writer (`core/sources/flat_rows.py`).
@@ -15,6 +16,8 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from pyspark.sql import functions as F
+
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused, OrderRefused
 from compactor.core.model.inputs import Input, path_of
@@ -24,11 +27,12 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterSchema, from_avro, signature
 from compactor.core.sources import flat_rows, records
 from compactor.core.sources.flat_rows import DELETED, MESSAGE, OPERATION, connector, is_metadata, operation_column, operations, source_columns
-from compactor.spark.columns import BEFORE, DELETES, INVALID, LEFT_OUT, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
+from compactor.core.sources.full_loads import HOUR
+from compactor.spark.columns import BEFORE, DELETES, FILE, INVALID, LEFT_OUT, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
 from compactor.spark.decode.debezium import bodies, wrapped
 from compactor.spark.decode.frame import Frame, declared_order, of_other_table, plain_writer
-from compactor.spark.decode.order import PLAIN_ROWS, SOURCE, default_order
+from compactor.spark.decode.order import FULL_LOADS, PLAIN_ROWS, SOURCE, default_order
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.json_text import no_object
 from compactor.spark.rows import survey
@@ -208,3 +212,29 @@ def _check_columns(spec: TableSpec, writers: Sequence[WriterSchema]) -> None:
             f"table {spec.name}: no record has the column {spec.op} that `op:` names, so that deletes would be rows; the columns are: "
             f"{', '.join(columns)}. Correct `op:`. For an export without operations leave it out until that is ingested."
         )
+
+
+def settle_full_load(frame: Frame, spec: TableSpec, inputs: Sequence[Input]) -> Frame:
+    """Return a frame of plain rows with the hour of each row's folder as order and time."""
+    assert frame.images is not None
+    hours = frame.rows.sparkSession.createDataFrame([(item.name, item.hour) for item in inputs], "_file STRING, _hour STRING")
+    keep = [name for name in frame.rows.columns if name not in (OP, SOURCE_COLUMN, TIME, BEFORE)]
+    rows = frame.rows.join(F.broadcast(hours), [FILE], "left").selectExpr(
+        *keep,
+        "CASE WHEN false THEN _after END AS _before",
+        "CASE WHEN _op IS NOT NULL THEN 'r' END AS _op",
+        "struct(_hour AS hour) AS _source",
+        f"{hour_micros('_hour')} AS _time",
+    )
+    # a full load carries all values, so no text of a plain row is a placeholder
+    return dataclasses.replace(frame, rows=rows, absent=(), order_names=FULL_LOADS)
+
+
+def full_load_order(spec: TableSpec, frames: Sequence[Frame] = ()) -> tuple[str, ...]:
+    """Return the order column of full loads, whatever the files hold."""
+    return (HOUR,)
+
+
+def hour_micros(hour: str) -> str:
+    """SQL: the hour of a folder as microseconds since 1970."""
+    return f"unix_micros(to_timestamp({hour}, \"yyyy-MM-dd'T'HH:mm\"))"

@@ -37,34 +37,24 @@ class Frame:
 
     rows: DataFrame
     """The columns that the module lists."""
-
     images: types.Type | None
     """The struct type of AFTER and BEFORE. None while they are JSON text."""
-
     writers: tuple[WriterSchema, ...] = ()
     """The writers of the rows. Empty until they are determined."""
-
     omits: str | None = None
     """For records that name their columns: what an update may leave out (`named.TOAST` or `named.ANY`). None for others, which use a placeholder."""
-
     absent: tuple[str, ...] | None = None
     """For records that name their columns: the columns whose value is unavailable in updates that do not name them."""
-
     order_names: OrderNames = WRAPPED
     """What the names of `order_by` mean in these rows."""
-
     metadata: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     """Writer id → columns of its rows that the table does not store. They may still order the changes."""
-
     members: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Source name → member of AFTER and BEFORE, for columns whose member has another name: Spark finds members without regard to case."""
-
     fillers: bool = False
     """Whether Debezium wrote the rows: a delete may have fillers in columns outside of the key."""
-
     one_image: bool = False
     """Whether BEFORE is a copy of AFTER, because a record holds one image of the row."""
-
     undecided_deletes: frozenset[str] = frozenset()
     """Columns of `delete_when` that neither these rows nor the table have. They are null."""
 
@@ -97,7 +87,8 @@ class Frame:
             {name for name in numbers if types.single(merged[name]) == ("string",)} if any(writer.fractions for writer in writers) else set[str]()
         )
         blanks = {name for name, kind in merged.items() if _of_others(kind)} if any(writer.blanks for writer in writers) else set[str]()
-        doubles = {name: as_text for name, kind in merged.items() if (as_text := _doubles(kind))} if any(writer.large for writer in writers) else {}
+        parts = {name: _parts(kind, lambda one, _: one[0] in ("float", "double")) for name, kind in merged.items()}
+        doubles = {name: part for name, part in parts.items() if part} if any(writer.large for writer in writers) else {}
         packed = _packed_inside(writers)
         rows = self.rows.selectExpr("*", f"{AFTER} AS _json") if doubles or packed else self.rows
         images_of = [AFTER] if self.one_image else [AFTER, BEFORE]
@@ -115,15 +106,15 @@ def is_cell(kind: types.Type) -> bool:
     return kind[0] == "struct" and [name for name, _ in kind[1]] == ["value"]
 
 
-def _doubles(kind: types.Type) -> types.Type | None:
-    """Return the parts of a type that are doubles, as text; None without any."""
-    if kind[0] in ("float", "double"):
-        return ("string",)
-    if kind[0] in ("array", "map"):
-        inside = _doubles(kind[-1])
-        return (*kind[:-1], inside) if inside else None
-    inner = tuple((name, inside) for name, each in kind[1] if (inside := _doubles(each))) if kind[0] == "struct" else ()
-    return ("struct", inner) if inner else None
+def _parts(kind: types.Type, test: Callable[[types.Type, bool], bool], inside: bool = False) -> types.Type | None:
+    """Return the parts of a type that a test chooses, as text; None without any. `test` gets a single type, and whether it is inside of an object."""
+    if kind[0] == "array" or (kind[0] == "map" and kind[1] == ("string",)):
+        below = _parts(kind[-1], test, inside or kind[0] == "map")
+        return (*kind[:-1], below) if below else None
+    if kind[0] == "struct":
+        inner = tuple((name, below) for name, each in kind[1] if (below := _parts(each, test, True)))
+        return ("struct", inner) if inner else None
+    return ("string",) if test(kind, inside) else None
 
 
 def some(value: str, kind: types.Type, test: Callable[[str], str]) -> str:
@@ -153,21 +144,11 @@ def _packed_inside(writers: Sequence[WriterSchema]) -> dict[tuple[tuple[str, typ
     """Return (column, its parts that are bytes inside of objects, as text) of JSON with a schema → ids of its writers."""
     out: dict[tuple[tuple[str, types.Type], ...], list[str]] = {}
     for writer in writers:
-        parts = ((field.name, _bytes(field.raw)) for field in writer.fields if not field.inferred and field.semantic != VARIABLE_DECIMAL)
+        fields = (field for field in writer.fields if not field.inferred and field.semantic != VARIABLE_DECIMAL)
+        parts = ((field.name, _parts(field.raw, lambda one, inside: one[0] == "binary" and inside)) for field in fields)
         if columns := tuple((name, kind) for name, kind in parts if kind):
             out.setdefault(columns, []).append(writer.id)
     return out
-
-
-def _bytes(kind: types.Type, inside: bool = False) -> types.Type | None:
-    """Return the parts of a type that are bytes inside of objects, as JSON has them, as text; None without any."""
-    if kind[0] == "binary":
-        return ("string",) if inside else None
-    if kind[0] == "array" or (kind[0] == "map" and kind[1] == ("string",)):
-        below = _bytes(kind[-1], inside or kind[0] == "map")
-        return (*kind[:-1], below) if below else None
-    inner = tuple((name, below) for name, each in kind[1] if (below := _bytes(each, True))) if kind[0] == "struct" else ()
-    return ("struct", inner) if inner else None
 
 
 def _not_packed(columns: tuple[tuple[str, types.Type], ...], ids: Sequence[str]) -> str:
@@ -247,15 +228,11 @@ def _member_names(kind: types.Type, exact: str = "", stored: str = "") -> Iterat
 
 def distinct(kind: types.Type) -> types.Type:
     """Return the type with other names for struct members that are equal in all but case: those under which they are stored."""
-    if kind[0] == "array":
-        return ("array", distinct(kind[1]))
-    if kind[0] == "map":
-        return ("map", distinct(kind[1]), distinct(kind[2]))
-    if kind[0] == "struct":
-        written = [name for name, _ in kind[1]]
-        stored = [name for name, _ in types.stored_names(kind)[1]] if members_of(written) else written
-        return ("struct", tuple((name, distinct(inner)) for name, (_, inner) in zip(stored, kind[1])))
-    return kind
+
+    def stored(own: list[str]) -> list[str]:
+        return [name for name, _ in types.stored_names(("struct", tuple((name, ("string",)) for name in own)))[1]] if members_of(own) else own
+
+    return types.renamed(kind, stored)
 
 
 def _parse(column: str, merged: Mapping[str, types.Type], members: Mapping[str, str], written: Collection[str], blanks: Collection[str]) -> str:

@@ -13,38 +13,52 @@ the envelope such as `source.ts_us`:
 In a default order and in a Snapshot these names always mean the connector's field, whatever columns the row has; `after.lsn` is the row's column
 `lsn`. In the `order_by` of plain rows, `lsn` is the row's column if the rows have one. `of_snapshot` decides that once, when the table is made.
 
+Columns of the row are compared as the values that are stored, exactly. No SQL here can fail.
+
+| stored as | compared as |
+|---|---|
+| whole numbers; decimals of at most 18 digits without fraction | bigint |
+| other decimals | decimal(38, s), in Positions outside of Spark as a whole number (`rows/position.py`) |
+| float, double | double; NaN has no order |
+| timestamp, date | bigint: microseconds, days since 1970 |
+| a time of day that arrives as a number | bigint: that number |
+| text | text; ISO timestamps in UTC with nine digits of fraction, LSNs with leading zeros (`0/9` sorts before `0/10`) |
+| numbers that only text can hold, boolean, bytes, nested types | refused |
+
 The default order ends with `offset` where it is kept: the source's own order comes first because offsets go on growing when
 events are sent again after a crash, so a cut inside the re-delivery would bring old values back, and history would see each change twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.core.model import times, types
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.position import BY_OFFSET, CONNECTOR, DEFAULTS, NULLABLE, OFFSETS
 from compactor.core.model.spec import TableSpec
-from compactor.core.schema.writer import WriterSchema
+from compactor.core.schema.writer import DECIMAL, VARIABLE_DECIMAL, WriterField, WriterSchema
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import OFFSET
-from compactor.spark.rows import comparable
-from compactor.spark.rows.comparable import LSN
-from compactor.spark.sql import quoted
+from compactor.spark.decode import conversions
+from compactor.spark.sql import cast, literal, null, quoted
 
 SOURCE = (
     *("connector", "snapshot", "schema", "table", "db", "collection", "txId", "lsn", "sequence", "file", "pos", "row", "change_lsn", "commit_lsn"),
     *("event_serial_no", "commit_scn", "scn", "rs_id", "lcr_position", "ssn", "ts_ms", "ts_us", "commit_ts", "ord"),
 )
 """The fields of Debezium's source block that are read, as text. `order_by` may name others."""
-
 TABLE_NAMES = ("keyspace", "keyspace_name", "table_name")
 """Fields in which Vitess and Scylla name a table."""
+LSN = "^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$"
+"""PostgreSQL's text of an LSN."""
+_ZONE = "(Z|[+-][0-9]{2}(:?[0-9]{2})?)?$"
+_MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?" + _ZONE
+_TIMES = ("Time", "MicroTime", "NanoTime")
 
 FIRST_COMMIT = "_source.sequence LIKE '[null%'"
 """SQL: whether PostgreSQL's connector had seen no commit before an event: the rows of an initial snapshot, and the first transaction after it."""
-
 _IN_SECOND = "_op <> 'r' AND try_cast(_source.ts_ms AS BIGINT) % 1000 = 0"
 
 _COMMIT = "try_cast(trim(BOTH '[]\" ' FROM substring_index(_source.sequence, ',', 1)) AS BIGINT)"
@@ -57,7 +71,7 @@ def _padded(lsn: str) -> str:
 
 
 _COMPUTED = {
-    # a snapshot's rows have no commit: the LSN at which it was taken lies above older slots' (and see `epochs.snapshot_lsn`)
+    # a snapshot's rows have no commit: the LSN at which it was taken lies above older slots' (and see `batch_order.snapshot_lsn`)
     "commit_lsn": f"coalesce({_COMMIT}, try_cast(_source.lsn AS BIGINT))",
     # a snapshot's rows were read before the changes of the transactions that were open then
     "lsn": "CASE WHEN _op <> 'r' THEN try_cast(_source.lsn AS BIGINT) END",
@@ -89,7 +103,6 @@ _COMPUTED = {
 }
 TEXTUAL = ("commit_lsn_text", "change_lsn_text", "rs_id", "dms.change_seq", "dms.stream_position", "dms.file", HOUR)
 """The names whose values are text; all others are numbers."""
-
 NULL_WHILE = {
     **dict.fromkeys(("dms.change_seq", "dms.stream_position"), "_source.phase = 0"),
     **dict.fromkeys(("file_number", "commit_lsn", "mongodb.time"), "_op = 'r'"),
@@ -97,8 +110,6 @@ NULL_WHILE = {
 }
 """Order columns that may be null only while this SQL holds: rows of a full load, and incremental snapshots (MySQL's `file` is empty, a PostgreSQL
 without `sequence` has no LSN), come from no log."""
-
-
 NO_MEMBERS: Mapping[str, str] = {}
 
 
@@ -121,10 +132,8 @@ class OrderNames:
 
     first: Mapping[str, str]
     """Names that come before the columns of the row, with their SQL on a decoded row: `lsn` is the envelope's, `after.lsn` the row's."""
-
     columns_first: bool = False
     """Whether a name in `order_by` that both the row and the connector have means the row's column (plain rows)."""
-
     event_fields: bool = False
     """Whether a name that is not a column of the row is a field of the record. The decoder puts such fields into `_source.event_<name>`."""
 
@@ -141,7 +150,6 @@ class OrderNames:
 
 WRAPPED = OrderNames(_COMPUTED)
 """Records with an envelope, and those that name their columns."""
-
 PLAIN_ROWS = OrderNames(_COMPUTED, columns_first=True)
 """Records that are rows."""
 
@@ -155,10 +163,8 @@ def with_own_fields(spec: TableSpec) -> OrderNames:
 
 FULL_LOADS = OrderNames({HOUR: _COMPUTED[HOUR]})
 """Full loads: the hour of the folder."""
-
 CHANGE_EVENTS = OrderNames(
-    {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(OFFSETS, OFFSET)},
-    event_fields=True,
+    {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(OFFSETS, OFFSET)}, event_fields=True
 )
 """Records of the change-event envelope."""
 
@@ -216,7 +222,7 @@ def expression(
     writers: Sequence[WriterSchema] = (),
     members: Mapping[str, str] = NO_MEMBERS,
 ) -> tuple[str, types.Type]:
-    """Return SQL for an order column of a decoded row, and its type (`comparable` lists them). Raises OrderRefused if it has no order.
+    """Return SQL for an order column of a decoded row, and its type (the module lists them). Raises OrderRefused if it has no order.
 
     `images` is the struct type of AFTER, and `names` decides between columns of the row and fields of the envelope. `writers` describe the columns.
     `members` is `Frame.members`.
@@ -226,13 +232,13 @@ def expression(
     if name in names.first:
         return names.first[name], ("string",) if name in TEXTUAL else ("bigint",)
     if own := _own(bare, columns, writers):
-        return comparable.column(name, own, writers, table, members)
+        return _payload_column(name, own, writers, table, members)
     if names.event_fields:
         field = "event_" + name.removeprefix("event.")
         return _comparable(f"_source.{quoted(field)}"), ("bigint",)
     part = name.split(".", 1)[-1]
     if name.startswith("source.") and part in SOURCE:
-        return (comparable.first_number("_source.sequence", _COMPUTED["commit_lsn"]), ("string",)) if part == "sequence" else _number_or_text(part)
+        return (first_number("_source.sequence", _COMPUTED["commit_lsn"]), ("string",)) if part == "sequence" else _number_or_text(part)
     if name == "transaction.total_order":
         return _COMPUTED["total_order"], ("bigint",)
     raise OrderRefused(
@@ -257,3 +263,105 @@ def _number_or_text(part: str) -> tuple[str, types.Type]:
     if part in ("txId", "lsn", "pos", "row", "commit_scn", "scn", "ssn", "ts_ms", "ts_us", "event_serial_no", "commit_ts", "ord"):
         return f"try_cast(_source.{part} AS BIGINT)", ("bigint",)
     return _COMPUTED.get(f"{part}_text", f"_source.{part}"), ("string",)
+
+
+def _payload_column(
+    name: str, own: Mapping[str, types.Type], writers: Sequence[WriterSchema], table: str, members: Mapping[str, str]
+) -> tuple[str, types.Type]:
+    """Return SQL for a payload column of a decoded row, and the type that it is compared as. Raises OrderRefused if it has no order.
+
+    `own`: the column's names in the row images, with its type under each. `members` is `Frame.members`, `name` its name in `order_by`.
+    """
+
+    def value(column: str) -> str:
+        member = quoted(members.get(column, column))
+        return f"coalesce(_after.{member}, _before.{member})"
+
+    variants: dict[WriterField, list[str]] = {}
+    for writer in writers:
+        if field := next(filter(None, map(writer.field, own)), None):
+            variants.setdefault(field, []).append(writer.id)
+    if not variants:
+        first = next(iter(own))
+        return _ordered(value(first), own[first], name, table)
+    parts = [(ids, *_stored(value(field.name), own[field.name], field, name, table)) for field, ids in variants.items()]
+    together = joined(kind for _, _, kind in parts)
+    if len(parts) == 1:
+        return parts[0][1], together
+    cases = (f"WHEN _writer IN ({', '.join(map(literal, ids))}) THEN {cast(sql, together)}" for ids, sql, _ in parts)
+    return f"CASE {' '.join(cases)} END", together
+
+
+def joined(kinds: Iterable[types.Type]) -> types.Type:
+    """Return the type as which values of all these types can be compared; text for numbers and text."""
+    distinct = {*kinds}
+    if len(distinct) == 1:
+        return distinct.pop()
+    if ("string",) in distinct:
+        return ("string",)
+    if ("double",) in distinct:
+        return ("double",)
+    return ("decimal", 38, max(kind[2] for kind in distinct if kind[0] == "decimal"))
+
+
+def exactly(value: str, kind: types.Type, target: types.Type) -> str:
+    """SQL: a comparable value of type `kind` as the type `target` of a table's order. Null if it is not exactly the same value there.
+
+    Numbers are no text: 9 and 10 would change places.
+    """
+    if kind == target:
+        return value
+    if kind == ("string",):
+        # a cast to a decimal rounds
+        whole = f"{value} RLIKE '^[ ]*[+-]?[0-9]+[ ]*$'"
+        return f"CASE WHEN {whole} THEN {cast(value, target)} END" if target[0] == "decimal" and target[2] == 0 else cast(value, target)
+    if target == ("string",):
+        return null(target)
+    return f"CASE WHEN {cast(cast(value, target), kind)} = {value} THEN {cast(value, target)} END"
+
+
+def _stored(value: str, kind: types.Type, field: WriterField, name: str, table: str) -> tuple[str, types.Type]:
+    if field.semantic.rsplit(".", 1)[-1] in _TIMES and kind[0] in ("int", "bigint"):
+        return f"CAST({value} AS BIGINT)", ("bigint",)
+    if field.type == ("string",) and field.semantic in (DECIMAL, VARIABLE_DECIMAL):
+        raise OrderRefused(
+            f"table {table}: order_by column {name!r} holds numbers of any size, which are stored as text and have no order. Set `order_by:` to "
+            "another column."
+        )
+    return _ordered(conversions.to_stored(value, kind, field), field.type, name, table)
+
+
+def _ordered(value: str, kind: types.Type, name: str, table: str) -> tuple[str, types.Type]:
+    if kind[0] == "string":
+        return _text(value, name)
+    if kind[0] in ("tinyint", "smallint", "int", "bigint"):
+        return f"CAST({value} AS BIGINT)", ("bigint",)
+    if kind[0] == "timestamp":
+        return f"unix_micros({value})", ("bigint",)
+    if kind[0] == "date":
+        return f"CAST(datediff({value}, DATE'1970-01-01') AS BIGINT)", ("bigint",)
+    if kind[0] == "decimal":
+        target = ("bigint",) if kind[1] <= 18 and kind[2] == 0 else ("decimal", 38, kind[2])
+        return cast(value, target), target
+    if kind[0] in ("float", "double"):
+        return f"CASE WHEN NOT isnan({value}) THEN CAST({value} AS DOUBLE) END", ("double",)
+    raise OrderRefused(f"table {table}: order_by column {name!r} has type {types.text(kind)}, which has no order. Set `order_by:` to another column.")
+
+
+def first_number(value: str, number: str) -> str:
+    """SQL: the text of PostgreSQL's `sequence`, which is the JSON of a list, as `number`. Other text, or null, as it is, unless there is a number."""
+    return f"coalesce(CASE WHEN NOT startswith({value}, '[') THEN {value} END, CAST({number} AS STRING))"
+
+
+def _text(value: str, name: str) -> tuple[str, types.Type]:
+    if name.endswith("sequence"):
+        return first_number(value, f"get(filter(from_json({value}, 'ARRAY<STRING>'), _x -> _x IS NOT NULL), 0)"), ("string",)
+    if name.lower().endswith("lsn"):
+        halves = ", '/', ".join(f"lpad(upper(split_part({value}, '/', {part})), 8, '0')" for part in (1, 2))
+        return f"CASE WHEN {value} RLIKE '{LSN}' THEN concat({halves}) ELSE {value} END", ("string",)
+    zone = f"regexp_extract(substr({value}, 20), {literal(_ZONE)}, 0)"
+    seconds = f"try_cast(concat(substr({value}, 1, 10), 'T', substr({value}, 12, 8), {zone}) AS TIMESTAMP)"
+    fraction = f"rpad(regexp_extract(substr({value}, 20), '^[.]([0-9]+)', 1), 9, '0')"
+    moment = f"concat(date_format({seconds}, \"yyyy-MM-dd'T'HH:mm:ss\"), '.', {fraction})"
+    # ten o'clock is written as 10:00:00Z, and as 10:00:00.5Z half a second later, which sorts before it as text
+    return f"CASE WHEN {value} RLIKE {literal(_MOMENT)} THEN coalesce({moment}, {value}) ELSE {value} END", ("string",)

@@ -17,29 +17,22 @@ from compactor.spark.sql import cast, from_json, literal
 
 STRING = r'"(?:[^"\\]++|\\.)*+"'
 """A JSON string as a regular expression. Possessive quantifiers keep long ones off the stack."""
-
 _NUMBER = r"(?:-?[0-9][0-9.eE+-]*+|-?Infinity|NaN)"
 """A number outside of strings in JSON, also one that JSON does not have."""
 _DEPTHS = 3
 
 ISO_DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}"
 """Begins an ISO date or timestamp."""
-
 INFINITE = r"^[+-]?infinity$"
 """PostgreSQL's infinite dates and timestamps."""
-
 FRACTION = r"\s*[:,\[]\s*-?[0-9]+[.eE]"
 """A number with a fraction or an exponent in JSON; text may look like it."""
-
 LARGE_NUMBER = r"[0-9]{39}|[0-9][eE][+]?[0-9]{2}"
 """Part of a number that a decimal or a double may not hold; text may look like it."""
-
 LONG_NUMBER = r"(?<![0-9.])(?:9[0-9]{15}|[1-9][0-9]{16})(?![.eE])"
 """Begins a whole number that a double may not hold; text may look like it."""
-
 BLANK_ELEMENT = r'(?<=[\[,])\s*""(?=\s*[,\]])'
 """An empty text as an element of an array. Inside of texts quotes are escaped, so that none can look like it."""
-
 _OPENING = r"^(\{+|\[+)[^\]}]"
 _BOUNDS = r"^(\[[0-9:-]+\])+="
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from compactor.core.model import types
 from compactor.core.model.spec import TableSpec
@@ -13,7 +13,6 @@ from compactor.core.reconcile.dialects import SPARK
 from compactor.core.schema.writer import WriterField, WriterSchema, signature
 from compactor.core.sources.increment import repaired_table
 from compactor.core.sources.postgres import TEXT
-from compactor.ports import Storage
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.named import ANY
 from compactor.spark.decode.order import TEXTUAL, OrderNames
@@ -27,7 +26,7 @@ _RECORD = (
 )
 
 
-def frames(spark: SparkSession, opened: Inputs, storage: Storage, others: Sequence[Frame], stored: Sequence[WriterField]) -> list[Frame]:
+def frames(opened: Inputs, others: Sequence[Frame], stored: Sequence[WriterField]) -> list[Frame]:
     """Return a frame for each list of columns. Columns of the table, or of `others` in the batch, that a row leaves out keep their values."""
     records = []
     writers: dict[str, tuple[WriterSchema, Sequence[str]]] = {}
@@ -35,7 +34,7 @@ def frames(spark: SparkSession, opened: Inputs, storage: Storage, others: Sequen
         if not repaired_table(item.path) or place in opened.unreadable:
             continue
         try:
-            for at, line in enumerate(storage.read(place).decode().removesuffix("\n").split("\n")):
+            for at, line in enumerate(opened.storage.read(place).decode().removesuffix("\n").split("\n")):
                 record = json.loads(line)
                 names, kinds = record["names"], record["types"]
                 writer = signature(f"repair {names} {kinds} {record['forms']}")
@@ -46,18 +45,14 @@ def frames(spark: SparkSession, opened: Inputs, storage: Storage, others: Sequen
             opened.unreadable[place] = Problem(f"is no file of `compactor reconcile --repair`: {error}")
     if not records:
         return []
-    rows = spark.createDataFrame(records, _RECORD)
-    order = OrderNames({name: _order_column(name) for record in records for name in record[3]})
+    rows = opened.spark.createDataFrame(records, _RECORD)
+    values = {name: f"try_element_at(_source.position, {literal(name)})" for record in records for name in record[3]}
+    order = OrderNames({name: value if name in TEXTUAL else f"try_cast({value} AS BIGINT)" for name, value in values.items()})
     columns = [*(field for frame in others for writer in frame.writers for field in writer.fields), *stored]
     return [
         _frame(rows.where(f"_writer = {literal(name)}"), *described, opened.spec, order, [field.name for field in columns])
         for name, described in sorted(writers.items())
     ]
-
-
-def _order_column(name: str) -> str:
-    value = f"try_element_at(_source.position, {literal(name)})"
-    return value if name in TEXTUAL else f"try_cast({value} AS BIGINT)"
 
 
 def text(form: str, value: str) -> str:

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyspark.sql import DataFrame
+
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import EVENT, PLACE
@@ -46,10 +48,8 @@ _SILENT = ("b", "c", "m", "message")
 
 FORMAT_1, FORMAT_2, NO_TIME, NO_LSN = "wal2json 1", "wal2json 2", "wal2json 2 without timestamp", "wal2json without lsn"
 """Values of `_source.connector`, for the default order (`position.DEFAULTS`)."""
-
 _NOT_FINITE = r"[:,\[]\s*(?:NaN|-?Infinity)\s*[,}\]]"
 """Older versions write floats that are not finite as they are, which is no JSON."""
-
 _NO_COMMIT_TIME = 946_684_800_000_000
 """2000-01-01 in microseconds since 1970, PostgreSQL's zero: the time of transactions that were replayed from another server (replication origins)."""
 
@@ -96,7 +96,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         "_e.old AS _old",
     )
     if not spec.key:
-        rows = rows.selectExpr("*", _twin("_run"), _digest()).selectExpr("*", _runs()).selectExpr("*", _numbered())
+        rows = _numbered(rows)
     # format 1 writes no nulls into `oldkeys`
     return named.frame(rows.selectExpr("*", _source(spec)), spec, named.TOAST, sparse="_action IS NULL")
 
@@ -136,26 +136,15 @@ def _source(spec: TableSpec) -> str:
     )
 
 
-# ---- tables without key: distinguish events of one LSN ----------------------------------------------------------------------
-# COPY writes many rows at one LSN. In format 1 their place in the transaction distinguishes them. In format 2 their content does, and equal rows are
-# numbered in their order; sent again, they get the same numbers. Only equal rows of one COPY that a sink puts into two files look like one row that
-# was sent twice.
+def _numbered(rows: DataFrame) -> DataFrame:
+    """Return events of a table without key with `_twins`, which distinguishes those of one LSN: COPY writes many rows at one.
 
-_IN_FILE = "PARTITION BY _file ORDER BY _block, _row, _event"
-
-
-def _twin(name: str) -> str:
-    return f"(lag(struct(_lsn, _xid)) OVER ({_IN_FILE}) <=> struct(_lsn, _xid)) AS {name}"
-
-
-def _digest() -> str:
-    return "sha2(to_json(struct(_table, _new, _old)), 256) AS _content"
-
-
-def _runs() -> str:
-    return f"count_if(NOT _run) OVER ({_IN_FILE} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS _run_no"
-
-
-def _numbered() -> str:
-    number = "row_number() OVER (PARTITION BY _file, _run_no, _content ORDER BY _block, _row, _event)"
-    return f"concat(substr(_content, 1, 16), '.', {number}) AS _twins"
+    In format 1 their place in the transaction distinguishes them. In format 2 their content does, and equal rows are numbered in their order; sent
+    again, they get the same numbers. Only equal rows of one COPY that a sink puts into two files look like one row that was sent twice.
+    """
+    in_file = "PARTITION BY _file ORDER BY _block, _row, _event"
+    same_lsn = f"lag(struct(_lsn, _xid)) OVER ({in_file}) <=> struct(_lsn, _xid) AS _same_lsn"
+    rows = rows.selectExpr("*", same_lsn, "sha2(to_json(struct(_table, _new, _old)), 256) AS _content")
+    rows = rows.selectExpr("*", f"count_if(NOT _same_lsn) OVER ({in_file} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS _lsn_no")
+    number = "row_number() OVER (PARTITION BY _file, _lsn_no, _content ORDER BY _block, _row, _event)"
+    return rows.selectExpr("*", f"concat(substr(_content, 1, 16), '.', {number}) AS _twins")

@@ -19,7 +19,6 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
-from compactor.ports import Storage
 from compactor.spark.history.commit import recomputed
 from compactor.spark.history.parts import Parts
 from compactor.spark.history.versions import Versions
@@ -28,23 +27,15 @@ from compactor.spark.sql import quoted
 from compactor.spark.tables import compare
 
 _OWN = (
-    ("__start_us", "bigint"),
-    ("__end_us", "bigint"),
-    ("__start_time", "timestamp"),
-    ("__end_time", "timestamp"),
-    ("__is_current", "boolean"),
-    ("__is_deleted", "boolean"),
-    ("__previous_key", "string"),
-    ("__end_day", "string"),
-    ("__from", "string"),
-    ("__to", "string"),
+    *((name, "bigint") for name in ("__start_us", "__end_us")),
+    *((name, "timestamp") for name in ("__start_time", "__end_time")),
+    *((name, "boolean") for name in ("__is_current", "__is_deleted")),
+    *((name, "string") for name in ("__previous_key", "__end_day", "__from", "__to")),
 )
 """Name and type of the columns that are compared beside the table's own. `__from` and `__to`: the places of the events in the source's order."""
 
 
-def check(
-    spark: SparkSession, storage: Storage, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], resolution: Resolution | None
-) -> list[Check]:
+def check(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], resolution: Resolution | None) -> list[Check]:
     """Compare the history view with the table, and with the versions of all events; if these cannot be computed, with the stored versions.
 
     `resolution`: all `inputs` resolved at once; None if some of them are gone.
@@ -53,27 +44,21 @@ def check(
     view = spark.table(f"{quoted(spec.database)}.{quoted(history_views.name(spec))}")
     why = _incomplete(spec, snapshot.history, snapshot, inputs, resolution)
     if resolution is not None and not why:
-        with recomputed(spark, storage, resolution) as events:
-            difference = _difference(view, events, resolution.schema, spec, snapshot)
-        return [_current(spark, spec, snapshot, view), _checked(spec, "history equals full recompute", difference, "equal")]
-    difference = _difference(view, _stored(spark, spec, snapshot, snapshot.history), snapshot.schema, spec, snapshot)
-    detail = f"equal; a full recompute is not possible: {why}"
-    return [_current(spark, spec, snapshot, view), _checked(spec, "history equals its files", difference, detail)]
-
-
-def _checked(spec: TableSpec, name: str, difference: tuple[int, int, str | None], equal: str) -> Check:
-    left, right, example = difference
-    detail = f"{left} rows only in the history view, {right} rows missing there; such as {example}" if left or right else equal
-    return Check(spec.name, name, not (left or right), detail)
+        with recomputed(resolution) as events:
+            made = _compared(view, events, resolution.schema, spec, snapshot, "history equals full recompute", "equal")
+    else:
+        parts = Parts(spark, spec.layout, Versions(snapshot.schema, snapshot.order, snapshot.version, ()), snapshot.schema)
+        events, equal = parts.last(snapshot.history, closed=snapshot.history.closed), f"equal; a full recompute is not possible: {why}"
+        made = _compared(view, events, snapshot.schema, spec, snapshot, "history equals its files", equal)
+    return [_current(spark, spec, snapshot, view), made]
 
 
 def _current(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, view: DataFrame) -> Check:
-    """Check that the current versions are the rows of the table."""
     columns = [(snapshot.schema.view_name(field), field.type) for field in snapshot.schema.payload]
     table = spark.table(f"{quoted(spec.database)}.{quoted(spec.view)}")
     live = table.where(f"NOT {quoted(views.DELETED)}") if spec.soft else table
-    difference = compare.difference(compare.as_text(view.where("__is_current"), columns), compare.as_text(live, columns))
-    return _checked(spec, "current versions equal the view", difference, "equal")
+    sides = compare.as_text(view.where("__is_current"), columns), compare.as_text(live, columns)
+    return compare.compared(spec, "current versions equal the view", *sides, ("the history view", "the view"))
 
 
 def _incomplete(spec: TableSpec, history: History, snapshot: Snapshot, inputs: Sequence[Input], resolution: Resolution | None) -> str:
@@ -91,22 +76,15 @@ def _incomplete(spec: TableSpec, history: History, snapshot: Snapshot, inputs: S
     return ""
 
 
-def _stored(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, history: History) -> DataFrame:
-    """Return the stored events, read from the files."""
-    parts = Parts(spark, spec.layout, Versions(snapshot.schema, snapshot.order, snapshot.version, ()), snapshot.schema)
-    return parts.last(history, closed=history.closed)
-
-
-def _difference(view: DataFrame, events: DataFrame, schema: Schema, spec: TableSpec, snapshot: Snapshot) -> tuple[int, int, str | None]:
+def _compared(view: DataFrame, events: DataFrame, schema: Schema, spec: TableSpec, snapshot: Snapshot, name: str, equal: str) -> Check:
     """Compare the view with stored events in the columns of `schema`, as it would show them."""
     day = f"CASE WHEN __end_us = {FOREVER} THEN '{OPEN}' ELSE date_format(timestamp_micros(__end_us), \"'d'yyyy-MM-dd\") END AS history_day"
     rows = events.where("__shown").selectExpr("*", day).alias("__h")
     versions = rows.selectExpr(*history_views.shown("`__h`", spec, dataclasses.replace(snapshot, schema=schema)))
     shared = {schema.view_name(field) for field in schema.payload}
     columns = [(snapshot.schema.view_name(field), field.type) for field in snapshot.schema.payload if snapshot.schema.view_name(field) in shared]
-    return compare.difference(
-        compare.as_text(_placed(view, snapshot), [*columns, *_OWN]), compare.as_text(_placed(versions, snapshot), [*columns, *_OWN])
-    )
+    shown, again = (compare.as_text(_placed(rows, snapshot), [*columns, *_OWN]) for rows in (view, versions))
+    return compare.compared(spec, name, shown, again, ("the history view", "its events"), equal)
 
 
 def _placed(rows: DataFrame, snapshot: Snapshot) -> DataFrame:

@@ -16,44 +16,42 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from compactor.core.model import times
 from compactor.core.model.errors import Refused
 from compactor.core.model.history import History, HistoryPart, Truncated, rules, to_merge
-from compactor.core.model.layout import Layout
 from compactor.core.model.position import sort_key
 from compactor.core.model.schema import called
 from compactor.core.model.snapshot import Snapshot
 from compactor.ports import Storage
 from compactor.spark import measured
 from compactor.spark.columns import FROM, TO
-from compactor.spark.history import event_times, plan
+from compactor.spark.history import plan
 from compactor.spark.history.parts import DAY, DELTA_PART, OPEN_PART, Parts, Writer, assembled
 from compactor.spark.history.plan import Plan
 from compactor.spark.history.versions import CLOSED, MOVED, MOVED_TO, OPEN, Steps, Versions
 from compactor.spark.reading import SparkBatch
 from compactor.spark.rows import position
-from compactor.spark.rows.carry import MAX_ROUNDS
 from compactor.spark.rows.reduce import union
-from compactor.spark.rows.resolution import Resolution
+from compactor.spark.rows.resolution import MAX_ROUNDS, Resolution
 from compactor.spark.sql import DIGEST, literal, named, query, quoted
 from compactor.spark.tables.table_reader import TableReader
 
 
-def write(spark: SparkSession, storage: Storage, resolution: Resolution, commit: str, repeated: bool) -> History:
+def write(storage: Storage, resolution: Resolution, commit: str, repeated: bool) -> History:
     """Write the history of a batch and return the table's new history.
 
     `repeated`: whether some event of the batch occurs twice, or ties with another one. Raises Refused for unknown columns in `track`, InputRefused if
     a change has no time, CheckFailed if what was written is wrong.
     """
-    with _work(spark, storage, resolution, commit) as work:
-        return work.written(work.merged() if work.plan.why_steps else work.following(repeated))
+    with _work(resolution, commit) as work:
+        return work.written(storage, work.merged() if work.plan.why_steps else work.following(repeated))
 
 
-def explain(spark: SparkSession, storage: Storage, resolution: Resolution) -> tuple[str, str]:
+def explain(resolution: Resolution) -> tuple[str, str]:
     """Make the queries for the history of a batch, and write nothing. Return (step, why)."""
-    with _work(spark, storage, resolution) as work:
+    with _work(resolution) as work:
         why = work.plan.why_steps
         merged = work.merged() if why else work.following(resolution.counts()[0]["applied"] < resolution.summary.changes)
         work.to_write(merged, work.plan.one_pass(merged.removed))
@@ -61,16 +59,16 @@ def explain(spark: SparkSession, storage: Storage, resolution: Resolution) -> tu
 
 
 @contextmanager
-def recomputed(spark: SparkSession, storage: Storage, resolution: Resolution) -> Iterator[DataFrame]:
+def recomputed(resolution: Resolution) -> Iterator[DataFrame]:
     """Compute the stored events after a batch on a table without a history, without writing them. The rows are valid inside the context."""
-    with _work(spark, storage, resolution) as work:
+    with _work(resolution) as work:
         yield work.merged().rows
 
 
 @contextmanager
-def _work(spark: SparkSession, storage: Storage, resolution: Resolution, commit: str = "") -> Iterator[_Work]:
-    batch, linked = resolution.batch, resolution.linked
-    work = _Work(spark, storage, batch, linked, commit, _versions(batch), batch.spec.layout, Plan(batch, linked is not None))
+def _work(resolution: Resolution, commit: str = "") -> Iterator[_Work]:
+    batch = resolution.batch
+    work = _Work(batch, resolution.linked, commit, _versions(batch), Plan(batch, resolution.linked is not None))
     try:
         yield work
     finally:
@@ -112,20 +110,17 @@ class _Merged:
 class _Work:
     """The work on one batch; `cached` are the rows to free at the end."""
 
-    spark: SparkSession
-    storage: Storage
     batch: SparkBatch
     linked: DataFrame | None
     """`Resolution.linked`."""
     commit: str
     versions: Versions
-    layout: Layout
     plan: Plan
     cached: list[DataFrame] = dataclasses.field(default_factory=list)
 
     def parts(self) -> Parts:
         parent = self.batch.parent
-        return Parts(self.spark, self.layout, self.versions, parent.schema if parent else self.versions.schema)
+        return Parts(self.batch.session, self.batch.spec.layout, self.versions, parent.schema if parent else self.versions.schema)
 
     def _materialize(self, rows: DataFrame) -> DataFrame:
         self.cached.append(measured.materialize(rows))
@@ -143,12 +138,11 @@ class _Work:
             frames["open"] = self.parts().rows(self.parts().owners(stored.open, keys))
             frames |= {"newer": self.parts().rows([stored.delta])} if stored.delta else {}
         wide = stored is not None and not self.batch.spec.in_one_task(sum(part.size for part in stored.open))
-        steps = Steps(event_times.time(self.batch), follows=True, repeated=repeated, small=self.plan.small, wide=wide)
+        steps = Steps(plan.event_time(self.batch), follows=True, repeated=repeated, small=self.plan.small, wide=wide)
         rows = query("history", self.versions.query(steps, frames), **frames)
         return _Merged(rows, keys, self._removed(rows, None, ()), self._kept(), following=True, small=self.plan.small)
 
     def merged(self) -> _Merged:
-        """Look up the stored events of the batch's keys, and merge the batch into them."""
         stored, summary, linked = self.plan.stored, self.batch.summary, self.linked
         changes = self.batch.changes if linked is None else union([linked, self.batch.changes.where("_op = 't'")])
         truncates, new, moves_now = self._surveyed(changes)
@@ -156,7 +150,7 @@ class _Work:
         moves = moves_now or (stored.moves if stored else False)
         # where a default moved, versions of any event may begin elsewhere
         steps = Steps(
-            event_times.time(self.batch),
+            plan.event_time(self.batch),
             moves=moves_now,
             partial=partial,
             truncates=truncates,
@@ -186,9 +180,9 @@ SELECT count_if(_op <> 't' AND __time IS NULL) AS timeless, min(CASE WHEN __time
   collect_list(CASE WHEN _op = 't' THEN struct(_position AS p, __time AS t) END) AS truncates,
   coalesce(min(CASE WHEN {after} THEN __time END), max(__time)) AS first,
   max(_from IS NOT NULL OR (_op = 'c' AND size(_missing) > 0 AND _link IS NOT NULL)) AS moved
-FROM (SELECT *, {event_times.time(self.batch)} AS __time FROM {{changes}})"""
+FROM (SELECT *, {plan.event_time(self.batch)} AS __time FROM {{changes}})"""
         row = query("history survey", text, changes=changes).collect()[0]
-        event_times.check(spec, row.timeless, row.file)
+        plan.check_times(spec, row.timeless, row.file)
         barriers = [(position.from_row(truncate.p), truncate.t) for truncate in row.truncates] if spec.truncate == "apply" else []
         if summary.truncate is not None and not any(
             plan.event(at, summary.order) == plan.event(summary.truncate, summary.order) for at, _ in barriers
@@ -251,8 +245,8 @@ FROM (SELECT *, {event_times.time(self.batch)} AS __time FROM {{changes}})"""
         parent = self.batch.parent
         if parent is None:
             return None
-        rows = TableReader(self.spark, self.layout, parent, self.versions.schema).live(soft=True)
-        time = f"coalesce({', '.join([*event_times.ordered_by_time(self.batch), f'{times.to_micros(_since(parent))}L'])}, NULL)"
+        rows = TableReader(self.batch.session, self.batch.spec.layout, parent, self.versions.schema).live(soft=True)
+        time = f"coalesce({', '.join([*plan.ordered_by_time(self.batch), f'{times.to_micros(_since(parent))}L'])}, NULL)"
         return query("history begins", self.versions.seeds(time), table=rows)
 
     def _reached(self, keys: DataFrame, loaded: DataFrame | None, reach: list[HistoryPart]) -> tuple[DataFrame, DataFrame | None, list[HistoryPart]]:
@@ -298,23 +292,22 @@ FROM (SELECT *, {event_times.time(self.batch)} AS __time FROM {{changes}})"""
         return [part for part in stored.closed if part.path in touched or part.id in merged]
 
     def _kept(self) -> History:
-        """Return the history that the new parts are added to."""
         spec, parent = self.batch.spec, self.batch.parent
         now = rules(spec.track)
         if self.plan.stored is not None:
             return dataclasses.replace(self.plan.stored, rules=now if self.plan.stored.rules == now else "")
         return History(f"{self.commit}.closed", (), f"{self.commit}.open", (), None, since=_since(parent) if parent else None, rules=now)
 
-    def written(self, merged: _Merged) -> History:
+    def written(self, storage: Storage, merged: _Merged) -> History:
         """Write the events that changed: ended ones into closed parts, last ones into the Delta or, if a compaction is due, into open parts."""
         kept, removed, spec = merged.kept, merged.removed, self.batch.spec
-        writer = Writer(self.spark, self.storage, self.layout, self.versions, self.commit, spec.name)
+        writer = Writer(self.parts(), storage, self.commit, spec.name)
         one_pass = self.plan.one_pass(removed)
         rows = self.to_write(merged, one_pass)
         if one_pass:
-            counted = writer.write_once(rows, event_times.TIMELESS)
+            counted = writer.write_once(rows, plan.TIMELESS)
             if merged.following and counted is not None:
-                event_times.check(spec, counted["timeless"], counted["file"])
+                plan.check_times(spec, counted["timeless"], counted["file"])
             return assembled(kept, writer.written(counted, merged.following), removed, self.plan.compact, self.commit)
         about = self.plan.about(removed)
         if self.plan.compact:

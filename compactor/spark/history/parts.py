@@ -22,32 +22,31 @@ from compactor.core.model.history import History, HistoryPart
 from compactor.core.model.layout import Layout, join, relative
 from compactor.core.model.position import Position, latest
 from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Erased, Snapshot
+from compactor.core.model.spec import TableSpec
 from compactor.ports import Storage
 from compactor.spark import measured
-from compactor.spark.columns import POSITION
+from compactor.spark.columns import FROM, POSITION
 from compactor.spark.history import versions as history
-from compactor.spark.history.versions import Versions
+from compactor.spark.history.versions import MOVED_TO, Versions
 from compactor.spark.keys import least_key, range_index
 from compactor.spark.measured import Numbers
-from compactor.spark.rows import position
+from compactor.spark.rows import erase, position
 from compactor.spark.sql import query, quoted
-from compactor.spark.tables import defaults, footers, table_writer
+from compactor.spark.tables import defaults, table_writer
 
 _PART = "regexp_extract(_metadata.file_path, '(history_part=[a-z0-9-]+)/[^/]+$', 1)"
 
 DAY = "concat('d', date_format(timestamp_micros(__end_us), 'yyyy-MM-dd'))"
 """SQL: the part of an event that has ended."""
-
 DELTA_PART = "delta"
 """The part of last events that changed since the open parts were written."""
-
 OPEN_PART = "open-00000"
 """The part of all last events, where one key range holds them."""
-
 _INVALID = "__begun_us IS NULL OR (__shown AND NOT coalesce(__start_us <= __end_us, false))"
 """SQL: whether a stored event has no time, or is a version that ends before it begins."""
-
-
+_NAMING = (FROM, MOVED_TO, "__previous_key")
+"""Columns of an event that name another key."""
 FILE_ROWS_MAX = 5_000_000
 """The number of stored events that one task sorts and writes, about."""
 
@@ -57,13 +56,10 @@ class Parts:
     """The parts of a history as DataFrames."""
 
     spark: SparkSession
-
     layout: Layout
     """The paths of the table."""
-
     versions: Versions
     """The rules of the history; rows are read in its columns."""
-
     stored: Schema
     """The schema that the parts were written with."""
 
@@ -117,21 +113,17 @@ class Parts:
 class Writer:
     """Write the parts of one commit and read them back."""
 
-    spark: SparkSession
-
+    parts: Parts
     storage: Storage
     """Lists the files that were written."""
-
-    layout: Layout
-    """The paths of the table."""
-
-    versions: Versions
-    """The rules of the history."""
-
     commit: str
     """The name of the commit; its parts lie in a folder of this name."""
-
     table: str
+
+    @property
+    def directory(self) -> str:
+        """Return the folder of the parts."""
+        return self.parts.layout.history(self.commit)
 
     def write(self, rows: DataFrame, about: int) -> None:
         """Write rows with `history_part`: `d` and the day they ended, or `delta`. `about` is the approximate number of rows."""
@@ -144,19 +136,16 @@ class Writer:
         self._write(spread.selectExpr("*", "concat('open-', lpad(spark_partition_id(), 5, '0')) AS history_part"))
 
     def _write(self, rows: DataFrame) -> None:
-        self._sorted(rows).write.mode("append").partitionBy("history_part").parquet(self.layout.history(self.commit))
+        self._sorted(rows).write.mode("append").partitionBy("history_part").parquet(self.directory)
 
     def _sorted(self, rows: DataFrame) -> DataFrame:
-        return rows.selectExpr(*self._columns, "history_part").sortWithinPartitions("history_part", *self._keys, POSITION)
+        versions = self.parts.versions
+        columns = [defaults.in_file(versions.schema, name, versions.order, POSITION) for name, _ in versions.stored]
+        return rows.selectExpr(*columns, "history_part").sortWithinPartitions("history_part", *self._keys, POSITION)
 
     @property
     def _keys(self) -> list[str]:
-        return [quoted(name) for name in self.versions.schema.key]
-
-    @property
-    def _columns(self) -> list[str]:
-        """SQL for each column of a file."""
-        return [defaults.in_file(self.versions.schema, name, self.versions.order, POSITION) for name, _ in self.versions.stored]
+        return [quoted(name) for name in self.parts.versions.schema.key]
 
     def write_once(self, rows: DataFrame, aggregates: Mapping[str, str]) -> Numbers | None:
         """Write all rows of this commit, with `history_part`, in one pass and one task. One Spark job.
@@ -170,7 +159,7 @@ class Writer:
             numbers[f"{name}_rows"] = f"count_if({which})"
             numbers[f"{name}_last"] = f"max(CASE WHEN {which} THEN coalesce(__end_position, _position) END)"
         counted = measured.observe(rows, "history", numbers)
-        return measured.write_parquet(self._sorted(counted), self.layout.history(self.commit), "history_part").numbers("history")
+        return measured.write_parquet(self._sorted(counted), self.directory, "history_part").numbers("history")
 
     def written(self, counted: Numbers | None = None, unique: bool = False) -> list[HistoryPart]:
         """Return the parts of this commit, in the order of their names, without empty ones.
@@ -179,7 +168,7 @@ class Writer:
         are several closed parts, they are read back by a Spark job. Raises CheckFailed if other rows are in the files than were written, if a version
         ends before it begins, or, where parts are read back, if an event occurs twice or a key has two last events.
         """
-        files = table_writer.files_by_folder(self.storage, self.layout.history(self.commit))
+        files = table_writer.files_by_folder(self.storage, self.directory)
         several = len({_kind(part) for part in files}) < len(files)
         if counted is None or several or not unique:
             parts = self._read_back(files)
@@ -190,37 +179,36 @@ class Writer:
         if counted["invalid"]:
             raise self._failed("", "a version ends before it begins")
         self._check_complete(sum(rows.values()), counted["open_rows"] + counted["closed_rows"])
-        order, parts = self.versions.order, []
+        order, parts = self.parts.versions.order, []
         for part, group in sorted(files.items()):
-            path = join(self.layout.history(self.commit), part)
-            there = footers.count_rows(self.spark, {join(path, file.name): file.size for file in group})
+            path = join(self.directory, part)
+            there = table_writer.count_rows(self.parts.spark, {join(path, file.name): file.size for file in group})
             self._check_complete(sum(there.values()), rows[part])
             last = position.from_json(counted[f"{_kind(part)}_last"], order)
             parts.append(self._part(part, rows[part], group, last, None))
         return [part for part in parts if part.rows]
 
     def _failed(self, part: str, problem: str) -> CheckFailed:
-        where = join(self.layout.history(self.commit), part).rstrip("/")
+        where = join(self.directory, part).rstrip("/")
         return CheckFailed(f"table {self.table}: staged history in {where}: {problem}. Nothing was committed.")
 
     def _check_complete(self, rows: int, expected: int) -> None:
-        footers.check_complete(rows, expected, "history", self.layout.history(self.commit).rstrip("/"), self.table)
+        table_writer.check_complete(rows, expected, "history", self.directory.rstrip("/"), self.table)
 
     def _part(self, part: str, rows: int, files: Sequence[DataFile], last: Position | None, low: tuple[Any, ...] | None) -> HistoryPart:
         name = part.partition("=")[2]
-        path = relative(join(self.layout.history(self.commit), part), self.layout.root)
+        path = relative(join(self.directory, part), self.parts.layout.root)
         return HistoryPart(f"{self.commit}.{name}", path, OPEN_DAY if _kind(part) == "open" else name, rows, tuple(files), last, low)
 
     def _read_back(self, files: Mapping[str, Sequence[DataFile]]) -> list[HistoryPart]:
         if not files:
             return []
-        directory = self.layout.history(self.commit)
-        schema = self.versions.schema
+        schema = self.parts.versions.schema
         needed = {*schema.key, POSITION, "__shown", "__start_us", "__begun_us", "__end_us", "__end_position"}
-        kinds = [(name, kind) for name, kind in self.versions.stored if name in needed]
-        sizes = {join(directory, part): sum(file.size for file in group) for part, group in files.items()}
-        written = table_writer.parquet(self.spark, kinds, sizes).selectExpr("*", f"{_PART} AS __part")
-        text = _BY_PART.format(keys=self.versions.keys, least=least_key(schema))
+        kinds = [(name, kind) for name, kind in self.parts.versions.stored if name in needed]
+        sizes = {join(self.directory, part): sum(file.size for file in group) for part, group in files.items()}
+        written = table_writer.parquet(self.parts.spark, kinds, sizes).selectExpr("*", f"{_PART} AS __part")
+        text = _BY_PART.format(keys=self.parts.versions.keys, least=least_key(schema))
         out = []
         for row in sorted(query("history written", text, stored=written).collect(), key=lambda row: str(row["__part"])):
             part = row["__part"]
@@ -266,3 +254,23 @@ GROUP BY __part"""
 """The query for one row for each part: `rows`, `twice` (events of one key that occur again), `open` (last events of one
 key), `invalid` (versions that end before they begin), `last` (Position), `least` (smallest key as text).
 """
+
+
+def without(spark: SparkSession, storage: Storage, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[History, int]:
+    """Write all parts anew without the events of erased keys. Return the new history, and the number of events left out.
+
+    Raises Refused if a key was ever changed from or to an erased one, and not both are erased.
+    """
+    stored = snapshot.history
+    assert stored is not None
+    parts = Parts(spark, spec.layout, Versions(snapshot.schema, snapshot.order, snapshot.version, ()), snapshot.schema)
+    columns = [quoted(name) for name, _ in parts.versions.stored]
+    ended, ended_gone = erase.stored_rows(parts.rows(stored.closed).selectExpr(*columns), snapshot.schema, erased, spec, _NAMING)
+    last, last_gone = erase.stored_rows(parts.last(stored).selectExpr(*columns), snapshot.schema, erased, spec, _NAMING)
+    writer = Writer(parts, storage, commit, spec.name)
+    if stored.closed:
+        writer.write(ended.selectExpr("*", f"{DAY} AS history_part"), sum(part.rows for part in stored.closed))
+    writer.write_open(last, max(1, round(sum(part.size for part in stored.open) / max(spec.target_file_bytes, 1))))
+    # a set of its own: nothing of the old one may be shown, whatever else is registered
+    kept = dataclasses.replace(stored, closed=(), set=f"{commit}.closed")
+    return assembled(kept, writer.written(), (), True, commit), ended_gone + last_gone

@@ -1,16 +1,29 @@
-"""How a commit writes the history, decided on the driver from what the batch's summary and the stored history say."""
+"""How a commit writes the history, decided on the driver from what the batch's summary and the stored history say; and the source's time of each
+event, which begins and ends versions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from compactor.core.model import times
+from compactor.core.model.errors import InputRefused
 from compactor.core.model.history import History, HistoryPart, compaction_due, to_merge
-from compactor.core.model.inputs import work
-from compactor.core.model.position import Position, event_part, latest, sort_key
+from compactor.core.model.inputs import path_of, work
+from compactor.core.model.position import Position, event_part, latest, payload_column, sort_key
+from compactor.core.model.schema import called
+from compactor.core.model.spec import TableSpec
+from compactor.spark.columns import TIME
 from compactor.spark.history.parts import FILE_ROWS_MAX
 from compactor.spark.reading import SparkBatch
 from compactor.spark.rows import position
+from compactor.spark.sql import literal
+
+_DAY_US = 86_400_000_000
+
+TIMELESS = {"timeless": "count_if(__time_us IS NULL)", "file": "min(CASE WHEN __time_us IS NULL THEN _position.file END)"}
+"""Aggregates of stored events: how many have no time, and the first file with one. Stored events of earlier runs all have a time."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +31,6 @@ class Plan:
     """How the history of one batch is written."""
 
     batch: SparkBatch
-
     linked: bool
     """Whether stored rows may add an old or a new key to a change (`Resolution.linked`)."""
 
@@ -102,3 +114,40 @@ def reaches(last: Position | None, first: Position, order: position.Order) -> bo
     """Whether a part whose last event ended at `last` holds something that an event at `first` may change. `first`: a Position or its event part."""
     least = first if position.by_file(order) or len(first) == len(order) + 1 else event_part(first)
     return last is not None and sort_key(event(last, order) or ()) >= sort_key(least)
+
+
+def check_times(spec: TableSpec, timeless: int, file: str | None) -> None:
+    """Raise InputRefused if some changes have no time. `file` is the first with one."""
+    if timeless:
+        first = path_of(str(file))
+        raise InputRefused(
+            f"table {spec.name}: {timeless} changes, the first ones in {first}, have no time, and neither have their folders; a history "
+            "needs one. Set `order_by:` with a timestamp first, have the connector add the source's time (Debezium: `__ts_ms`; AWS DMS: "
+            "`TimestampColumnName`), or leave `history` out."
+        )
+
+
+def event_time(batch: SparkBatch) -> str:
+    """SQL: the time of a change, from the first that has one: the source, a timestamp that orders the changes, the hour of the file's folder."""
+    sources = [TIME, *ordered_by_time(batch)]
+    hours = {item.name: item.hour for item in batch.summary.inputs if item.hour}
+    if hours and batch.spec.source.plain_rows:
+        pairs = ", ".join(f"{literal(name)}, {times.to_micros(hour)}L" for name, hour in hours.items())
+        sources.append(f"try_element_at(map({pairs}), _file)")
+    return f"coalesce({', '.join(sources)}, NULL)"
+
+
+def ordered_by_time(batch: SparkBatch) -> list[str]:
+    """SQL for microseconds since 1970 out of a Position, if the first order column is a time."""
+    if not batch.summary.order:
+        return []
+    (name, kind), fields = batch.summary.order[0], batch.summary.evolved.schema.fields
+    column = called(payload_column(name) or "", fields)
+    by = column.type if column else None
+    if by == "timestamp":
+        return ["_position.o1"]
+    if by == "date":
+        return [f"try_multiply(_position.o1, {_DAY_US}L)"]
+    if by == kind == "string":
+        return ["CASE WHEN _position.o1 RLIKE '^[0-9]{4}-' THEN unix_micros(try_cast(_position.o1 AS TIMESTAMP)) END"]
+    return []

@@ -35,10 +35,8 @@ EVENT, MADE, OPEN, DELTA, CLOSED = range(5)
 
 MOVED_TO = "_moved_to"
 """string: of a delete, the key under which its row lives on, or LINK_MARK + LINK."""
-
 HAS_OLD_KEY = f"(_from IS NOT NULL AND NOT startswith(_from, '{LINK_MARK}'))"
 """SQL: whether the key that a row had before is known."""
-
 MOVED = f"(_op = 'd' AND _moved_to IS NOT NULL AND NOT startswith(_moved_to, '{LINK_MARK}'))"
 """SQL: whether the row of a delete is known to live on under another key."""
 
@@ -49,27 +47,19 @@ class Steps:
 
     time: str
     """SQL for the time of a change, in microseconds since 1970."""
-
     follows: bool = False
     """Whether all events come after all stored ones, and carry all values. Of the stored ones only the last of each key is there."""
-
     repeated: bool = True
     """Whether some event may occur twice, or ties with another one."""
-
     moves: bool = False
     """Whether some row has changed its key."""
-
     partial: tuple[str, ...] = ()
     """The columns that some events do not carry."""
-
     truncates: tuple[Truncated, ...] = ()
-
     frozen: bool = True
     """Whether stored events before the first new one of their key stay as they are."""
-
     small: bool = False
     """Whether one task computes everything."""
-
     wide: bool = False
     """Whether looking keys up in the open parts takes all cores."""
 
@@ -80,18 +70,14 @@ class Versions:
 
     schema: Schema
     """The stored columns and the key."""
-
     order: position.Order
-
     version: int
     """The version that is being made."""
-
     tracked: Sequence[str]
     """Stored names of the columns whose changes make a version."""
 
     @property
     def keys(self) -> str:
-        """SQL: the key columns, listed."""
         return ", ".join(quoted(name) for name in self.schema.key)
 
     @property

@@ -33,7 +33,6 @@ from compactor.spark.sql import literal, named, not_utf8, quoted
 
 _EMPTY = "\u0001empty\u0001"
 """The text that Spark gives for an unquoted empty value, to distinguish it from the null marker and from a quoted empty value."""
-
 _OPERATIONS = ("I", "U", "D")
 _DELIMITERS = (";", "\t", "|", ",")
 _CORRUPT = "_corrupt_line"
@@ -67,10 +66,8 @@ class _Layout:
     """The layout of files that can be read together."""
 
     names: tuple[str, ...]
-
     header: bool
     """Whether the first line holds the names."""
-
     marked: bool
     """Whether a byte order mark stands before the first value of a row."""
 

@@ -31,7 +31,6 @@ _NUMBER = "^-?(0|[1-9][0-9]*)([.][0-9]+)?$"
 _NO_VALUE = ("infinity", "-infinity", "inf", "-inf", "nan")
 _FAR = "^[+-]?[0-9]{5,}-"
 """Special values that databases write and that no engine's date, time or decimal can hold: null by policy (docs/sources.md), not an error."""
-
 _DIGITS_MAX = 38
 _WHOLE_DIGITS = 19
 """Whole digits of an inferred decimal, where there is room: enough for most columns, so that the type seldom needs to widen."""

@@ -32,10 +32,8 @@ from compactor.spark.sql import as_column, literal, member, not_utf8
 
 IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
 """SQL for ROW. The lower 33 bits count the rows of a Spark partition."""
-
 METADATA = "_metadata"
 """Spark's hidden column about the file of a row."""
-
 _REQUIRED = re.compile(r'"(nullable|containsNull|valueContainsNull)":false')
 
 
@@ -45,16 +43,12 @@ class RawFrame:
 
     rows: DataFrame
     """FILE, BLOCK, ROW, then TEXT or VALUE, and UNREADABLE."""
-
     schema: types.Type | None = None
     """The struct type of VALUE. None for JSON text."""
-
     avro: str | None = None
     """The writer's Avro schema: of Avro, and of Parquet that was written by way of it."""
-
     fields: tuple[WriterField, ...] | None = None
     """The columns that have a type, where the rows may have others: types that were declared or inferred (CSV), or not yet (nulls in Parquet)."""
-
     paths: tuple[str, ...] = ()
     """The locations of the files."""
 
@@ -70,15 +64,12 @@ class Origins:
 
     roots: tuple[str, ...]
     """Folders that hold the files. The first that holds a file counts."""
-
     named: tuple[tuple[str, str], ...] = ()
     """(location, name) of files with a name of their own."""
-
     encoded: bool = True
     """Whether a location may have characters that Spark reports percent-encoded. To decode them takes more time than to decode a short row."""
 
     def path(self, location: str) -> str:
-        """Return the name of the file at a location."""
         root = next(root for root in self.roots if location.startswith(join(root) + "/"))
         return dict(self.named).get(location, relative(location, root))
 
@@ -135,7 +126,6 @@ class Problem:
 
     text: str
     """The reason, for people."""
-
     unfinished: bool = False
     """Whether the end of the file is missing, as while a sink writes it in place."""
 
@@ -170,7 +160,6 @@ _VARIABLE = (
 
 
 def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[parquet_files.Columns, list[str]]:
-    """Group Parquet files by the columns in their footer."""
     groups: dict[parquet_files.Columns, list[str]] = {}
     for path in paths:
         try:
@@ -268,7 +257,6 @@ def _head(spark: SparkSession, path: str, size: int, unpack: bool) -> bytes:
 
 
 def _tail(spark: SparkSession, path: str, size: int) -> bytes:
-    """Return the last bytes of a file."""
     with hadoop.opened(spark, path) as stream:
         stream.seek(hadoop.size(spark, path) - size)
         return hadoop.content(spark, stream, size)

@@ -1,4 +1,9 @@
-"""The inputs of a batch while they are read: the location of each, their raw frames, and the files that Spark cannot read."""
+"""The inputs of a batch while they are read: the location of each, their raw frames, and the files that Spark cannot read.
+
+Text files that are packed with zstd are unpacked into a scratch directory, for a Spark whose Hadoop has no native library (the one on PyPI). Hadoop
+reads `.gz`, `.bz2` and `.snappy` with Java alone, and `.zst` only with its native library, which EMR has. Parquet and Avro files are packed inside,
+and Spark unpacks those itself.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +26,16 @@ from compactor.core.sources import increment
 from compactor.core.sources.quarantine import Limits, Unusable
 from compactor.ports import Storage
 from compactor.spark import failures, measured
-from compactor.spark.columns import TEXT
+from compactor.spark.columns import FILE, TEXT
 from compactor.spark.consistency import ConsistentReads
-from compactor.spark.input import csv_files, csv_types, files, json_text, limits, parquet_files, wire, zstandard
+from compactor.spark.input import csv_files, csv_types, files, json_text, kafka, limits, parquet_files
+from compactor.spark.jvm import hadoop
+from compactor.spark.jvm.private import jvm
 
 FORMATS = ("parquet", "avro", "json", "csv")
 """The file formats that a table can set."""
+_PLAIN = "/plain"
+"""The name of an unpacked copy, in a folder called like the file. With `.zst` at its end Hadoop would unpack it again."""
 
 
 class LoadSetAside(Exception):
@@ -44,7 +53,7 @@ class Inputs:
         self, spark: SparkSession, storage: Storage, spec: TableSpec, inputs: Sequence[Input], locations: InputLocations, scratch: ExitStack
     ) -> None:
         layout = spec.layout
-        self._spark, self.spec, self.inputs, self._scratch = spark, spec, inputs, scratch
+        self.spark, self.storage, self.spec, self.inputs, self._scratch = spark, storage, spec, inputs, scratch
         self.places = {item: locations.get((item.path, item.etag)) or layout.landed(item.path) for item in inputs}
         roots = files.Origins((spec.landing, layout.archived(""), layout.quarantined("")))
         renamed = tuple((place, item.name) for item, place in self.places.items() if roots.path(place) != item.name)
@@ -86,7 +95,7 @@ class Inputs:
         raws = [dataclasses.replace(raw, rows=self.reads.materialize(raw.rows, self.materialize)) for raw in raws]
         if kind == "json":
             too_long = limits.too_long(TEXT, self.spec.limits)
-            no_document = wire.value_problem(TEXT) if self.spec.container == "value" else "CAST(NULL AS STRING)"
+            no_document = kafka.wire_problem(TEXT) if self.spec.container == "value" else "CAST(NULL AS STRING)"
             raws = [dataclasses.replace(raw, rows=json_text.documents(raw.rows, too_long, no_document)) for raw in raws]
         self._raws[kind] = [csv_files.with_text(raw.rows, self.spec) if kind == "csv" else raw.rows for raw in raws]
         if kind != "csv":
@@ -107,7 +116,6 @@ class Inputs:
 
     @property
     def raws(self) -> tuple[DataFrame, ...]:
-        """Return the raw rows of the last reading, for `survey.record_numbers`."""
         return tuple(rows for frames in self._raws.values() for rows in frames)
 
     def materialize(self, rows: DataFrame) -> DataFrame:
@@ -124,7 +132,6 @@ class Inputs:
         return len(self.unreadable) > before
 
     def unusable(self) -> list[Unusable]:
-        """Return the unreadable files as entries of the quarantine."""
         return [Unusable(item.name, self.unreadable[place].text) for item, place in self.places.items() if place in self.unreadable]
 
     @property
@@ -208,7 +215,7 @@ class Inputs:
         before = len(self.unreadable)
         for raw in raws:
             paths = {self.origins.path(self._copies.get(path, path)): path for path in raw.paths}
-            for path, problem in csv_files.unclosed(self._spark, self.spec, raw, paths, self.reads).items():
+            for path, problem in csv_files.unclosed(self.spark, self.spec, raw, paths, self.reads).items():
                 self.refuse([path], problem)
         if len(self.unreadable) > before:
             raise LoadSetAside
@@ -226,9 +233,9 @@ class Inputs:
     def _read(self, kind: str, paths: list[str]) -> tuple[list[files.RawFrame], files.Unreadable]:
         """Return the raw frames of the files, and the files that cannot be opened. Packs that Hadoop cannot read are unpacked first."""
         texts = [*paths] if kind in ("csv", "json") else []
-        packed = {path for path in texts if zstandard.must_unpack(self._spark, path)}
+        packed = {path for path in texts if _must_unpack(self.spark, path)}
         sizes = {place: item.size for item, place in self.places.items()}
-        bombs = limits.bombs(self._spark, {path: sizes[path] for path in texts if path not in packed}, self.spec.limits)
+        bombs = limits.bombs(self.spark, {path: sizes[path] for path in texts if path not in packed}, self.spec.limits)
         plain = [path for path in paths if path not in packed and path not in bombs]
         out, unreadable = self._read_plain(kind, self.origins, plain) if plain else ([], {})
         unreadable.update(bombs)
@@ -237,25 +244,25 @@ class Inputs:
             copies = []
             for path in sorted(packed):
                 try:
-                    copy = zstandard.unpack(self._spark, path, join(place, self.origins.path(path)), self.spec.limits.unpacked_bytes)
+                    copy = _unpack(self.spark, path, join(place, self.origins.path(path)), self.spec.limits.unpacked_bytes)
                 except InputRefused as error:
                     unreadable[path] = files.Problem(str(error))
                     continue
-                long = limits.bombs(self._spark, {copy: os.path.getsize(copy)}, self.spec.limits)
+                long = limits.bombs(self.spark, {copy: os.path.getsize(copy)}, self.spec.limits)
                 if long:
                     unreadable[path] = long[copy]
                 else:
                     copies.append(copy)
                     self._copies[copy] = path
             frames, refused = self._read_plain(kind, files.Origins((place,)), copies) if copies else ([], {})
-            out += [zstandard.with_original_names(raw) for raw in frames]
+            out += [_with_original_names(raw) for raw in frames]
             unreadable.update({self._copies[copy]: problem for copy, problem in refused.items()})
         return out, unreadable
 
     def _read_plain(self, kind: str, origins: files.Origins, paths: list[str]) -> tuple[list[files.RawFrame], files.Unreadable]:
         if kind == "csv":
-            return csv_files.read(self._spark, self.spec, origins, paths, self.reads)
-        return files.read(self._spark, kind, origins, paths, self.reads)
+            return csv_files.read(self.spark, self.spec, origins, paths, self.reads)
+        return files.read(self.spark, kind, origins, paths, self.reads)
 
     def _read_halves(self, kind: str, paths: list[str]) -> None:
         try:
@@ -274,5 +281,52 @@ class Inputs:
             if not self.reads.confirmed({paths[0]: reason}):
                 self._read_halves(kind, paths)
                 return
-            lacking = parquet_files.unreadable(self._spark, paths[0]) if kind == "parquet" else None
+            lacking = parquet_files.unreadable(self.spark, paths[0]) if kind == "parquet" else None
             self.unreadable[paths[0]] = files.Problem(lacking or f"cannot be read ({reason})")
+
+
+def _must_unpack(spark: SparkSession, path: str) -> bool:
+    """Whether a text file must be unpacked before Spark can read it."""
+    if not path.endswith(".zst"):
+        return False
+    try:
+        jvm(spark).org.apache.hadoop.io.compress.ZStandardCodec.checkNativeCodeLoaded()
+    except Exception:
+        return True
+    return False
+
+
+def _unpack(spark: SparkSession, path: str, copy: str, most: int) -> str:
+    """Unpack a file of at most `most` bytes into the folder `copy`, and return the location of the copy.
+
+    Raises InputRefused, naming the file, if it cannot be unpacked or is larger.
+    """
+    if not str(spark.sparkContext.master).startswith("local"):
+        raise InputRefused(
+            f"{path}: this cluster's Hadoop cannot unpack zstd (no native library). Have the sink write gzip, or install libhadoop with zstd."
+        )
+    target = copy + _PLAIN
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if ConsistentReads.again_if_empty(lambda: _copy_unpacked(spark, path, target, most)) > most:
+        os.remove(target)
+        raise InputRefused(f"{path}: unpacks to more than {most:,} bytes: set `limits: false` where the driver's disk has the space")
+    return target
+
+
+def _copy_unpacked(spark: SparkSession, path: str, target: str, most: int) -> int:
+    """Unpack a file and return the size of its content in bytes. No more than `most` and one byte are written."""
+    java = jvm(spark)
+    try:
+        with hadoop.opened(spark, path) as stream:
+            content = java.org.apache.commons.io.input.BoundedInputStream(java.com.github.luben.zstd.ZstdInputStream(stream), most + 1)
+            java.org.apache.commons.io.FileUtils.copyInputStreamToFile(content, java.java.io.File(target))
+    except Exception as error:
+        failures.raise_environment_error(error)
+        raise InputRefused(f"{path}: cannot be unpacked ({files.plain_reason(error)}). Have the sink write it again, or remove it.") from None
+    return os.path.getsize(target)
+
+
+def _with_original_names(raw: files.RawFrame) -> files.RawFrame:
+    """Return a frame of copies with the names of the original files."""
+    rows = raw.rows.selectExpr(*[f"substr(_file, 1, length(_file) - {len(_PLAIN)}) AS _file" if name == FILE else name for name in raw.rows.columns])
+    return dataclasses.replace(raw, rows=rows)

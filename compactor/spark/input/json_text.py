@@ -26,18 +26,14 @@ from compactor.spark.sql import is_utf8, literal, not_utf8
 
 _ADJACENT = rf'(?s)\G((?:[^"}}]++|{pg_text.STRING}|\}}(?!\s*+\{{))*+\}})\s*+(?=\{{)'
 """A text up to the next `}` that a `{` follows. Outside of strings that is the end of a document; what is inside one has a comma between."""
-
 _BEGINS, _ENDS = r"^\s*+\[\s*+", r"\s*+[,\]]\s*+$"
 """What a line has of an array around its elements."""
-
 _REST = "has text after its JSON object; expected one JSON object a line. Have the sink write JSON lines"
 _ARRAY = "is a JSON array, not a JSON object; expected one JSON object a line. Have the sink write JSON lines (Aiven: `format.output.type: jsonl`)"
 _PART = "is not a JSON object but the first line of one; expected one JSON object a line. Have the sink write JSON lines, not pretty-printed JSON"
 
-
 _HALF = r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 """The escape of one half of a character beyond U+FFFF, without the other half beside it. UTF-8 has no bytes for it, and Spark makes `?` of each."""
-
 _BACKSLASH = r"\\\\"
 _PACKED = "is packed with gzip, and the file's name does not end in .gz. Have the sink name it so"
 _HALVED = "has half of a character, such as \\ud83d without the other half. Have the source write whole characters"
@@ -62,7 +58,6 @@ def _no_text(text: str) -> str:
 
 _MORE = r"\}\s*+(,\s*+\{|[^,}\]\s])"
 """What a line has that begins with one document and ends with another. Other lines may have it, inside of strings and arrays of objects."""
-
 _END = "end of the document"
 
 
@@ -110,7 +105,6 @@ _FLAT = f"octet_length(substring_index({TEXT}, '}}', 1)) + 1 = octet_length({TEX
 
 _QUICK = f"startswith({TEXT}, '{{') AND ({_FLAT} OR (endswith({TEXT}, '}}') AND NOT {TEXT} RLIKE {literal(_MORE)}))"
 """SQL: whether a line is one document at a quick look; false for some that are. To parse a line costs as much as its values."""
-
 _SINGLE = f"NOT startswith(ltrim({TEXT}), '[') AND ({_is_one(TEXT)} OR trim({TEXT}) = '')"
 """SQL: whether a line is one document or blank; may be null if not."""
 

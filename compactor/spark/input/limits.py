@@ -21,10 +21,8 @@ from compactor.spark.sql import literal, named
 
 _GZIP_RATIO = 1032
 """The largest number of bytes that a byte of gzip unpacks to."""
-
 _PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst")
 """Suffixes of Hadoop's other codecs."""
-
 _AT_A_TIME = 8
 _BUFFER = 1 << 16
 
@@ -80,16 +78,12 @@ def too_long(text: str, limits: InputLimits) -> str:
 
 def bombs(spark: SparkSession, sizes: Mapping[str, int], limits: InputLimits) -> Unreadable:
     """Return the text files (location → bytes) that begin with a line longer than the limit."""
-    suspects = [path for path, size in sizes.items() if _may_hold(path, size, limits.record_bytes)]
+    most = limits.record_bytes
+    suspects = [path for path, size in sizes.items() if size > most or path.endswith(_PACKED) or (path.endswith(".gz") and size * _GZIP_RATIO > most)]
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        long = pool.map(lambda path: _begins_long(spark, path, limits.record_bytes), suspects)
-        problem = Problem(f"begins with a line of more than {limits.record_bytes:,} bytes: set `limits: false` and raise Spark's memory")
+        long = pool.map(lambda path: _begins_long(spark, path, most), suspects)
+        problem = Problem(f"begins with a line of more than {most:,} bytes: set `limits: false` and raise Spark's memory")
         return {path: problem for path, is_long in zip(suspects, long) if is_long}
-
-
-def _may_hold(path: str, size: int, most: int) -> bool:
-    """Whether a file of this size may hold a record of more than `most` bytes."""
-    return size > most or path.endswith(_PACKED) or (path.endswith(".gz") and size * _GZIP_RATIO > most)
 
 
 def _begins_long(spark: SparkSession, path: str, most: int) -> bool:

@@ -26,9 +26,7 @@ from compactor.spark.jvm import hadoop
 from compactor.spark.jvm.private import jvm, parquet_converter
 from compactor.spark.sql import literal, quoted
 
-_FOREIGN = re.compile(
-    r"(\S+) \((UUID|INTERVAL|TIME\([A-Z]+,[a-z]+\)|DECIMAL\((?:39|[4-9][0-9]|[0-9]{3,}),[0-9]+\))\)(?: = [0-9]+)?;",
-)
+_FOREIGN = re.compile(r"(\S+) \((UUID|INTERVAL|TIME\([A-Z]+,[a-z]+\)|DECIMAL\((?:39|[4-9][0-9]|[0-9]{3,}),[0-9]+\))\)(?: = [0-9]+)?;")
 """A column in parquet-java's text of a schema whose type Spark has no reader for. (parquet-java itself does not know FLOAT16 and newer types.)"""
 _NANOS = "(TIMESTAMP(NANOS,"
 _BINARY_DECIMAL = re.compile(r"( binary \S+) \(DECIMAL\(([0-9]+),([0-9]+)\)\)")
@@ -36,13 +34,10 @@ _MAYBE_NULL = re.compile(r"^  optional int32 \S+;$", re.MULTILINE)
 _JAVA = "parquet-mr"
 _TAIL = 8
 """Bytes at the end of a file: the footer's length in 4, and `PAR1`."""
-
 _AVRO = "parquet.avro.schema"
 """The name of the writer's Avro schema among a footer's texts (parquet-avro's AvroWriteSupport)."""
-
 _LONG_DIGITS, _DIGITS_MAX = 18, 38
 """The digits of a decimal that Spark holds in a long, and of any."""
-
 _CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "LZ4_RAW", "ZSTD")
 
 

@@ -77,7 +77,7 @@ class KafkaTopics:
             raise ValueError("each partition may be given once")
         try:
             self._read(ranges).selectExpr(*_COLUMNS).write.partitionBy("_topic", "_partition").mode("overwrite").parquet(staging)
-            rows = self._written(staging) if self._any(staging) else []
+            rows = self._written(staging) if any(info.path.endswith(".parquet") for info in self._storage.list(staging)) else []
         except (Py4JJavaError, PySparkException) as error:
             raise self._translated(error) from None
         by_place = {(row.topic, row.partition): row for row in rows}
@@ -110,9 +110,6 @@ class KafkaTopics:
     def _written(self, staging: str) -> list[Any]:
         rows = self._spark.read.parquet(staging).groupBy("topic", "partition")
         return rows.agg(named("count(*)", "records"), named(_UNTIL, "until")).collect()
-
-    def _any(self, staging: str) -> bool:
-        return any(info.path.endswith(".parquet") for info in self._storage.list(staging))
 
     def _offsets(self, admin: Any, places: Sequence[Any], which: Any) -> dict[tuple[str, int], int]:
         java = jvm(self._spark)

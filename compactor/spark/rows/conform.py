@@ -20,36 +20,20 @@ from compactor.core.schema import shards
 from compactor.core.schema.evolution import Evolved
 from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
 from compactor.core.sources import increment
-from compactor.spark.columns import (
-    AFTER,
-    BEFORE,
-    FILE,
-    FROM,
-    LINK,
-    OLD_KEY,
-    OP,
-    ORIGIN,
-    PARTITION,
-    POSITION,
-    RECORD_KEY,
-    SOURCE,
-    TIME,
-)
+from compactor.spark.columns import AFTER, BEFORE, FILE, OLD_KEY, OP, ORIGIN, PARTITION, POSITION, RECORD_KEY, SOURCE, TIME
 from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.frame import PARTIAL, Frame, ddl, is_cell
 from compactor.spark.decode.named import can_be_absent
-from compactor.spark.input import wire
-from compactor.spark.keys import by_link, key_text, key_types, row_key
+from compactor.spark.input.kafka import of_wire_text
+from compactor.spark.keys import key_text, key_types
 from compactor.spark.rows import position
 from compactor.spark.sql import cast, coalesce, from_json, literal, member, null, quoted
 from compactor.spark.tables import defaults
 
 _PLAIN = r"^(?s)(?!\s*(Struct)?\s*[{\[])[^\x00-\x1f]+$"
 """A text that may be the value of a key itself: no JSON, no text of a Struct, no bytes."""
-
 _MARK = "#"
 """Begins no base64 and no number."""
-
 _LONG = 1_000
 """Characters of SQL that are not repeated. For less another step of the plan costs more."""
 
@@ -83,7 +67,7 @@ def conform(
 ) -> DataFrame:
     """Return the Changes of all frames in the evolved schema.
 
-    Unless `partial`, all values are taken as available. `across`: see `epochs.across`. `every`: each record is a change, as the survey found out.
+    Unless `partial`, all values are taken as available. `across`: see `batch_order.across`. `every`: each record is a change, as the survey found.
     """
     # a filter computes the operation anew, several times
     frames = frames if every else [dataclasses.replace(frame, rows=frame.rows.where("_op IS NOT NULL")) for frame in frames]
@@ -189,8 +173,6 @@ def _without(frame: Frame, evolved: Evolved, field: Field, order: position.Order
 
 
 class _Column(NamedTuple):
-    """SQL for a stored column of a frame's rows."""
-
     value: str
     unavailable: str | None
     """Whether the source did not send the value; None if it always did."""
@@ -236,8 +218,6 @@ def _either(tests: Sequence[str | None]) -> str | None:
 
 
 class _KeyColumn(NamedTuple):
-    """SQL for a key column of a frame's rows."""
-
     value: str
     before: str
     """That of the before image."""
@@ -278,7 +258,6 @@ def _key_columns(frame: Frame, evolved: Evolved, spec: TableSpec) -> tuple[list[
 
 
 def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
-    """SQL for a key column out of a row image."""
     images = dict((frame.images or ("struct", ()))[1])
     kind = types.parse(field.type)
     out = []
@@ -319,7 +298,7 @@ def own_key(column: str, field: Field) -> str:
 def plain_key(column: str, kind: types.Type) -> str:
     """SQL: a record key that is the value of the only key column, without JSON; null for JSON, the text of a Struct, and bytes."""
     text = f"CASE WHEN {column} RLIKE '^\".*\"$' THEN substr({column}, 2, length({column}) - 2) ELSE {column} END"
-    return f"CASE WHEN {column} RLIKE {literal(_PLAIN)} AND {wire.of_text(column)} IS NULL THEN {cast(text, kind)} END"
+    return f"CASE WHEN {column} RLIKE {literal(_PLAIN)} AND {of_wire_text(column)} IS NULL THEN {cast(text, kind)} END"
 
 
 def _moved(frame: Frame, schema: Schema, columns: Sequence[_KeyColumn], across: bool) -> str:
@@ -373,16 +352,3 @@ def writer_positions(
     of_table = [(writer, *wrote[writer.id]) for writer in writers if writer.id in wrote]
     # a delete may have the key only; without key it has the row
     return [dataclasses.replace(each, first=first, last=last, whole=each.whole and (upserts or keyless)) for each, first, last, upserts in of_table]
-
-
-def link_key_changes(changes: DataFrame, schema: Schema) -> DataFrame:
-    """Return Changes with FROM filled for creates that lack values and have no header.
-
-    The other half of such a key change is the delete of the same transaction and LSN. Links that several deletes share are left alone.
-    """
-    key = row_key(schema)
-    deletes = changes.where("_op = 'd' AND _link IS NOT NULL").selectExpr(LINK, f"{key} AS _key")
-    joined = changes.join(by_link(deletes, "_left"), [LINK], "left")
-    old_key = f"CASE WHEN _op = 'c' AND size(_missing) > 0 AND _left <> {key} THEN _left END"
-    keep = [quoted(name) for name in changes.columns if name != FROM]
-    return joined.selectExpr(*keep, f"coalesce(_from, {old_key}) AS _from")

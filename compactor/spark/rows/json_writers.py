@@ -32,24 +32,18 @@ from compactor.spark.sql import JSON_OPTIONS, from_json, literal, named
 
 INFERRED_HERE = 4 << 20
 """Bytes of landed files up to which the driver infers types from the values of JSON records. For more a Spark job does."""
-
 _NOT_FINITE = r':\s*"(?:NaN|[+-]?Infinity)"'
 """A member of a JSON object. No text can look like it, because its quotes would be escaped."""
-
 _NO_MEMBERS, _NO_ITEMS = r"(?<=[:\[,])\s*\{\s*\}", r"(?<=[:\[,])\s*\[\s*\]"
 """An empty object, and an empty array. Text may look like it."""
-
 _EMPTY = r'[:\[,]\s*(?:\{(?:\s*"(?:[^"\\]++|\\.)*+"\s*:\s*null\s*,?)*+\s*\}|\[[\s\[\]{},nul]*\])'
 """A value that is an object without other members than nulls, or an array of such and of nulls. Text may look like it."""
-
 _BLANK = r'(?<=[\[,:])\s*""(?!\s*:)'
 """An empty text as a value. Inside texts quotes are escaped, so that none can look like it."""
-
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
 
 def writers_of(
-    spark: SparkSession,
     frame: Frame,
     key: Sequence[str],
     stored: Sequence[WriterField] = (),
@@ -98,7 +92,7 @@ def writers_of(
             described = _with_numeric_decimals(connect[row[WRITER]], forms.get(row[WRITER]), bool(row.fractions))
             described = column_types.as_declared(described, typed) if typed else described
         else:
-            described, words[row[WRITER]] = _from_values(spark, frame, row, names_of[row[WRITER]], stored, bare, not key)
+            described, words[row[WRITER]] = _from_values(frame, row, names_of[row[WRITER]], stored, bare, not key)
             described = column_types.as_declared(described, schema, text=True) if schema else described
         if key and not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
@@ -156,9 +150,10 @@ def _with_numeric_decimals(described: WriterSchema, semantic: str | None, fracti
 
 
 def _from_values(
-    spark: SparkSession, frame: Frame, row: T.Row, names: list[str], stored: Sequence[WriterField], bare: bool, keyless: bool
+    frame: Frame, row: T.Row, names: list[str], stored: Sequence[WriterField], bare: bool, keyless: bool
 ) -> tuple[WriterSchema, set[str]]:
     """Return a writer with types inferred from its values, and its columns without other values than `"NaN"`. `row` is the one of `writers_of`."""
+    spark = frame.rows.sparkSession
     columns = [AFTER, BEFORE] if keyless and not frame.one_image else [AFTER if row.rows else BEFORE]
     texts = [] if row.large else _alone([text for column in columns for text in row[column]])
 

@@ -26,10 +26,8 @@ from compactor.spark.sql import EXACT_JSON, literal, quoted
 
 MATCHED = "found"
 """The MOVED of a removal that took its row, and of the row that it took."""
-
 COMPARISONS_MAX = 3
 """Comparisons by fewer than all columns. Each is a step of the plan, and Spark cannot send plans of any depth. Beyond, two leave out all of these."""
-
 LIVE, TAKEN, WAITING, TOOK = "live", "taken", "waiting", "took"
 """What a state is to others of its content: a row, one that a removal took, a removal that waits for its row, and one that took it."""
 
@@ -67,8 +65,7 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
         identity = f"CASE WHEN {numbered} THEN concat_ws(':', 'c', _position.epoch, _source.change_seq) ELSE {identity} END"
     rows = rows.selectExpr("*", f"{f'concat({shard}, {chr(39)}:{chr(39)}, {identity})' if shard else identity} AS _id")
     split = rows.selectExpr(
-        "*",
-        f"explode(CASE WHEN _op = 'u' THEN array('{REMOVAL}', 'c') WHEN _op = 'd' THEN array('{REMOVAL}') ELSE array(_op) END) AS _k",
+        "*", f"explode(CASE WHEN _op = 'u' THEN array('{REMOVAL}', 'c') WHEN _op = 'd' THEN array('{REMOVAL}') ELSE array(_op) END) AS _k"
     )
     keep = [name for name in frame.rows.columns if name not in (OP, AFTER)]
     out = split.selectExpr(

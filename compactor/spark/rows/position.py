@@ -18,8 +18,7 @@ from compactor.core.model.position import Partitions, Position
 from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import BEFORE, EVENT, INVALID, OP, ROW, TIME
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import FIRST_COMMIT, expression, in_range
-from compactor.spark.rows.comparable import exactly
+from compactor.spark.decode.order import FIRST_COMMIT, exactly, expression, in_range
 from compactor.spark.sql import as_column, literal, null
 
 Order = core.Order
@@ -27,7 +26,6 @@ ddl, own_ddl = core.ddl, core.own_ddl
 
 EVENTS_MAX = 1 << 30
 """The greatest number of events in one record. Together with the 33 bits of a row's number it fills a bigint."""
-
 _FILLER = "^(__debezium_unavailable_value|false|[-0.:TZ ]*|1970-01-01.*|A*=*|[{][}])$"
 """The text of a value that PostgreSQL's connector writes into a column that may not be null, where the source sends only the key of a deleted row."""
 
@@ -46,7 +44,7 @@ def built(epoch: str, values: Sequence[str], order: Order, row: str = "_row") ->
 
 
 def with_position(frame: Frame, spec: TableSpec, order: Order, epoch: str, valid: bool = False, snapshot_lsn: int | None = None) -> Frame:
-    """Return the frame with POSITION. `epoch` is SQL; `valid`: no record is INVALID, as an earlier pass has found out; see `epochs.snapshot_lsn`.
+    """Return the frame with POSITION. `epoch` is SQL; `valid`: no record is INVALID, as an earlier pass found; see `batch_order.snapshot_lsn`.
 
     A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP. A TIME that is none becomes null.
     """
@@ -71,7 +69,6 @@ def with_position(frame: Frame, spec: TableSpec, order: Order, epoch: str, valid
 
 
 def _order_part(frame: Frame, images: types.Type, spec: TableSpec, name: str, kind: types.Type) -> tuple[str, types.Type]:
-    """Return SQL for an order column of a frame's rows, and its type. Raises OrderRefused."""
     try:
         return expression(name, images, spec.name, frame.order_names, frame.writers, frame.members)
     except OrderRefused:

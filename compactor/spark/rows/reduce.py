@@ -13,7 +13,7 @@ A *state* is what one event, one stored row or one step of a run says of a key, 
 | `_origin` | EVENT | DELTA or BASE |
 
 States that a run makes itself (MADE) are the tombstone that a key change leaves under the old key, and the values that it carries to the new key
-(`rows/carry.py`): a state with neither `_at` nor `_gone`.
+(`rows/resolution.py`): a state with neither `_at` nor `_gone`.
 
 **The rule: the greatest Position of each clock wins, and a value counts if its Position is above the delete and the truncate before the row.** A
 maximum depends neither on order nor on grouping nor on repetition. So events, Delta, base, compaction, rebuild and `verify` are one operation.
@@ -39,16 +39,12 @@ MADE_OF_BATCH, EVENT, MADE, DELTA, BASE = -1, 0, 1, 2, 3
 """Values of ORIGIN: a change of the batch, a state that a step of the run made (MADE_OF_BATCH: without knowing what was stored of its old key at
 that time), a row of the Delta, a row of the base.
 """
-
 NEWEST = "coalesce(_gone, _at)"
 """SQL: the Position of the newest event of a state or row."""
-
 HAS_NEW_KEY = f"(_gone IS NOT NULL AND NOT startswith(_moved, '{LINK_MARK}'))"
 """SQL: whether a state is a tombstone whose row is known to live on under another key."""
-
 COUNTED = ("_applied", "_duplicate", "_late", "_superseded", "_ties")
 """Columns of a reduced row: how many of the batch's events of its key became what."""
-
 OUTCOMES = {name[1:]: f"coalesce(sum({name}), 0)" for name in COUNTED}
 """Aggregates of reduced rows: the number of events by outcome, and of keys whose newest events share a place in the order."""
 
@@ -59,45 +55,33 @@ class Reducer:
 
     schema: Schema
     """The stored columns and the key."""
-
     order: position.Order
     """The order columns of the Positions."""
-
     version: int
     """The version that is being made. Rows that change get it."""
-
     keyless: bool = False
     """Whether the table has no key of its own (`rows/keyless.py`): then a key is one event, which never changes."""
-
     barrier: Position | None = None
     """The newest truncate, or beginning of an epoch that replaces."""
-
     partial: Sequence[str] = ()
     """The columns that some state lacks. Each has a clock of its own; all others share the row's."""
-
     stored: bool = True
     """Whether some states are stored rows."""
-
     tombstones: bool = True
     """Whether some state may be a tombstone."""
-
     placed: bool = False
     """Whether the states have SEGMENT, with all states of a key in one Segment. Then reducing them needs no other exchange and sort than writing."""
-
     shard: str = ""
     """The stored column with the shard of a row; "" without shards."""
-
     barriers: Sequence[tuple[str, Position]] = ()
     """(shard, its newest truncate), in the place of `barrier`."""
 
     @property
     def keys(self) -> list[str]:
-        """Return the quoted key columns."""
         return [quoted(name) for name in self.schema.key]
 
     @property
     def _shared(self) -> list[str]:
-        """Return the columns that share the clock of the row."""
         return [name for name in self.schema.values if name not in self.partial]
 
     # making states ------------------------------------------------------------------------------------------------
@@ -291,7 +275,6 @@ class Reducer:
         return f"{now}.known = coalesce({was}.known, false) AND {place} AND (NOT {now}.known OR {values})"
 
     def _values(self) -> list[str]:
-        """SQL for the values of the row."""
         partial = {name: f"{_final(name)}.v" for name in self.partial}
         return [f"{partial.get(name) or f'_row.{quoted(name)}'} AS {quoted(name)}" for name in self.schema.values]
 
@@ -323,7 +306,6 @@ class Reducer:
         ]
 
     def _counts(self) -> list[str]:
-        """SQL for COUNTED."""
         applied = f"CASE WHEN _events > 0 AND NOT _same AND _by = {EVENT} THEN 1 ELSE 0 END"
         again = f"CASE WHEN _same AND {self._event('_new')} = {self._event('greatest(_was_at, _was_gone)')} THEN 1 ELSE 0 END" if self.stored else "0"
         late = "CASE WHEN _same THEN _events - _duplicate ELSE 0 END"

@@ -18,16 +18,20 @@ from compactor.core.model import times
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.inputs import Brought, path_of
 from compactor.core.model.position import Partitions, Position, earliest, latest
+from compactor.core.model.schema import Schema
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources.increment import repaired_table, shard_of
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
 from compactor.core.sources.whole_hours import brought_by_stream
-from compactor.spark.columns import BLOCK, FILE, LEFT_OUT, OP, PARTITION, POSITION, ROW, SOURCE, TEXT, WRITER
+from compactor.spark import measured
+from compactor.spark.columns import BLOCK, FILE, INVALID, LEFT_OUT, OP, PARTITION, POSITION, ROW, SOURCE, TEXT, WRITER
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import FIRST_COMMIT
+from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import position
 from compactor.spark.rows.conform import missing_columns
-from compactor.spark.sql import BY_HASH, literal, named, query, with_cited
+from compactor.spark.rows.position import EVENTS_MAX
+from compactor.spark.sql import BY_HASH, literal, named, query, quoted, with_cited
 
 
 @dataclass(frozen=True)
@@ -36,13 +40,10 @@ class FileCounts:
 
     rows: int
     """All records."""
-
     invalid: int
     """Records that go to quarantine."""
-
     first: Position | None
     """The smallest Position of a change."""
-
     last: Position | None
     """The greatest Position of a change."""
 
@@ -53,63 +54,43 @@ class SurveyResult:
 
     files: dict[str, FileCounts]
     """By input path."""
-
     writers: list[tuple[str, Position | None, Position | None, bool]]
     """(id, first and last Position of a row, whether some row was no delete) of each writer that wrote rows."""
-
     read: int
     """All records."""
-
     ignored: int
     """Records without a row of this table."""
-
     invalid: int
     """Records that go to quarantine."""
-
     unavailable_columns: tuple[tuple[str, str], ...]
     """(writer id, source column) of columns with unavailable values."""
-
     unlinked: int
     """Creates with unavailable values. Each may be half of a key change, also where a header links it: the header may name no key of the table."""
-
     inserts: int
     """Creates, and reads of snapshots."""
-
     deletes: int
-
     truncates: int
     """Truncates."""
-
     truncate: Position | None
     """The Position of the newest truncate."""
-
     shard_truncates: tuple[tuple[str, Position], ...]
     """(shard, the Position of its newest truncate)."""
-
     source_time: str | None
     """The newest commit time at the source, ISO 8601 in UTC."""
-
     offsets: Partitions = ()
     """(partition, greatest offset) in the table's epoch, where the records have Kafka offsets."""
-
     least_offsets: Partitions = ()
     """(partition, least offset), likewise, of all epochs."""
-
     newer_offsets: Partitions = ()
     """(partition, least offset) of the changes that are newer at their source than `since`."""
-
     streams: tuple[Brought, ...] = ()
     """What each stream brought, without the times of reads of snapshots: they may be ahead of changes that are still to come."""
-
     snapshot_lsns: frozenset[int] = frozenset()
     """The LSNs of PostgreSQL's initial snapshots whose rows were read; of several in one file the least and the greatest."""
-
     open_lsn: int | None = None
     """The least LSN of a change before which its connector had seen no commit: it was in the first transaction after an initial snapshot."""
-
     moves: int = 0
-    """Changes that name the key that their row had before, counted when the Changes are (`invalid.without_invalid`)."""
-
+    """Changes that name the key that their row had before, counted when the Changes are (`without_invalid`)."""
     left_out: tuple[str, str] | None = None
     """LEFT_OUT of a tombstone, and its input; None without any."""
 
@@ -175,7 +156,6 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
 
 
 def _by(rows: Iterable[Any], column: str) -> dict[str, list[Any]]:
-    """Return value of a column → its surveyed rows."""
     groups: dict[str, list[Any]] = {}
     for row in rows:
         groups.setdefault(row[column], []).append(row)
@@ -271,12 +251,8 @@ def list_unusable(rows: DataFrame, why: str, text: str, raws: Sequence[DataFrame
     """
     quotes = spec.quotes_records
     text = text if quotes else literal(HIDDEN)
-    listed = (
-        rows.selectExpr(FILE, BLOCK, ROW, f"{why} AS why", f"substr({text}, 1, {TEXT_MAX}) AS text")
-        .orderBy(FILE, BLOCK, ROW)
-        .limit(LISTED_MAX)
-        .collect()
-    )
+    shown = rows.selectExpr(FILE, BLOCK, ROW, f"{why} AS why", f"substr({text}, 1, {TEXT_MAX}) AS text")
+    listed = shown.orderBy(FILE, BLOCK, ROW).limit(LISTED_MAX).collect()
     places = [row[:3] for row in listed]
     numbers, texts = record_numbers(places, raws), record_texts(places, raws if quotes else ())
     return [Unusable(row[FILE], with_cited(row.why, quotes), numbers[row[:3]], texts.get(row[:3]) or row.text or "") for row in listed]
@@ -288,9 +264,8 @@ def record_texts(places: Collection[tuple[str, int, int]], raws: Sequence[DataFr
     texts = {}
     for raw in raws if places else ():
         if TEXT in raw.columns:
-            rows = raw.where(f"concat_ws('\n', _file, _block, _row) IN ({chosen})").selectExpr(
-                FILE, BLOCK, ROW, f"substr(_text, 1, {TEXT_MAX}) AS text"
-            )
+            rows = raw.where(f"concat_ws('\n', _file, _block, _row) IN ({chosen})")
+            rows = rows.selectExpr(FILE, BLOCK, ROW, f"substr(_text, 1, {TEXT_MAX}) AS text")
             texts.update({row[:3]: row.text or "" for row in rows.collect()})
     return texts
 
@@ -313,3 +288,46 @@ def record_numbers(places: Collection[tuple[str, int, int]], raws: Sequence[Data
         earlier = sum(count for start, _, count in blocks.get(path, ()) if start < block)
         numbers[path, block, at] = earlier + at - first + 1
     return numbers
+
+
+def unusable_records(frame: Frame, opened: Inputs) -> list[Unusable]:
+    """Return the invalid records of a frame, with the text that reports quote."""
+    text = TEXT if TEXT in frame.rows.columns else "to_json(struct(_after AS after, _before AS before))"
+    return list_unusable(frame.rows.where("_invalid IS NOT NULL"), INVALID, text, opened.raws, opened.spec)
+
+
+def record_place(spec: TableSpec) -> tuple[str, str]:
+    """SQL for BLOCK and ROW of the record of a Change."""
+    row = f"_position.row div {EVENTS_MAX}L" if spec.source.several_events else "_position.row"
+    return "_position.block AS _block", f"{row} AS _row"
+
+
+def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema, kept: bool) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...], int]:
+    """Separate the changes that cannot be used. One Spark job if there are none.
+
+    `kept`: the changes are computed once. Otherwise the job reads what it judges by, the keys and the columns that can have another type, and
+    whoever uses the changes reads the files again.
+
+    Returns those with a key and values of their types, the number of others by file, the first others, and the number of all changes whose old
+    key is known.
+    """
+    keyless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
+    invalid = f"(_mistyped IS NOT NULL OR {keyless})"
+    counted = {"invalid": f"count_if({invalid})", "moves": "count_if(_from IS NOT NULL)"}
+    if not kept:
+        numbers = measured.compute(changes, counted)
+        if not numbers["invalid"]:
+            return changes, {}, (), numbers["moves"]
+    changes, numbers = measured.materialize_and_measure(changes, counted)
+    if not numbers["invalid"]:
+        return changes, {}, (), numbers["moves"]
+    rows = changes.where(invalid).selectExpr("*", *record_place(opened.spec))
+    counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
+    kinds = ", ".join(f"{literal(field.name)}, {literal(field.type)}" for field in schema.fields)
+    nulls = ", ".join(f"CASE WHEN {quoted(name)} IS NULL THEN {literal(name)} END" for name in schema.key)
+    no_key = f"concat('a column of the key (', concat_ws(', ', {nulls}), ') is null or cannot be read as its type')"
+    why = (
+        f"CASE WHEN {keyless} THEN {no_key} ELSE concat('the value of ', _mistyped, ' is not of type ', try_element_at(map({kinds}), _mistyped)) END"
+    )
+    listed = list_unusable(rows, why, "to_json(struct(*))", opened.raws, opened.spec)
+    return changes.where(f"NOT {invalid}"), counts, tuple(listed), numbers["moves"]

@@ -22,7 +22,6 @@ from compactor.spark.tables.table_reader import TableReader
 
 SAMPLES = 5
 """The number of differing keys to report."""
-
 _EVERY = "'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS', 'ignoreNullFields', 'false'"
 """Options of `to_json` that lose nothing."""
 
@@ -74,12 +73,19 @@ def difference(left: DataFrame, right: DataFrame) -> tuple[int, int, str | None]
     return only_left.count(), only_right.count(), example[0][0] if example else None
 
 
+def compared(spec: TableSpec, check: str, left: DataFrame, right: DataFrame, names: tuple[str, str], equal: str = "equal", about: str = "") -> Check:
+    """Return whether rows of `as_text` are equal. `names`: what left and right are, for the report; `about` begins it."""
+    only_left, only_right, example = difference(left, right)
+    differ = f"{only_left} rows only in {names[0]}, {only_right} only in {names[1]}; such as {example}"
+    return Check(spec.name, check, not (only_left or only_right), about + (differ if only_left or only_right else equal))
+
+
 def compare_with_reference(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Check:
     """Compare the view with its reference definition over the same Snapshot, which is a union with row_number."""
     columns = [(snapshot.schema.view_name(field), field.type) for field in snapshot.schema.payload]
     shown = as_text(spark.table(f"{quoted(spec.database)}.{quoted(spec.view)}"), columns)
-    left, right, example = difference(shown, as_text(spark.sql(views.reference_text(spec, snapshot)), columns))
-    return Check(spec.name, "view equals base and Delta", not (left or right), _sentence(left, right, example, "the reference"))
+    again = as_text(spark.sql(views.reference_text(spec, snapshot)), columns)
+    return compared(spec, "view equals base and Delta", shown, again, ("the view", "the reference"))
 
 
 def view_against(
@@ -93,8 +99,7 @@ def view_against(
     shown = as_text(spark.table(f"{quoted(spec.database)}.{quoted(view)}"), columns)
     visible = rows if spec.soft else rows.where("_gone IS NULL")
     again = visible.selectExpr(*[f"{quoted(stored)} AS {quoted(view_name)}" for view_name, _, stored in pairs])
-    left, right, example = difference(shown, as_text(again, columns))
-    return Check(spec.name, check, not (left or right), _sentence(left, right, example, other))
+    return compared(spec, check, shown, as_text(again, columns), ("the view", other))
 
 
 def compare_snapshots(before: TableReader, after: TableReader, spec: TableSpec) -> Difference:
@@ -139,9 +144,3 @@ def _shared(shown: Schema, again: Schema) -> list[tuple[str, str, str]]:
     """Return (name in the view, type, stored name in `again`) of the columns that both have."""
     names = {again.view_name(field): field.name for field in again.payload}
     return [(shown.view_name(field), field.type, names[shown.view_name(field)]) for field in shown.payload if shown.view_name(field) in names]
-
-
-def _sentence(left: int, right: int, example: str | None, other: str) -> str:
-    if not (left or right):
-        return "equal"
-    return f"{left} rows only in the view, {right} only in {other}; such as {example}"

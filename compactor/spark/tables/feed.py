@@ -34,23 +34,15 @@ from compactor.spark.measured import Numbers
 from compactor.spark.rows import position
 from compactor.spark.rows.reduce import NEWEST, Reducer, union
 from compactor.spark.sql import listed, literal, query, quoted
-from compactor.spark.tables import compare, footers, table_writer
+from compactor.spark.tables import compare, table_writer
 from compactor.spark.tables.table_reader import TableReader
 
 OWN = ("_change_type", "_commit_version", "_commit_timestamp", "_deleted", POSITION)
 """The feed's own columns, before the payload."""
-
 _JSON = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]'Z'\")"
 
 
-def write(
-    spark: SparkSession,
-    storage: Storage,
-    spec: TableSpec,
-    parent: Snapshot | None,
-    made: Snapshot,
-    one_task: bool = False,
-) -> FeedPart | None:
+def write(spark: SparkSession, storage: Storage, spec: TableSpec, parent: Snapshot | None, made: Snapshot, one_task: bool = False) -> FeedPart | None:
     """Write the feed of `made` and check it. Returns None if `made` changed no row.
 
     `one_task`: one task computes it, so that rows are not exchanged.
@@ -66,10 +58,7 @@ def write(
     return _written(spark, storage, spec, directory, numbers)
 
 
-_COUNTS = {
-    "rows": "count(1)",
-    **{kind: f"count_if(_change_type = '{kind}')" for kind in (INSERT, BEFORE, AFTER, DELETE)},
-}
+_COUNTS = {"rows": "count(1)", **{kind: f"count_if(_change_type = '{kind}')" for kind in (INSERT, BEFORE, AFTER, DELETE)}}
 """Aggregates of the feed's rows: their number, and the number of images of each kind."""
 
 
@@ -108,12 +97,9 @@ def _order(schema: Schema) -> list[Column]:
 
 def net_changes(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot, one_task: bool) -> DataFrame:
     """Return the changes from `parent` to `made`: one insert, one delete or a pair of images for each key that differs."""
-    new = TableReader(spark, spec.layout, made, made.schema)
-    if parent is None:
-        return _images(None, new.live(soft=True), spec, made, "false")
-    old = _before(spark, spec, parent, made)
-    if made.schema.defaults_moved(parent.schema, parent.position_max):
-        return _images(old.live(soft=True), new.live(soft=True), spec, made, "true")
+    if parent is None or made.schema.defaults_moved(parent.schema, parent.position_max):
+        return difference(spark, spec, parent, made)
+    new, old = TableReader(spark, spec.layout, made, made.schema), _before(spark, spec, parent, made)
     if made.operation in ("restore", "rebuild"):
         return _images(*_between(old, new), spec, made, "true")
     after = _in_one_task(_fresh(new, parent), one_task)
@@ -155,15 +141,12 @@ def _of_keys(stored: TableReader, rows: DataFrame, one_task: bool = False) -> Da
     """Return the stored rows with the keys of `rows`, one for each key. The base is read only for keys that the Delta does not have."""
     key, delta = list(stored.schema.key), stored.delta()
     if delta is None:
-        return _or_none(stored, stored.rows_with_keys_of(rows))
+        base = stored.rows_with_keys_of(rows)
+        return stored.rows([]) if base is None else base
     delta = _in_one_task(delta, one_task)
     base = stored.rows_with_keys_of(_joined(_keys(rows, stored.schema), _keys(delta, stored.schema), key, "left_anti", one_task))
     delta_rows = _joined(delta, _keys(rows, stored.schema), key, "left_semi", one_task)
     return delta_rows if base is None else union([base, delta_rows])
-
-
-def _or_none(stored: TableReader, rows: DataFrame | None) -> DataFrame:
-    return stored.rows([]) if rows is None else rows
 
 
 def _keys(rows: DataFrame, schema: Schema) -> DataFrame:
@@ -240,9 +223,9 @@ def _written(spark: SparkSession, storage: Storage, spec: TableSpec, directory: 
 
     Each key has one image, or two for an update: `_images` returns them from one row of each key on either side.
     """
-    files = tuple(DataFile(path, info.size) for path, info in footers.listed(storage, directory))
-    rows = sum(footers.count_rows(spark, {join(directory, file.name): file.size for file in files}).values())
-    footers.check_complete(rows, numbers["rows"], "changes", directory, spec.name)
+    files = tuple(DataFile(path, info.size) for path, info in table_writer.listed(storage, directory))
+    rows = sum(table_writer.count_rows(spark, {join(directory, file.name): file.size for file in files}).values())
+    table_writer.check_complete(rows, numbers["rows"], "changes", directory, spec.name)
     if numbers[BEFORE] != numbers[AFTER]:
         raise CheckFailed(
             f"table {spec.name}: staged changes in {directory}: expected the rows before and after each update, found {numbers[BEFORE]} before and "
@@ -266,6 +249,5 @@ def check(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: S
     again = difference(spark, spec, parent, made)
     shown = [("_change_type", "string"), ("_deleted", "boolean"), *((field.name, field.type) for field in made.schema.fields)]
     written = read(spark, spec, made) if made.feed and made.feed.part else again.where("false")
-    left, right, example = compare.difference(compare.as_text(written, shown), compare.as_text(again, shown))
-    detail = f"version {made.version}: {left} rows only in the feed, {right} only in the difference of its Snapshots; such as {example}"
-    return Check(spec.name, "feed = difference", not (left or right), detail if left or right else f"version {made.version}: equal")
+    sides = compare.as_text(written, shown), compare.as_text(again, shown)
+    return compare.compared(spec, "feed = difference", *sides, ("the feed", "the difference of its Snapshots"), about=f"version {made.version}: ")

@@ -32,15 +32,16 @@ from compactor.spark.tables import table_writer
 
 Bound = Optional["tuple[str, ...]"]
 """A bound of a key range, as `keys.key_text` writes keys. None is open."""
-
 Range = tuple[Bound, Bound, int]
 """(low, high, number of Segments to write) of a key range."""
-
 _SAMPLED = 100
 """Keys that are sampled for each Segment."""
-
 _TRIES = 400
 """Names that are tried for a Segment until Spark's hash sends it to a task of its own. Without one it shares a task."""
+
+
+_NAMES: dict[int, tuple[str, ...]] = {1: ("0-00000",)}
+"""Number of Segments → their names."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,14 @@ class Placement:
 
     def names(self, spark: SparkSession) -> tuple[str, ...]:
         """Return the name of each Segment: `N-00017`, where N only serves to spread the Segments over tasks."""
-        return _names(spark, len(self.ranges))
+        count = len(self.ranges)
+        if count not in _NAMES:
+            # names that Spark's hash sends to a task each; its optimizer computes them, without a job
+            tried = f"transform(sequence(0, {_TRIES - 1}), _salt -> format_string('%d-%05d', _salt, _at))"
+            chosen = f"coalesce(get(filter({tried}, _name -> pmod(hash(_name), {count}) = _at), 0), format_string('0-%05d', _at))"
+            (row,) = spark.sql(f"SELECT transform(sequence(0, {count - 1}), _at -> {chosen}) AS names FROM VALUES (1) AS _one(_x)").collect()
+            _NAMES[count] = tuple(row.names)
+        return _NAMES[count]
 
     @property
     def hint(self) -> str:
@@ -73,23 +81,8 @@ class Placement:
         return rows.selectExpr("*", segment).repartition(len(self.ranges), SEGMENT) if segment else rows.coalesce(1)
 
 
-def one() -> Placement:
-    """Return the placement of all rows in one Segment."""
-    return Placement(((None, None),))
-
-
-_NAMES: dict[int, tuple[str, ...]] = {1: ("0-00000",)}
-"""Number of Segments → their names."""
-
-
-def _names(spark: SparkSession, count: int) -> tuple[str, ...]:
-    """Return a name for each of `count` Segments, which Spark's hash sends to a task of its own. Spark's optimizer computes them, without a job."""
-    if count in _NAMES:
-        return _NAMES[count]
-    tried = f"transform(sequence(0, {_TRIES - 1}), _salt -> format_string('%d-%05d', _salt, _at))"
-    chosen = f"coalesce(get(filter({tried}, _name -> pmod(hash(_name), {count}) = _at), 0), format_string('0-%05d', _at))"
-    (row,) = spark.sql(f"SELECT transform(sequence(0, {count - 1}), _at -> {chosen}) AS names FROM VALUES (1) AS _one(_x)").collect()
-    return _NAMES.setdefault(count, tuple(row.names))
+ONE = Placement(((None, None),))
+"""All rows in one Segment."""
 
 
 def placement(rows: DataFrame, schema: Schema, ranges: Sequence[Range], about: int) -> Placement:
@@ -111,12 +104,9 @@ def _sampled(rows: DataFrame, schema: Schema, ranges: Sequence[Range], about: in
     share = min(1.0, _SAMPLED * sum(counts) / max(about, 1))
     keys = rows.select(*[quoted(name) for name in schema.key]).where(f"rand(0) < {share}")
     parts = f"get(array({', '.join(map(str, counts))}), __range)"
-    sampled = (
-        keys.selectExpr(f"{range_index([high for _, high, _ in ranges], schema)} AS __range", f"{key_struct(schema)} AS __key")
-        .where(f"{parts} > 1")
-        .groupBy("__range")
-        .agg(named("sort_array(collect_list(__key))", "__keys"))
-    )
+    in_range = f"{range_index([high for _, high, _ in ranges], schema)} AS __range"
+    divided = keys.selectExpr(in_range, f"{key_struct(schema)} AS __key").where(f"{parts} > 1")
+    sampled = divided.groupBy("__range").agg(named("sort_array(collect_list(__key))", "__keys"))
     # keys that many rows have may be chosen twice
     chosen = f"array_distinct(transform(sequence(1, {parts} - 1), _i -> __keys[CAST(_i * size(__keys) div {parts} AS INT)]))"
     texts = f"transform({chosen}, _k -> {key_columns_text('_k', schema.key, key_types(schema))})"

@@ -16,10 +16,10 @@ from compactor.core.model.position import Position, at_or_below, event_part, lat
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.spark import keys as key_sql
-from compactor.spark.columns import BEHIND, FROM, LINK, LINK_MARK, MOVED, ORIGIN, TO
+from compactor.spark.columns import BEHIND, LINK, LINK_MARK, MOVED, ORIGIN
 from compactor.spark.rows import keyless, position
 from compactor.spark.rows.reduce import BASE, DELTA, NEWEST, union
-from compactor.spark.sql import quoted
+from compactor.spark.sql import named, quoted
 from compactor.spark.tables import table_writer
 
 
@@ -73,6 +73,26 @@ class TableReader:
             return base
         return base.join(delta.select(*keys), keys, "left_anti").unionByName(delta if soft else delta.where("_gone IS NULL"))
 
+    def hidden(self) -> dict[str, list[int]]:
+        """Return path below the root of a base file → places of its rows with a key of the Delta, sorted: the deletion vectors of an Iceberg table.
+
+        One pass over the key columns of the Segments that own keys of the Delta. It is computed anew for each version: a compaction can take rows out
+        of a Delta without writing their Segment again, so that the rows of an earlier vector are not always hidden later.
+        """
+        delta, layout, key = self.snapshot.delta, self.layout, list(self.schema.key)
+        segments = [segment for segment in self.snapshot.segments if delta and segment.id not in delta.untouched]
+        folders = {layout.inside(folder.path): folder.size for segment in segments for folder in segment.folders if folder.state == LIVE}
+        if delta is None or not folders:
+            return {}
+        columns = [(name, self.schema.field(name).type) for name in key]
+        changed = table_writer.parquet(self.spark, columns, {layout.inside(folder.path): folder.size for folder in delta.folders})
+        base = table_writer.parquet(self.spark, columns, folders).select(*map(quoted, key), "_metadata")
+        # after the join, which nearly no row passes
+        rows = base.join(changed, key, "left_semi").selectExpr("_metadata.file_path AS _path", "_metadata.row_index AS _at")
+        # an address of Spark's may be encoded; the names below the root are plain
+        places = rows.groupBy("_path").agg(named("sort_array(collect_list(_at))", "_places"))
+        return {"/".join(row._path.rsplit("/", 5)[1:]): row._places for row in places.collect()}
+
     def rows_to_compare(self, events: DataFrame, first: Position | None, partial: bool, soft: bool, behind: bool) -> DataFrame | None:
         """Return the base rows that events must be compared with, or None if there are none to compare.
 
@@ -105,18 +125,12 @@ class TableReader:
         The halves share only transaction and LSN, so this reads the marks of all stored rows. Call it only if a create lacks values, or if a late
         delete meets a table with unavailable values.
         """
-        key = key_sql.row_key(self.schema)
         delta, base = self.delta(), self.base(None) if self.snapshot.segments else None
         rows = union([frame for frame in (base, delta) if frame is not None])
         waiting = rows.where(f"startswith(_moved, '{LINK_MARK}')")
-        halves = [f"substring({MOVED}, {len(LINK_MARK) + 1}) AS {LINK}", f"{key} AS _key"]
-        left = key_sql.by_link(waiting.where("_gone IS NOT NULL").selectExpr(*halves), "_left")
-        arrived = key_sql.by_link(waiting.where("_gone IS NULL").selectExpr(*halves), "_arrived")
-        joined = changes.join(left, [LINK], "left").join(arrived, [LINK], "left")
-        came = f"CASE WHEN _op = 'c' AND size(_missing) > 0 AND _left <> {key} THEN _left END"
-        went = f"CASE WHEN _op = 'd' AND _arrived <> {key} THEN _arrived END"
-        keep = [quoted(name) for name in changes.columns if name not in (FROM, TO)]
-        return joined.selectExpr(*keep, f"coalesce(_from, {came}) AS _from", f"{went} AS _to")
+        halves = [f"substring({MOVED}, {len(LINK_MARK) + 1}) AS {LINK}", f"{key_sql.row_key(self.schema)} AS _key"]
+        left, arrived = (waiting.where(f"_gone {which}").selectExpr(*halves) for which in ("IS NOT NULL", "IS NULL"))
+        return key_sql.link_key_changes(changes, self.schema, left, arrived)
 
     def rows_for_removals(self, events: DataFrame, first: Position | None) -> DataFrame | None:
         """Return base rows of a keyless table: those that removals may take, those with an identity of the batch, and removals that wait.

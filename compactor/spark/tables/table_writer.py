@@ -4,7 +4,8 @@ Files hold the table's stored columns and `columns.STATE`, without those that ar
 that are shown and tombstones are in folders of their own, `row_state=live` and `row_state=deleted`. Every row of a directory has another key, because
 a resolution leaves one row of each.
 
-What was written is checked without a Spark job: the tasks count the rows that they write, and the footers those that are there.
+What was written is checked without a Spark job: the tasks count the rows that they write, and the footers those that are there (of the change feed
+and the history, too).
 """
 
 from __future__ import annotations
@@ -12,26 +13,34 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from compactor.core.model import types
-from compactor.core.model.files import DELETED, LIVE, ROW_STATE, DataFile
-from compactor.core.model.layout import join
+from compactor.core.model.errors import CheckFailed, InconsistentRead
+from compactor.core.model.files import DELETED, LIVE, ROW_STATE, DataFile, FileInfo
+from compactor.core.model.layout import join, relative
 from compactor.core.model.position import state_columns
 from compactor.core.model.schema import Schema
 from compactor.core.schema.clustering import FileOrder
 from compactor.ports import Storage
-from compactor.spark import measured
+from compactor.spark import failures, measured
 from compactor.spark.columns import GONE, MOVED, OWN, SEGMENT, STATE
-from compactor.spark.consistency import ConsistentReads
+from compactor.spark.consistency import ConsistentReads, bare, retried
 from compactor.spark.decode import conversions
+from compactor.spark.jvm import hadoop
 from compactor.spark.measured import Pass
 from compactor.spark.rows import position
-from compactor.spark.sql import literal, quoted
-from compactor.spark.tables import defaults, footers
+from compactor.spark.sql import literal, named, quoted
+from compactor.spark.tables import defaults
+
+FILES_MAX = 64
+"""The number of footers that the driver reads one after the other. Each takes three requests to a remote store; for more a Spark job is faster."""
 
 
 def stored_types(schema: Schema, order: position.Order) -> list[tuple[str, str]]:
@@ -96,7 +105,6 @@ class Form:
     """Whether the rows have the order of the files already."""
 
     def columns(self) -> list[str]:
-        """SQL for each column of a file, and ROW_STATE."""
         state = f"CASE WHEN _gone IS NULL THEN '{LIVE}' ELSE '{DELETED}' END AS {ROW_STATE}"
         values = (quoted(name) if name in self.filled else defaults.in_file(self.schema, name, self.order) for name in self.schema.names)
         return [*values, *STATE, state]
@@ -108,7 +116,6 @@ class Form:
         return rows if self.in_order else rows.sortWithinPartitions(*folders, *map(quoted, self.layout.columns))
 
     def options(self) -> dict[str, str]:
-        """Return the options of Spark's Parquet writer."""
         return {"parquet.block.size": str(self.layout.row_group_bytes)} if self.layout.row_group_bytes else {}
 
 
@@ -136,8 +143,8 @@ def write(
     done = measured.write_parquet(form.in_files(states, *folders), directory, *folders, ROW_STATE, options=form.options())
     files = files_by_folder(storage, directory, by_segment)
     places = {join(directory, part, file.name): file.size for part, group in files.items() for file in group}
-    there = footers.count_rows(rows.sparkSession, places)
-    footers.check_complete(sum(there.values()), done.rows or 0, "data", directory, table)
+    there = count_rows(rows.sparkSession, places)
+    check_complete(sum(there.values()), done.rows or 0, "data", directory, table)
     numbers = (done.numbers("written") or measured.compute(states, counted)) if counted and done.rows else {}
     made = {}
     for part, group in sorted(files.items()):
@@ -153,15 +160,11 @@ class Written:
 
     rows: int
     """Rows, tombstones included."""
-
     tombstones: int
     """Rows that are deleted."""
-
     unavailable_columns: tuple[str, ...]
     """Columns that have a register of their own in some row (`_own`) of the directory."""
-
     files: tuple[DataFile, ...]
-
     numbers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """The aggregates of the directory that were asked for."""
 
@@ -175,7 +178,51 @@ def _registers(partial: Sequence[str]) -> str:
 def files_by_folder(storage: Storage, directory: str, folders: bool = True) -> dict[str, list[DataFile]]:
     """Return the files below a directory, by their first folder in it, or all of them under ""."""
     files: dict[str, list[DataFile]] = {}
-    for path, info in footers.listed(storage, directory):
+    for path, info in listed(storage, directory):
         folder, _, inside = path.partition("/") if folders else ("", "", path)
         files.setdefault(folder, []).append(DataFile(inside, info.size, storage.checksum(info)))
     return files
+
+
+def count_rows(spark: SparkSession, files: Mapping[str, int]) -> dict[str, int]:
+    """Return the number of rows of each of these files (location → bytes as listed).
+
+    Raises InconsistentRead if Spark's client sees other files.
+    """
+    if len(files) <= FILES_MAX:
+        return {location: retried(partial(_rows, spark, location, size)) for location, size in files.items()}
+    folders: dict[str, int] = {}
+    for location, size in files.items():
+        folder = location.rpartition("/")[0]
+        folders[folder] = folders.get(folder, 0) + size
+    # of no column: Spark reads footers alone
+    rows = ConsistentReads(folders).open(spark.read.schema(StructType()).format("parquet"), [*folders])
+    counts = rows.groupBy(named("_metadata.file_path", "path")).count().collect()
+    by_path = {bare(unquote(row.path)): row["count"] for row in counts}
+    return {location: by_path.get(bare(location), 0) for location in files}
+
+
+def _rows(spark: SparkSession, location: str, size: int) -> int:
+    try:
+        file = hadoop.parquet_file(spark, location)
+        if file.getLength() != size:
+            raise InconsistentRead(f"{location}: expected {size:,} bytes, Spark's client sees {file.getLength():,}. Nothing was committed. Run again")
+        with hadoop.parquet(spark, file) as reader:
+            return int(reader.getRecordCount())
+    except Exception as error:
+        raise failures.environment_error(error, stored=True) or error from None
+
+
+def listed(storage: Storage, directory: str) -> list[tuple[str, FileInfo]]:
+    """Return (path below the directory, file) of what was written, without Spark's own files (`_SUCCESS`, `.crc`)."""
+    files = ((relative(info.path, directory), info) for info in storage.list(directory))
+    return [(path, info) for path, info in files if not path.rpartition("/")[2].startswith(("_", "."))]
+
+
+def check_complete(rows: int, expected: int, what: str, directory: str, table: str) -> None:
+    """Raise CheckFailed if there are not as many rows as were written. `what` was written, for the message."""
+    if rows != expected:
+        raise CheckFailed(
+            f"table {table}: staged {what} in {directory}: {rows:,} rows are there, expected the {expected:,} that were written. "
+            "Check that the store lists files as soon as they are written. Nothing was committed."
+        )

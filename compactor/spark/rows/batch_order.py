@@ -1,0 +1,195 @@
+"""The order of a batch: its order columns, its epochs and barriers, and which batches may follow a version.
+
+A text column is compared as numbers if it holds whole numbers, because '9' > '10' as text, and refused where it sorts otherwise than what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from compactor.core.model import types
+from compactor.core.model.errors import OrderRefused
+from compactor.core.model.position import OFFSETS, Order, Position, at_or_below, latest, offsets_problem, payload_column, same_order
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.phrases import counted
+from compactor.spark.checks import misfits
+from compactor.spark.decode.decoder import DECODERS
+from compactor.spark.decode.frame import Frame
+from compactor.spark.decode.order import expression, joined
+from compactor.spark.input.inputs import Inputs
+from compactor.spark.rows import position, survey
+from compactor.spark.sql import cast, literal, named
+
+
+def order_columns(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) -> Order:
+    """Return the order columns and their types: the table's own, else the declared ones, else the connector's. Raises OrderRefused."""
+    spec, paths = opened.spec, [item.path for item in opened.inputs]
+    decoder = DECODERS[spec.envelope]
+    if parent is None:
+        names = decoder.order(spec, frames)
+        decoder.check_names(spec, names, paths)
+        return tuple((name, _type(name, opened, frames)) for name in names)
+    names, declared_names = tuple(name for name, _ in parent.order), decoder.declared_order(spec)
+    if declared_names and not same_order(declared_names, names):
+        raise OrderRefused(
+            f"table {spec.name}: order_by is {', '.join(declared_names)}, but the table was built with {', '.join(names)}. "
+            "Positions of different orders cannot be compared. Restore the setting, or rebuild the table from its archive with this order: "
+            f"compactor rebuild {spec.name}"
+        )
+    if not declared_names and parent.envelope not in ("", spec.envelope) and decoder.order(spec, frames) != names:
+        raise OrderRefused(
+            f"table {spec.name}: the envelope is {spec.envelope}, but the table was built with {parent.envelope}, whose order is "
+            f"{', '.join(names)}. Positions of different orders cannot be compared. Restore the setting, or rebuild the table from an archive of "
+            f"the new files only."
+        )
+    decoder.check_names(spec, names, paths)
+    return parent.order
+
+
+def _type(name: str, opened: Inputs, frames: Sequence[Frame]) -> str:
+    """Return the type that an order column is compared as. Raises OrderRefused if its values have no order."""
+    spec = opened.spec
+    # files without a valid record have no columns
+    frames = [frame for frame in frames if frame.images and frame.images[1]] or frames
+    parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers, frame.members) for frame in frames]
+    kind, column = joined(kind for _, kind in parts), name if name.startswith("source.") else payload_column(name)
+    declared = column == name or any(writer.declared(str(column), ()) for frame in frames for writer in frame.writers)
+    if kind != ("string",) or column is None or not declared:
+        return types.text(kind)
+    return _type_of_text(spec.name, name, column, frames, [cast(sql, kind) for sql, _ in parts], opened)
+
+
+def _type_of_text(table: str, name: str, column: str, frames: Sequence[Frame], values: Sequence[str], opened: Inputs) -> str:
+    """Return the type as which a text column is compared: bigint, decimal or string. Raises OrderRefused if neither puts its values in order.
+
+    `name` is the column in `order_by`, `column` the source's; `values` is SQL for its text, one for each frame. One Spark job a frame.
+    """
+    count, digits, long, misordered = _counts(frames, values)
+
+    def first(test: Callable[[str], str]) -> str:
+        places = (misfits.first(frame, test(value), value, opened) for frame, value in zip(frames, values))
+        return next(filter(None, places), "")
+
+    if 0 < digits < count:
+        raise OrderRefused(
+            f"table {table}: order_by column {name!r} holds whole numbers in {digits:,} records and other text in {count - digits:,}, which have "
+            f"no order in common. The first text is {first(lambda value: f'({value}) IS NOT NULL AND NOT {_is_number(value)}')}. Declare "
+            f"`types: {{{column}: bigint}}` (other values then go to quarantine), or set another column."
+        )
+    if misordered:
+        raise OrderRefused(
+            f"table {table}: order_by column {name!r} is text that does not sort as what it means. The first is {first(_is_misordered)}. Declare "
+            f"numbers in `types:`, such as {{{column}: decimal(18,6)}}, dates as 2026-01-31, bytes as hexadecimal, or set another column."
+        )
+    return "decimal(38,0)" if long else "bigint" if digits else "string"
+
+
+def _counts(frames: Sequence[Frame], values: Sequence[str]) -> list[int]:
+    """Count the rows that have a value, those with a whole number, with one of more than 18 digits, and with text that sorts as it should not."""
+    counts = [0, 0, 0, 0]
+    for frame, value in zip(frames, values):
+        tests = (_is_number(value), f"{_is_number(value)} AND length({value}) > 18", _is_misordered(value))
+        rows = frame.rows.where(f"_op IS NOT NULL AND _invalid IS NULL AND ({value}) IS NOT NULL")
+        row = rows.agg(named("count(1)", "n"), *(named(f"count_if({test})", f"c{at}") for at, test in enumerate(tests))).collect()[0]
+        counts = [total + more for total, more in zip(counts, row)]
+    return counts
+
+
+def _is_number(value: str) -> str:
+    """SQL: whether text is a whole number that a decimal holds."""
+    return f"({value}) RLIKE '^-?[0-9]{{1,38}}$'"
+
+
+def _is_misordered(value: str) -> str:
+    """SQL: whether text is a number with a fraction (9.5 and 10.5), a date that begins with its day or month or has no leading zeros, base64, or a
+    list of numbers.
+    """
+    number, day = "[+-]?[0-9]+[.,][0-9]+", "[0-9]{1,2}[-/.]([0-9]{1,2}|[A-Za-z]{3})[-/.][0-9]{2,4}([^0-9].*)?"
+    unpadded = "[0-9]{4}[-/]([0-9][-/].*|[0-9]{2}[-/][0-9]([^0-9].*)?)"
+    encoded = "([A-Za-z0-9+/]{4})*[A-Za-z0-9+/]{2}(==|[A-Za-z0-9+/]=)"
+    numbers = r'\[ *(null|"?[0-9]+"?)( *, *(null|"?[0-9]+"?))* *\]'
+    return f"({value}) RLIKE {literal(f'^({number}|{day}|{unpadded}|{encoded}|{numbers})$')}"
+
+
+def check_epoch(spec: TableSpec, parent: Snapshot | None) -> None:
+    """Raise OrderRefused if the epoch is lower than the table's. All new changes would be older than the stored rows."""
+    if parent is not None and spec.epoch < parent.epoch:
+        raise OrderRefused(
+            f"table {spec.name}: `epoch` is {spec.epoch}, and the table is in epoch {parent.epoch}: every change would be older than the stored "
+            "rows. Nothing was ingested. Restore the setting."
+        )
+
+
+def epoch(opened: Inputs) -> str:
+    """SQL for the epoch of a row: that of its file."""
+    files: dict[int, list[str]] = {}
+    for item in opened.inputs:
+        files.setdefault(item.epoch, []).append(literal(item.name))
+    most, *others = sorted(files, key=lambda epoch: -len(files[epoch]))
+    cases = "".join(f" WHEN _file IN ({', '.join(files[epoch])}) THEN {epoch}" for epoch in others)
+    return f"CASE{cases} ELSE {most} END" if cases else str(most)
+
+
+def snapshot_lsn(parent: Snapshot | None, order: position.Order, counts: survey.SurveyResult) -> int | None:
+    """Return the LSN of PostgreSQL's initial snapshot that was taken while the first transaction of the stream was open; None if none was.
+
+    The connector sends no commit LSN with that transaction. The transaction's changes are newer than the snapshot, whenever they were written. Where
+    several snapshots are in one batch, nothing shows to which of them they belong.
+    """
+    if [name for name, _ in order[:2]] != ["commit_lsn", "lsn"] or counts.open_lsn is None:
+        return None
+    newest = parent.position if parent else None
+    # the newest event of the table is a snapshot's row: no change has come after the snapshot
+    stored = [newest[1]] if newest and newest[2] is None else []
+    lsns: Collection[object] = counts.snapshot_lsns or stored
+    lsn = next(iter(lsns)) if len(lsns) == 1 else None
+    return lsn if isinstance(lsn, int) and counts.open_lsn <= lsn else None
+
+
+def barrier(spec: TableSpec, parent: Snapshot | None, counts: survey.SurveyResult, order: position.Order) -> Position | None:
+    """Return the newest truncate. Under `epoch_replaces: true` also the beginning of the epoch, when the first record of it has come."""
+    truncate = counts.truncate if spec.truncate == "apply" else None
+    newest = latest([file.last for file in counts.files.values()])
+    if spec.epoch_replaces and newest is not None and newest[0] == spec.epoch:
+        begins: Position = (spec.epoch, *(None for _ in order), None, None, None)
+        # a later batch has it in its parent: the key may stay in the configuration
+        begun = at_or_below(begins, parent.truncated_to if parent else None)
+        return truncate if begun else latest([truncate, begins])
+    return truncate
+
+
+def across(parent: Snapshot | None, order: position.Order, counts: survey.SurveyResult) -> bool:
+    """Return whether Kafka offsets of several partitions order the table. Then the places of changes of different keys do not compare."""
+    offsets = (*counts.offsets, *(parent.offsets if parent else ()))
+    return bool(order) and order[0][0] in OFFSETS and len({partition for partition, _ in offsets}) > 1
+
+
+def checked_moves(spec: TableSpec, moves: int, across: bool) -> int:
+    """Return the number of key changes. Raises OrderRefused for updates `across` partitions: no delete shows when the old key was left."""
+    if moves and across:
+        what = f"{counted(moves, 'update')} changed the key of its row, and the topic has several partitions, whose offsets cannot be compared"
+        raise _refused(spec, what)
+    return moves
+
+
+def check_offsets(spec: TableSpec, parent: Snapshot | None, order: position.Order, counts: survey.SurveyResult) -> None:
+    """Raise OrderRefused if Kafka offsets order the table and those of the batch do not compare with the table's."""
+    if not order or order[0][0] not in OFFSETS:
+        return
+    if spec.shard:
+        raise OrderRefused(
+            f"table {spec.name}: Kafka offsets order the changes, and the partitions of all shards ({spec.shard}) have the same numbers. Nothing was "
+            "ingested. Set `order_by:` to the source's own position, such as source.ts_us."
+        )
+    stored = parent if parent and parent.epoch == spec.epoch else None
+    truncate = counts.truncate is not None and spec.truncate == "apply"
+    problem = offsets_problem(stored.offsets if stored else (), counts.offsets, truncate, counts.newer_offsets)
+    if problem:
+        later = f"set `epoch: {spec.epoch + 1}`: what lands from then on counts as newer than everything before"
+        raise _refused(spec, problem, f"Or, if each key stays in one partition from now on, {later}.")
+
+
+def _refused(spec: TableSpec, problem: str, other: str = "") -> OrderRefused:
+    own = f"Order by the source's own position (set `order_by:`, then run `compactor rebuild {spec.name}`)."
+    return OrderRefused(f"table {spec.name}: {problem}. Nothing was ingested. {own} {other}".rstrip())
