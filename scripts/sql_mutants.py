@@ -9,7 +9,6 @@ KEYS = "compactor/spark/keys.py"
 READER = "compactor/spark/tables/table_reader.py"
 DEBEZIUM = "compactor/spark/decode/debezium.py"
 VERSIONS = "compactor/spark/history/versions.py"
-FLAT = "compactor/spark/decode/flat.py"
 COMPACT = "compactor/spark/tables/compact.py"
 COMMIT = "compactor/spark/history/commit.py"
 PARTS = "compactor/spark/history/parts.py"
@@ -24,7 +23,7 @@ MUTANTS = [
     (REDUCE, "(_gone IS NULL OR coalesce(_at > _gone, false))", "(_gone IS NULL OR coalesce(_at < _gone, false))", "flat cases"),
     (REDUCE, "WHERE NOT coalesce(_newest <= _bound, false)", "WHERE NOT coalesce(_newest < _bound, false)", "flat cases wal2json"),
     # what a state adds to the row that is stored
-    (REDUCE, "(_stored AND ({newest} = {was} OR ({again})))", "(_stored AND ({newest} = {was}))", "positions flat cases"),
+    (REDUCE, "(_was_in IS NOT NULL AND ({newest} = {was} OR ({again})))", "(_was_in IS NOT NULL AND ({newest} = {was}))", "positions flat cases"),
     (REDUCE, "({content}) = _was_content", "({content}) <> _was_content", "positions flat"),
     (REDUCE, 'f"NOT _live AND NOT ({self._event', 'f"_live AND NOT ({self._event', "settings registers"),
     (REDUCE, "WHEN _origin = {MADE} THEN 2 WHEN _origin = {MADE_OF_BATCH} THEN 0 ELSE 1", "WHEN _origin = {MADE} THEN 2 ELSE 1", "registers"),
@@ -62,17 +61,16 @@ MUTANTS = [
         "sum(count for hidden, count in by_file if not hidden)",
         "flat compaction settings",
     ),
-    (SURVEY, "max(CASE WHEN _op <> 't' THEN _position END) AS last", "min(CASE WHEN _op <> 't' THEN _position END) AS last", "flat positions"),
-    (SURVEY, "count_if(_op = 'd') AS deletes", "0L AS deletes", "flat settings cases"),
-    (SURVEY, "min(CASE WHEN _op <> 't' THEN _position END) AS first", "max(CASE WHEN _op <> 't' THEN _position END) AS first", "flat positions"),
+    (SURVEY, "min(_position) AS first", "max(_position) AS first", "flat positions"),
+    (SURVEY, "max(_position) AS last", "min(_position) AS last", "flat positions"),
+    (SURVEY, '_sum(of["d"], "n")', '_sum(of["d"], "invalid")', "flat settings cases"),
     # tables without key
     (KEYLESS, "array('{REMOVAL}', 'c')", "array('c')", "debezium wal2json"),
-    (KEYLESS, "(_kind = 'l' AND _n <= _removals)", "(_kind = 'l' AND _n < _removals)", "debezium dms"),
-    (KEYLESS, "(_kind = 'w' AND _n <= _rows)", "(_kind = 'w' AND _n <= _rows + 1)", "debezium dms wal2json"),
+    (KEYLESS, "_kind = '{LIVE}' AND _n <= _removals - _rest", "_kind = '{LIVE}' AND _n < _removals - _rest", "debezium dms"),
+    (KEYLESS, "_kind = '{WAITING}' AND _n > _rest", "_kind = '{WAITING}' AND _n >= _rest", "debezium dms wal2json"),
     # what events say
     (DEBEZIUM, "WHEN {op} IN ('c', 'u', 'r') AND", "WHEN {op} IN ('c', 'u') AND", "debezium cases"),
     (DEBEZIUM, 'row = "coalesce(_m.after, _m.before)"', 'row = "_m.after"', "debezium cases debezium_types"),
-    (FLAT, "CASE WHEN NOT {empty} AND _keys IS NULL THEN 'is not a JSON object' END", "CASE WHEN {empty} THEN 'is not a JSON object' END", "flat"),
     # histories
     (VERSIONS, "(__before IN ('d', 't')", "(__before IN ('d')", "history"),
     (VERSIONS, '"__is_deleted": "coalesce(__next.o <> \'u\', false)"', '"__is_deleted": "coalesce(__next.o = \'u\', false)"', "history"),
@@ -90,7 +88,7 @@ MUTANTS = [
     (COMMIT, "coalesce(min(CASE WHEN {after} THEN __time END), max(__time)) AS first", "max(__time) AS first", "history"),
     (PARTS, 'f" LEFT ANTI JOIN {{newer}} USING ({key})" if stored.delta', '"" if stored.delta', "history"),
     (PARTS, "{self.versions.event('__end_position')} >= __first", "{self.versions.event('__end_position')} > __first", "history"),
-    (PARTS, 'f"count_if({which} AND __shown)"', 'f"count_if({which})"', "history"),
+    (PARTS, 'f"count_if({which})"', 'f"count_if(NOT ({which}))"', "history"),
     (PARTS, "max(CASE WHEN {which} THEN coalesce(__end_position, _position) END)", "max(CASE WHEN {which} THEN _position END)", "history"),
     # compaction
     (COMPACT, "{{base}} LEFT ANTI JOIN {{delta}}", "{{base}} LEFT SEMI JOIN {{delta}}", "compaction"),
