@@ -90,7 +90,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
         for column in writer.fields:
             explicit = _explicit_kinds(column, key)
             also = [kind for kind in explicit if follow.of(kind) == "evolve"]
-            stored = _owner(fields.values(), column, writer, [*others, *_without(column.name, writers)], also)
+            stored = _owner(fields.values(), column, writer, others, writers, also)
             new = stored.name not in before if stored else schema is None
             grows = new or policy.action(follow, "added") != "leave out"
             compared = _compare(stored, column, writer, explicit, grows) if stored else _new(fields.values(), column, writer, version)
@@ -230,9 +230,17 @@ def _away(field: Field, newest: Position | None) -> bool:
 
 
 def _owner(
-    fields: Collection[Field], column: WriterField, writer: WriterSchema, others: Sequence[Position | None], also: Collection[str]
+    fields: Collection[Field],
+    column: WriterField,
+    writer: WriterSchema,
+    others: Sequence[Position | None],
+    writers: Sequence[WriterSchema],
+    also: Collection[str],
 ) -> Field | None:
-    """Return the stored column that takes a writer's column, None if it is a new one. `others`: where some writer, of any run, had other columns."""
+    """Return the stored column that takes a writer's column, None if it is a new one.
+
+    `others`: where some writer, of an earlier run or before this one, had other columns. `writers`: all of this run.
+    """
     named = _of_source(fields, column.name) or _under_another_name(fields, column, writer)
     if not named:
         return None
@@ -242,17 +250,14 @@ def _owner(
     for field in reversed(named):
         if _joined(types.parse(field.type), column, also) == types.parse(field.type):
             return field
-    # between this writer and the column's first one, or its last one and this writer, some writer had other columns and not this one
-    came_later = any(_after(position, writer.last) and _after(newest.first, position) for position in others)
-    was_away = any(_after(position, newest.last) and at_or_below(position, writer.first) for position in others)
     # another guessed type is no reason for a new column: the guess from the next file may differ again
-    apart = _joined(types.parse(newest.type), column, also) is None and not column.guessed
-    return None if apart and (came_later or was_away) else newest
-
-
-def _without(name: str, writers: Sequence[WriterSchema]) -> list[Position | None]:
-    """Return where writers begin that have other columns and not this one."""
-    return [writer.first for writer in writers if writer.whole and writer.field(name) is None and name not in writer.undecided]
+    if column.guessed or _joined(types.parse(newest.type), column, also) is not None:
+        return newest
+    # between this writer and the column's first one, or its last one and this writer, some writer had other columns and not this one
+    without = [each.first for each in writers if each.whole and each.field(column.name) is None and column.name not in each.undecided]
+    came_later = any(_after(position, writer.last) and _after(newest.first, position) for position in (*others, *without))
+    was_away = any(_after(position, newest.last) and at_or_below(position, writer.first) for position in (*others, *without))
+    return None if came_later or was_away else newest
 
 
 def _after(position: Position | None, other: Position | None) -> bool:
