@@ -97,9 +97,10 @@ class Stop:
         A run that is going on then ends as after Ctrl-C. TryLater of a run is logged, and the loop goes on; other errors end it. Call this in the
         main thread.
         """
-        ended = threading.Event()
-        with _handling(lambda *_: ended.set()):
-            while not ended.is_set():
+        # no Event: a second signal inside of its `set` would wait for the lock of the first
+        ended: list[int] = []
+        with _handling(lambda number, _: ended.append(number)):
+            while not ended:
                 next_run = time.monotonic() + seconds
                 try:
                     run()
@@ -107,7 +108,7 @@ class Stop:
                     log.warning("the run could not be made, and is tried again in %.0f s: %s", max(0.0, next_run - time.monotonic()), error)
                 if self.requested:
                     return
-                while not ended.is_set() and (left := next_run - time.monotonic()) > 0:
+                while not ended and (left := next_run - time.monotonic()) > 0:
                     time.sleep(min(left, POLL_SECONDS))
 
 

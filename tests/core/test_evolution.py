@@ -115,6 +115,15 @@ def test_every_column_that_lies_beside_the_payload_is_reserved() -> None:
     assert {*columns.CHANGE, columns.TIME, *columns.STATE, *reduced} - set(RESERVED) == set()
 
 
+def test_an_event_that_is_incomplete_does_not_show_that_a_column_was_away() -> None:
+    """It brings a column that no other writer has had, in the same run or an earlier one. Which others the table had then, it does not say."""
+    stored, partial = writer(1, 5, v="int"), dataclasses.replace(writer(7, 7, w="string"), whole=False)
+    later = writer(9, 9, v="struct<x:int>", w="string")
+    for batches in ([[stored], [partial, later]], [[stored], [partial], [later]]):
+        with pytest.raises(SchemaRefused, match="no type can store both"):
+            runs(*batches)
+
+
 @pytest.mark.parametrize("table", [[], [[writer(0, 4)]]], ids=["first run", "new column"])
 def test_json_with_a_schema_and_without_it_are_no_text_together(table: list[list[WriterSchema]]) -> None:
     """In one run as in two: `2024-02-29` and its days since 1970 are the same day. Writers of one kind may make text of a new column."""

@@ -86,7 +86,8 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
     # in a run the newest writer decides which column a name means; writers without Position come first
     for writer in sorted(writers, key=lambda w: (w.first is not None, sort_key(w.first or ()))):
         columns[writer.id] = {}
-        others = [position for field in fields.values() for position in (field.first, field.last)]
+        # of a column that only incomplete events have had, nothing shows which others there were
+        others = [position for field in fields.values() if field.last is not None for position in (field.first, field.last)]
         for column in writer.fields:
             explicit = _explicit_kinds(column, key)
             also = [kind for kind in explicit if follow.of(kind) == "evolve"]
@@ -226,7 +227,7 @@ def _is_newest(writer: WriterSchema, field: Field) -> bool:
 
 def _away(field: Field, newest: Position | None) -> bool:
     """Return whether a column is missing from the newest event, which has other columns. `newest`: where any column was written last."""
-    return newest is not None and field.last is not None and at_or_below(field.last, newest) and field.last != newest
+    return _after(newest, field.last)
 
 
 def _owner(
