@@ -53,8 +53,8 @@ def run_tables(
 
     Tables without work are found first, from storage alone. `start` is not called if all are without work. The tables that will take longest begin
     first. Compactions come after the commits of all tables, so that they do not hold back any. Those with a budget come in the order of their Deltas,
-    the largest first. Tables whose engine has ended are tried again at the end, one at a time. After Ctrl-C the tables that are not finished are
-    reported as stopped.
+    the largest first. Tables whose engine has ended are tried again at the end, one at a time. After Ctrl-C or SIGTERM the tables that are not
+    finished are reported as stopped.
     """
     with env.stop.on_interrupt():
         return _run_tables(env, specs, env.stop.checking(progress), parallel, label, start)

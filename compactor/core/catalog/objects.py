@@ -1,4 +1,7 @@
-"""The views and tables in the catalog that a table has by its settings, as `database.name`. A type change adds `_g2` to the name of a table."""
+"""The views and tables in the catalog that a table has by its settings, as `database.name`, and its Iceberg tables as values.
+
+A type change adds `_g2` to the name of a table.
+"""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _read_bytes(stream: io.BytesIO) -> bytes:
 def _exactly(stream: io.BytesIO, size: int) -> bytes:
     data = stream.read(max(size, 0))
     if len(data) != size:
-        raise CutShort("the Avro header is incomplete")
+        raise CutShort("the header or footer is incomplete")
     return data
 
 

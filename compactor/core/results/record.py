@@ -176,15 +176,22 @@ class RunRecord(TableReport):
     @classmethod
     def from_json(cls, raw: Mapping[str, Any], place: str = "") -> RunRecord:
         """Return the record of a JSON object. Raises StateRefused for another format; `place` is for the message."""
-        return cls.from_bytes(json.dumps(raw).encode(), place)
+        try:
+            if raw["format"] != FORMAT:
+                raise StateRefused(f"run record {place}: expected format {FORMAT}, found {raw['format']!r}")
+            return of_json(cls, dict(raw))
+        except (TypeError, KeyError, ValueError) as error:
+            raise _damaged(place, error) from error
 
     @classmethod
     def from_bytes(cls, data: bytes, place: str = "") -> RunRecord:
         """Return the record of a stored JSON text. Raises StateRefused for damaged text and for another format."""
         try:
             raw = json.loads(data)
-            if raw["format"] != FORMAT:
-                raise StateRefused(f"run record {place}: expected format {FORMAT}, found {raw['format']!r}")
-            return of_json(cls, raw)
-        except (TypeError, KeyError, ValueError) as error:
-            raise StateRefused(f"run record {place} cannot be read: {error}. Delete the file; the table does not need it.") from error
+        except ValueError as error:
+            raise _damaged(place, error) from error
+        return cls.from_json(raw, place)
+
+
+def _damaged(place: str, error: Exception) -> StateRefused:
+    return StateRefused(f"run record {place} cannot be read: {error}. Delete the file; the table does not need it.")

@@ -127,7 +127,7 @@ def _feed(table: Table, newest: Snapshot, deep: bool) -> list[Check]:
     if not deep:
         pairs = [pair for pair in pairs if pair[1].feed and pair[1].feed.part][-1:]
     for parent, made in pairs:
-        checks += _compared(table, lambda parent=parent, made=made: [table.engine().check_feed(table.spec, parent, made)])  # type: ignore[misc]
+        checks += _compared(table, partial(_difference, table, parent, made))
     return checks
 
 
