@@ -534,9 +534,10 @@ def test_csv_is_what_a_csv_reader_reads(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("arguments", tiered(NO_JVM, fast=[("status",), ("run",), ("versions", "pin", "student")]), ids=" ".join)
 def test_files_alone_need_no_spark(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """Not even PySpark is imported."""
+    """Not even PySpark is imported, nor what other commands need."""
     (tmp_path / "compactor.yaml").write_text("tables: {student: {key: [id], envelope: debezium}}")
-    code = "import sys; from compactor.cli.main import app; app(standalone_mode=False); assert 'pyspark' not in sys.modules"
+    heavy = {"pyspark", "requests", "boto3", "duckdb", "fsspec", "jinja2"}
+    code = f"import sys; from compactor.cli.main import app; app(standalone_mode=False); assert not {heavy} & {{*sys.modules}}"
     found = program(tmp_path, *arguments, "--output", "json", code=code)
     log = [line for line in found.stderr.splitlines() if not re.match(r"student: done after \d+ s, 1 of 1 table \[run ", line)]
     assert (found.returncode, log) == (0, [])

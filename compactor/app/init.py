@@ -23,7 +23,6 @@ from compactor.flows.land import discover as flow_folders
 from compactor.flows.land import propose as flow
 from compactor.flows.land.appeared import appeared
 from compactor.flows.read.status import plan
-from compactor.registry.http import RegistrySettings, addresses
 from compactor.storage.routed import any_storage
 
 if TYPE_CHECKING:
@@ -106,6 +105,9 @@ def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -
         return {}
     if is_folder(registry):
         return {"url": _shortened(absolute(registry, os.getcwd()), base, base)}
+    # with requests, which `status` and `plan` do without
+    from compactor.registry.http import RegistrySettings, addresses
+
     return {"url": addresses(RegistrySettings(urls=(registry,)))[0], **options}
 
 
