@@ -89,9 +89,10 @@ def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
         from compactor.spark.session import SessionSettings, open_session
 
         conf = metastore_conf(config.catalog, config.catalog_id, config.metastore_uri)
-        encrypted, form = not all(spec.quotes_records for spec in config.specs), config.specs[0].parquet
-        more: dict[str, Any] = {"verbose": verbose, "conf": tuple(conf.items()), "parquet": form, "encrypted": encrypted}
-        return open_session(SessionSettings(config.metastore_uri, None, config.warehouse, **more))
+        encrypted, form, more = not all(spec.quotes_records for spec in config.specs), config.specs[0].parquet, tuple(conf.items())
+        return open_session(
+            SessionSettings(config.metastore_uri, None, config.warehouse, verbose=verbose, conf=more, parquet=form, encrypted=encrypted)
+        )
 
     return Runtime(config, session, schema if config.schemas else None, notify)
 

@@ -167,7 +167,7 @@ class GroupOperator(CommandOperator):
 
     def __init__(self, *, group: str, members: Sequence[str], seconds: float = 0.0, labelled: bool = False, **more: Any) -> None:
         super().__init__(**more)
-        self.labelled = labelled or self.labelled
+        self.labelled = labelled
         self.group, self.members, self.seconds = group, list(members), seconds
 
     def tables(self, context: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""`compactor plan`, `status`, `log`, `changes`, `report`, `verify`: look at tables without changing them."""
+"""`compactor plan`, `status`, `explain`, `log`, `changes`, `report`, `verify`: look at tables without changing them."""
 
 from __future__ import annotations
 

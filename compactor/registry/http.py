@@ -98,7 +98,9 @@ def _credentials(settings: RegistrySettings, environment: Mapping[str, str]) -> 
     Raises ConfigError for a variable that is not set.
     """
     if settings.token_env:
-        token = _variable(settings.token_env, "token_env", environment)
+        token = environment.get(settings.token_env, "").strip()
+        if not token:
+            raise ConfigError(f"registry: `token_env` names the environment variable {variable(settings.token_env)}, which is not set or empty")
         return _Bearer(token), (token,)
     named = (parts for parts in map(urlsplit, settings.urls) if parts.username or parts.password)
     pairs = [(unquote(parts.username or ""), unquote(parts.password or "")) for parts in named]
@@ -107,13 +109,6 @@ def _credentials(settings: RegistrySettings, environment: Mapping[str, str]) -> 
         return None, ()
     pair = base64.b64encode(f"{user}:{password}".encode()).decode()
     return HTTPBasicAuth(user.encode(), password.encode()), (password, pair) if password else ()
-
-
-def _variable(name: str, key: str, environment: Mapping[str, str]) -> str:
-    value = environment.get(name, "").strip()
-    if not value:
-        raise ConfigError(f"registry: `{key}` names the environment variable {variable(name)}, which is not set or empty")
-    return value
 
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """SparkEngine: the Engine port on Spark.
 
-Spark jobs start here and in `input/`, `decode/named.py`, `rows/survey.py`, `rows/resolution.py`, `history/commit.py` and `tables/`. All other
-modules only build SQL.
+These modules only build SQL, and start no Spark job: `keys`, `sql`, `decode/conversions`, `decode/order`, `decode/pg_text`, `rows/conform`,
+`rows/position`, `rows/reduce`, `rows/keyless` and `history/versions`.
 """
 
 from __future__ import annotations

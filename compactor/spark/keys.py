@@ -1,4 +1,5 @@
-"""Keys as text and as structs: how the engine writes, compares and reads back the key of a row."""
+"""Keys as text and as structs: how the engine writes, compares and reads back the key of a row; and the keys that the two halves of a key
+change give each other."""
 
 from __future__ import annotations
 

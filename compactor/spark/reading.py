@@ -6,6 +6,7 @@ In: inputs. Out: a SparkBatch with Changes (`rows/conform.py`) and a BatchSummar
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -126,6 +127,15 @@ class Reader:
     erased: Erased | None
     """Keys whose events are ignored, instead of those of `parent`."""
 
+    @functools.cached_property
+    def _stored(self) -> list[WriterField]:
+        """The table's visible columns, as a writer of plain values would describe them."""
+        out = []
+        for column in self.parent.schema.payload if self.parent else ():
+            kind = types.parse(column.type)
+            out.append(WriterField(column.source, kind, kind, marked=nested_types.marked(kind, column.undecided) if column.undecided else None))
+        return out
+
     def read(self) -> SparkBatch:
         """Read the inputs, without files on which Spark fails."""
         opened, spec = self.opened, self.opened.spec
@@ -222,7 +232,7 @@ class Reader:
 
     def _decoded(self) -> _Decoded:
         """Decode the records of the files. A file that cannot be decoded is set aside."""
-        opened, spec, stored = self.opened, self.opened.spec, _stored_fields(self.parent)
+        opened, spec, stored = self.opened, self.opened.spec, self._stored
         decode = DECODERS[spec.envelope].decode
         frames, unpacked = [], []
         typed = column_types.declared(spec.types)
@@ -254,7 +264,7 @@ class Reader:
 
     def _described(self, frame: Frame, schema: WriterSchema | None, typed: WriterSchema | None) -> Frame:
         """Return the frame with its writers, and with images that are structs. `schema`: the declared columns; `typed`: those of `types:` alone."""
-        opened, spec, stored = self.opened, self.opened.spec, _stored_fields(self.parent)
+        opened, spec, stored = self.opened, self.opened.spec, self._stored
         if frame.images is None and opened.size <= PARSED_ONCE_MAX:
             frame = dataclasses.replace(frame, rows=opened.materialize(frame.rows))
         if frame.omits:
@@ -328,15 +338,6 @@ def _lacking(frames: Sequence[Frame], evolved: Evolved, parent: Snapshot | None)
     writers = {writer.id for frame in frames for writer in frame.writers if writer.id in evolved.columns}
     later = {field.name for field in evolved.schema.later if parent is not None}
     return (names & later) | {name for writer in writers for name in names - set(evolved.columns[writer].values())}
-
-
-def _stored_fields(parent: Snapshot | None) -> list[WriterField]:
-    """Return the table's visible columns, as a writer of plain values would describe them."""
-    out = []
-    for column in parent.schema.payload if parent else ():
-        kind = types.parse(column.type)
-        out.append(WriterField(column.source, kind, kind, marked=nested_types.marked(kind, column.undecided) if column.undecided else None))
-    return out
 
 
 def _summary(opened: Inputs, parent: Snapshot | None, surveyed: _Surveyed, evolved: Evolved) -> BatchSummary:

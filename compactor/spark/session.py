@@ -295,7 +295,8 @@ def _java_options(settings: SessionSettings) -> list[str]:
     if settings.brief:
         options.append("-XX:TieredStopAtLevel=1")
     if class_archive().exists():
-        options.append(f"-XX:SharedArchiveFile={class_archive()}")
+        # Java 8 has no such file, and accepts the option only with the other one
+        options += ["-XX:+UnlockDiagnosticVMOptions", f"-XX:SharedArchiveFile={class_archive()}"]
     if settings.metastore_dir is not None:
         options.append(f"-Dderby.stream.error.file={Path(settings.metastore_dir).resolve() / 'derby.log'}")
     return [shlex.quote(option) for option in options]

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from compactor.core.model.errors import Refused
 from compactor.spark.java import WRITE_CLASSES, class_archive, find_java
 
 
@@ -32,6 +33,8 @@ def write() -> None:
         config.write_text("tables: {t: {key: [id], order_by: [seq], increments: t/in/%Y/%m/%d/%H}}\n", encoding="utf-8")
         run = [sys.executable, "-m", "compactor", "run", "--config", str(config)]
         subprocess.run(run, check=True, cwd=folder, env=environment)  # noqa: S603 - our own command
+    if not archive.exists():
+        raise Refused(f"{archive} was not written by Java {java}. Use Java 17 or newer.")
 
 
 if __name__ == "__main__":

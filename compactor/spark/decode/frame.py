@@ -83,12 +83,10 @@ class Frame:
         members = members_of([*merged])
         # a number among text loses its form in a JSON reader: 7.50 would be 7.5
         numbers |= {field.name for writer in writers for field in writer.fields if field.item and field.single.raw == ("string",)}
-        written = (
-            {name for name in numbers if types.single(merged[name]) == ("string",)} if any(writer.fractions for writer in writers) else set[str]()
-        )
+        fractions, large = any(writer.fractions for writer in writers), any(writer.large for writer in writers)
+        written = {name for name in numbers if fractions and types.single(merged[name]) == ("string",)}
         blanks = {name for name, kind in merged.items() if _of_others(kind)} if any(writer.blanks for writer in writers) else set[str]()
-        parts = {name: _parts(kind, lambda one, _: one[0] in ("float", "double")) for name, kind in merged.items()}
-        doubles = {name: part for name, part in parts.items() if part} if any(writer.large for writer in writers) else {}
+        doubles = {name: part for name, kind in merged.items() if large and (part := _parts(kind, lambda one, _: one[0] in ("float", "double")))}
         packed = _packed_inside(writers)
         rows = self.rows.selectExpr("*", f"{AFTER} AS _json") if doubles or packed else self.rows
         images_of = [AFTER] if self.one_image else [AFTER, BEFORE]

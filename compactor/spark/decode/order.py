@@ -110,7 +110,6 @@ NULL_WHILE = {
 }
 """Order columns that may be null only while this SQL holds: rows of a full load, and incremental snapshots (MySQL's `file` is empty, a PostgreSQL
 without `sequence` has no LSN), come from no log."""
-NO_MEMBERS: Mapping[str, str] = {}
 
 
 def source_fields(spec: TableSpec) -> tuple[str, ...]:
@@ -215,12 +214,7 @@ def of_snapshot(declared: Sequence[str], columns: Collection[str], names: OrderN
 
 
 def expression(
-    name: str,
-    images: types.Type,
-    table: str,
-    names: OrderNames = WRAPPED,
-    writers: Sequence[WriterSchema] = (),
-    members: Mapping[str, str] = NO_MEMBERS,
+    name: str, images: types.Type, table: str, names: OrderNames, writers: Sequence[WriterSchema], members: Mapping[str, str]
 ) -> tuple[str, types.Type]:
     """Return SQL for an order column of a decoded row, and its type (the module lists them). Raises OrderRefused if it has no order.
 

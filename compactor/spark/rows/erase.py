@@ -31,7 +31,7 @@ from compactor.spark.input.files import RawFrame
 from compactor.spark.keys import key_columns, key_text, key_types, row_key
 from compactor.spark.rows import survey
 from compactor.spark.rows.conform import own_key, plain_key, record_key
-from compactor.spark.rows.position import EVENTS_MAX
+from compactor.spark.rows.position import event_number, record_place
 from compactor.spark.rows.protect import hashing, secret
 from compactor.spark.sql import literal
 from compactor.spark.sql import named as named_sql
@@ -119,8 +119,7 @@ def records(
     is_gone = gone(changes.sparkSession, spec, erased)
     own = is_gone(row_key(summary.evolved.schema))
     moved = _half_erased(own, FROM, is_gone)
-    number = f"_position.row % {EVENTS_MAX}L" if spec.source.several_events else "0L"
-    columns = (FILE, *survey.record_place(spec), f"{moved} AS moved", f"{number} AS change")
+    columns = (FILE, *record_place(spec), f"{moved} AS moved", f"{event_number(spec)} AS change")
     rows = changes.where(f"{own} OR {moved}").selectExpr(*columns).distinct().collect()
     if any(row.moved for row in rows):
         raise _moved(spec.name)

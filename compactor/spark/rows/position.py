@@ -30,6 +30,17 @@ _FILLER = "^(__debezium_unavailable_value|false|[-0.:TZ ]*|1970-01-01.*|A*=*|[{]
 """The text of a value that PostgreSQL's connector writes into a column that may not be null, where the source sends only the key of a deleted row."""
 
 
+def record_place(spec: TableSpec) -> tuple[str, str]:
+    """SQL for BLOCK and ROW of the record of a Change."""
+    row = f"_position.row div {EVENTS_MAX}L" if spec.source.several_events else "_position.row"
+    return "_position.block AS _block", f"{row} AS _row"
+
+
+def event_number(spec: TableSpec) -> str:
+    """SQL: the number of the event of a Change inside of its record."""
+    return f"_position.row % {EVENTS_MAX}L" if spec.source.several_events else "0L"
+
+
 def lacks(order: Order) -> str:
     """SQL for the entry in `_own` of a column for which a state has no value."""
     return f"named_struct('at', CAST(NULL AS {ddl(order)}), 'known', false)"

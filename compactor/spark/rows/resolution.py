@@ -214,7 +214,7 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
     """Return the batch without the changes of these keys; they count as beyond retention. The removal of an update counts with the update."""
     key = list(batch.summary.evolved.schema.key)
     rows = batch.changes.where(f"_op <> 't' AND _origin = {EVENT}").join(keys, key, "left_semi")
-    rows = rows.selectExpr("*", *survey.record_place(batch.spec))
+    rows = rows.selectExpr("*", *position.record_place(batch.spec))
     counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
     set_aside = survey.list_unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))", batch.raws, batch.spec)
     inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.name, 0)) for item in batch.summary.inputs)

@@ -1,7 +1,6 @@
-"""Surveys: the aggregations over decoded rows whose results the driver needs before it can make Changes.
+"""Surveys: the aggregations over decoded rows whose results the driver needs before it can make Changes: how many records, and which Positions.
 
-They count records, and find Positions and invalid records. Each function runs one Spark job for each frame and returns plain
-Python values.
+Also what reports say of records that cannot be used, and Changes without those that turn out to be invalid as Changes (`without_invalid`).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from compactor.spark.decode.order import FIRST_COMMIT
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import position
 from compactor.spark.rows.conform import missing_columns
-from compactor.spark.rows.position import EVENTS_MAX
+from compactor.spark.rows.position import record_place
 from compactor.spark.sql import BY_HASH, literal, named, query, quoted, with_cited
 
 
@@ -294,12 +293,6 @@ def unusable_records(frame: Frame, opened: Inputs) -> list[Unusable]:
     """Return the invalid records of a frame, with the text that reports quote."""
     text = TEXT if TEXT in frame.rows.columns else "to_json(struct(_after AS after, _before AS before))"
     return list_unusable(frame.rows.where("_invalid IS NOT NULL"), INVALID, text, opened.raws, opened.spec)
-
-
-def record_place(spec: TableSpec) -> tuple[str, str]:
-    """SQL for BLOCK and ROW of the record of a Change."""
-    row = f"_position.row div {EVENTS_MAX}L" if spec.source.several_events else "_position.row"
-    return "_position.block AS _block", f"{row} AS _row"
 
 
 def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema, kept: bool) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...], int]:

@@ -1,4 +1,5 @@
-"""Read a Snapshot as states: its Delta, its base, and the base rows that a batch must be compared with.
+"""Read a Snapshot as states: its Delta, its base, and the base rows that a batch must be compared with; and the places of
+base rows that the Delta hides, for deletion vectors.
 
 Out: the stored columns, `columns.STATE` and ORIGIN (BASE or DELTA).
 """
