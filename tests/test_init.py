@@ -429,6 +429,7 @@ NOTHING: Sequence[tuple[Sequence[str], str]] = (
     (("--from", "bare"), "no landed files there$"),
     (("--from", "markers"), "only 1 marker or unfinished file"),
     (("--from", "cut"), r"cut: no table found; no rows in the sampled files; .*a.json.gz cannot be read \(.*ended.*\)$"),
+    (("--from", "torn"), r"a.parquet cannot be read \(No magic bytes found at end\)$"),
     (("--registry", "nowhere"), "schema folder .*/nowhere does not exist$"),
     (("--from", "empty"), "empty: no table found; t: no rows in the sampled files; t/a.json has no record that could be a row$"),
     (("--from", "other"), r"t/data.txt has no record that could be a row; its name has none of the suffixes \.parquet, .*, \.csv$"),
@@ -444,6 +445,8 @@ def test_where_nothing_is_found_nothing_is_written(tmp_path: Path, monkeypatch: 
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(content)
     (tmp_path / "bare").mkdir()
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "a.parquet").write_bytes(b"PAR1" + b"x" * 50)
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut" / "a.json.gz").write_bytes(gzip.compress(b"{}" * 999)[:-9])
     with pytest.raises(CompactorError, match=why):

@@ -22,6 +22,8 @@ _TEXT_BYTES = 1 << 26
 """Bytes of a JSON file, unpacked, that are looked at."""
 _CSV_BYTES, _CSV_ROWS = 1 << 16, 300
 _DECODER = json.JSONDecoder()
+_OURS = re.compile(r"""^[\w ]+ Error: |(?: (?:in|from|of) )?[Ff]ile ['"]{2} ?""")
+"""The parts of DuckDB's message that name our copy of a file."""
 _NAME = re.compile(r"[^\W\d][\w $#]*")
 _DMS_OPERATIONS = ("I", "U", "D")
 
@@ -92,7 +94,8 @@ def _query(sql: str, data: bytes, *parameters: Any) -> list[tuple[Any, ...]]:
             file.write(data)
         return duckdb.connect(":memory:").execute(sql, [path, *parameters]).fetchall()
     except duckdb.Error as error:
-        raise ValueError(str(error).replace(path, "it").splitlines()[0]) from None
+        reason = _OURS.sub("", str(error).replace(path, "").splitlines()[0])
+        raise ValueError(reason) from None
     finally:
         os.remove(path)
 
