@@ -29,7 +29,12 @@ log = logging.getLogger(__name__)
 
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 """A choice of garbage collector. Java does not start with two."""
-_COMPILE_LATER = ("-XX:Tier4InvocationThreshold=50000", "-XX:Tier4MinInvocationThreshold=6000", "-XX:Tier4CompileThreshold=150000")
+_COMPILE_LATER = (
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
 """Ten times the defaults. The JVM then does not compile Spark's planner a second time, which costs a small commit more than its data does. What runs
 for each row is called so often that it is compiled as before (docs/design/spark.md#few-jobs)."""
 _NAMES = (

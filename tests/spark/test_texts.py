@@ -15,6 +15,8 @@ import pytest
 
 import compactor
 from compactor.core.model.errors import InputRefused, SchemaRefused
+from compactor.spark.decode import pg_text
+from compactor.spark.sql import literal
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -248,6 +250,31 @@ def test_numbers_that_nothing_holds(lake: Lake) -> None:
     lake.land(spec, 11, [{"id": 2, "seq": 2, "n": long}])
     with pytest.raises(SchemaRefused, match="to_string"):
         lake.run(spec)
+
+
+NUMBERS = (
+    *("0", "-7", "1767225600000000", "8999999999999999"),
+    *("9000000000000000", "-9999999999999999", "12345678901234567", "-" + "9" * 38),
+    *("0.5", "-12.25", "1e5", "1E-7", "9007199254740993.5", "0." + "1" * 40),
+    *("9" * 39, "-" + "1" * 80, "1e400", "-1.5E+300", "12e22", "1" * 39 + ".5"),
+)
+"""Whole numbers that a double holds, some that it may not, fractions, and numbers that may be too large."""
+
+
+@pytest.mark.parametrize(
+    "place", ['{{"n":{0}}}', '{{"a": {{"n" :\t{0} }}, "s": "1.5"}}', '{{"a":[null,{0}]}}', '{{"a":["x"\n,\n[ {0} ]]}}', '{{"n":"{0}"}}']
+)
+def test_one_look_finds_each_kind_of_number(lake: Lake, place: str) -> None:
+    """What is looked for alone is among what is looked for together; in a text there is no number, unless it looks like JSON."""
+    kinds = (pg_text.FRACTION, pg_text.LARGE_NUMBER, pg_text.LONG_NUMBER, pg_text.SPECIAL_NUMBER)
+    values = ", ".join(f"({literal(number)}, {literal(place.format(number))})" for number in NUMBERS)
+    tests = ", ".join(f"json RLIKE {literal(kind)}" for kind in kinds)
+    for number, *found in lake.spark.sql(f"SELECT number, {tests} FROM VALUES {values} AS (number, json)").collect():
+        fraction, digits = bool(re.search("[.eE]", number)), re.sub("[.eE].*|-", "", number)
+        large = len(digits) >= 39 or bool(re.search(r"[eE][+]?\d\d", number))
+        long = len(digits) > 17 or (not fraction and int(digits) >= 9 * 10**15)
+        expected = [False] * 4 if '"{0}"' in place else [fraction, large, long, fraction or large or long]
+        assert found == expected, number
 
 
 TOO_LARGE = "a number is too large for a double. Declare a type that holds it, or correct it"

@@ -91,7 +91,7 @@ def wrapped(text: str, outer: str = "") -> tuple[str, str]:
 
 def outer_of(text: str) -> str:
     """SQL: a text that may be wrapped, as a struct of `schema` and `payload`; null for other text, and for rows with more members."""
-    names = f"array_sort(json_object_keys({text}))"
+    names = f"sort_array(json_object_keys({text}))"
     # TiCDC without schemas
     by_ticdc = f"get_json_object({text}, '$.payload.source.connector') = 'TiCDC'"
     alone = f"startswith(ltrim({text}), '{{\"payload\"') AND {names} = array('payload') AND {by_ticdc}"
@@ -111,7 +111,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     rows = bodies(raw.rows).withColumn(SCHEMA, as_column(f"CASE WHEN NOT contains({SCHEMA}, {literal(_MONGODB)}) THEN {SCHEMA} END"))
     parsed = once(rows.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "json_object_keys(_body) AS _keys"))
     row = "coalesce(_m.after, _m.before)"
-    writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(json_object_keys({row}))))) END"
+    writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(sort_array(json_object_keys({row}))))) END"
     capture = "get_json_object(_body, '$.source.value_capture_type')"
     heartbeat, *others = (f"array({', '.join(map(literal, sorted(names)))})" for names in (_HEARTBEAT, *_NO_ROWS))
     silent = " OR ".join((f"_keys = {heartbeat}", *(f"size(array_except({names}, _keys)) = 0" for names in others)))

@@ -66,7 +66,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         )
         return Frame(rows.drop(BEFORE).selectExpr("*", "_after AS _before"), raw.schema, (described,), one_image=True)
     parsed = once(bodies(raw.rows).selectExpr("*", "json_object_keys(_body) AS _keys"))
-    writer = "CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(_keys)))) END"
+    writer = "CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(sort_array(_keys)))) END"
     rows = parsed.selectExpr(
         *PLACE,
         TEXT,

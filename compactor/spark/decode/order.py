@@ -61,8 +61,9 @@ FIRST_COMMIT = "_source.sequence LIKE '[null%'"
 """SQL: whether PostgreSQL's connector had seen no commit before an event: the rows of an initial snapshot, and the first transaction after it."""
 _IN_SECOND = "_op <> 'r' AND try_cast(_source.ts_ms AS BIGINT) % 1000 = 0"
 
-_COMMIT = "try_cast(trim(BOTH '[]\" ' FROM substring_index(_source.sequence, ',', 1)) AS BIGINT)"
-"""The first member of a list such as `["24","25"]` or `[null,"25"]`. A parser of JSON would cost each record more than its values do."""
+_COMMIT = f"CASE WHEN NOT {FIRST_COMMIT} THEN try_cast(trim(BOTH '[]\" ' FROM substring_index(_source.sequence, ',', 1)) AS BIGINT) END"
+"""The first member of a list such as `["24","25"]`. A parser of JSON would cost each record more than its values do, and so would a text that is no
+number: Spark makes an exception of it."""
 
 
 def _padded(lsn: str) -> str:

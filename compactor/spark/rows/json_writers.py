@@ -60,22 +60,25 @@ def writers_of(
     no schema; `typed` for those that carry one. A writer that wrote only deletes gives the types of the key columns alone, if there are any: its
     other values are fillers. With `few` records the driver infers types. Raises TooManyColumns before it infers more types than the limit allows.
     """
-    image = "coalesce(_after, _before)"
+    special = f"_image RLIKE {literal(pg_text.SPECIAL_NUMBER)}"
+    words = " OR ".join(f"contains(_image, '{word}')" for word in ('NaN"', 'Infinity"'))
+    images = frame.rows.where("_writer IS NOT NULL AND _op IS NOT NULL").selectExpr("*", "coalesce(_after, _before) AS _image")
     rows = (
-        frame.rows.where("_writer IS NOT NULL AND _op IS NOT NULL")
+        images.selectExpr("*", f"{special} AS _special", "_schema IS NULL AND contains(_image, '\"\"') AS _blank")
         .groupBy(WRITER)
         .agg(
             named("first(_schema)", "text"),
             named("max(_op IN ('c', 'u', 'r'))", "rows"),
             # not of any record: twins such as `A` and `a` get their names in this order
-            named(f"json_object_keys(min_by({image}, CASE WHEN _schema IS NULL THEN struct({FILE}, {BLOCK}, {ROW}) END))", "names"),
-            named(f"max({image} RLIKE {literal(pg_text.FRACTION)})", "fractions"),
-            named(f"max(_schema IS NULL AND {image} RLIKE {literal(pg_text.LARGE_NUMBER)})", "large"),
-            named(f"max(_schema IS NULL AND {image} RLIKE {literal(pg_text.LONG_NUMBER)})", "long"),
-            named(f"max(_schema IS NULL AND {image} RLIKE {literal(_NOT_FINITE)})", "not_finite"),
-            named(f"max(_schema IS NULL AND {image} RLIKE {literal(_EMPTY)})", "empties"),
-            named(f"max(_schema IS NULL AND contains({image}, '\"\"'))", "blank"),
-            named(f"max(_schema IS NULL AND {image} RLIKE {literal(pg_text.BLANK_ELEMENT)})", "blanks"),
+            named(f"json_object_keys(min_by(_image, CASE WHEN _schema IS NULL THEN struct({FILE}, {BLOCK}, {ROW}) END))", "names"),
+            # the second test of each is the dear one
+            named(f"max(_special AND _image RLIKE {literal(pg_text.FRACTION)})", "fractions"),
+            named(f"max(_schema IS NULL AND _special AND _image RLIKE {literal(pg_text.LARGE_NUMBER)})", "large"),
+            named(f"max(_schema IS NULL AND _special AND _image RLIKE {literal(pg_text.LONG_NUMBER)})", "long"),
+            named(f"max(_schema IS NULL AND ({words}) AND _image RLIKE {literal(_NOT_FINITE)})", "not_finite"),
+            named(f"max(_schema IS NULL AND _image RLIKE {literal(_EMPTY)})", "empties"),
+            named("max(_blank)", "blank"),
+            named(f"max(_blank AND _image RLIKE {literal(pg_text.BLANK_ELEMENT)})", "blanks"),
             *(named(f"collect_list(CASE WHEN {few and '_schema IS NULL'} THEN {column} END)", column) for column in (AFTER, BEFORE)),
         )
         .collect()
@@ -86,13 +89,13 @@ def writers_of(
     connect = {row[WRITER]: dataclasses.replace(writer.from_connect(row.text, bare=frame.one_image), id=row[WRITER]) for row in rows if row.text}
     forms = _forms(frame, connect.values())
     out = []
-    words: dict[str, set[str]] = {}
+    not_finite: dict[str, set[str]] = {}
     for row in sorted(rows, key=lambda row: str(row[WRITER])):
         if row.text:
             described = _with_numeric_decimals(connect[row[WRITER]], forms.get(row[WRITER]), bool(row.fractions))
             described = column_types.as_declared(described, typed) if typed else described
         else:
-            described, words[row[WRITER]] = _from_values(frame, row, names_of[row[WRITER]], stored, bare, not key)
+            described, not_finite[row[WRITER]] = _from_values(frame, row, names_of[row[WRITER]], stored, bare, not key)
             described = column_types.as_declared(described, schema, text=True) if schema else described
         if key and not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
@@ -102,7 +105,7 @@ def writers_of(
         out.append(described)
     check_columns(row_columns([(field.name, field.raw) for each in out for field in each.fields]), limits)
     numbers = {field.name for field in (*stored, *(field for each in out for field in each.fields)) if field.type[0] in _NUMBERS}
-    return [_as_doubles(each, words.get(each.id, set()) & numbers) for each in out]
+    return [_as_doubles(each, not_finite.get(each.id, set()) & numbers) for each in out]
 
 
 def _packed(described: WriterSchema) -> list[WriterField]:
