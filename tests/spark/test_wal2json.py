@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.model.errors import InputRefused, OrderRefused
+from compactor.core.model.errors import InputRefused, OrderRefused, SchemaRefused
 from compactor.core.model.policy import Policy
 from compactor.flows.table import Table
 from compactor.flows.verbs import rebuild_table
@@ -286,6 +286,31 @@ def test_what_an_update_leaves_out(lake: Lake) -> None:
     )
     lake.run(spec)
     assert {1: ("old", None), 2: ("told", 5), 3: (None, None)} == shown(lake, spec)
+
+
+@pytest.mark.slow
+def test_what_an_update_leaves_out_is_not_gone(lake: Lake) -> None:
+    """It is neither refused nor hidden, and another type of the column is not that of a name used again. What an insert does not have is gone."""
+    for name, policy in (("fail", Policy(kinds=(("removed", "fail"),))), ("hide", Policy(drop="hide"))):
+        spec = wal2json(lake, name=name, policy=policy)
+        arrays = {**TYPES, "v": "integer[]"}
+        lake.land(spec, 1, [one("I", 1, {"id": 1, "v": "{1,2}", "n": 1}, types=arrays)])
+        lake.run(spec)
+        lake.land(spec, 2, [one("U", 2, {"id": 1, "n": 2}, {"id": 1})])
+        lake.run(spec)
+        assert {1: ([1, 2], 2)} == shown(lake, spec), name
+        assert [] == lake.problems(spec), name
+        refused = lake.land(spec, 3, [one("I", 3, {"id": 2, "v": "{{1,2},{3,4}}", "n": 3}, types=arrays)])
+        with pytest.raises(SchemaRefused, match=r"`v` changed from array<int> to array<array<int>>"):
+            lake.run(spec)
+        refused.unlink()
+        lake.land(spec, 4, [one("I", 4, {"id": 3, "n": 4})])
+        if name == "fail":
+            with pytest.raises(SchemaRefused, match=r"`v` was removed"):
+                lake.run(spec)
+        else:
+            lake.run(spec)
+            assert ["id", "n"] == [*lake.rows(spec)[0]]
 
 
 @pytest.mark.slow

@@ -195,8 +195,9 @@ class _Declared:
 
 def writers_of(frame: Frame, stored: Sequence[WriterField], schema: WriterSchema | None, spec: TableSpec) -> list[WriterSchema]:
     """Return one writer for each signature. Raises InputRefused if the events belong to several tables and `source_table` is not set."""
+    assert frame.omits
     rows = frame.rows.where("_writer IS NOT NULL AND _invalid IS NULL").groupBy(WRITER)
-    collected = rows.agg(named("first(_schema)", "signature")).collect()
+    collected = rows.agg(named("first(_schema)", "signature"), named("bool_and(_op = 'u')", "updates")).collect()
     signatures = {row[WRITER]: json.loads(row.signature) for row in collected}
     tables = sorted({str(signature.get("table")) for signature in signatures.values()})
     if len(tables) > 1 and spec.source_table is None:
@@ -220,7 +221,11 @@ def writers_of(frame: Frame, stored: Sequence[WriterField], schema: WriterSchema
         # hand-made events may leave out any column, and some deletes those that are null
         whole = frame.omits != ANY and not signatures[row[WRITER]].get("sparse")
         out.append(WriterSchema(row[WRITER], tuple(decided), undecided=undecided, whole=whole))
-    return out
+    # updates that lack a column which may be left out do not show that it is gone
+    omitted = {field.name for field in (*stored, *(field for each in out for field in each.fields)) if can_be_absent(field.type, frame.omits)}
+    updates = {row[WRITER] for row in collected if row.updates}
+    lacking = {each.id for each in out if omitted - {field.name for field in each.fields} - {*each.undecided}}
+    return [replace(each, whole=each.whole and each.id not in updates & lacking) for each in out]
 
 
 def _pairs(signature: Mapping[str, Sequence[str | None]]) -> list[tuple[str, str | None]]:
