@@ -237,9 +237,11 @@ class ListEngine:
 
         def visible(snapshot: Snapshot) -> dict[Key, list[str]]:
             out: dict[Key, list[str]] = {}
+            hidden = {field.name for field in snapshot.schema.fields if not field.visible}
             for key, values in self.rows(spec, snapshot, snapshot.schema).items():
                 row = {**values, **dict(zip(snapshot.schema.key, key))}
-                out.setdefault(tuple(row.get(name) for name in after.schema.key), []).append(json.dumps(row, sort_keys=True))
+                shown = {name: value for name, value in row.items() if name not in hidden}
+                out.setdefault(tuple(row.get(name) for name in after.schema.key), []).append(json.dumps(shown, sort_keys=True))
             return out
 
         try:

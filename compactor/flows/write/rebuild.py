@@ -65,7 +65,7 @@ def rebuild(table: Table, target: Snapshot | None, accept: bool, dry: bool, fewe
 def as_text(table: Table, columns: Sequence[str]) -> Snapshot | None:
     """Build the table again with these stored columns as text, so that their values are the source's own. Return the new version.
 
-    Raises InputRefused naming the files that are gone.
+    Raises InputRefused naming the files that are gone, Refused if other columns or rows would change.
     """
     work = _Rebuild(table, None, True, False, columns)
     made = transact(table, work.edit, moved=work.files_moved)
@@ -168,9 +168,10 @@ class _Rebuild:
     def _equal_or_accepted(self, parent: Snapshot, built: Snapshot) -> bool:
         """Compare the result with what it is to replace, and make the report."""
         against = self.target or parent
-        if self.texts:
-            return True
         self.table.step("check", 0.7)
+        if self.texts:
+            self._check_other_columns(parent, built)
+            return True
         difference = self._difference(against, built)
         undone, size = sum(item.outcome == "undone" for item in built.inputs), sum(item.size for item in self.inputs)
         self.report = RebuildReport(self.table.name, "equal", None, against.version, len(self.inputs), size, built.rows, difference, undone)
@@ -182,10 +183,25 @@ class _Rebuild:
         if not self.dry and (not difference or (self.accept and (self.fewer or not few))):
             self.report = dataclasses.replace(self.report, version=parent.version)
             return True
-        # nobody has seen the files: the nonce in their names is ours alone
-        self.table.storage.delete(f"{self.table.layout.inside(path)}/{file.name}" for path, file in built.data_files)
+        self._discard(built)
         self.report = dataclasses.replace(self.report, outcome="equal" if not difference else "fewer" if few else "differs")
         return False
+
+    def _check_other_columns(self, parent: Snapshot, built: Snapshot) -> None:
+        """Raise Refused if more differs than the columns that become text: nobody has asked for what present settings would change."""
+        difference = dataclasses.replace(self._difference(_without(parent, self.texts), _without(built, self.texts)), columns=())
+        if difference:
+            self._discard(built)
+            name, such = self.table.name, f", such as {difference.samples[0]}" if difference.samples else ""
+            raise Refused(
+                f"table {name}: {', '.join(self.texts)} becomes text, for which the raw files are read again. With the present settings they make "
+                f"other rows: {difference.missing} are missing, {difference.added} new, {difference.changed} changed{such}. Nothing was committed. "
+                f"Undo the settings that were changed, or accept these rows: compactor rebuild {name} --accept-differences"
+            )
+
+    def _discard(self, built: Snapshot) -> None:
+        # nobody has seen the files: the nonce in their names is ours alone
+        self.table.storage.delete(f"{self.table.layout.inside(path)}/{file.name}" for path, file in built.data_files)
 
     def _difference(self, against: Snapshot, made: Snapshot) -> Difference:
         """Raises RequirementFailed when vacuum has taken one of the two meanwhile: the rebuild slept longer than `grace`."""
@@ -283,6 +299,12 @@ class _Rebuild:
             check_key(self.table.name, parent.schema, made.schema)
         pending = archive.unfinished(self.table, parent.pending)
         return Edit("rebuild", writer, made, True, pending=pending, counts=counts, ties=ties, unresolved=unresolved, files=tuple(made.data_files))
+
+
+def _without(snapshot: Snapshot, columns: Sequence[str]) -> Snapshot:
+    """Return a version that does not show these stored columns."""
+    fields = tuple(dataclasses.replace(field, visible=field.visible and field.name not in columns) for field in snapshot.schema.fields)
+    return dataclasses.replace(snapshot, schema=dataclasses.replace(snapshot.schema, fields=fields))
 
 
 def _sources(table: Table, snapshot: Snapshot, compared: bool) -> tuple[list[Input], dict[tuple[str, str], str]]:
