@@ -26,6 +26,8 @@ _OURS = re.compile(r"""^[\w ]+ Error: |(?: (?:in|from|of) )?[Ff]ile ['"]{2} ?"""
 """The parts of DuckDB's message that name our copy of a file."""
 _NAME = re.compile(r"[^\W\d][\w $#]*")
 _DMS_OPERATIONS = ("I", "U", "D")
+_NULL = "\\N"
+"""Null in the files of COPY, MySQL and Hive. It is no text that anybody writes."""
 
 
 def read(path: str, data: bytes, rows_max: int) -> FileSample:
@@ -35,7 +37,9 @@ def read(path: str, data: bytes, rows_max: int) -> FileSample:
         if kind == "avro":
             return FileSample(_avro(data, rows_max))
         if kind == "parquet":
-            return FileSample([json.loads(text) for (text,) in _query("SELECT to_json(r) FROM read_parquet(?) AS r LIMIT ?", data, rows_max)])
+            # a column with the name of the table would stand for it
+            sql = "SELECT to_json(_compactor_row) FROM read_parquet(?) AS _compactor_row LIMIT ?"
+            return FileSample([json.loads(text) for (text,) in _query(sql, data, rows_max)])
         if kind == "csv":
             return _csv(_text(path, data, _CSV_BYTES), increment.is_dms(path))
     except csv.Error as error:
@@ -107,11 +111,13 @@ def _csv(text: str, dms: bool) -> FileSample:
     options = "null_padding = true, ignore_errors = true, strict_mode = false"
     delimiter, header = _query(f"SELECT Delimiter, HasHeader FROM sniff_csv(?, {options})", head.encode())[0]
     parsed = islice(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), _CSV_ROWS)
-    rows = [[cell or None for cell in row] for row in parsed if row]
+    rows = [[None if cell in ("", _NULL) else cell for cell in row] for row in parsed if row]
     first = [str(name) for name in rows[0]] if rows else []
     between = re.escape(delimiter)
     quoted = bool(re.search(f'(?m)(?:^|{between})""(?:{between}|\r?$)', head)) and not re.search(f"(?m){between}(?:{between}|\r?$)", head)
     dialect = {} if delimiter == "," else {"delimiter": delimiter}
+    if re.search(rf"(?m)(?:^|{between}){re.escape(_NULL)}(?:{between}|\r?$)", head):
+        dialect["null_value"] = _NULL
     if rows and header and _is_header(rows, dms):
         return FileSample(
             [dict(zip(first, row)) for row in rows[1:]], columns=first, csv={"header": "true", **dialect} if dms else dialect, quoted=quoted

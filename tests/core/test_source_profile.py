@@ -79,6 +79,10 @@ ONE = {
         [{"change": [{**V1, "oldkeys": {"keynames": ["id", "n"], "keyvalues": [1, 1]}}]}],
         ("public.t", "wal2json", "value", None, ("id", "n")),
     ),
+    "wal2json 1, FULL without the nulls of the old row": (
+        [{"change": [{**V1, "columnvalues": [1, None], "oldkeys": {"keynames": ["id"], "keyvalues": [1]}}]}],
+        ("public.t", "wal2json", "value", None, ("id", "n")),
+    ),
     "wal2json 2, an old key": ([{**V2, "identity": [{"name": "id", "value": 1}]}], ("public.t", "wal2json", "value", ("id",), ("id", "n"))),
     "wal2json 2, no key": ([V2], ("public.t", "wal2json", "value", None, ("id", "n"))),
     "change events": ([EVENT], ("", "change-event", "value", None, ("id", "n"))),
@@ -201,6 +205,16 @@ CSV = {
 }
 
 
+def test_null_in_the_files_of_copy_is_noticed() -> None:
+    """COPY, MySQL and Hive write it so."""
+    for text, dialect in (
+        ("id,n\n1,\\N\n2,x\n", {"null_value": "\\N"}),
+        ("id;n\n1;\\N\n", {"delimiter": ";", "null_value": "\\N"}),
+        ("id,n\n1,a\\Nb\n", {}),
+    ):
+        assert sample.read("a.csv", text.encode(), 100).csv == dialect
+
+
 @pytest.mark.parametrize("case", CSV)
 def test_the_head_of_a_csv_file(case: str) -> None:
     """A first line of names is a header; DMS writes none unless asked."""
@@ -265,6 +279,12 @@ def test_the_header_of_an_avro_file_shows_the_columns_where_its_compression_cann
     assert source_profile.of_documents(sample.read("a.avro", data, 100).documents)[""].columns == ("id", "name")
 
 
+def test_a_column_of_parquet_may_have_any_name() -> None:
+    """Its rows are read by one query, in which a name may stand for something else."""
+    rows = [{"r": None, "id": 1, "data": "x", "columns": 5}, {"r": 2, "id": 2, "data": "y", "columns": 6}]
+    assert sample.read("a.parquet", written("parquet", rows), 10).documents == rows
+
+
 def test_a_null_that_is_written_as_text_is_no_value() -> None:
     """Connect's JSON converter without schemas writes a delete of ExtractNewRecordState so."""
     records = [kafka({"id": 1}, {"id": 1, "v": "a"}), {**kafka({"id": 1}, None), "value": "null"}]
@@ -273,5 +293,6 @@ def test_a_null_that_is_written_as_text_is_no_value() -> None:
 
 def test_a_declared_date_may_have_the_forms_that_a_run_reads() -> None:
     """Debezium's isostring ends with Z, Oracle's dates with midnight."""
+    assert value_forms.word("at", ["2026-11-28 10:00:11.5+00", "2026-11-28 10:00:11+02:00"], value_forms.CSV_FORMS) == "timestamp"
     texts = ("2025-05-05", "2025-05-05Z", "2025-05-05 00:00:00", "2025-05-05 10:00:00", "5.5.2025")
     assert [True, True, True, False, False] == [value_forms.has_type(text, "date") for text in texts]

@@ -17,6 +17,9 @@ LEAF = ""
 PRIMARY_KEY = "wal2json's primary key"
 """Where a key comes from that the source itself names."""
 
+OLD_KEYS = "wal2json's old keys"
+"""Where a key comes from that is a whole row under REPLICA IDENTITY FULL, without its nulls."""
+
 RECORD_KEYS = "the keys of the Kafka records"
 """Where a key comes from that the producer may have chosen (`message.key.columns`, `ValueToKey`)."""
 
@@ -142,10 +145,10 @@ def _wal2json_2(value: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _wal2json(change: Mapping[str, Any], kind: str, row: dict[str, Any], old: Mapping[str, Any], primary: Sequence[str] | None) -> Row:
-    # REPLICA IDENTITY FULL names all columns; a delete alone does not show whether its old key is all of them
-    key = primary or (old if len(old) < len(row) else ())
+    # REPLICA IDENTITY FULL names all columns, or all that are not null; a delete alone does not show whether its old key is all of them
+    key = primary or (old if len(old) < sum(value is not None for value in row.values()) else ())
     op, table = {"i": "c"}.get(kind, kind), f"{change.get('schema')}.{change.get('table')}"
-    return Row(table, op, row, old if op == "d" else {}, tuple(key) or None, PRIMARY_KEY if primary else "wal2json's old keys")
+    return Row(table, op, row, old if op == "d" else {}, tuple(key) or None, PRIMARY_KEY if primary else OLD_KEYS)
 
 
 def _change_event(value: Mapping[str, Any]) -> Iterator[Row]:

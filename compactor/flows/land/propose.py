@@ -177,6 +177,8 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
     if (key == () and not profile.source.before_image) or ROW_ID in (key or ()):
         # an update of a flat row could not find its row; a key that names compactor's own column is none
         key = None
+    if profile.key_from == records.OLD_KEYS and profile.keys_differ:
+        key = None
     refuted = _refuted(profile, columns, name) if key else ""
     if refuted:
         rest = dataclasses.replace(profile.sample, old=tuple(each for each in profile.sample.old if each not in (key or ())))

@@ -219,7 +219,9 @@ def _deletes(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
             settings = " and ".join(f"`{name}: {proposal.flow(value)}`" for name, value in operation.items())
             hint = f"the values of {operation['op']} look like operations; set {settings}, or each delete is one more row"
             yield ("operation", hint, "") if profile.certain_operation else (DELETED, "", hint)
-        elif (deletes := profile.likely_deletes) and not (operation or committed or spec.delete_when or {*_OPERATIONS} & {*profile.columns}):
+        elif spec.envelope != "flat" or operation or committed or spec.delete_when or {*_OPERATIONS} & {*profile.columns}:
+            continue
+        elif deletes := profile.likely_deletes:
             yield DELETED, "", f'{deletes.split()[0]} may mark deleted rows; then set `delete_when: "{deletes}"`'
 
 

@@ -80,6 +80,11 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     columns = dict(raw.schema[1])
     by_low = {name.lower(): name for name in columns}
     op = by_low.get(_OPERATION)
+    if op not in (None, "Op"):
+        raise InputRefused(
+            f"table {spec.name}: the column {op} cannot be told from DMS's own `Op` where names have no case. Have a transformation rule of the task "
+            "rename it (rename-column)."
+        )
     code = f"lower(trim(_value.{quoted(op)}))" if op and columns[op] == ("string",) else "CAST(NULL AS STRING)"
     bare = f"CASE WHEN {_LOADED} THEN 'r' ELSE '{'u' if spec.key else 'c'}' END"
     meaning = f"CASE WHEN coalesce({code}, '') = '' THEN {bare} WHEN {code} = 'i' AND {_LOADED} THEN 'r' ELSE {mapped(code, _OPERATIONS)} END"

@@ -53,8 +53,9 @@ TABLE_NAMES = ("keyspace", "keyspace_name", "table_name")
 """Fields in which Vitess and Scylla name a table."""
 LSN = "^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$"
 """PostgreSQL's text of an LSN."""
-_ZONE = "(Z|[+-][0-9]{2}(:?[0-9]{2})?)?$"
-_MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?" + _ZONE
+_ZONE = "(Z| ?[+-][0-9]{2}(:?[0-9]{2})?)?$"
+_MINUTE = "^([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2})"
+_MOMENT = f"{_MINUTE}:[0-9]{{2}}([.][0-9]{{1,9}})?{_ZONE}"
 _TIMES = ("Time", "MicroTime", "NanoTime")
 
 FIRST_COMMIT = "_source.sequence LIKE '[null%'"
@@ -354,7 +355,9 @@ def _text(value: str, name: str) -> tuple[str, types.Type]:
     if name.lower().endswith("lsn"):
         halves = ", '/', ".join(f"lpad(upper(split_part({value}, '/', {part})), 8, '0')" for part in (1, 2))
         return f"CASE WHEN {value} RLIKE '{LSN}' THEN concat({halves}) ELSE {value} END", ("string",)
-    zone = f"regexp_extract(substr({value}, 20), {literal(_ZONE)}, 0)"
+    # Java leaves out seconds that are zero
+    value = f"regexp_replace({value}, {literal(f'{_MINUTE}(?={_ZONE})')}, '$1:00')"
+    zone = f"ltrim(regexp_extract(substr({value}, 20), {literal(_ZONE)}, 0))"
     seconds = f"try_cast(concat(substr({value}, 1, 10), 'T', substr({value}, 12, 8), {zone}) AS TIMESTAMP)"
     fraction = f"rpad(regexp_extract(substr({value}, 20), '^[.]([0-9]+)', 1), 9, '0')"
     moment = f"concat(date_format({seconds}, \"yyyy-MM-dd'T'HH:mm:ss\"), '.', {fraction})"
