@@ -121,11 +121,14 @@ class FullLoads:
         files: dict[str, Input] = {}
         for item in sorted(self.opened.inputs, key=lambda item: (str(item.hour), item.path)):
             if self.opened.places[item] not in self.opened.unreadable and files.setdefault(str(item.hour), item).folder != item.folder:
-                raise InputRefused(
-                    f"table {self.opened.spec.name}: {files[str(item.hour)].folder} and {item.folder} are both of the hour {item.hour} UTC, and full "
-                    "loads come in the order of their hours. Move one of them into the folder of another hour."
-                )
+                raise self._of_one_hour(files[str(item.hour)], item)
         return files
+
+    def _of_one_hour(self, first: Input, item: Input) -> InputRefused:
+        return InputRefused(
+            f"table {self.opened.spec.name}: {first.folder} and {item.folder} are both of the hour {item.hour} UTC, and full loads come in the order "
+            "of their hours. Move one of them into the folder of another hour."
+        )
 
     def _series(self, hours: Sequence[str]) -> list[_Series]:
         """Return the loads after the newest one absorbed, and those that are late and have a place in the history."""
@@ -147,8 +150,15 @@ class FullLoads:
         return series
 
     def _check_delivery(self, absorbed: Sequence[Input]) -> None:
-        """Raise InputRefused for files that come to a load after it was absorbed: alone they would look like a table that has lost its other rows."""
+        """Raise InputRefused for files that come to a load after it was absorbed: alone they would look like a table that has lost its other rows.
+
+        Also for a load with the hour of an absorbed one, which a new `hours_in` may give it: it would be late.
+        """
         spec, inputs = self.opened.spec, self.opened.inputs
+        folders = {item.hour: item for item in absorbed if not item.unabsorbed}
+        for item in inputs:
+            if (first := folders.get(item.hour, item)).folder != item.folder:
+                raise self._of_one_hour(first, item)
         if there := other_file(absorbed, inputs):
             path = next(item.path for item in inputs if item.folder == there.folder)
             raise InputRefused(

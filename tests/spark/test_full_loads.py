@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections.abc import Sequence
@@ -281,3 +282,16 @@ def test_half_a_copy_deletes_nothing(lake: Lake) -> None:
     copy(10, ["null"])
     assert "committed" == lake.run(lake.with_settings(spec, max_gone=1.0)).outcome
     assert [] == ids()
+
+
+@pytest.mark.slow
+def test_no_load_has_the_hour_of_another(lake: Lake) -> None:
+    """A new `hours_in` gives the folder of a newer load the hour of an ingested one: it is not late, and must not be dropped."""
+    spec = lake.spec(envelope="full-load", format="json", order_by=(), complete="_SUCCESS")
+    (lake.land(spec, 1, [{"id": 1, "a": 1}]).parent / "_SUCCESS").touch()
+    lake.run(spec)
+    (lake.land(spec, 2, [{"id": 1, "a": 2}]).parent / "_SUCCESS").touch()
+    with pytest.raises(InputRefused, match="increment_2024030501 and increment_2024030502 are both of the hour 2024-03-05T01:00 UTC"):
+        lake.run(dataclasses.replace(spec, hours_in="Europe/Berlin"))
+    lake.run(spec)
+    assert [(1, 2)] == [(row["id"], row["a"]) for row in lake.rows(spec)]

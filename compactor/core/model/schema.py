@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -118,6 +118,11 @@ class Schema:
         old = {field.name: field for field in before.fields}
         pairs = [(field, old.get(field.name, field)) for field in self.fields]
         return dataclasses.replace(self, fields=tuple(dataclasses.replace(field, first=was.first, default=was.default) for field, was in pairs))
+
+    def without(self, columns: Collection[str]) -> Schema:
+        """Return a schema that does not show these stored columns."""
+        fields = (dataclasses.replace(field, visible=field.visible and field.name not in columns) for field in self.fields)
+        return dataclasses.replace(self, fields=tuple(fields))
 
     @property
     def payload(self) -> tuple[Field, ...]:

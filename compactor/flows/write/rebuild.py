@@ -189,8 +189,8 @@ class _Rebuild:
 
     def _check_other_columns(self, parent: Snapshot, built: Snapshot) -> None:
         """Raise Refused if more differs than the columns that become text: nobody has asked for what present settings would change."""
-        difference = dataclasses.replace(self._difference(_without(parent, self.texts), _without(built, self.texts)), columns=())
-        if difference:
+        others = (dataclasses.replace(each, schema=each.schema.without(self.texts)) for each in (parent, built))
+        if difference := dataclasses.replace(self._difference(*others), columns=()):
             self._discard(built)
             name, such = self.table.name, f", such as {difference.samples[0]}" if difference.samples else ""
             raise Refused(
@@ -299,12 +299,6 @@ class _Rebuild:
             check_key(self.table.name, parent.schema, made.schema)
         pending = archive.unfinished(self.table, parent.pending)
         return Edit("rebuild", writer, made, True, pending=pending, counts=counts, ties=ties, unresolved=unresolved, files=tuple(made.data_files))
-
-
-def _without(snapshot: Snapshot, columns: Sequence[str]) -> Snapshot:
-    """Return a version that does not show these stored columns."""
-    fields = tuple(dataclasses.replace(field, visible=field.visible and field.name not in columns) for field in snapshot.schema.fields)
-    return dataclasses.replace(snapshot, schema=dataclasses.replace(snapshot.schema, fields=fields))
 
 
 def _sources(table: Table, snapshot: Snapshot, compared: bool) -> tuple[list[Input], dict[tuple[str, str], str]]:

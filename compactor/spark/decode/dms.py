@@ -82,7 +82,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     op = by_low.get(_OPERATION)
     if op not in (None, "Op"):
         raise InputRefused(
-            f"table {spec.name}: the column {op} cannot be told from DMS's own `Op` where names have no case. Have a transformation rule of the task "
+            f"table {spec.name}: the column {op} has the name of DMS's own `Op`, and names have no case. Have a transformation rule of the task "
             "rename it (rename-column)."
         )
     code = f"lower(trim(_value.{quoted(op)}))" if op and columns[op] == ("string",) else "CAST(NULL AS STRING)"
