@@ -252,6 +252,23 @@ def test_numbers_that_nothing_holds(lake: Lake) -> None:
         lake.run(spec)
 
 
+def test_dates_before_christ_in_each_text_format(lake: Lake) -> None:
+    """PostgreSQL writes them so, by COPY and as JSON."""
+    texts = ("0044-03-15 BC", "0001-12-31 BC", "-0043-03-15", "2024-02-29")
+    for form in ("json", "csv"):
+        spec = lake.spec(f"bc_{form}", format="auto", types=(("d", "date"), ("at", "timestamp")))
+        rows = [
+            {"id": at, "seq": at, "d": text, "at": text.replace(" BC", " 10:00:00.5 BC") if "BC" in text else f"{text} 10:00:00.5"}
+            for at, text in enumerate(texts)
+        ]
+        lines = ["id,seq,d,at", *(",".join(map(str, row.values())) for row in rows)] if form == "csv" else rows
+        lake.land(spec, 10, lines, f"a.{form}")
+        lake.run(spec)
+        shown = lake.spark.table(f"{lake.database}.{spec.view}").orderBy("id").selectExpr("CAST(d AS STRING) AS d", "CAST(at AS STRING) AS at")
+        days = ["-0043-03-15", "0000-12-31", "-0043-03-15", "2024-02-29"]
+        assert [(day, f"{day} 10:00:00.5") for day in days] == [tuple(row) for row in shown.collect()], form
+
+
 NUMBERS = (
     *("0", "-7", "1767225600000000", "8999999999999999"),
     *("9000000000000000", "-9999999999999999", "12345678901234567", "-" + "9" * 38),

@@ -91,11 +91,11 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
     if field.type[0] == "date" and number:
         return f"CASE WHEN {value} BETWEEN {_DAY_MIN} AND {_DAY_MAX} THEN date_add(DATE'1970-01-01', CAST({value} AS INT)) END"
     if field.type[0] == "date" and kind[0] == "string":
-        return cast(f"nullif(regexp_extract({value}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})Z?$', 1), '')", ("date",))
+        return cast(f"nullif(regexp_extract({pg_text.era(value)}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})Z?$', 1), '')", ("date",))
     if field.type[0] == "timestamp" and number:
         return _moment(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
     if field.type[0] == "timestamp" and kind[0] == "string":
-        return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {value} END", ("timestamp",))
+        return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {pg_text.era(value)} END", ("timestamp",))
     if short in ("Time", "MicroTime", "NanoTime") and number:
         return _time_of_day(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
     return exact(value, field.type) if kind == ("string",) else plain(value, kind, field.type)
@@ -153,10 +153,10 @@ def from_text(value: str, kind: types.Type) -> str:
     if kind[0] == "binary":
         return f"CASE WHEN {value} RLIKE '^([0-9A-Fa-f]{{2}})*$' THEN unhex({value}) END"
     if kind[0] == "date":
-        day = f"regexp_extract({value}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})(Z|[ T]00:00:00([.]0+)?)?$', 1)"
+        day = f"regexp_extract({pg_text.era(value)}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})(Z|[ T]00:00:00([.]0+)?)?$', 1)"
         return cast(f"nullif({day}, '')", kind)
     if kind[0] == "timestamp":
-        return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {value} END", kind)
+        return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {pg_text.era(value)} END", kind)
     if kind[0] == "decimal":
         return pg_text.exact_decimal(value, kind)
     return _from_digits(value, kind) if types.is_scalar(kind) else _from_json(value, kind)

@@ -61,9 +61,9 @@ def to_stored(value: str, field: WriterField) -> str:
     if field.item is not None:
         return _array(value, field) if kind[0] == "array" else _array_text(value, field.item)
     if kind[0] == "date":
-        return cast(f"CASE WHEN {value} RLIKE '{ISO_DATE}( BC|Z)?$' THEN {_era(value)} END", kind)
+        return cast(f"CASE WHEN {value} RLIKE '{ISO_DATE}( BC|Z)?$' THEN {era(value)} END", kind)
     if kind[0] == "timestamp":
-        return cast(f"CASE WHEN {value} RLIKE '{ISO_DATE}' THEN {_era(value)} END", kind)
+        return cast(f"CASE WHEN {value} RLIKE '{ISO_DATE}' THEN {era(value)} END", kind)
     if kind[0] == "binary":
         bare = f"CASE WHEN {value} LIKE '\\\\\\\\x%' THEN substr({value}, 3) ELSE {value} END"
         coded = f"try_to_binary({value}, 'base64')"
@@ -84,7 +84,7 @@ def exact_decimal(value: str, kind: types.Type) -> str:
     return f"CASE WHEN NOT {lost} THEN {made} END"
 
 
-def _era(value: str) -> str:
+def era(value: str) -> str:
     """SQL: a date with `BC` as ISO. PostgreSQL counts years before Christ from 1, ISO has a year 0: `0044-03-15 BC` is `-0043-03-15`."""
     year = f"lpad(CAST(CAST(regexp_extract({value}, '^([0-9]+)', 1) AS INT) - 1 AS STRING), 4, '0')"
     return (
