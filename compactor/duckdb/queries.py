@@ -63,7 +63,7 @@ def check_history(spec: TableSpec, snapshot: Snapshot) -> None:
     """Raise Refused for a version without history."""
     if snapshot.history is None:
         begins = "it" if spec.history else "set `history: true`, it"
-        raise Refused(f"table {spec.name}: version {snapshot.version} has no history; {begins} begins with the next run")
+        raise Refused(f"table {spec.name}: version {snapshot.version} has no history; {begins} begins with the next run that has changes")
 
 
 def as_of(connection: Any, spec: TableSpec, snapshot: Snapshot, moment: int) -> ViewDef:
