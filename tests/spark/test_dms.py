@@ -57,6 +57,15 @@ def test_files_without_a_line_hold_nothing(lake: Lake) -> None:
 
 
 @pytest.mark.slow
+def test_a_column_of_the_table_is_not_taken_for_the_operation(lake: Lake) -> None:
+    """A full load has no `Op` unless the task asks for it: a column `op` of the table would delete rows."""
+    spec = dms(lake, ("id", "op", "t"))
+    put(spec, LOAD, "1,I,x\n2,D,x\n")
+    with pytest.raises(InputRefused, match=r"the column op has the name of DMS's own `Op`.*rename-column"):
+        lake.run(spec)
+
+
+@pytest.mark.slow
 def test_a_column_that_is_gone_is_not_taken_for_no_operation(lake: Lake) -> None:
     """A file of changes with as many values as columns were declared; a full load with one more, which is a new column."""
     spec = dms(lake, ("student", "course", "grade"), key=("student",))
