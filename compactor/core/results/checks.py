@@ -50,3 +50,12 @@ class Difference:
 
     def __bool__(self) -> bool:
         return bool(self.missing or self.added or self.changed or self.columns or self.unreadable)
+
+    def sentences(self, version: int) -> list[str]:
+        """Return what differs. `version`: that of the first Snapshot."""
+        out = [f"version {version} cannot be read: {self.unreadable}"] if self.unreadable else []
+        out += self.columns
+        if self.missing or self.added or self.changed:
+            counts = f"{self.missing:,} rows of version {version} are missing, {self.added:,} are new, {self.changed:,} have other values"
+            out.append(f"{counts}; such as {', '.join(self.samples)}")
+        return out

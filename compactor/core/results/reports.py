@@ -165,7 +165,6 @@ class RebuildReport(Plain):
 
     @property
     def sentences(self) -> list[str]:
-        gap = self.difference
         sentences = [f"{counted(self.files, 'file')} ({self.bytes:,} bytes) give {self.rows:,} rows"]
         if self.undone:
             sentences.append(
@@ -175,14 +174,7 @@ class RebuildReport(Plain):
             goes = "are in quarantine" if self.outcome == "published" else "would go to quarantine"
             what = counted(self.invalid, "record")
             sentences.append(f"{what} that were ingested cannot be used with the present settings and {goes}, such as {self.invalid_first}")
-        if gap.unreadable:
-            sentences.append(f"version {self.against} cannot be read: {gap.unreadable}")
-        elif not gap:
-            sentences.append(f"the same rows as version {self.against}")
-        sentences += gap.columns
-        if gap.missing or gap.added or gap.changed:
-            counts = f"{gap.missing:,} rows of version {self.against} are missing, {gap.added:,} are new, {gap.changed:,} have other values"
-            sentences.append(f"{counts}; such as {', '.join(gap.samples)}")
+        sentences += self.difference.sentences(self.against) or [f"the same rows as version {self.against}"]
         before = "the" if self.rows_before is None else f"{self.rows_before:,}"
         done = {
             "published": f"published as version {self.version}",

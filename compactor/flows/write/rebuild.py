@@ -192,11 +192,11 @@ class _Rebuild:
         others = (dataclasses.replace(each, schema=each.schema.without(self.texts)) for each in (parent, built))
         if difference := dataclasses.replace(self._difference(*others), columns=()):
             self._discard(built)
-            name, such = self.table.name, f", such as {difference.samples[0]}" if difference.samples else ""
+            name, differs = self.table.name, "; ".join(difference.sentences(parent.version))
             raise Refused(
                 f"table {name}: {', '.join(self.texts)} becomes text, for which the raw files are read again. With the present settings they make "
-                f"other rows: {difference.missing} are missing, {difference.added} new, {difference.changed} changed{such}. Nothing was committed. "
-                f"Undo the settings that were changed, or accept these rows: compactor rebuild {name} --accept-differences"
+                f"other rows: {differs}. Nothing was committed. Undo the settings that were changed, or accept these rows: compactor rebuild {name} "
+                "--accept-differences"
             )
 
     def _discard(self, built: Snapshot) -> None:
