@@ -71,6 +71,13 @@ def cast(value: str, kind: types.Type) -> str:
     return f"try_cast({value} AS {types.text(kind, quote=True)})"
 
 
+def let(value: str, name: str, body: str) -> str:
+    """Return SQL for `body` in which `name` stands for `value`, so that `value` is written and computed once. SQL that repeats parts grows without
+    bound.
+    """
+    return f"get(transform(array({value}), {name} -> {body}), 0)"
+
+
 def null(kind: types.Type) -> str:
     return f"CAST(NULL AS {types.text(kind, quote=True)})"
 

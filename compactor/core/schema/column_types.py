@@ -74,7 +74,7 @@ def as_declared(inferred: WriterSchema, schema: WriterSchema, text: bool = False
     `raw` stays as it was inferred, because JSON and Parquet encode the same type differently. `text`: the values are JSON, and can be read as the
     text that the source wrote: those that could lose something as the inferred type are.
     """
-    names = {*(field.name for field in inferred.fields), *inferred.undecided}
+    names = {*inferred.names}
     fields = [_declared(field, other, text) if (other := schema.declared(field.name, names)) else field for field in inferred.fields]
     untyped = {name: schema.declared(name, names) for name in inferred.undecided}
     fields += [replace(field, raw=("string",)) if text and types.is_scalar(field.type) else field for field in untyped.values() if field]

@@ -255,7 +255,7 @@ def _owner(
     if column.guessed or _joined(types.parse(newest.type), column, also) is not None:
         return newest
     # between this writer and the column's first one, or its last one and this writer, some writer had other columns and not this one
-    without = [each.first for each in writers if each.whole and each.field(column.name) is None and column.name not in each.undecided]
+    without = [each.first for each in writers if each.whole and column.name not in each.names]
     came_later = any(_after(position, writer.last) and _after(newest.first, position) for position in (*others, *without))
     was_away = any(_after(position, newest.last) and at_or_below(position, writer.first) for position in (*others, *without))
     return None if came_later or was_away else newest
@@ -276,7 +276,7 @@ def _under_another_name(fields: Collection[Field], column: WriterField, writer: 
     The writer must not have both.
     """
     joined = [field for field in fields if column.name in field.formerly or field.source in column.aliases]
-    names_ = [*(each.name for each in writer.fields), *writer.undecided]
+    names_ = writer.names
     if not joined and [name.lower() for name in names_].count(column.name.lower()) == 1:
         joined = [field for field in fields if field.source.lower() == column.name.lower()]
     return [field for field in joined if field.source not in names_ and field.visible]

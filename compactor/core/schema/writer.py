@@ -139,6 +139,11 @@ class WriterSchema:
     whole: bool = True
     """Whether its rows have all columns of the source's table. False for deletes, which may have the key only, and for incomplete events."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns, those without a value last."""
+        return (*(field.name for field in self.fields), *self.undecided)
+
     def field(self, name: str) -> WriterField | None:
         return next((field for field in self.fields if field.name == name), None)
 
@@ -193,9 +198,7 @@ def signature(text: str) -> str:
 
 
 def from_connect(text: str, bare: bool = False) -> WriterSchema:
-    """Return the columns of the row in a Connect schema: `after` of an envelope, else the struct itself. `bare`: there is no envelope. Raises
-    SchemaRefused.
-    """
+    """Return the columns of the row in a Connect schema: `after` of an envelope; with `bare` the struct itself. Raises SchemaRefused."""
     root = json.loads(text)
     if root.get("type") != "struct":
         raise SchemaRefused(f"expected a Connect struct schema, found type {root.get('type')!r}")

@@ -178,6 +178,7 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
         # an update of a flat row could not find its row; a key that names compactor's own column is none
         key = None
     if profile.key_from == records.OLD_KEYS and profile.keys_differ:
+        # whole rows, each without its nulls
         key = None
     refuted = _refuted(profile, columns, name) if key else ""
     if refuted:

@@ -13,7 +13,7 @@ from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, VARIABLE_DECI
 from compactor.core.sources.postgres import HEX, TEXT
 from compactor.core.sources.postgres import NUMBER as EXACT_NUMBER
 from compactor.spark.decode import pg_text
-from compactor.spark.sql import cast, from_json, literal, member, null, struct
+from compactor.spark.sql import cast, from_json, let, literal, member, null, struct
 
 PLACEHOLDER = "__debezium_unavailable_value"
 _PACKED = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
@@ -85,7 +85,7 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
     if field.semantic == VARIABLE_DECIMAL and kind == ("string",) and field.raw[0] == "struct":
         # another writer of the batch has the column as text, such as the base64 of a decimal with a scale
         parsed = ("struct", (("scale", ("int",)), ("value", ("string",))))
-        return _let(from_json(value, "'scale INT, value STRING'"), "_v", to_stored("_v", parsed, field))
+        return let(from_json(value, "'scale INT, value STRING'"), "_v", to_stored("_v", parsed, field))
     if field.semantic == VARIABLE_DECIMAL and kind[0] == "struct":
         return _point(_integer(_bytes(member(value, "value"), dict(kind[1])["value"])), f"{member(value, 'scale')}")
     if field.type[0] == "date" and number:
@@ -95,7 +95,7 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
     if field.type[0] == "timestamp" and number:
         return _moment(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
     if field.type[0] == "timestamp" and kind[0] == "string":
-        return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {pg_text.era(value)} END", ("timestamp",))
+        return _from_iso(value)
     if short in ("Time", "MicroTime", "NanoTime") and number:
         return _time_of_day(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
     return exact(value, field.type) if kind == ("string",) else plain(value, kind, field.type)
@@ -143,7 +143,7 @@ def key_to_stored(value: str, kind: types.Type, field: WriterField) -> str:
         return f"CASE WHEN {value} % 1000L = 0L THEN {stored} END"
     if field.type != ("string",) or field.semantic not in (VARIABLE_DECIMAL, EXACT_NUMBER):
         return stored
-    return _let(stored, "_k", "CASE WHEN _k LIKE '%.%' THEN rtrim('.', rtrim('0', _k)) ELSE _k END")
+    return let(stored, "_k", "CASE WHEN _k LIKE '%.%' THEN rtrim('.', rtrim('0', _k)) ELSE _k END")
 
 
 def from_text(value: str, kind: types.Type) -> str:
@@ -156,10 +156,15 @@ def from_text(value: str, kind: types.Type) -> str:
         day = f"regexp_extract({pg_text.era(value)}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})(Z|[ T]00:00:00([.]0+)?)?$', 1)"
         return cast(f"nullif({day}, '')", kind)
     if kind[0] == "timestamp":
-        return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {pg_text.era(value)} END", kind)
+        return _from_iso(value)
     if kind[0] == "decimal":
         return pg_text.exact_decimal(value, kind)
     return _from_digits(value, kind) if types.is_scalar(kind) else _from_json(value, kind)
+
+
+def _from_iso(value: str) -> str:
+    """SQL: text as a timestamp. A cast alone would take a time of day for one of today."""
+    return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {pg_text.era(value)} END", ("timestamp",))
 
 
 def _from_json(value: str, kind: types.Type) -> str:
@@ -236,7 +241,7 @@ def _pairs(value: str, kind: types.Type) -> str:
     inner = plain("get(_p, 1)", ("string",), kind[2]) if types.is_scalar(kind[2]) else _from_json("get(_p, 1)", kind[2])
     keys = f"transform({value}, _p -> {cast('get(_p, 0)', kind[1])})"
     distinct = "size(array_compact(array_distinct(_keys))) = size(_keys)"
-    return _let(keys, "_keys", f"CASE WHEN {distinct} THEN map_from_arrays(_keys, transform({value}, _p -> {inner})) END")
+    return let(keys, "_keys", f"CASE WHEN {distinct} THEN map_from_arrays(_keys, transform({value}, _p -> {inner})) END")
 
 
 def _moment(micros: str) -> str:
@@ -248,16 +253,11 @@ def _time_of_day(micros: str) -> str:
     sign, seconds = "CASE WHEN _t < 0L THEN '-' ELSE '' END", "(abs(_t) div 1000000L)"
     whole = f"format_string('%s%02d:%02d:%02d', {sign}, {seconds} div 3600L, ({seconds} div 60L) % 60L, {seconds} % 60L)"
     fraction = f"concat({whole}, format_string('.%06d', abs(_t) % 1000000L))"
-    return _let(micros, "_t", f"CASE WHEN _t % 1000000L = 0L THEN {whole} WHEN _t IS NOT NULL THEN {fraction} END")
+    return let(micros, "_t", f"CASE WHEN _t % 1000000L = 0L THEN {whole} WHEN _t IS NOT NULL THEN {fraction} END")
 
 
 def _bytes(value: str, kind: types.Type) -> str:
     return f"hex({value})" if kind[0] == "binary" else f"hex(try_to_binary({value}, 'base64'))"
-
-
-def _let(value: str, name: str, body: str) -> str:
-    """SQL for `body` in which `name` stands for `value`, so that `value` is written and computed once. SQL that repeats parts grows without bound."""
-    return f"get(transform(array({value}), {name} -> {body}), 0)"
 
 
 def _integer(digits: str) -> str:
@@ -268,8 +268,8 @@ def _integer(digits: str) -> str:
     padded = "lpad(_h, 32, CASE WHEN substr(_h, 1, 1) >= '8' THEN 'F' ELSE '0' END)"
     high, low = ("CAST(conv(substr(_p, 1, 16), 16, -10) AS DECIMAL(19,0))", "CAST(conv(substr(_p, 17, 16), 16, 10) AS DECIMAL(20,0))")
     short = f"CAST(try_add(try_multiply({high}, CAST(18446744073709551616 AS DECIMAL(20,0))), {low}) AS STRING)"
-    fits = f"CASE WHEN length(_h) BETWEEN 1 AND 32 THEN {_let(padded, '_p', short)} END"
-    return _let(digits, "_h", _let(fits, "_f", f"CASE WHEN _f IS NOT NULL THEN _f WHEN length(_h) > 0 THEN {_long()} END"))
+    fits = f"CASE WHEN length(_h) BETWEEN 1 AND 32 THEN {let(padded, '_p', short)} END"
+    return let(digits, "_h", let(fits, "_f", f"CASE WHEN _f IS NOT NULL THEN _f WHEN length(_h) > 0 THEN {_long()} END"))
 
 
 def _long() -> str:
@@ -281,9 +281,9 @@ def _long() -> str:
     # a limb takes what its neighbour carries and hands its own carry on in the next step: it stays below two billion, and no step waits for another
     product, carried = "_d * 16777216L", "CASE WHEN _i = 0 THEN _c ELSE (get(_a, _i - 1) * 16777216L) div 1000000000L END"
     step = f"transform(concat(_a, array(0L)), (_d, _i) -> ({product}) % 1000000000L + {carried})"
-    limbs = _let(even, "_e", f"aggregate({chunks}, array(0L), (_a, _c) -> {step})")
+    limbs = let(even, "_e", f"aggregate({chunks}, array(0L), (_a, _c) -> {step})")
     # two's complement: the magnitude of a negative number is its inverted bits plus one
-    signed = _let(limbs, "_n", _plus("_n", f"CASE WHEN {negative} THEN 1L ELSE 0L END"))
+    signed = let(limbs, "_n", _plus("_n", f"CASE WHEN {negative} THEN 1L ELSE 0L END"))
     joined = f"array_join(transform(reverse({signed}), _l -> lpad(CAST(_l AS STRING), 9, '0')), '')"
     return f"concat(CASE WHEN {negative} THEN '-' ELSE '' END, regexp_replace({joined}, '^0+(?=.)', ''))"
 
@@ -300,7 +300,7 @@ def _point(digits: str, scale: str) -> str:
     sign = "CASE WHEN _t LIKE '-%' THEN '-' ELSE '' END"
     wide = f"lpad({bare}, greatest(length({bare}), {scale} + 1), '0')"
     fraction = f"concat({sign}, substr({wide}, 1, length({wide}) - {scale}), '.', substr({wide}, length({wide}) - {scale} + 1))"
-    return _let(digits, "_t", f"CASE WHEN {scale} > 0 THEN {fraction} WHEN _t = '0' THEN '0' ELSE concat(_t, repeat('0', -({scale}))) END")
+    return let(digits, "_t", f"CASE WHEN {scale} > 0 THEN {fraction} WHEN _t = '0' THEN '0' ELSE concat(_t, repeat('0', -({scale}))) END")
 
 
 def is_mistyped(raw: str, old: types.Type, value: str, kind: types.Type) -> str | None:

@@ -31,7 +31,7 @@ from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import BEFORE, DELETES, FILE, INVALID, LEFT_OUT, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
 from compactor.spark.decode.debezium import bodies, wrapped
-from compactor.spark.decode.frame import Frame, declared_order, of_other_table, plain_writer
+from compactor.spark.decode.frame import Frame, declared_order, json_writer, of_other_table, plain_writer
 from compactor.spark.decode.order import FULL_LOADS, PLAIN_ROWS, SOURCE, default_order
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.json_text import no_object
@@ -66,13 +66,12 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         )
         return Frame(rows.drop(BEFORE).selectExpr("*", "_after AS _before"), raw.schema, (described,), one_image=True)
     parsed = once(bodies(raw.rows).selectExpr("*", "json_object_keys(_body) AS _keys"))
-    writer = "CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(sort_array(_keys)))) END"
     rows = parsed.selectExpr(
         *PLACE,
         TEXT,
         f"coalesce({raw.unreadable}, CASE WHEN NOT {empty} AND _keys IS NULL THEN {no_object('_body')} END) AS _invalid",
         f"CASE WHEN NOT {empty} AND _keys IS NOT NULL THEN 'u' {tombstone} END AS _op",
-        f"{writer} AS _writer",
+        f"{json_writer('_keys')} AS _writer",
         SCHEMA,
         "_body AS _after",
         "_body AS _before",
@@ -87,7 +86,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     """Return the frame with OP, INVALID, SOURCE and TIME taken out of the parsed row."""
     assert frame.images is not None
     columns = dict(frame.images[1])
-    names = {writer.id: {*(field.name for field in writer.fields), *writer.undecided} for writer in frame.writers}
+    names = {writer.id: {*writer.names} for writer in frame.writers}
     messages = {writer for writer, own in names.items() if flat_rows.is_message(own) and not {name.lower() for name in spec.key} & own}
     by_writer = {writer: None if writer in messages else operation_column(spec, own) for writer, own in names.items()}
     code, codes = _code(frame, by_writer, columns), operations(spec)
@@ -204,7 +203,7 @@ def _check_columns(spec: TableSpec, writers: Sequence[WriterSchema]) -> None:
     examples = ({**dict.fromkeys(writer.undecided), **{field.name: _example(field.raw) for field in writer.fields}} for writer in writers)
     if program := next(filter(None, map(records.foreign, examples)), None):
         raise InputRefused(f"table {spec.name}: the records look like {program}'s, which are not read. Land one row a record, or Debezium's records.")
-    columns = {name: None for writer in writers for name in (*(field.name for field in writer.fields), *writer.undecided)}
+    columns = {name: None for writer in writers for name in writer.names}
     if problem := flat_rows.NO_TABLE if spec.source_table and columns and not flat_rows.origin(columns)[0] else flat_rows.unsent(spec, columns):
         raise InputRefused(f"table {spec.name}: {problem}.")
     if spec.op and writers and operation_column(spec, columns) is None:

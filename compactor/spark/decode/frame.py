@@ -24,7 +24,7 @@ from compactor.core.sources import shared_stream
 from compactor.spark.columns import AFTER, BEFORE, INVALID
 from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.order import WRAPPED, OrderNames, of_snapshot
-from compactor.spark.sql import as_column, from_json, literal, member, once, quoted, struct
+from compactor.spark.sql import as_column, from_json, let, literal, member, once, quoted, struct
 
 PARTIAL = "partial "
 """The beginning of the ids of writers whose nulls may be values that did not change: Scylla's instead of a cell `{value: ..}`, Spanner's in an update
@@ -127,7 +127,7 @@ def _why(text: str, columns: Mapping[str, types.Type], members: Mapping[str, str
     """SQL: the reason with the first of these columns of a JSON text in which some single value passes a test, or null."""
     tests = ((name, some(member("_t", members.get(name, name)), distinct(kind), test)) for name, kind in columns.items())
     cases = " ".join(f"WHEN {passed} THEN {literal(f'column {name}: {reason}')}" for name, passed in tests)
-    return f"get(transform(array({_struct(text, columns, members)}), _t -> CASE {cases} END), 0)"
+    return let(_struct(text, columns, members), "_t", f"CASE {cases} END")
 
 
 def _not_exact(doubles: Mapping[str, types.Type], members: Mapping[str, str]) -> str:
@@ -261,7 +261,8 @@ def _parse(column: str, merged: Mapping[str, types.Type], members: Mapping[str, 
             own = _without_blanks(own, f"_p.b.{value}", distinct(kind))
         values.append(f"{literal(members.get(name, name))}, {own}")
     whole = f"CASE WHEN _p.a IS NOT NULL THEN named_struct({', '.join(values)}) END"
-    return f"get(transform(array(struct({', '.join(parts)})), _p -> {whole}), 0) AS {column}"
+    parsed = f"struct({', '.join(parts)})"
+    return f"{let(parsed, '_p', whole)} AS {column}"
 
 
 def _struct(text: str, written: Mapping[str, types.Type], members: Mapping[str, str]) -> str:
@@ -287,6 +288,11 @@ def declared_order(names: Sequence[str], frames: Sequence[Frame]) -> tuple[str, 
 def plain_writer(writer_id: str, struct: types.Type) -> WriterSchema:
     """Return a writer that is described only by its column types (Parquet's footer, inference)."""
     return WriterSchema(writer_id, tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in struct[1]))
+
+
+def json_writer(keys: str) -> str:
+    """SQL for the id of the writer of a JSON record: of its SCHEMA, else of the names of its columns. `keys`: SQL for these names."""
+    return f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(sort_array({keys})))) END"
 
 
 def of_other_table(table: str, above: Sequence[str], source_table: str | None) -> str:

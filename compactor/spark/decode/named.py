@@ -224,8 +224,7 @@ def writers_of(frame: Frame, stored: Sequence[WriterField], schema: WriterSchema
     # updates that lack a column which may be left out do not show that it is gone
     omitted = {field.name for field in (*stored, *(field for each in out for field in each.fields)) if can_be_absent(field.type, frame.omits)}
     updates = {row[WRITER] for row in collected if row.updates}
-    lacking = {each.id for each in out if omitted - {field.name for field in each.fields} - {*each.undecided}}
-    return [replace(each, whole=each.whole and each.id not in updates & lacking) for each in out]
+    return [replace(each, whole=each.whole and not (each.id in updates and omitted.difference(each.names))) for each in out]
 
 
 def _pairs(signature: Mapping[str, Sequence[str | None]]) -> list[tuple[str, str | None]]:

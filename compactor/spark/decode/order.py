@@ -42,7 +42,7 @@ from compactor.core.schema.writer import DECIMAL, VARIABLE_DECIMAL, WriterField,
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import OFFSET
 from compactor.spark.decode import conversions
-from compactor.spark.sql import cast, literal, null, quoted
+from compactor.spark.sql import cast, let, literal, null, quoted
 
 SOURCE = (
     *("connector", "snapshot", "schema", "table", "db", "collection", "txId", "lsn", "sequence", "file", "pos", "row", "change_lsn", "commit_lsn"),
@@ -183,7 +183,7 @@ def micros(text: str) -> str:
         f"CASE WHEN abs(_n) < {10**11}L THEN _n * 1000000 WHEN abs(_n) < {10**14}L THEN _n * 1000 WHEN abs(_n) < {10**17}L THEN _n ELSE _n / 1000 END"
     )
     iso = f"unix_micros(try_cast({text} AS TIMESTAMP))"
-    return f"coalesce(get(transform(array({number}), _n -> try_cast({scaled} AS BIGINT)), 0), CASE WHEN {text} RLIKE '^[0-9]{{4}}-' THEN {iso} END)"
+    return f"coalesce({let(number, '_n', f'try_cast({scaled} AS BIGINT)')}, CASE WHEN {text} RLIKE '^[0-9]{{4}}-' THEN {iso} END)"
 
 
 def in_range(micros: str) -> str:
@@ -356,10 +356,10 @@ def _text(value: str, name: str) -> tuple[str, types.Type]:
         halves = ", '/', ".join(f"lpad(upper(split_part({value}, '/', {part})), 8, '0')" for part in (1, 2))
         return f"CASE WHEN {value} RLIKE '{LSN}' THEN concat({halves}) ELSE {value} END", ("string",)
     # Java leaves out seconds that are zero
-    value = f"regexp_replace({value}, {literal(f'{_MINUTE}(?={_ZONE})')}, '$1:00')"
-    zone = f"ltrim(regexp_extract(substr({value}, 20), {literal(_ZONE)}, 0))"
-    seconds = f"try_cast(concat(substr({value}, 1, 10), 'T', substr({value}, 12, 8), {zone}) AS TIMESTAMP)"
-    fraction = f"rpad(regexp_extract(substr({value}, 20), '^[.]([0-9]+)', 1), 9, '0')"
+    filled = f"regexp_replace({value}, {literal(f'{_MINUTE}(?={_ZONE})')}, '$1:00')"
+    zone = f"ltrim(regexp_extract(substr(_t, 20), {literal(_ZONE)}, 0))"
+    seconds = f"try_cast(concat(substr(_t, 1, 10), 'T', substr(_t, 12, 8), {zone}) AS TIMESTAMP)"
+    fraction = "rpad(regexp_extract(substr(_t, 20), '^[.]([0-9]+)', 1), 9, '0')"
     moment = f"concat(date_format({seconds}, \"yyyy-MM-dd'T'HH:mm:ss\"), '.', {fraction})"
     # ten o'clock is written as 10:00:00Z, and as 10:00:00.5Z half a second later, which sorts before it as text
-    return f"CASE WHEN {value} RLIKE {literal(_MOMENT)} THEN coalesce({moment}, {value}) ELSE {value} END", ("string",)
+    return let(filled, "_t", f"CASE WHEN _t RLIKE {literal(_MOMENT)} THEN coalesce({moment}, _t) ELSE _t END"), ("string",)

@@ -22,7 +22,7 @@ from compactor.spark import measured
 from compactor.spark.columns import BLOCK, FILE, ROW, TEXT, UNREADABLE
 from compactor.spark.decode import pg_text
 from compactor.spark.input.files import IN_PARTITION
-from compactor.spark.sql import is_utf8, literal, not_utf8
+from compactor.spark.sql import is_utf8, let, literal, not_utf8
 
 _ADJACENT = rf'(?s)\G((?:[^"}}]++|{pg_text.STRING}|\}}(?!\s*+\{{))*+\}})\s*+(?=\{{)'
 """A text up to the next `}` that a `{` follows. Outside of strings that is the end of a document; what is inside one has a comma between."""
@@ -123,7 +123,7 @@ def _divided(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
         f"WHEN {_QUICK} THEN {single.format('CAST(NULL AS STRING)')} "
         # `no_document` also names texts that are one JSON value and no record
         f"WHEN {_SINGLE} OR {no_document} IS NOT NULL THEN {single.format(no_document)} "
-        f"ELSE get(transform(array({pieces}), _p -> {divided}), 0) END"
+        f"ELSE {let(pieces, '_p', divided)} END"
     )
     rows = lines.selectExpr(FILE, BLOCK, f"inline({rows_of_line}) AS ({TEXT}, {UNREADABLE})")
     return rows.selectExpr(FILE, BLOCK, f"{IN_PARTITION} AS {ROW}", TEXT, UNREADABLE)

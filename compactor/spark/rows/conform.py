@@ -27,7 +27,7 @@ from compactor.spark.decode.named import can_be_absent
 from compactor.spark.input.kafka import of_wire_text
 from compactor.spark.keys import key_text, key_types
 from compactor.spark.rows import position
-from compactor.spark.sql import cast, coalesce, from_json, literal, member, null, quoted
+from compactor.spark.sql import cast, coalesce, from_json, let, literal, member, null, quoted
 from compactor.spark.tables import defaults
 
 _PLAIN = r"^(?s)(?!\s*(Struct)?\s*[{\[])[^\x00-\x1f]+$"
@@ -287,7 +287,7 @@ def _packed_key(value: str, kind: types.Type, field: WriterField) -> str:
     """SQL: a decimal out of a record key: a number, as Debezium's header has it, or text such as base64. Numbers begin with _MARK."""
     number = conversions.key_to_stored("substr(_n, 2)", kind, dataclasses.replace(field, raw=kind, semantic=""))
     text = conversions.key_to_stored("_n", kind, field)
-    return f"get(transform(array({value}), _n -> CASE WHEN startswith(_n, '{_MARK}') THEN {number} ELSE {text} END), 0)"
+    return let(value, "_n", f"CASE WHEN startswith(_n, '{_MARK}') THEN {number} ELSE {text} END")
 
 
 def own_key(column: str, field: Field) -> str:
