@@ -111,6 +111,33 @@ def test_a_repair_wins_against_what_is_stored_and_loses_against_what_comes(setti
 
 
 @pytest.mark.slow
+def test_a_repair_of_a_table_in_the_order_of_mysqls_log_is_ingested(tmp_path: Path) -> None:
+    """MySQL's position within the log may be null in some records, and a repair has no source block to look for it in."""
+    config = tmp_path / "compactor.yaml"
+    table = f"key: [id], envelope: debezium, increments: {tmp_path}/landing/increment_%Y%m%d%H"
+    config.write_text(f"warehouse: {tmp_path / 'warehouse'}\ncatalog: {{database: proof}}\ntables:\n  t: {{{table}}}\n")
+
+    def change(pos: int, **row: Any) -> str:
+        source = {"connector": "mysql", "snapshot": "false", "file": "bin.000001", "pos": pos, "row": 0, "ts_ms": 1_795_600_000_000 + pos}
+        return json.dumps({"op": "c", "before": None, "after": row, "source": source, "ts_ms": 1_795_600_000_000 + pos})
+
+    def rows(app: App) -> list[tuple[Any, ...]]:
+        (report,) = app.run(["t"])
+        assert report.error is None, report.error
+        return [tuple(row) for row in app.runtime.spark().sql("SELECT id, name FROM proof.t ORDER BY id").collect()]
+
+    with App.open(config) as app:
+        land(tmp_path, 1, change(10, id=1, name="a"), change(20, id=2, name="b"))
+        assert rows(app) == [(1, "a"), (2, "b")]
+        opened = app.runtime.table(app.specs(["t"])[0])
+        pairs = (Pair("id", "bigint", "id", "bigint", "integer", True), Pair("name", "string", "name", "text", "text", False))
+        repair.land(opened, Columns(pairs, ()), [("1",), ("2",)], {}, lambda: {("1",): (Row("", "", ("1", "A")),)})
+        assert rows(app) == [(1, "A")]
+        land(tmp_path, 2, change(30, id=1, name="newer"))
+        assert rows(app) == [(1, "newer")]
+
+
+@pytest.mark.slow
 def test_a_repair_of_a_table_changes_no_other_table_of_its_landing_folder(tmp_path: Path) -> None:
     """Both tables read the folder, and have a row of the repaired key."""
     config = tmp_path / "compactor.yaml"

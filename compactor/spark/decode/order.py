@@ -31,6 +31,7 @@ events are sent again after a crash, so a cut inside the re-delivery would bring
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -145,7 +146,8 @@ class OrderNames:
         read = "false" if name in OFFSETS else "_op = 'r'"
         field = "_source." + name.removeprefix("source.")
         # what the source sent, and is no number, is no null
-        sent = f"{field} IS NOT NULL" if field in self.first.get(name, field) and not name.startswith("__") else "false"
+        reads = re.search(rf"{re.escape(field)}\b", self.first.get(name, field)) is not None
+        sent = f"{field} IS NOT NULL" if reads and not name.startswith("__") else "false"
         return read if first else f"{read} OR NOT ({sent})"
 
 
