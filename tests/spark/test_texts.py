@@ -15,7 +15,9 @@ import pytest
 
 import compactor
 from compactor.core.model.errors import InputRefused, SchemaRefused
-from compactor.spark.decode import pg_text
+from compactor.core.schema.writer import WriterField
+from compactor.core.sources.postgres import TEXT
+from compactor.spark.decode import conversions, pg_text
 from compactor.spark.sql import literal
 from tests.spark.lake import Lake
 
@@ -267,6 +269,28 @@ def test_dates_before_christ_in_each_text_format(lake: Lake) -> None:
         shown = lake.spark.table(f"{lake.database}.{spec.view}").orderBy("id").selectExpr("CAST(d AS STRING) AS d", "CAST(at AS STRING) AS at")
         days = ["-0043-03-15", "0000-12-31", "-0043-03-15", "2024-02-29"]
         assert [(day, f"{day} 10:00:00.5") for day in days] == [tuple(row) for row in shown.collect()], form
+
+
+WITHOUT_SECONDS = [
+    ("2026-11-28T01:00Z", "2026-11-28 01:00:00"),
+    ("2026-11-28T01:00:05Z", "2026-11-28 01:00:05"),
+    ("2026-11-28T01:00", "2026-11-28 01:00:00"),
+    ("2026-11-28T01:00+05:30", "2026-11-27 19:30:00"),
+    ("2026-11-28 01:00 +02", "2026-11-27 23:00:00"),
+    ("2026-11-28T01:00-0800", "2026-11-28 09:00:00"),
+    ("2026-11-28", "2026-11-28 00:00:00"),
+    ("2026-11-28T01:0Z0", None),
+]
+
+
+def test_times_without_seconds_are_read_in_each_text_format(lake: Lake) -> None:
+    """Java's OffsetDateTime writes seconds unless they are 0, so that one row of sixty lacks them."""
+    values = ", ".join(f"({at}, {literal(text)})" for at, (text, _) in enumerate(WITHOUT_SECONDS))
+    field = WriterField("at", ("string",), ("timestamp",), TEXT)
+    texts = [pg_text.to_stored("text", field), conversions.from_text("text", ("timestamp",)), conversions.to_stored("text", ("string",), field)]
+    columns = ", ".join(f"CAST({text} AS STRING)" for text in texts)
+    for row, (text, expected) in zip(lake.spark.sql(f"SELECT {columns} FROM VALUES {values} AS (at, text) ORDER BY at").collect(), WITHOUT_SECONDS):
+        assert [*row] == [expected] * len(texts), text
 
 
 NUMBERS = (

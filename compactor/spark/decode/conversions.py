@@ -91,7 +91,7 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
     if field.type[0] == "date" and number:
         return f"CASE WHEN {value} BETWEEN {_DAY_MIN} AND {_DAY_MAX} THEN date_add(DATE'1970-01-01', CAST({value} AS INT)) END"
     if field.type[0] == "date" and kind[0] == "string":
-        return cast(f"nullif(regexp_extract({pg_text.era(value)}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})Z?$', 1), '')", ("date",))
+        return cast(f"nullif(regexp_extract({pg_text.iso(value)}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})Z?$', 1), '')", ("date",))
     if field.type[0] == "timestamp" and number:
         return _moment(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
     if field.type[0] == "timestamp" and kind[0] == "string":
@@ -153,7 +153,7 @@ def from_text(value: str, kind: types.Type) -> str:
     if kind[0] == "binary":
         return f"CASE WHEN {value} RLIKE '^([0-9A-Fa-f]{{2}})*$' THEN unhex({value}) END"
     if kind[0] == "date":
-        day = f"regexp_extract({pg_text.era(value)}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})(Z|[ T]00:00:00([.]0+)?)?$', 1)"
+        day = f"regexp_extract({pg_text.iso(value)}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})(Z|[ T]00:00:00([.]0+)?)?$', 1)"
         return cast(f"nullif({day}, '')", kind)
     if kind[0] == "timestamp":
         return _from_iso(value)
@@ -164,7 +164,7 @@ def from_text(value: str, kind: types.Type) -> str:
 
 def _from_iso(value: str) -> str:
     """SQL: text as a timestamp. A cast alone would take a time of day for one of today."""
-    return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {pg_text.era(value)} END", ("timestamp",))
+    return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {pg_text.iso(value)} END", ("timestamp",))
 
 
 def _from_json(value: str, kind: types.Type) -> str:

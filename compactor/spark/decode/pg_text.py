@@ -61,9 +61,9 @@ def to_stored(value: str, field: WriterField) -> str:
     if field.item is not None:
         return _array(value, field) if kind[0] == "array" else _array_text(value, field.item)
     if kind[0] == "date":
-        return cast(f"CASE WHEN {value} RLIKE '{ISO_DATE}( BC|Z)?$' THEN {era(value)} END", kind)
+        return cast(f"CASE WHEN {value} RLIKE '{ISO_DATE}( BC|Z)?$' THEN {iso(value)} END", kind)
     if kind[0] == "timestamp":
-        return cast(f"CASE WHEN {value} RLIKE '{ISO_DATE}' THEN {era(value)} END", kind)
+        return cast(f"CASE WHEN {value} RLIKE '{ISO_DATE}' THEN {iso(value)} END", kind)
     if kind[0] == "binary":
         bare = f"CASE WHEN {value} LIKE '\\\\\\\\x%' THEN substr({value}, 3) ELSE {value} END"
         coded = f"try_to_binary({value}, 'base64')"
@@ -84,14 +84,20 @@ def exact_decimal(value: str, kind: types.Type) -> str:
     return f"CASE WHEN NOT {lost} THEN {made} END"
 
 
-def era(value: str) -> str:
-    """SQL: a date with `BC` as ISO. PostgreSQL counts years before Christ from 1, ISO has a year 0: `0044-03-15 BC` is `-0043-03-15`."""
+def iso(value: str) -> str:
+    """SQL: text of a date or a timestamp in the form of ISO that Spark reads.
+
+    PostgreSQL counts years before Christ from 1, ISO has a year 0: `0044-03-15 BC` is `-0043-03-15`. Java leaves out seconds that are 0, and Spark
+    wants them before a zone: `2026-11-28T01:00Z`.
+    """
     year = f"lpad(CAST(CAST(regexp_extract({value}, '^([0-9]+)', 1) AS INT) - 1 AS STRING), 4, '0')"
     return (
-        # nearly no value has this; the first test is cheap
+        # nearly no value has any of these; the first tests are cheap
         f"CASE WHEN contains({value}, ' BC') AND {value} RLIKE '^[0-9]{{4,6}}-.* BC$' "
         f"THEN concat('-', {year}, regexp_extract({value}, '^[0-9]+(-.*) BC$', 1)) "
-        f"WHEN length({value}) < 13 AND {value} RLIKE 'Z$' THEN rtrim('Z', {value}) ELSE {value} END"
+        f"WHEN length({value}) < 13 AND {value} RLIKE 'Z$' THEN rtrim('Z', {value}) "
+        f"WHEN substr({value}, 17, 1) IN ('Z', ' ', '+', '-') AND {value} RLIKE '^.{{10}}[T ][0-9]{{2}}:[0-9]{{2}} ?[Z+-]' "
+        f"THEN concat(substr({value}, 1, 16), ':00', substr({value}, 17)) ELSE {value} END"
     )
 
 
