@@ -95,7 +95,7 @@ class LocalSql:
                 return Rows(*self._session.query(written, columns, only_exact))
             except UnknownTable as error:
                 self._explain(error, moment)
-                names = {name for spec in self._specs for name in _names(spec)}
+                names = {name for spec in self._specs for name in _names(spec)} - {error.name.lower()}
                 near = difflib.get_close_matches(error.name.lower(), sorted(names), 1, 0.6)
                 raise UnknownTable(error.name, *near) from error
 
@@ -151,7 +151,9 @@ class LocalSql:
         if COMPACTED in kinds:
             yield queries.compacted_rows(connection, spec, snapshot)
         if CHANGES in kinds and snapshot.feed is not None:
-            yield from queries.feed_tables(connection, spec, list(self._app.table(spec.name).after(snapshot.feed.first, snapshot)))
+            # a feed that has just begun anew has a table without rows
+            versions = list(self._app.table(spec.name).after(snapshot.feed.first, snapshot)) or [snapshot]
+            yield from queries.feed_tables(connection, spec, versions)
         if ROWS in kinds:
             # what an earlier statement has defined is as of another time
             self._session.drop(spec.database, spec.view)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from compactor.app import App
 from compactor.core.catalog.dialect import DUCKDB
+from compactor.core.catalog.feed import begun_anew
 from compactor.core.model import types
 from compactor.core.model.errors import NoRowsYet, Refused, StateRefused
 from compactor.core.model.policy import UNIQUE, Rule
@@ -282,6 +284,22 @@ def test_a_source_time_applies_to_views_that_have_one(place: Place, tmp_path: Pa
         for text, as_of in (("select * from t", "2026-01-01"), ("select * from t_history", None), ("select * from t_history", "2026-01-01")):
             with pytest.raises(Refused, match="table t: version 3 has no history; it begins with the next run"):
                 app.sql(text, as_of=as_of, engine="duckdb")
+
+
+def test_a_feed_that_has_just_begun_anew_has_no_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its table is there, as in the catalog, and empty. No other table is called like it."""
+    lake = Lake(table(compact_every=1e9, feed="net"))
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 5})])
+    lake.run()
+    snapshots = [dataclasses.replace(each, feed=begun_anew(each.feed, each.version)) for each in lake.committed()]
+    monkeypatch.setattr(lake, "committed", lambda: snapshots)
+    export(lake, LocalStorage(), f"{tmp_path}/w/t")
+    config = tmp_path / "compactor.yaml"
+    config.write_text(f"warehouse: {tmp_path}/w\ntables:\n  t: {{key: [id], order_by: [seq], change_feed: true}}\n")
+    with App.open(config) as app:
+        assert sql(app, "select count(*) as n from t_changes") == [{"n": 0}]
+        with pytest.raises(Refused, match=r"there is no table t_change; did you mean t_changes\?"):
+            sql(app, "select * from t_change", engine="duckdb")
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
