@@ -50,6 +50,14 @@ def literal(value: Any) -> str:
     return text_literal(str(value))
 
 
+def unless(test: str, number: int) -> str:
+    """SQL: a number that differs from one commit to the next, or null where a test holds, which is never null.
+
+    It is taken out of an array, which is no constant in the code that Spark generates: else the code of every commit is new, and compiled anew.
+    """
+    return f"get(array({number}L), CAST({test} AS INT))"
+
+
 def cited(value: str, chars_max: int = 80) -> str:
     """Return the beginning of a value of a record for a reason why the record is invalid. `with_cited` shows or hides it."""
     return f"concat('\\u0002', translate(substr({value}, 1, {chars_max}), '\\u0002\\u0003', ''), '\\u0003')"

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model.spec import TableSpec
 from compactor.flows.table import Table
 from compactor.flows.write import compact
+from compactor.spark import interpreting
 from tests.oracle.sizes import tiered
 from tests.spark.lake import Lake
 
@@ -97,6 +98,33 @@ def test_a_run_starts_few_jobs(
     assert [len(each) for each in jobs] == [first, commit, commit, compaction], jobs
     assert lake.snapshot(spec).delta is None
     assert [row["name"] for row in lake.rows(spec)] == ["n3"] * 9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "rows", "land", "settings"), [case[:4] for case in CASES], ids=[case[0] for case in CASES])
+def test_the_code_that_spark_generates_does_not_change_with_the_commit(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, name: str, rows: Callable[[int, int], Rows], land: Land, settings: dict[str, Any]
+) -> None:
+    """A number in it, such as the version or the newest source time, would have it compiled anew in each commit."""
+    monkeypatch.setattr(interpreting, "ROWS_MAX", -1)
+    compiling = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    before = {key: lake.spark.conf.get(key) for key in compiling}
+    jvm: Any = lake.spark._jvm
+    classes = jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    spec, compiled = lake.spec(f"same_{name}", write_mode="merge-on-read", **settings), []
+    for key, value in compiling.items():
+        lake.spark.conf.set(key, value)
+    try:
+        for hour in range(1, 8):
+            land(lake, spec, hour, rows(hour, 9 if hour == 1 else 3))
+            count = classes.getCount()
+            lake.run(spec)
+            compiled.append(classes.getCount() - count)
+    finally:
+        for key, value in before.items():
+            lake.spark.conf.set(key, value)
+    assert compiled[0] > 0
+    assert compiled[-1] == 0, compiled
 
 
 @pytest.mark.parametrize(("envelope", "most"), tiered([("flat", 60), ("debezium", 250)], fast=[("flat", 60)], several=True))

@@ -29,7 +29,7 @@ from compactor.core.model.schema import Schema
 from compactor.spark.columns import FROM, LINK, LINK_MARK, OP, POSITION, VERSION
 from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
-from compactor.spark.sql import EXACT_JSON, listed, literal, null, quoted
+from compactor.spark.sql import EXACT_JSON, listed, literal, null, quoted, unless
 
 EVENT, MADE, OPEN, DELTA, CLOSED = range(5)
 
@@ -187,6 +187,7 @@ FROM once LEFT JOIN taken USING ({self.keys}, _position)"""
         waits = "_op = 'c' AND size(_missing) > 0 AND _from IS NULL AND _link IS NOT NULL"
         state = {
             OP: "CASE WHEN _op = 'd' THEN 'd' ELSE 'u' END",
+            VERSION: unless("_op = ''", self.version),
             POSITION: POSITION,
             "__time_us": steps.time,
             "__missing": "array_sort(coalesce(_missing, array()))",

@@ -33,7 +33,7 @@ from compactor.core.model.schema import Schema
 from compactor.spark.columns import LINK_MARK, SEGMENT
 from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
-from compactor.spark.sql import EXACT_JSON, listed, literal, null, query, quoted
+from compactor.spark.sql import EXACT_JSON, listed, literal, null, query, quoted, unless
 
 MADE_OF_BATCH, EVENT, MADE, DELTA, BASE = -1, 0, 1, 2, 3
 """Values of ORIGIN: a change of the batch, a state that a step of the run made (MADE_OF_BATCH: without knowing what was stored of its old key at
@@ -293,8 +293,7 @@ class Reducer:
         origin, version = f"{EVENT}", f"{self.version}L"
         if self.stored:
             origin = f"coalesce(_was_in, {EVENT})"
-            # out of an array, which is no constant in the code that Spark generates: else the code of every commit is new, and compiled anew
-            version = f"coalesce(CASE WHEN _unchanged THEN _version END, get(array({version}), CAST(_unchanged AS INT)))"
+            version = f"coalesce(CASE WHEN _unchanged THEN _version END, {unless('_unchanged', self.version)})"
         return [
             f"{version} AS _version",
             f"{chosen('_at', '_was_at')} AS _at",

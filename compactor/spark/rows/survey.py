@@ -30,7 +30,7 @@ from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import position
 from compactor.spark.rows.conform import missing_columns
 from compactor.spark.rows.position import record_place
-from compactor.spark.sql import BY_HASH, literal, named, query, quoted, with_cited
+from compactor.spark.sql import BY_HASH, literal, named, query, quoted, unless, with_cited
 
 
 @dataclass(frozen=True)
@@ -216,6 +216,7 @@ def _grouped(frame: Frame, spec: TableSpec, since: str | None) -> DataFrame:
     kinds = dict(frame.rows.dtypes)
     has_lsn = "sequence:" in kinds[SOURCE] and "o1:bigint" in kinds[POSITION]
     lsn = f"CASE WHEN {FIRST_COMMIT} THEN _position.o1 END" if has_lsn else "CAST(NULL AS BIGINT)"
+    newer = f"_time > {unless('_time IS NULL', times.to_micros(since)) if since else 'NULL'}"
     current = f"_op IS NOT NULL AND _position.epoch = {spec.epoch}"
     text = f"""
 SELECT _file, _writer, _partition, _op,
@@ -229,7 +230,7 @@ SELECT _file, _writer, _partition, _op,
   max(_time) AS time,
   max(CASE WHEN {current} THEN _offset END) AS offset,
   min(CASE WHEN _op IS NOT NULL THEN _offset END) AS least,
-  min(CASE WHEN {current} AND _time > {times.to_micros(since) if since else "NULL"} THEN _offset END) AS newer,
+  min(CASE WHEN {current} AND {newer} THEN _offset END) AS newer,
   min({lsn}) AS least_lsn,
   max({lsn}) AS greatest_lsn,
   {f"max({LEFT_OUT})" if LEFT_OUT in kinds else "CAST(NULL AS STRING)"} AS left_out,

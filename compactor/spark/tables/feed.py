@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from compactor.core.catalog.feed import AFTER, BEFORE, DELETE, INSERT
+from compactor.core.model import times
 from compactor.core.model.errors import CheckFailed
 from compactor.core.model.files import DataFile, FeedPart
 from compactor.core.model.layout import join, relative
@@ -33,7 +34,7 @@ from compactor.spark.columns import POSITION
 from compactor.spark.measured import Numbers
 from compactor.spark.rows import position
 from compactor.spark.rows.reduce import NEWEST, Reducer, union
-from compactor.spark.sql import listed, literal, query, quoted
+from compactor.spark.sql import listed, literal, query, quoted, unless
 from compactor.spark.tables import compare, table_writer
 from compactor.spark.tables.table_reader import TableReader
 
@@ -120,7 +121,7 @@ def _fresh(new: TableReader, parent: Snapshot) -> DataFrame:
     if made.base_id != parent.base_id:
         return new.rows(made.segments).where(f"_version = {made.version}")
     delta = new.delta()
-    return (new.rows([]) if delta is None else delta).where(f"_version = {made.version}")
+    return (new.rows([]) if delta is None else delta).where(f"_version = {unless('_version IS NULL', made.version)}")
 
 
 def _in_one_task(rows: DataFrame, one_task: bool) -> DataFrame:
@@ -207,7 +208,8 @@ def _array(*images: tuple[str, str]) -> str:
 
 
 def _own(kind: str, made: Snapshot, deleted: str, at: str) -> list[str]:
-    values = (kind, f"CAST({made.version} AS BIGINT)", f"CAST({literal(made.time)} AS TIMESTAMP)", deleted, at)
+    version, time = (unless(f"{kind} = ''", number) for number in (made.version, times.to_micros(made.time)))
+    values = (kind, version, f"timestamp_micros({time})", deleted, at)
     return [f"{value} AS {name}" for name, value in zip(OWN, values)]
 
 
