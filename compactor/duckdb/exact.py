@@ -7,6 +7,7 @@ Spark means compactor's session: ANSI mode, UTC. The parse tree is what DuckDB's
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -24,6 +25,8 @@ GROUPED = {"int", "decimal", "string", "boolean", "date", "timestamp"}
 """Families of kinds whose equal values look the same: DuckDB shows a group of zeros as -0.0."""
 SORTED = {*GROUPED, "float", "double"}
 """Families of kinds whose values both engines compare and sort in the same way."""
+_DIGITS_MAX = 38
+"""Digits of a decimal. Spark refuses a literal with more."""
 _PLACES = {"query_location", "query_location_length", "class", "type", "alias", "qualified_name"}
 
 
@@ -55,9 +58,12 @@ def constant(node: Node) -> tuple[Kind, str]:
     kind, text = literal["kind"], literal.get("text") or ""
     if kind == "INTEGER":
         return (INT if abs(int(text)) < 1 << 63 else OTHER), text
+    if kind == "NUMERIC" and "e" in text.lower():
+        return (DOUBLE if math.isfinite(float(text)) else OTHER), text
     if kind == "NUMERIC":
         whole, _, part = text.lstrip("-").partition(".")
-        return (DOUBLE if "e" in text.lower() else ("decimal", max(len(whole.lstrip("0")), 1) + len(part), len(part))), text
+        digits = max(len(whole.lstrip("0")), 1) + len(part)
+        return (("decimal", digits, len(part)) if digits <= _DIGITS_MAX else OTHER), text
     return {"STRING": TEXT, "BOOLEAN": BOOL, "NULL_LITERAL": NULL}.get(kind, OTHER), text
 
 
@@ -81,7 +87,7 @@ def words(code: str) -> str:
     return code.lower().replace("_", " ")
 
 
-_LITERALS = {DATE: re.compile(r"\d{4}-\d\d-\d\d"), TIME: re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")}
+_LITERALS = {DATE: re.compile(r"\d{4}-\d\d-\d\d"), TIME: re.compile(r"\d{4}-\d\d-\d\d( ([01]\d|2[0-3]):\d\d:\d\d(\.\d{1,6})?)?")}
 """Texts that both engines read as the same value of a type."""
 _AGGREGATES = ("count_star", "count", "sum", "min", "max")
 _UNNAMED = "the name of a computed column without `as`"
@@ -248,6 +254,10 @@ class _Reader:
 
     def _on_between(self, node: Node) -> Kind:
         only(node, "input", "lower", "upper")
+        bounds = (self.kind(node["lower"]), self.kind(node["upper"]))
+        if DOUBLE in bounds and self.kind(node["input"])[0] in ("int", "decimal"):
+            # DuckDB compares all three as doubles, Spark each pair as its own types
+            raise Inexact(f"between {' and '.join(map(shown, bounds))}")
         return self._compared(node["input"], node["lower"], node["upper"])
 
     def _on_conjunction(self, node: Node) -> Kind:

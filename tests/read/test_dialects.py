@@ -259,7 +259,11 @@ SPARK = {
         "select cast('2026-1-1' as date) as d",
         "select id from people where seen > timestamp '2026-01-01 00:00:00'",
     ],
+    "between a whole number and double": ["select id from people where age between 9007199254740993 and 1e16"],
     "a comparison of": [
+        "select id from people where seen = '2026-01-01 24:00:00'",
+        "select id from people where score < 1e400",
+        f"select id from people where balance > 0.{'9' * 39}",
         "select id from people where age = 'x'",
         "select id from people where age = '30'",
         "select id from people where balance = '12.5'",
