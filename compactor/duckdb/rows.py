@@ -71,7 +71,8 @@ def _text(value: str, kind: Any, depth: int) -> str:
         return f"CASE WHEN {value} IS NOT NULL THEN {_object(members, depth)} END"
     if family == "map":
         item = f"e{depth}"
-        key = f"CAST(to_json(CAST({item}.key AS VARCHAR)) AS VARCHAR)"
+        key = _text(f"{item}.key", _child(kind, "key"), depth + 1)
+        key = f"CASE WHEN starts_with({key}, '\"') THEN {key} ELSE CAST(to_json({key}) AS VARCHAR) END"
         text = _text(f"{item}.value", _child(kind, "value"), depth + 1)
         texts = f"list_transform(map_entries({value}), lambda {item}: {key} || ':' || coalesce({text}, 'null'))"
         return f"'{{' || array_to_string({texts}, ',') || '}}'"

@@ -10,13 +10,14 @@ its rows once more to sample them. A count from here must agree with a number fr
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import DecimalType, FractionalType, StructType
 
 from compactor.spark.jvm import private
 from compactor.spark.sql import literal, named
@@ -89,7 +90,23 @@ def _one_machine(rows: DataFrame) -> bool:
     return str(rows.sparkSession.sparkContext.master).startswith("local")
 
 
+def parquet_options(schema: StructType) -> dict[str, str]:
+    """Return options for a writer of Parquet: no dictionary of floating-point values, also as members of structs.
+
+    By a dictionary Spark's reader skips row groups, and to this reader 0.0 is not -0.0: `WHERE x = 0` would lose rows.
+    """
+
+    def floating(kind: StructType, path: str = "") -> Iterator[str]:
+        for field in kind.fields:
+            if isinstance(field.dataType, StructType):
+                yield from floating(field.dataType, f"{path}{field.name}.")
+            elif isinstance(field.dataType, FractionalType) and not isinstance(field.dataType, DecimalType):
+                yield path + field.name
+
+    return {f"parquet.enable.dictionary#{path}": "false" for path in floating(schema)}
+
+
 def write_parquet(rows: DataFrame, directory: str, *folders: str, options: Mapping[str, str] = MappingProxyType({})) -> Pass:
     """Write rows into a new directory, with folders for the values of the columns `folders`. One Spark job."""
-    written, metrics = private.write_parquet(rows, directory, [*folders], options)
+    written, metrics = private.write_parquet(rows, directory, [*folders], {**parquet_options(rows.schema), **options})
     return Pass(metrics, written)

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import compactor
+from compactor.app.query import AS_JSON
 from compactor.core.model.errors import InputRefused, SchemaRefused
 from compactor.core.schema.writer import WriterField
 from compactor.core.sources.postgres import TEXT
+from compactor.duckdb import queries
+from compactor.duckdb.rows import object_text
+from compactor.duckdb.session import connect
 from compactor.spark.decode import conversions, pg_text
 from compactor.spark.sql import literal
+from compactor.storage.local import LocalStorage
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -35,9 +42,9 @@ VARIABLES = (
 """What Spark, Hive and Hadoop put values for."""
 
 
-def folder(lake: Lake, name: str) -> Path:
-    """The folder of the first hour of a table."""
-    path = Path(lake.spec(name).landing) / "increment_2024030510"
+def folder(lake: Lake, name: str, hour: int = 10) -> Path:
+    """A folder of an hour of a table, by default the first."""
+    path = Path(lake.spec(name).landing) / f"increment_20240305{hour}"
     path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -269,6 +276,50 @@ def test_dates_before_christ_in_each_text_format(lake: Lake) -> None:
         shown = lake.spark.table(f"{lake.database}.{spec.view}").orderBy("id").selectExpr("CAST(d AS STRING) AS d", "CAST(at AS STRING) AS at")
         days = ["-0043-03-15", "0000-12-31", "-0043-03-15", "2024-02-29"]
         assert [(day, f"{day} 10:00:00.5") for day in days] == [tuple(row) for row in shown.collect()], form
+
+
+MAPS: list[tuple[pa.DataType, Any, str, str]] = [
+    (pa.date32(), dt.date(2026, 1, 1), "map<string,int>", "2026-01-01"),
+    (pa.timestamp("us", "UTC"), dt.datetime(2026, 1, 1, 0, 0, 0, 500_000, dt.timezone.utc), "map<string,int>", "2026-01-01 00:00:00.5"),
+    (pa.binary(), b"\xff\x00", "map<string,int>", "/wA="),
+    (pa.struct([("A", pa.int32())]), {"A": 1}, "map<string,int>", '{"A":1}'),
+    (pa.float64(), 1e10, "map<double,int>", "1.0E10"),
+    (pa.bool_(), True, "map<boolean,int>", "true"),
+    (pa.decimal128(4, 2), Decimal("0.50"), "map<decimal(4,2),int>", "0.50"),
+]
+"""(type of the keys in Parquet, a key, type of the column, the key as JSON)"""
+
+
+@pytest.mark.slow
+def test_keys_of_maps_have_one_text_in_each_engine(lake: Lake) -> None:
+    """Dates, times, bytes and structs become text: Spark's JSON has an address in memory for bytes, and days since 1970 for a date."""
+    spec = lake.spec("maps", history=True, feed="net")
+    for hour in (10, 11):
+        columns = {f"m{at}": pa.array([[(key, hour)]], pa.map_(kind, pa.int32())) for at, (kind, key, _, _) in enumerate(MAPS)}
+        nested = pa.array([{"x": [[(b"k", hour)]]}], pa.struct([("x", pa.list_(pa.map_(pa.binary(), pa.int32())))]))
+        pq.write_table(pa.table({"id": [1], "seq": [hour], **columns, "n": nested}), folder(lake, "maps", hour) / "a.parquet")
+        lake.run(spec)
+    assert [lake.snapshot(spec).schema.field(f"m{at}").type for at in range(len(MAPS))] == [kind for _, _, kind, _ in MAPS]
+    expected = {"id": 1, "seq": 11, **{f"m{at}": {text: 11} for at, (_, _, _, text) in enumerate(MAPS)}, "n": {"x": [{"aw==": 11}]}}
+    (spark,) = lake.spark.table(f"{lake.database}.{spec.view}").selectExpr(AS_JSON).collect()
+    connection = connect(LocalStorage(), remote=False)
+    shown = connection.sql(queries.rows(connection, spec, lake.snapshot(spec)).text)
+    text = object_text(shown.columns, shown.columns, shown.types)
+    (duck,) = shown.project(text).fetchall()[0]
+    assert [json.loads(spark["row"]), json.loads(duck)] == [expected] * 2
+    assert lake.problems(spec) == []
+
+
+@pytest.mark.slow
+def test_a_condition_on_zero_reads_minus_zero(lake: Lake) -> None:
+    """Spark's reader skips row groups by their dictionaries, to which the two zeros are not equal."""
+    spec = lake.spec("zeros", history=True)
+    lake.land(spec, 10, [{"id": at, "seq": at, "x": -0.0 if at < 19 else 1.5, "s": {"y": -0.0}} for at in range(21)])
+    lake.run(spec)
+    for view in (spec.view, f"{spec.view}_history"):
+        rows = lake.spark.table(f"{lake.database}.{view}")
+        assert [rows.where(condition).count() for condition in ("x = 0", "x >= 0", "x IN (0, 1)", "s.y = 0")] == [19, 21, 19, 21], view
+    assert {str(row["x"]) for row in lake.rows(spec)} == {"-0.0", "1.5"}
 
 
 WITHOUT_SECONDS = [

@@ -231,9 +231,26 @@ def lower_names(kind: Type) -> Type:
     return renamed(kind, lower)
 
 
+_KEYS = ("string", "boolean", "tinyint", "smallint", "int", "bigint", "decimal", "float", "double")
+"""Kinds of keys of a map. Others have several forms as text: JSON of a map with such keys differs by engine, and in Spark by run."""
+
+
+def _with_keys(kind: Type) -> Type:
+    if kind[0] == "map":
+        return ("map", kind[1] if kind[1][0] in _KEYS else ("string",), _with_keys(kind[2]))
+    if kind[0] == "array":
+        return ("array", _with_keys(kind[1]))
+    if kind[0] == "struct":
+        return ("struct", tuple((name, _with_keys(member)) for name, member in kind[1]))
+    return kind
+
+
 def stored_names(kind: Type) -> Type:
     """Return the type with stored struct member names (`names.member_name`). Equal names get `_2`, `_3`, whatever the order of the members: that of
-    their spellings counts, and a name that is stored as it is comes first.
+    their spellings counts, and a name that is stored as it is comes first. Keys of maps that are dates, times, bytes or nested become text.
+
+    >>> text(stored_names(parse("map<date,struct<A:map<binary,int>>>")))
+    'map<string,struct<a:map<string,int>>>'
     """
 
     def stored(own: list[str]) -> list[str]:
@@ -242,4 +259,4 @@ def stored_names(kind: Type) -> Type:
             named[name] = names.unique(names.member_name(name), named.values())
         return [named[name] for name in own]
 
-    return renamed(kind, stored)
+    return _with_keys(renamed(kind, stored))

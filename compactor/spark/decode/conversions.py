@@ -193,7 +193,8 @@ def plain(value: str, old: types.Type, kind: types.Type, packed: bool = True) ->
     if kind[0] == "map" and old[0] == "array":
         return _pairs(value, kind)
     if kind[0] == "map" and old[0] == "map":
-        return f"transform_values({value}, (_k, _i) -> {plain('_i', old[2], kind[2], packed)})"
+        keyed = value if old[1] == kind[1] else f"transform_keys({value}, (_k, _i) -> {plain('_k', old[1], kind[1], packed)})"
+        return f"transform_values({keyed}, (_k, _i) -> {plain('_i', old[2], kind[2], packed)})"
     if kind[0] == "struct" and old[0] == "struct":
         return _struct(value, old, kind, packed)
     if old[0] == "string" and kind[0] in ("array", "map", "struct"):

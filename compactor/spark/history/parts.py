@@ -136,7 +136,8 @@ class Writer:
         self._write(spread.selectExpr("*", "concat('open-', lpad(spark_partition_id(), 5, '0')) AS history_part"))
 
     def _write(self, rows: DataFrame) -> None:
-        self._sorted(rows).write.mode("append").partitionBy("history_part").parquet(self.directory)
+        rows = self._sorted(rows)
+        rows.write.mode("append").partitionBy("history_part").options(**measured.parquet_options(rows.schema)).parquet(self.directory)
 
     def _sorted(self, rows: DataFrame) -> DataFrame:
         versions = self.parts.versions
