@@ -89,7 +89,7 @@ class Rows:
 
     def to_arrow(self, columns: Sequence[str] | None = None, filter: str | None = None) -> pyarrow.Table:
         """Return the rows as a pyarrow Table. Timestamps have the time zone UTC."""
-        return self.to_batches(columns, filter).read_all()
+        return duck.with_errors(self.to_batches(columns, filter).read_all)
 
     def to_batches(self, columns: Sequence[str] | None = None, filter: str | None = None, rows: int = 100_000) -> pyarrow.RecordBatchReader:
         """Return a reader of batches of at most `rows` rows, for results larger than memory."""
@@ -97,13 +97,14 @@ class Rows:
         cursor = self._source.connection.cursor()
         duck.configure(cursor)
         made = duck.with_errors(lambda: cursor.sql(self._selected(columns, filter)))
-        reader: pyarrow.RecordBatchReader = made.to_arrow_reader(rows)
+        reader: pyarrow.RecordBatchReader = duck.with_errors(lambda: made.to_arrow_reader(rows))
         return reader
 
     def to_pandas(self, columns: Sequence[str] | None = None, filter: str | None = None) -> pandas.DataFrame:
         """Return the rows as a pandas DataFrame.
 
-        Whole numbers and booleans keep their type beside nulls (`Int64`, `boolean`); decimals are `decimal.Decimal`, dates `datetime.date`.
+        Whole numbers and booleans keep their type beside nulls (`Int64`, `boolean`); decimals are `decimal.Decimal`, dates `datetime.date`. Raises
+        Refused for dates and nested times outside of the years 1 to 9999.
         """
         _require("pandas")
         import pandas
@@ -113,7 +114,11 @@ class Rows:
             **{getattr(pyarrow, f"int{bits}")(): getattr(pandas, f"Int{bits}Dtype")() for bits in (8, 16, 32, 64)},
             pyarrow.bool_(): pandas.BooleanDtype(),
         }
-        return self.to_arrow(columns, filter).to_pandas(types_mapper=exact.get)
+        rows = self.to_arrow(columns, filter)
+        try:
+            return rows.to_pandas(types_mapper=exact.get)
+        except ValueError as error:
+            raise Refused(f"table {self._source.stored.name}: a value does not fit pandas ({error}). Use to_arrow, or other columns.") from error
 
     def to_duckdb(
         self, connection: DuckDBPyConnection | None = None, columns: Sequence[str] | None = None, filter: str | None = None
@@ -129,6 +134,8 @@ class Rows:
         return made
 
     def _selected(self, columns: Sequence[str] | None, filter: str | None) -> str:
+        if columns is not None and not columns:
+            raise Refused(f"table {self._source.stored.name}: `columns` is empty; name some, or omit it for all")
         names = [column.name for column in self.columns]
         unknown = [name for name in columns or () if name.lower() not in names]
         if unknown:

@@ -92,7 +92,10 @@ def changes(connection: Any, spec: TableSpec, newest: Snapshot, snapshots: Seque
     made = made or [dataclasses.replace(newest.stub(), feed=newest.feed.idle() if newest.feed else None)]
     (_, source), *_ = sources.of_feed(connection, spec, made).values()
     own = [(column.name, column.name, column.type) for column in definition.columns if column.name not in schema.names]
-    shown = [*own, *((field.name, schema.view_name(field), field.type) for field in schema.payload)]
+    taken = {name for name, _, _ in own}
+    # `_deleted` or `_position` of the source, which the view shows under its name
+    called = {field.name: field.name if schema.view_name(field) in taken else schema.view_name(field) for field in schema.payload}
+    shown = [*own, *((field.name, called[field.name], field.type) for field in schema.payload)]
     text = f"SELECT {', '.join(f'{q(name)} AS {q(view)}' for name, view, _ in shown)} FROM {source}"
     return ViewDef(spec.database, definition.name, text, tuple(Column(view, types.text(types.parse(kind))) for _, view, kind in shown))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow
 import pytest
 
 from compactor.app import App
@@ -25,7 +26,7 @@ from compactor.duckdb.rows import spark_text
 from compactor.duckdb.session import UnknownTable
 from compactor.flows.publish import audit
 from compactor.flows.publish.sync import sync_table
-from compactor.read import Table
+from compactor.read import Rows, Table
 from compactor.storage.local import LocalStorage
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -90,6 +91,8 @@ def test_another_version_is_opened_by_its_number(place: Place) -> None:
 
 REFUSED = {
     "there is no column nope; expected id, ": lambda config: Table.open(config, "t").to_arrow(columns=["nope"]),
+    "`columns` is empty": lambda config: Table.open(config, "t").to_arrow(columns=[]),
+    "Conversion Error: Could not convert string 'n": lambda config: Table.open(config, "t").to_arrow(filter="cast(b as int) = 1"),
     "version 9 is not kept": lambda config: Table.open(config, "t", version=9),
     'Referenced column "nope" not found': lambda config: Table.open(config, "t").to_arrow(filter="nope = 1"),
     "version 3 has no history; set `history: true`": lambda config: Table.open(config, "t").history(),
@@ -106,8 +109,18 @@ def test_what_a_table_cannot_give_is_refused_with_the_reason(place: Place) -> No
         with pytest.raises(Refused) as refused:
             call(place.config)
         assert reason in str(refused.value)
+        assert "LINE" not in str(refused.value)
     with pytest.raises(NoRowsYet, match="nothing is committed yet"):
         Table.open(place.config, "empty")
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_date_that_pandas_does_not_have_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow has it."""
+    rows = pyarrow.table({"born": pyarrow.array([-719_529], pyarrow.date32())})
+    monkeypatch.setattr(Rows, "to_arrow", lambda self, columns, filter: rows)
+    with pytest.raises(Refused, match=r"table t: a value does not fit pandas \(year .* is out of range\)\. Use to_arrow"):
+        Table.open(place.config, "t").to_pandas()
 
 
 def test_the_files_of_a_version_are_listed_and_can_be_read_without_compactor(place: Place) -> None:
@@ -287,9 +300,9 @@ def test_a_source_time_applies_to_views_that_have_one(place: Place, tmp_path: Pa
 
 
 def test_a_feed_that_has_just_begun_anew_has_no_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its table is there, as in the catalog, and empty. No other table is called like it."""
+    """Its table is there, as in the catalog, and empty. No other table is called like it; each column has a name of its own."""
     lake = Lake(table(compact_every=1e9, feed="net"))
-    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 5})])
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 5, "_deleted": 7, "_position": 8})])
     lake.run()
     snapshots = [dataclasses.replace(each, feed=begun_anew(each.feed, each.version)) for each in lake.committed()]
     monkeypatch.setattr(lake, "committed", lambda: snapshots)
@@ -298,6 +311,9 @@ def test_a_feed_that_has_just_begun_anew_has_no_changes(tmp_path: Path, monkeypa
     config.write_text(f"warehouse: {tmp_path}/w\ntables:\n  t: {{key: [id], order_by: [seq], change_feed: true}}\n")
     with App.open(config) as app:
         assert sql(app, "select count(*) as n from t_changes") == [{"n": 0}]
+        none = Table.open(config, "t").changes(since=1).to_arrow()
+        own = ["_change_type", "_commit_version", "_commit_timestamp", "_deleted", "_position"]
+        assert (none.num_rows, none.column_names) == (0, [*own, "id", "_deleted_2", "_position_2", "a"])
         with pytest.raises(Refused, match=r"there is no table t_change; did you mean t_changes\?"):
             sql(app, "select * from t_change", engine="duckdb")
 
