@@ -18,6 +18,7 @@ import pytest
 import compactor
 from compactor.app.query import AS_JSON
 from compactor.core.model.errors import InputRefused, SchemaRefused
+from compactor.core.model.spec import Csv
 from compactor.core.schema.writer import WriterField
 from compactor.core.sources.postgres import TEXT
 from compactor.duckdb import queries
@@ -320,6 +321,18 @@ def test_a_condition_on_zero_reads_minus_zero(lake: Lake) -> None:
         rows = lake.spark.table(f"{lake.database}.{view}")
         assert [rows.where(condition).count() for condition in ("x = 0", "x >= 0", "x IN (0, 1)", "s.y = 0")] == [19, 21, 19, 21], view
     assert {str(row["x"]) for row in lake.rows(spec)} == {"-0.0", "1.5"}
+
+
+def test_bytes_as_postgresql_writes_them(lake: Lake) -> None:
+    """By COPY and in its own JSON with `\\x`; beside the forms of the text formats, base64 in JSON and digits in CSV."""
+    for form, plain in (("json", "AP8="), ("csv", "00fF")):
+        spec = lake.spec(f"bytea_{form}", format=form, types=(("b", "binary"),), csv=Csv(escape=""))
+        texts = ["\\x00ff", plain, "\\x", "\\x0"]
+        rows = [{"id": at, "seq": at, "b": text} for at, text in enumerate(texts)]
+        lake.land(spec, 10, ["id,seq,b", *(",".join(map(str, row.values())) for row in rows)] if form == "csv" else rows, f"a.{form}")
+        lake.run(spec)
+        assert {row["id"]: row["b"] for row in lake.rows(spec)} == {0: "AP8=", 1: "AP8=", 2: ""}, form
+        assert len(lake.unusable(spec)) == 1
 
 
 WITHOUT_SECONDS = [

@@ -147,11 +147,14 @@ def key_to_stored(value: str, kind: types.Type, field: WriterField) -> str:
 
 
 def from_text(value: str, kind: types.Type) -> str:
-    """SQL: a value of a CSV file in a type. Bytes are hexadecimal, as AWS DMS writes them. A date may be followed by midnight (Oracle)."""
+    """SQL: a value of a CSV file in a type.
+
+    Bytes are hexadecimal, as AWS DMS writes them, or PostgreSQL with `\\x`. A date may be followed by midnight (Oracle).
+    """
     if kind[0] == "string":
         return value
     if kind[0] == "binary":
-        return f"CASE WHEN {value} RLIKE '^([0-9A-Fa-f]{{2}})*$' THEN unhex({value}) END"
+        return pg_text.from_hex(value)
     if kind[0] == "date":
         day = f"regexp_extract({pg_text.iso(value)}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})(Z|[ T]00:00:00([.]0+)?)?$', 1)"
         return cast(f"nullif({day}, '')", kind)
@@ -186,8 +189,9 @@ def plain(value: str, old: types.Type, kind: types.Type, packed: bool = True) ->
     if old == kind:
         return value
     if kind[0] == "binary" and old[0] == "string" and packed:
-        # a connector may write the form of base64 that URLs have
-        return f"try_to_binary(translate({value}, '-_', '+/'), 'base64')"
+        # a connector may write the form of base64 that URLs have, and PostgreSQL's own JSON has its hexadecimal digits
+        coded = f"try_to_binary(translate({value}, '-_', '+/'), 'base64')"
+        return f"CASE WHEN {pg_text.is_hex(value)} THEN {pg_text.from_hex(value)} ELSE {coded} END"
     if kind[0] == "array" and old[0] == "array":
         return f"transform({value}, _i -> {plain('_i', old[1], kind[1], packed)})"
     if kind[0] == "map" and old[0] == "array":

@@ -45,8 +45,6 @@ _MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1
 
 IMAGE = "STRUCT<names: ARRAY<STRING>, types: ARRAY<STRING>, `values`: ARRAY<STRING>>"
 
-_HEX_DIGITS = r"^(\\x)?([0-9A-Fa-f]{2})*$"
-
 _OBJECT_INSIDE = rf'^(?s)[^"{{]*+\{{(?:[^"{{]++|{pg_text.STRING})*+\{{'
 
 
@@ -132,7 +130,7 @@ def _value_problem(kind: str, value: str) -> str:
     """SQL: why a value cannot be read without the server's settings (02-04-2013 may be in February or in April), or null."""
     day = f"{kind} RLIKE '^(date|timestamptz?)([ (].*)?$' AND {kind} NOT LIKE '%]'"
     moment = f"{day} AND NOT ({value} RLIKE '{pg_text.ISO_DATE}' OR {value} RLIKE '{pg_text.INFINITE}')"
-    escaped = f"{kind} = 'bytea' AND {value} NOT RLIKE {literal(_HEX_DIGITS)}"
+    escaped = f"{kind} = 'bytea' AND {value} NOT RLIKE {literal(pg_text.HEX_DIGITS)}"
     return (
         f"CASE WHEN {moment} THEN concat('holds the date ', {cited(value)}, ', which is not ISO: set DateStyle of the sending session to ISO') "
         f"WHEN {escaped} THEN 'holds bytes that are not hexadecimal: set bytea_output of the sending session to hex' END"

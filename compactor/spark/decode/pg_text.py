@@ -23,6 +23,8 @@ _DEPTHS = 3
 
 ISO_DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}"
 """Begins an ISO date or timestamp."""
+_HEX, HEX_DIGITS = "\\x", r"^(\\x)?([0-9A-Fa-f]{2})*+$"
+"""Bytes in PostgreSQL's text."""
 INFINITE = r"^[+-]?infinity$"
 """PostgreSQL's infinite dates and timestamps."""
 _VALUE = r"[:,\[]\s*+-?"
@@ -65,14 +67,23 @@ def to_stored(value: str, field: WriterField) -> str:
     if kind[0] == "timestamp":
         return cast(f"CASE WHEN {value} RLIKE '{ISO_DATE}' THEN {iso(value)} END", kind)
     if kind[0] == "binary":
-        bare = f"CASE WHEN {value} LIKE '\\\\\\\\x%' THEN substr({value}, 3) ELSE {value} END"
         coded = f"try_to_binary({value}, 'base64')"
-        return f"unhex({bare})" if field.semantic == HEX else f"CASE WHEN {value} LIKE '\\\\\\\\x%' THEN unhex(substr({value}, 3)) ELSE {coded} END"
+        return from_hex(value) if field.semantic == HEX else f"CASE WHEN {is_hex(value)} THEN {from_hex(value)} ELSE {coded} END"
     if kind[0] in ("array", "map", "struct"):
         return from_json(value, f"'{types.text(kind, quote=True)}'")
     if kind[0] == "decimal":
         return exact_decimal(value, kind)
     return value if kind == ("string",) else cast(value, kind)
+
+
+def is_hex(value: str) -> str:
+    """SQL: whether text begins like PostgreSQL's of bytes, which base64 never does."""
+    return f"startswith({value}, {literal(_HEX)})"
+
+
+def from_hex(value: str) -> str:
+    """SQL: hexadecimal digits, with `\\x` or without, as bytes. `unhex` alone would fill an odd number of digits up."""
+    return f"CASE WHEN {value} RLIKE {literal(HEX_DIGITS)} THEN unhex(ltrim({literal(_HEX)}, {value})) END"
 
 
 def exact_decimal(value: str, kind: types.Type) -> str:
