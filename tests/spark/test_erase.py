@@ -268,6 +268,9 @@ def test_the_history_and_the_feed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -
     assert lake.problems(spec) == []
     assert rebuild_table(Table(lake.env, spec)).outcome == "published"
     assert lake.problems(spec) == []
+    history = lake.snapshot(spec).history
+    assert history is not None
+    assert history.since is None, "the rebuilt history begins with the first event, too"
     assert {place.split("/")[0] for place in found(lake, spec)} == {"archive"}
     assert erased(lake, spec).finished
     assert found(lake, spec) == []

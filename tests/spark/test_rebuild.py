@@ -11,6 +11,7 @@ from compactor.core.model.policy import Policy
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Difference
 from compactor.core.results.reports import RebuildReport
+from compactor.flows.read.verify import verify
 from compactor.flows.table import Table
 from compactor.flows.verbs import rebuild_table, restore_table
 from compactor.flows.write.restore import at_version
@@ -103,6 +104,23 @@ def test_a_restore_goes_back_across_a_rebuild_with_more_columns_of_order(lake: L
     lake.run(spec)
     assert [row["v"] for row in lake.rows(spec)] == ["b", "c"]
     assert lake.problems(spec) == []
+
+
+@pytest.mark.slow
+def test_a_rebuilt_history_begins_with_the_first_event(lake: Lake) -> None:
+    """Also where the rebuild begins with the columns of the table, because a policy has left others out; and it can still be recomputed."""
+    spec = lake.spec(policy=Policy("freeze"), history=True)
+    lake.land(spec, 0, [{"id": 1, "seq": 1}, {"id": 2, "seq": 2}])
+    lake.run(spec)
+    lake.land(spec, 1, [{"id": 1, "b": "x", "seq": 3}, {"id": 2, "seq": 4, "op": "d"}])
+    lake.run(spec)
+    versions = lake.rows(spec, "t_history")
+    assert rebuilt(lake, spec).outcome == "published"
+    assert lake.rows(spec, "t_history") == versions
+    history = lake.snapshot(spec).history
+    assert history is not None
+    assert history.since is None
+    assert [check.detail for check in verify(Table(lake.env, spec)) if check.name == "history equals full recompute"] == ["equal"]
 
 
 @pytest.mark.slow

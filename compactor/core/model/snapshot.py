@@ -300,6 +300,11 @@ class Snapshot(State, Commit):
         return dataclasses.replace(self, **nothing)
 
     @property
+    def untouched(self) -> bool:
+        """Return whether nothing was ever ingested (`emptied`)."""
+        return self.position is None and not self._parts
+
+    @property
     def _parts(self) -> list[Segment | Delta]:
         return [*self.segments, *([self.delta] if self.delta else [])]
 

@@ -65,7 +65,8 @@ def _incomplete(spec: TableSpec, history: History, snapshot: Snapshot, inputs: S
     """Return why the history cannot be computed from the inputs, or ""."""
     if resolution is None:
         return "raw files are gone"
-    if history.since or resolution.batch.parent is not None:
+    parent = resolution.batch.parent
+    if history.since or not (parent is None or parent.untouched):
         return f"the history began with the rows that the table had at {history.since}"
     if history.rules != rules(spec.track):
         return "`track` was changed"

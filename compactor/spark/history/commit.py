@@ -243,7 +243,7 @@ FROM (SELECT *, {plan.event_time(self.batch)} AS __time FROM {{changes}})"""
     def _seeds(self) -> DataFrame | None:
         """Return the rows of a table that exists when its history begins. Each begins at its own time, else at the newest time the table has."""
         parent = self.batch.parent
-        if parent is None:
+        if parent is None or parent.untouched:
             return None
         rows = TableReader(self.batch.session, self.batch.spec.layout, parent, self.versions.schema).live(soft=True)
         time = f"coalesce({', '.join([*plan.ordered_by_time(self.batch), f'{times.to_micros(_since(parent))}L'])}, NULL)"
@@ -296,7 +296,8 @@ FROM (SELECT *, {plan.event_time(self.batch)} AS __time FROM {{changes}})"""
         now = rules(spec.track)
         if self.plan.stored is not None:
             return dataclasses.replace(self.plan.stored, rules=now if self.plan.stored.rules == now else "")
-        return History(f"{self.commit}.closed", (), f"{self.commit}.open", (), None, since=_since(parent) if parent else None, rules=now)
+        since = None if parent is None or parent.untouched else _since(parent)
+        return History(f"{self.commit}.closed", (), f"{self.commit}.open", (), None, since=since, rules=now)
 
     def written(self, storage: Storage, merged: _Merged) -> History:
         """Write the events that changed: ended ones into closed parts, last ones into the Delta or, if a compaction is due, into open parts."""
