@@ -421,6 +421,11 @@ def test_pins_quarantine_landing_and_unknown_files_are_named() -> None:
     lake.run()
     with pytest.raises(Refused, match="records are in quarantine"):
         done(lake, *GONE)
+    kept = Lake(table(archive="keep"))
+    kept.deliver("increment_2026010100/a.json", [row(3, 1)])
+    kept.run()
+    with pytest.raises(Refused, match=r"1 file in landing, .*: remove what is ingested \(`archive: keep` leaves it there\), or leave them there"):
+        done(kept, 3)
     other = old().copy()
     other.storage.write("/lake/t/archive/hand/made.json", b"private")
     with pytest.raises(Refused, match=r"no version ingested /lake/t/archive/hand/made\.json"):

@@ -128,7 +128,9 @@ def _check(table: Table, newest: Snapshot, request: Request) -> None:
         problems.append(f"pins keep older versions: remove them with `compactor versions pin {table.name} --remove {pinned[0]}`")
     landed = _landing(table)
     if landed and not request.leave_landing:
-        problems.append(f"{counted(len(landed), 'file')} in landing, such as {landed[0]}: run the table first, or leave them there (--leave-landing)")
+        # ingested files may hold the keys, too
+        way = "run the table first" if table.spec.archive == "move" else f"remove what is ingested (`archive: {table.spec.archive}` leaves it there)"
+        problems.append(f"{counted(len(landed), 'file')} in landing, such as {landed[0]}: {way}, or leave them there (--leave-landing)")
     if problems:
         raise Refused(f"table {table.name} cannot be erased from: {'; '.join(problems)}. Nothing was changed.")
 
