@@ -29,6 +29,7 @@ def differing(lake: Lake, spec: TableSpec) -> list[str]:
     return [str(one) for one in truth.unexpected(truth.differences(lake.rows(spec), truth.truth(1)[spec.name], landing.CONNECT), landing.CONNECT, 1)]
 
 
+@pytest.mark.slow
 def test_parquet_by_way_of_avro(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of Connect's S3 sink: days, times, decimals of few digits and of unknown precision; also of files without the records of an erased key."""
     monkeypatch.setenv("COMPACTOR_HASH_KEY", "a secret for tests only")
