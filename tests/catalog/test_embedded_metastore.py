@@ -27,7 +27,7 @@ HOLD = """
 import sys, time
 from compactor.spark.embedded import embedded_lock
 embedded_lock(sys.argv[1], 0)
-print()
+print(flush=True)
 time.sleep(60)
 """
 
