@@ -151,9 +151,8 @@ class LocalSql:
         if COMPACTED in kinds:
             yield queries.compacted_rows(connection, spec, snapshot)
         if CHANGES in kinds and snapshot.feed is not None:
-            # a feed that has just begun anew has a table without rows
-            versions = list(self._app.table(spec.name).after(snapshot.feed.first, snapshot)) or [snapshot]
-            yield from queries.feed_tables(connection, spec, versions)
+            versions = list(self._app.table(spec.name).after(snapshot.feed.first, snapshot))
+            yield from queries.feed_tables(connection, spec, snapshot, versions)
         if ROWS in kinds:
             # what an earlier statement has defined is as of another time
             self._session.drop(spec.database, spec.view)

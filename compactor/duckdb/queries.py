@@ -89,8 +89,7 @@ def changes(connection: Any, spec: TableSpec, newest: Snapshot, snapshots: Seque
     schema, q, definition = newest.schema, DUCKDB.name, feed.table(spec, newest)
     # files of every generation are read in the columns of the newest
     made = [dataclasses.replace(newest, feed=snapshot.feed) for snapshot in snapshots]
-    made = made or [dataclasses.replace(newest.stub(), feed=newest.feed.idle() if newest.feed else None)]
-    (_, source), *_ = sources.of_feed(connection, spec, made).values()
+    (_, source), *_ = sources.of_feed(connection, spec, made or [_idle(newest)]).values()
     own = [(column.name, column.name, column.type) for column in definition.columns if column.name not in schema.names]
     taken = {name for name, _, _ in own}
     # `_deleted` or `_position` of the source, which the view shows under its name
@@ -100,9 +99,14 @@ def changes(connection: Any, spec: TableSpec, newest: Snapshot, snapshots: Seque
     return ViewDef(spec.database, definition.name, text, tuple(Column(view, types.text(types.parse(kind))) for _, view, kind in shown))
 
 
-def feed_tables(connection: Any, spec: TableSpec, snapshots: Sequence[Snapshot]) -> list[ViewDef]:
+def _idle(newest: Snapshot) -> Snapshot:
+    """Return a version without a part of the feed, so that its table is empty: a part of `newest` may be deleted by now."""
+    return dataclasses.replace(newest, feed=newest.feed.idle() if newest.feed else None)
+
+
+def feed_tables(connection: Any, spec: TableSpec, newest: Snapshot, snapshots: Sequence[Snapshot]) -> list[ViewDef]:
     """Return the tables of the change feed as the catalog has them, one a generation. `snapshots`: in the order of versions."""
-    tables = sources.of_feed(connection, spec, snapshots).values()
+    tables = sources.of_feed(connection, spec, snapshots or [_idle(newest)]).values()
     return [ViewDef(table.database, table.name, f"SELECT * FROM {source}", (*table.columns, *table.partition_columns)) for table, source in tables]
 
 

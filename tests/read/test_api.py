@@ -7,6 +7,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -299,12 +300,15 @@ def test_a_source_time_applies_to_views_that_have_one(place: Place, tmp_path: Pa
                 app.sql(text, as_of=as_of, engine="duckdb")
 
 
-def test_a_feed_that_has_just_begun_anew_has_no_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its table is there, as in the catalog, and empty. No other table is called like it; each column has a name of its own."""
+@pytest.mark.parametrize(
+    "begin", [begun_anew, lambda feed, version: dataclasses.replace(feed, kept=version)], ids=["begun anew", "all parts deleted"]
+)
+def test_a_feed_without_changes_is_an_empty_table(begin: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there, as in the catalog, whatever a version still names. No other table is called like it; each column has a name of its own."""
     lake = Lake(table(compact_every=1e9, feed="net"))
     lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 5, "_deleted": 7, "_position": 8})])
     lake.run()
-    snapshots = [dataclasses.replace(each, feed=begun_anew(each.feed, each.version)) for each in lake.committed()]
+    snapshots = [dataclasses.replace(each, feed=begin(each.feed, each.version)) for each in lake.committed()]
     monkeypatch.setattr(lake, "committed", lambda: snapshots)
     export(lake, LocalStorage(), f"{tmp_path}/w/t")
     config = tmp_path / "compactor.yaml"
