@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DecimalType, FractionalType, StructType
+from pyspark.sql.types import DoubleType, FloatType, StructType
 
 from compactor.spark.jvm import private
 from compactor.spark.sql import literal, named
@@ -100,7 +100,7 @@ def parquet_options(schema: StructType) -> dict[str, str]:
         for field in kind.fields:
             if isinstance(field.dataType, StructType):
                 yield from floating(field.dataType, f"{path}{field.name}.")
-            elif isinstance(field.dataType, FractionalType) and not isinstance(field.dataType, DecimalType):
+            elif isinstance(field.dataType, (FloatType, DoubleType)):
                 yield path + field.name
 
     return {f"parquet.enable.dictionary#{path}": "false" for path in floating(schema)}

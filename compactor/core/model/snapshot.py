@@ -300,9 +300,9 @@ class Snapshot(State, Commit):
         return dataclasses.replace(self, **nothing)
 
     @property
-    def untouched(self) -> bool:
+    def never_ingested(self) -> bool:
         """Return whether nothing was ever ingested (`emptied`)."""
-        return self.position is None and not self._parts
+        return not self._parts and self.position is None and self.position_max is None
 
     @property
     def _parts(self) -> list[Segment | Delta]:

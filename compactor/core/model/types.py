@@ -235,13 +235,13 @@ _KEYS = ("string", "boolean", "tinyint", "smallint", "int", "bigint", "decimal",
 """Kinds of keys of a map. Others have several forms as text: JSON of a map with such keys differs by engine, and in Spark by run."""
 
 
-def _with_keys(kind: Type) -> Type:
+def _with_plain_keys(kind: Type) -> Type:
     if kind[0] == "map":
-        return ("map", kind[1] if kind[1][0] in _KEYS else ("string",), _with_keys(kind[2]))
+        return ("map", kind[1] if kind[1][0] in _KEYS else ("string",), _with_plain_keys(kind[2]))
     if kind[0] == "array":
-        return ("array", _with_keys(kind[1]))
+        return ("array", _with_plain_keys(kind[1]))
     if kind[0] == "struct":
-        return ("struct", tuple((name, _with_keys(member)) for name, member in kind[1]))
+        return ("struct", tuple((name, _with_plain_keys(member)) for name, member in kind[1]))
     return kind
 
 
@@ -259,4 +259,4 @@ def stored_names(kind: Type) -> Type:
             named[name] = names.unique(names.member_name(name), named.values())
         return [named[name] for name in own]
 
-    return _with_keys(renamed(kind, stored))
+    return _with_plain_keys(renamed(kind, stored))

@@ -19,7 +19,7 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
-from compactor.spark.history.commit import recomputed
+from compactor.spark.history.commit import begins_on, recomputed
 from compactor.spark.history.parts import Parts
 from compactor.spark.history.versions import Versions
 from compactor.spark.rows.resolution import Resolution
@@ -65,8 +65,7 @@ def _incomplete(spec: TableSpec, history: History, snapshot: Snapshot, inputs: S
     """Return why the history cannot be computed from the inputs, or ""."""
     if resolution is None:
         return "raw files are gone"
-    parent = resolution.batch.parent
-    if history.since or not (parent is None or parent.untouched):
+    if history.since or begins_on(resolution.batch.parent) is not None:
         return f"the history began with the rows that the table had at {history.since}"
     if history.rules != rules(spec.track):
         return "`track` was changed"

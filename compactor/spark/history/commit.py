@@ -242,8 +242,8 @@ FROM (SELECT *, {plan.event_time(self.batch)} AS __time FROM {{changes}})"""
 
     def _seeds(self) -> DataFrame | None:
         """Return the rows of a table that exists when its history begins. Each begins at its own time, else at the newest time the table has."""
-        parent = self.batch.parent
-        if parent is None or parent.untouched:
+        parent = begins_on(self.batch.parent)
+        if parent is None:
             return None
         rows = TableReader(self.batch.session, self.batch.spec.layout, parent, self.versions.schema).live(soft=True)
         time = f"coalesce({', '.join([*plan.ordered_by_time(self.batch), f'{times.to_micros(_since(parent))}L'])}, NULL)"
@@ -292,12 +292,10 @@ FROM (SELECT *, {plan.event_time(self.batch)} AS __time FROM {{changes}})"""
         return [part for part in stored.closed if part.path in touched or part.id in merged]
 
     def _kept(self) -> History:
-        spec, parent = self.batch.spec, self.batch.parent
-        now = rules(spec.track)
+        parent, now = begins_on(self.batch.parent), rules(self.batch.spec.track)
         if self.plan.stored is not None:
             return dataclasses.replace(self.plan.stored, rules=now if self.plan.stored.rules == now else "")
-        since = None if parent is None or parent.untouched else _since(parent)
-        return History(f"{self.commit}.closed", (), f"{self.commit}.open", (), None, since=since, rules=now)
+        return History(f"{self.commit}.closed", (), f"{self.commit}.open", (), None, since=_since(parent) if parent else None, rules=now)
 
     def written(self, storage: Storage, merged: _Merged) -> History:
         """Write the events that changed: ended ones into closed parts, last ones into the Delta or, if a compaction is due, into open parts."""
@@ -356,6 +354,11 @@ FROM (SELECT *, {plan.event_time(self.batch)} AS __time FROM {{changes}})"""
         # without a compaction, a row of an open part that did not change stays there
         stays = "false" if self.plan.compact else f"__origin = {OPEN} AND __same"
         return f"CASE WHEN __end_position IS NULL THEN NOT ({stays}) ELSE {moving} END"
+
+
+def begins_on(parent: Snapshot | None) -> Snapshot | None:
+    """Return the version whose rows a new history begins with; None if there were none, as in a rebuild that begins with the columns alone."""
+    return None if parent is None or parent.never_ingested else parent
 
 
 def _truncated_before(parent: Snapshot | None) -> tuple[Truncated, ...]:

@@ -119,6 +119,7 @@ def _fresh(new: TableReader, parent: Snapshot) -> DataFrame:
     """Return the rows that this version wrote, tombstones included."""
     made = new.snapshot
     if made.base_id != parent.base_id:
+        # a constant, by which the reader skips Segments that were not written
         return new.rows(made.segments).where(f"_version = {made.version}")
     delta = new.delta()
     return (new.rows([]) if delta is None else delta).where(f"_version = {unless('_version IS NULL', made.version)}")
