@@ -89,9 +89,9 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     names = {writer.id: {*writer.names} for writer in frame.writers}
     messages = {writer for writer, own in names.items() if flat_rows.is_message(own) and not {name.lower() for name in spec.key} & own}
     by_writer = {writer: None if writer in messages else operation_column(spec, own) for writer, own in names.items()}
-    code, codes = _code(frame, by_writer, columns), operations(spec)
+    rows, codes = frame.rows.selectExpr("*", f"{_code(frame, by_writer, columns)} AS _code"), operations(spec)
     dropped = [text for text, meaning in codes.items() if meaning == "ignore"]
-    silent = f"{code} IN ({', '.join(literal(text) for text in dropped)})" if dropped else "false"
+    silent = f"_code IN ({', '.join(literal(text) for text in dropped)})" if dropped else "false"
     if flat_rows.MESSAGE not in codes:
         silent = f"({silent} OR {_message(frame, by_writer, messages)})"
     deleted = f"lower(CAST({frame.value(DELETED)} AS STRING)) = 'true'" if DELETED in columns else "false"
@@ -102,21 +102,21 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     source = ", ".join(f"{texts.get(name, 'CAST(NULL AS STRING)')} AS {name}" for name in SOURCE)
     time = next((_micros(frame.value(fields[name]), columns[fields[name]], unit) for name, unit in _UNITS if name in fields), "CAST(NULL AS BIGINT)")
     other = _of_other_table(frame, columns, spec)
-    op_of_code = mapped(code, {text: meaning for text, meaning in codes.items() if meaning != "ignore"})
+    op_of_code = mapped("_code", {text: meaning for text, meaning in codes.items() if meaning != "ignore"})
     # a row without operation is an upsert; without a key it can only be an insert
     bare = "u" if spec.key else "c"
     by_offset = all(name in OFFSETS for name in spec.order_by) if spec.order_by else connector(fields) is None
     beside = None if by_offset else max(filter(None, by_writer.values()), default=None)
     redundant = DELETED in columns or beside is not None
     row_op = (
-        f"WHEN _op = 'd' THEN {'NULL' if redundant else literal('d')} WHEN {deleted} THEN 'd' WHEN {code} IS NULL THEN '{bare}' ELSE {op_of_code}"
+        f"WHEN _op = 'd' THEN {'NULL' if redundant else literal('d')} WHEN {deleted} THEN 'd' WHEN _code IS NULL THEN '{bare}' ELSE {op_of_code}"
     )
     op_sql = f"CASE WHEN _op IS NULL OR {silent} OR {other} THEN NULL {row_op} END"
-    unknown_code = f"_invalid IS NULL AND _op IS NOT NULL AND {code} IS NOT NULL AND NOT ({silent}) AND {op_of_code} IS NULL"
-    problem = f"CASE WHEN {unknown_code} THEN concat('has an unknown operation ', {cited(code)}) END"
+    unknown_code = f"_invalid IS NULL AND _op IS NOT NULL AND _code IS NOT NULL AND NOT ({silent}) AND {op_of_code} IS NULL"
+    problem = f"CASE WHEN {unknown_code} THEN concat('has an unknown operation ', {cited('_code')}) END"
     keep = [name for name in frame.rows.columns if name not in (OP, INVALID, SOURCE_COLUMN, TIME, BEFORE, DELETES)]
     left_out = [] if beside is None or DELETED in columns else [f"CASE WHEN _op = 'd' THEN {literal(beside)} END AS {LEFT_OUT}"]
-    rows = frame.rows.selectExpr(
+    rows = rows.selectExpr(
         *keep,
         *left_out,
         BEFORE if spec.key else "CASE WHEN false THEN _after END AS _before",
