@@ -115,7 +115,7 @@ class SparkEngine:
         (made,) = parts.values()
         untouched = keys.not_owning(base, made.numbers)
         path, columns = relative(directory, spec.root), made.unavailable_columns
-        delta = Delta(commit, path, made.rows, made.tombstones, made.files, *work.span, columns, untouched, filled)
+        delta = Delta(commit, path, made.rows, made.tombstones, made.files, *work.span, columns, untouched, filled, spec.soft)
         return Staged(delta, (), counts, ties, self._unresolved(work, [delta]) if columns else 0, note=note)
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:

@@ -181,7 +181,7 @@ class ListEngine:
         owners = {owner(bases, state.key).id for state in delta} if bases else set()
         untouched = tuple(segment.id for segment in bases if segment.id not in owners)
         path, bounds = relative(layout.delta(commit), layout.root), bounds_of([state.position for state in delta])
-        return Staged(Delta(commit, path, len(delta), tombstones(delta), files, *bounds, (), untouched), (), resolution.counts)
+        return Staged(Delta(commit, path, len(delta), tombstones(delta), files, *bounds, (), untouched, soft=spec.soft), (), resolution.counts)
 
     # compacting ---------------------------------------------------------------------------------------------------
 

@@ -133,6 +133,8 @@ class Delta(_Rows):
     untouched: tuple[str, ...] = ()
     """Ids of Segments that own none of its rows: readers need not compare them. A Segment that is not listed may own some."""
     defaults: tuple[str, ...] = ()
+    soft: bool = False
+    """Whether its tombstones have the values of the rows that they hide (`delete: soft`)."""
 
 
 @dataclass(frozen=True)

@@ -57,14 +57,14 @@ def delta_estimate(snapshot: Snapshot) -> int:
 def whole_base(spec: TableSpec, parent: Snapshot | None, changes: int, rewritten: bool, truncated: bool) -> str | None:
     """Return why a commit writes a new base instead of a Delta, or None if it writes a Delta.
 
-    It does so for the first load, if the stored rows must be rewritten (a changed column type; a changed default), for a truncate (the
+    It does so for the first load, if the stored rows must be rewritten (a changed column type or default; `delete: soft`), for a truncate (the
     barrier may cut through Segments), for `write_mode: copy-on-write`, and when the changes are at least half as many as the rows. The Delta of such
     a commit would be compacted by the next run anyway.
     """
     if parent is None or not parent.segments:
         return "the table has no base yet"
     if rewritten:
-        return "stored rows change: a column has another type, or older rows read another default than before"
+        return "stored rows change: a column has another type, older rows read another default, or `delete: soft` shows rows that were hidden"
     if truncated:
         return "a truncate may cut through the Segments"
     if spec.write_mode == "copy-on-write":

@@ -247,7 +247,7 @@ class _Ingestion:
 
 def why_new_base(table: Table, parent: Snapshot | None, summary: BatchSummary) -> str | None:
     """Return why the commit of a batch writes a new base, or None if it writes a Delta."""
-    rewritten = bool(summary.evolved.retyped) or _holds_other_defaults(table, parent, summary.evolved.schema)
+    rewritten = bool(summary.evolved.retyped) or _holds_other_defaults(table, parent, summary.evolved.schema) or _hides_values(table, parent)
     return compaction.whole_base(table.spec, parent, summary.changes, rewritten, summary.truncate is not None)
 
 
@@ -261,6 +261,12 @@ def _holds_other_defaults(table: Table, parent: Snapshot | None, schema: Schema)
     if not (table.spec.soft or parent.unavailable_columns):
         return False
     return schema.defaults_moved(parent.schema, parent.position_max)
+
+
+def _hides_values(table: Table, parent: Snapshot | None) -> bool:
+    """Return whether deleted rows are shown from now on, and some of their values are in the base alone."""
+    delta = parent.delta if parent else None
+    return delta is not None and table.spec.soft and not delta.soft and delta.tombstones > 0
 
 
 def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bool, summary: BatchSummary) -> None:

@@ -108,9 +108,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     by_offset = all(name in OFFSETS for name in spec.order_by) if spec.order_by else connector(fields) is None
     beside = None if by_offset else max(filter(None, by_writer.values()), default=None)
     redundant = DELETED in columns or beside is not None
-    row_op = (
-        f"WHEN _op = 'd' THEN {'NULL' if redundant else literal('d')} WHEN {deleted} THEN 'd' WHEN _code IS NULL THEN '{bare}' ELSE {op_of_code}"
-    )
+    row_op = f"WHEN _op = 'd' THEN {'NULL' if redundant else literal('d')} WHEN {deleted} THEN 'd' WHEN _code IS NULL THEN '{bare}' ELSE {op_of_code}"
     op_sql = f"CASE WHEN _op IS NULL OR {silent} OR {other} THEN NULL {row_op} END"
     unknown_code = f"_invalid IS NULL AND _op IS NOT NULL AND _code IS NOT NULL AND NOT ({silent}) AND {op_of_code} IS NULL"
     problem = f"CASE WHEN {unknown_code} THEN concat('has an unknown operation ', {cited('_code')}) END"
