@@ -192,6 +192,15 @@ def test_what_nobody_can_name_or_may_follow_stays_in_landing(lake: Lake) -> None
     json.dumps([status(table).to_json(), report.to_json()], ensure_ascii=False).encode()
 
 
+def test_a_new_table_says_which_values_only_the_names_of_folders_have(lake: Lake) -> None:
+    """Hive and Spark leave the columns of `partitionBy` out of the files. Once is enough: they may mean nothing, as Kafka's `partition=0`."""
+    spec = lake.spec()
+    lake.land(spec, 0, [{"id": 1, "seq": 1, "Place": "x"}], "region=eu/place=x/part-0.json")
+    assert [note for note in lake.run(spec).notes if note.startswith("folders are called region=..: ")]
+    lake.land(spec, 1, [{"id": 2, "seq": 1, "Place": "x"}], "region=us/part-0.json")
+    assert not [note for note in lake.run(spec).notes if "region" in note]
+
+
 @pytest.mark.slow
 def test_a_time_in_the_future_does_not_wait(lake: Lake) -> None:
     """A wrong clock of the writer would keep the file in landing for ever."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
@@ -181,6 +181,16 @@ def hour_place(pattern: str, hour: datetime, zone: str = "UTC") -> tuple[str, st
     parts = pattern.split("/")
     whole = next((at for at, part in enumerate(parts) if "%M" in part or "{" in part), len(parts))
     return _filled("/".join(parts[:whole]), local), place.hour[:13] if "%M" in pattern else place.hour
+
+
+def folder_columns(inside: Iterable[str]) -> list[str]:
+    """Return the names of values that stand in the names of folders (Hive's `region=eu`) of paths inside of an increment.
+
+    >>> folder_columns(["region=eu/part-0.parquet", "region=us/year=2026/part-0.parquet", "part-1.parquet"])
+    ['region', 'year']
+    """
+    folders = (folder for path in inside for folder in path.split("/")[:-1])
+    return sorted({folder.partition("=")[0] for folder in folders if "=" in folder})
 
 
 def is_full_load(relative: str) -> bool:

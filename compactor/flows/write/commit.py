@@ -15,12 +15,12 @@ from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, InputRefused, InputUnfinished, OrderRefused, SchemaRefused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import AGAIN, GIVEN_UP, Input
-from compactor.core.model.schema import Schema
+from compactor.core.model.schema import Schema, called
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction, landing
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.phrases import counted
-from compactor.core.sources import full_loads
+from compactor.core.sources import full_loads, increment
 from compactor.core.sources.source_profile import other_envelope
 from compactor.flows import ledger, logs, owner
 from compactor.flows.land import discover
@@ -217,6 +217,8 @@ class _Ingestion:
         _check_gone(table, parent, written.staged, whole, batch.summary)
         if written.staged.note:
             table.notes.append(written.staged.note)
+        if parent is None:
+            table.notes.extend(_left_in_folders(evolved.schema, self.inputs))
         summary = written.resolution.summary
         quarantine.describe(table, commit, summary)
         left_out = self.left_out or len(self.inputs) >= FILES_MAX
@@ -267,6 +269,13 @@ def _hides_values(table: Table, parent: Snapshot | None) -> bool:
     """Return whether deleted rows are shown from now on, and some of their values are in the base alone."""
     delta = parent.delta if parent else None
     return delta is not None and table.spec.soft and not delta.soft and delta.tombstones > 0
+
+
+def _left_in_folders(schema: Schema, inputs: Sequence[Input]) -> list[str]:
+    """Return a sentence about values of a new table that only the names of folders have."""
+    columns = increment.folder_columns(item.path[len(item.folder) :].lstrip("/") for item in inputs)
+    left = [f"{name}=.." for name in columns if called(name, schema.fields) is None]
+    return [f"folders are called {', '.join(left)}: such values are no columns; have the writer put into the files what rows need"] if left else []
 
 
 def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bool, summary: BatchSummary) -> None:
