@@ -236,6 +236,20 @@ def test_removed_columns_are_hidden_until_they_come_back() -> None:
     assert evolve(schema, [writer(60, 69, a="int")], ["id"], 9, "t", dataclasses.replace(HIDE, patch_rows=True)).decisions == ()
 
 
+def test_a_column_that_some_record_of_the_run_has_is_there_where_records_leave_nulls_out() -> None:
+    """Rows without schema: each set of columns is a writer of its own, and the newest record may have the smallest."""
+
+    def rows(*writers: WriterSchema) -> list[WriterSchema]:
+        guessed = [tuple(dataclasses.replace(field, guessed=True, inferred=True) for field in each.fields) for each in writers]
+        return [dataclasses.replace(each, fields=fields) for each, fields in zip(writers, guessed)]
+
+    first = evolve(None, rows(writer(0, 9, x="string", k="int")), ["id"], 1, "t", HIDE).schema
+    second = evolve(first, rows(writer(10, 10, x="string", k="int", e="int"), writer(11, 11, x="string")), ["id"], 2, "t", HIDE)
+    assert (["x", "k", "e"], ["added"]) == ([name for name, _, _ in shown(second.schema)], [each.change.kind for each in second.decisions])
+    third = evolve(second.schema, rows(writer(12, 12, x="string")), ["id"], 3, "t", HIDE)
+    assert (["x"], {"removed"}) == ([name for name, _, _ in shown(third.schema)], {each.change.kind for each in third.decisions})
+
+
 def test_a_renamed_column_stays_one_column() -> None:
     """By Avro alias: old files that come late, the newer name, and the old name used again for something else."""
     renamed = after(CHANGES["renamed"], EVOLVE).schema

@@ -38,6 +38,17 @@ def test_a_column_that_a_partial_row_does_not_have_keeps_its_value(lake: Lake, w
     assert [] == lake.problems(spec)
 
 
+def test_a_null_that_is_there_is_a_null_also_where_other_records_show_several_types(lake: Lake) -> None:
+    """Whole numbers in the table and fractions in the run, objects with other members: the nulls alone show none of them."""
+    spec = lake.spec(patch_rows=True)
+    lake.land(spec, 0, [{"id": 1, "seq": 1, "n": 5, "s": {"z": 1}, "x": "a"}])
+    lake.run(spec)
+    lake.land(spec, 1, [{"id": 1, "seq": 2, "n": None, "s": None}, {"id": 2, "seq": 3, "n": 2.5, "s": {"z": 2, "c": 1}, "x": "b"}])
+    lake.run(spec)
+    assert (None, None, "a") == next((row["n"], row["s"], row["x"]) for row in lake.rows(spec) if row["id"] == 1)
+    assert [] == lake.problems(spec)
+
+
 @pytest.mark.slow
 def test_settings_name_columns_in_any_case(lake: Lake) -> None:
     """`plan` accepts such a name, so a run does: the order's column dates the versions, a kept metadata column is stored, one column is tracked."""

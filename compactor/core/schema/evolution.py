@@ -49,7 +49,7 @@ class Evolved:
     schema: Schema
     """The stored schema after these writers."""
     columns: dict[str, dict[str, str]]
-    """Writer id → {source name: stored name}."""
+    """Writer id → {source name: stored name}, columns of nulls included."""
     retyped: tuple[str, ...] = ()
     """Stored names of the columns whose type changed."""
     decisions: tuple[Decision, ...] = ()
@@ -83,6 +83,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
     # several writers of a run may have the same change
     decisions: dict[tuple[str, str], Decision] = {}
     inferred: dict[str, bool] = {}
+    guessed: set[str] = set()
     # in a run the newest writer decides which column a name means; writers without Position come first
     for writer in sorted(writers, key=lambda w: (w.first is not None, sort_key(w.first or ()))):
         columns[writer.id] = {}
@@ -107,12 +108,17 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
                 renamed = any(change.kind == "renamed" for change in compared.changes) and actions.get("renamed", "rename") == "rename"
                 field = _apply(compared.field, compared.type, column, writer, renamed, table)
                 fields[field.name], columns[writer.id][column.name] = field, field.name
+                guessed |= {field.name} if column.guessed and writer.whole else set()
         for name in writer.undecided if writer.whole else ():
             # a column with nulls only has no type, but it exists
-            same = [field for field in fields.values() if field.source == name] or [field for field in fields.values() if name in field.formerly]
-            if same:
-                newest = _newest(same)
+            if newest := _of_nulls(fields.values(), name):
                 fields[newest.name] = dataclasses.replace(newest, last=latest([newest.last, writer.last]))
+    for name in guessed:
+        # those who leave out nulls have as many writers as sets of columns: a column that some record of the run has is not away after it
+        fields[name] = dataclasses.replace(fields[name], last=latest([fields[name].last, *(writer.last for writer in writers if writer.whole)]))
+    for writer in writers:
+        nulls = {name: field.name for name in writer.undecided if (field := _of_nulls(fields.values(), name))}
+        columns[writer.id] = {**nulls, **columns[writer.id]}
     stored_key = _key(fields.values(), key, table, schema)
     for decision in () if follow.patch_rows else _removed(before, fields.values(), stored_key, follow):
         decisions.setdefault((decision.change.kind, decision.change.column), decision)
@@ -122,6 +128,12 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
     generation = (schema.generation if schema else 1) + (1 if retyped else 0)
     evolved = Schema(tuple(shown), stored_key, generation, schema.registered if schema else None)
     return Evolved(evolved, columns, retyped, tuple(decisions.values()))
+
+
+def _of_nulls(fields: Collection[Field], name: str) -> Field | None:
+    """Return the stored column that a writer's column of nulls is; None if no other writer has shown its type."""
+    same = [field for field in fields if field.source == name] or [field for field in fields if name in field.formerly]
+    return _newest(same) if same else None
 
 
 def _compare(field: Field, column: WriterField, writer: WriterSchema, explicit: Collection[str], grows: bool) -> _Compared:
