@@ -696,6 +696,17 @@ def test_a_payload_column_called_op_is_a_column_where_a_connector_adds_its_own(l
         assert [] == lake.landed(spec)
 
 
+def test_of_members_with_one_name_the_last_counts_inside_of_objects_too(lake: Lake) -> None:
+    """A type with two of them would make a table that no engine reads."""
+    spec = lake.spec()
+    texts = ('{"id":1,"v":{"a":1,"a":2},"seq":1}', '{"id":2,"v":{"a":1,"a":3,"A":4},"l":[{"b":1,"b":"x"}],"seq":2}', '{"id":2,"id":3,"seq":3}')
+    lake.land(spec, 1, list(texts))
+    lake.run(spec)
+    assert [(1, (2, None)), (2, (3, 4)), (3, None)] == sorted((row["id"], row["v"] and tuple(row["v"].values())) for row in lake.rows(spec))
+    assert [[{"b": "x"}]] == [row["l"] for row in lake.rows(spec) if row["l"]]
+    assert [] == lake.problems(spec)
+
+
 @pytest.mark.slow
 def test_json_keys_that_differ_in_case_only_are_two_columns(lake: Lake) -> None:
     """The second is `val_2`, as an order, in a key, inside structs and among unknown values too; in one run and in several."""

@@ -283,13 +283,15 @@ def _sent(kind: types.Type) -> types.Type:
 
 
 def _number(kind: types.Type) -> types.Type:
-    """Return the type for an inferred one: fractions are doubles, as in all JSON readers; whole numbers beyond 64 bits stay exact."""
+    """Return the type for an inferred one: fractions are doubles, as in all JSON readers; whole numbers beyond 64 bits stay exact. Of members with
+    one name the last counts.
+    """
     if kind[0] == "decimal":
         return ("double",) if kind[2] else ("decimal", 38, 0)
     if kind[0] == "array":
         return ("array", _number(kind[1]))
     if kind[0] == "struct":
-        return ("struct", tuple((name, _number(member)) for name, member in kind[1]))
+        return ("struct", tuple({name: _number(member) for name, member in kind[1]}.items()))
     return kind
 
 
