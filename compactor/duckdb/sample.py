@@ -18,6 +18,11 @@ from compactor.core.model.errors import SchemaRefused
 from compactor.core.sources import increment, source_profile
 from compactor.core.sources.source_profile import FileSample
 
+_LINES = """
+SELECT line FROM read_csv(?, columns = {'line': 'VARCHAR'}, delim = '\x01', quote = '', escape = '', header = false, auto_detect = false,
+  strict_mode = false, null_padding = true, compression = 'zstd')
+LIMIT 10000"""
+"""The first lines of a text file that is packed with zstd."""
 _TEXT_BYTES = 1 << 26
 """Bytes of a JSON file, unpacked, that are looked at."""
 _CSV_BYTES, _CSV_ROWS = 1 << 16, 300
@@ -64,8 +69,10 @@ def _documents(line: str) -> Iterator[Any]:
 
 def _text(path: str, data: bytes, size: int) -> str:
     """Return the first `size` bytes of a text file, unpacked. Raises ValueError for a compression that only Spark reads."""
-    if path.lower().endswith((".zst", ".snappy")):
+    if path.lower().endswith(".snappy"):
         raise ValueError("only Spark reads this compression")
+    if path.lower().endswith(".zst"):
+        data = "\n".join(line or "" for (line,) in _query(_LINES, data)).encode()
     if data[:2] == b"\x1f\x8b":
         data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(size)
     elif path.lower().endswith(".bz2"):

@@ -9,11 +9,13 @@ import json
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import fastavro
 import pyarrow
 import pyarrow.parquet
+import duckdb
 import pytest
 
 from compactor.core.model.errors import SchemaRefused
@@ -283,6 +285,18 @@ def test_a_column_of_parquet_may_have_any_name() -> None:
     """Its rows are read by one query, in which a name may stand for something else."""
     rows = [{"r": None, "id": 1, "data": "x", "columns": 5}, {"r": 2, "id": 2, "data": "y", "columns": 6}]
     assert sample.read("a.parquet", written("parquet", rows), 10).documents == rows
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("json", [{"id": 1, "v": 'a,"b'}]), ("csv", [{"id": "1", "v": 'a,"b'}])])
+def test_files_that_are_packed_with_zstd_are_looked_at(tmp_path: Path, kind: str, expected: list[dict[str, Any]]) -> None:
+    """`plan` called them unreadable, and `init` left them out."""
+    path = tmp_path / f"a.{kind}.zst"
+    duckdb.sql("SELECT 1 AS id, 'a,\"b' AS v").write_csv(str(path), compression="zstd") if kind == "csv" else duckdb.sql(
+        f"COPY (SELECT 1 AS id, 'a,\"b' AS v) TO '{path}' (FORMAT json, COMPRESSION zstd)"
+    )
+    assert expected == sample.read(path.name, path.read_bytes(), 100).documents
+    with pytest.raises(ValueError):
+        sample.read(path.name, b"no zstd", 100)
 
 
 def test_a_null_that_is_written_as_text_is_no_value() -> None:
