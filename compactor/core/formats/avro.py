@@ -30,6 +30,7 @@ def container_schema(head: bytes, tail: bytes) -> str:
     """Return the writer's schema of a container file. `head`: its beginning; `tail`: its last SYNC bytes.
 
     Raises ValueError; CutShort for a file that ends inside its header or a block. Spark reads the latter as if the block before it was the last one.
+    To Spark a block without records is the last one, too: a file that has another behind it within `head` is refused.
 
     >>> container_schema(b"Obj" + bytes([1, 2, 22]) + b"avro.schema" + bytes([8]) + b'"in"' + bytes(17), bytes(16))
     '"in"'
@@ -40,7 +41,26 @@ def container_schema(head: bytes, tail: bytes) -> str:
         raise CutShort("the Avro file ends inside a block")
     if "avro.schema" not in header:
         raise ValueError("the Avro header has no avro.schema")
+    if _goes_on_behind_an_empty_block(stream, tail):
+        raise ValueError(
+            "the Avro file has a block of 0 records before its last one, and Spark reads no record behind it: have the writer leave empty blocks "
+            "out, or read the file and write it again with fastavro"
+        )
     return header["avro.schema"]
+
+
+def _goes_on_behind_an_empty_block(blocks: io.BytesIO, marker: bytes) -> bool:
+    """Return whether records follow a block without records. `blocks` may end anywhere, and be damaged, which Spark reports."""
+    try:
+        empty = False
+        while (count := read_signed(blocks)) == 0 or not empty:
+            empty = empty or count == 0
+            blocks.seek(max(read_signed(blocks), 0), io.SEEK_CUR)
+            if blocks.read(SYNC) != marker:
+                return False
+    except CutShort:
+        return False
+    return True
 
 
 def _header(stream: io.BytesIO) -> dict[str, str]:
