@@ -61,6 +61,18 @@ def test_nanoseconds_nulls_and_metadata(lake: Lake) -> None:
     assert lake.problems(spec) == []
 
 
+def test_a_key_finer_than_a_microsecond_is_null(spark: SparkSession, tmp_path: Path) -> None:
+    """Two keys would be one row. So it is in an envelope's row; in other columns and their members nanoseconds are cut."""
+    values = pa.array([NANOS, NANOS - 789], UTC)
+    row = pa.StructArray.from_arrays([values, values], ["K", "v"])
+    pq.write_table(pa.table({"K": values, "v": values, "after": row, "meta": row}), tmp_path / "a.parquet")
+    columns = parquet_files.columns(spark, str(tmp_path / "a.parquet"))
+    rows = parquet_files.reader(spark, columns).load(str(tmp_path / "a.parquet")).selectExpr(*parquet_files.values(columns, ["k"]))
+    finer, even = rows.selectExpr("K", "v", "after.K", "after.v", "meta.K", "meta.v").collect()
+    assert [moment is None for moment in finer] == [True, False, True, False, False, False]
+    assert {finer.v} == set(even)
+
+
 @pytest.mark.parametrize(
     ("values", "kind"),
     [

@@ -134,15 +134,17 @@ Unreadable = dict[str, Problem]
 """Location of a file that cannot be read → why."""
 
 
-def read(spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str], reads: ConsistentReads) -> tuple[list[RawFrame], Unreadable]:
-    """Return the raw frames of files of one format, and the files that cannot be opened."""
+def read(
+    spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str], reads: ConsistentReads, key: Sequence[str]
+) -> tuple[list[RawFrame], Unreadable]:
+    """Return the raw frames of files of one format, and the files that cannot be opened. `key`: the columns of the table's key."""
     unreadable: Unreadable = {}
     if kind == "json":
         parts = [(reads.open(spark.read.format("text"), part), part) for part in together(paths)]
         return [RawFrame(rows.selectExpr(*origin(origins), "value AS _text"), paths=tuple(part)) for rows, part in parts], unreadable
     if kind == "parquet":
         footers = _by_footer(spark, paths, unreadable).items()
-        return [_parquet(spark, origins, columns, part, reads) for columns, group in footers for part in together(group)], unreadable
+        return [_parquet(spark, origins, columns, part, reads, key) for columns, group in footers for part in together(group)], unreadable
     if kind == "avro":
         headers = _by_header(spark, paths, unreadable).items()
         return [_avro(spark, origins, text, part, reads) for text, group in headers for part in together(group)], unreadable
@@ -187,10 +189,12 @@ def parquet_schema(spark: SparkSession, path: str) -> T.StructType:
     return T.StructType.fromJson(json.loads(_REQUIRED.sub(r'"\1":true', parquet_files.columns(spark, path).schema.json())))
 
 
-def _parquet(spark: SparkSession, origins: Origins, columns: parquet_files.Columns, paths: list[str], reads: ConsistentReads) -> RawFrame:
+def _parquet(
+    spark: SparkSession, origins: Origins, columns: parquet_files.Columns, paths: list[str], reads: ConsistentReads, key: Sequence[str]
+) -> RawFrame:
     rows = reads.open(parquet_files.reader(spark, columns), paths)
     struct, fields = _struct(columns), None
-    value = f"struct({', '.join(parquet_files.values(columns))}) AS _value"
+    value = f"struct({', '.join(parquet_files.values(columns, key))}) AS _value"
     if len(columns.schema.fields) < len(struct[1]):
         fields = tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in from_spark(columns.schema)[1])
     origin = (f"{origins.sql()} AS _file", "0L AS _block", "_metadata.row_index AS _row")
