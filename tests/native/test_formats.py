@@ -80,7 +80,8 @@ def test_other_and_damaged_files_are_refused(data: bytes) -> None:
 )
 def test_spark_reads_nothing_behind_an_empty_block(blocks: tuple[int, ...], complete: bool) -> None:
     """Such a file is refused, as far as its bytes were read; at the end of a file empty blocks hide nothing."""
-    header = avro.write("long", [], {})
+    # other programs' metadata may be any bytes
+    header = avro.write("long", [], {"x": "?"}).replace(b"?", b"\xff")
     marker = header[-avro.SYNC :]
     whole = header + b"".join(avro.block(records, bytes(9 * records), marker) for records in blocks)
     assert avro.container_schema(header, marker) == '"long"'

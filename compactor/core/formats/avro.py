@@ -46,7 +46,7 @@ def container_schema(head: bytes, tail: bytes) -> str:
             "the Avro file has a block of 0 records before its last one, and Spark reads no record behind it: have the writer leave empty blocks "
             "out, or read the file and write it again with fastavro"
         )
-    return header["avro.schema"]
+    return header["avro.schema"].decode()
 
 
 def _goes_on_behind_an_empty_block(blocks: io.BytesIO, marker: bytes) -> bool:
@@ -63,14 +63,15 @@ def _goes_on_behind_an_empty_block(blocks: io.BytesIO, marker: bytes) -> bool:
     return True
 
 
-def _header(stream: io.BytesIO) -> dict[str, str]:
+def _header(stream: io.BytesIO) -> dict[str, bytes]:
     """Take the metadata of a container file from its beginning."""
     magic = stream.read(len(_MAGIC))
     if magic != _MAGIC:
         if _MAGIC.startswith(magic):
             raise CutShort("the Avro header is incomplete")
         raise ValueError(f"not an Avro container file: expected {_MAGIC!r} at the beginning, found {magic!r}")
-    return {name: value.decode() for name, value in _decoder(_HEADER)(stream).items()}
+    metadata: dict[str, bytes] = _decoder(_HEADER)(stream)
+    return metadata
 
 
 def write(schema: Any, records: Sequence[Any], metadata: Mapping[str, str]) -> bytes:
@@ -101,7 +102,7 @@ def block(records: int, packed: bytes, marker: bytes) -> bytes:
 def read(data: bytes) -> tuple[dict[str, str], list[Any]]:
     """Return the metadata and the records of a container file that `write` made. Raises ValueError for other files."""
     stream = io.BytesIO(data)
-    header = _header(stream)
+    header = {name: value.decode() for name, value in _header(stream).items()}
     if header.get("avro.codec") != "deflate":
         raise ValueError(f"codec {header.get('avro.codec')}, expected deflate")
     decode, records = _decoder(json.loads(header["avro.schema"])), list[Any]()
