@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.parquet import encryption
 from pyspark.sql import SparkSession
 
 from compactor.core.model.errors import InputRefused
@@ -93,17 +95,35 @@ def test_a_type_without_a_reader_is_refused_by_the_columns_name(spark: SparkSess
     assert str(refused.value).startswith(f"column {column} has {kind}, which Spark does not read: have the writer cast it")
 
 
+class Keys(encryption.KmsClient):
+    """A service that gives every key as it is."""
+
+    def wrap_key(self, key_bytes: bytes, _: str) -> bytes:
+        return base64.b64encode(key_bytes)
+
+    def unwrap_key(self, wrapped_key: bytes, _: str) -> bytes:
+        return base64.b64decode(wrapped_key)
+
+
+def encrypted(column: str) -> Any:
+    """The properties of a file of which one column is encrypted, and the footer is not."""
+    keys = encryption.EncryptionConfiguration(footer_key="f" * 16, column_keys={"c" * 16: [column]}, plaintext_footer=True)
+    return encryption.CryptoFactory(lambda _: Keys()).file_encryption_properties(encryption.KmsConnectionConfig(), keys)
+
+
 def test_codecs_and_encodings_without_a_reader(lake: Lake) -> None:
     """The reason of the file in quarantine says which, and what to do; what Spark reads goes on."""
     spec = lake.spec()
     landed(lake, spec, 1, {"id": [1], "seq": [1], "v": ["a"]}, compression="brotli")
     split = landed(lake, spec, 2, {"id": [2], "seq": [1], "f": [1.5]}, use_dictionary=False, column_encoding={"f": "BYTE_STREAM_SPLIT"})
     landed(lake, spec, 3, {"id": pa.array([2**64 - 1], pa.uint64()), "seq": [1]}, compression="lz4")
+    landed(lake, spec, 4, {"id": [4], "seq": [1], "v": ["a"]}, encryption_properties=encrypted("v"))
     lake.run(spec)
     assert [row["id"] for row in lake.rows(spec)] == [2**64 - 1]
     reasons = [path.read_text() for path in sorted(Path(spec.root).rglob("*.reason.json"))]
     assert "is compressed with BROTLI, which Spark cannot unpack: have the writer use zstd, snappy or gzip" in reasons[0]
     assert "column f has the encoding BYTE_STREAM_SPLIT, which Spark does not read: have the writer use another" in reasons[1]
+    assert "column v is encrypted, and Spark has no key to it: have the writer leave the column out or write it unencrypted" in reasons[2]
     assert not split.exists()
 
 

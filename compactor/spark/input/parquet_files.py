@@ -187,12 +187,14 @@ def _meant(value: str, read_as: T.DataType, meant: T.DataType, name: str = "", k
 
 
 def unreadable(spark: SparkSession, path: str) -> str | None:
-    """Return which codec or encoding Spark cannot read in a file whose footer it can read. None: it is something else."""
+    """Return which encrypted column, codec or encoding Spark cannot read in a file whose footer it can read. None: it is something else."""
     with hadoop.parquet(spark, hadoop.parquet_file(spark, path)) as reader:
         for block in reader.getFooter().getBlocks():
             for column in block.getColumns():
-                name, codec = str(column.getPath().toDotString()), str(column.getCodec())
-                if codec not in _CODECS:
+                name = str(column.getPath().toDotString())
+                if column.isEncrypted():
+                    return f"column {name} is encrypted, and Spark has no key to it: have the writer leave the column out or write it unencrypted"
+                if (codec := str(column.getCodec())) not in _CODECS:
                     return f"is compressed with {codec}, which Spark cannot unpack: have the writer use zstd, snappy or gzip"
                 if "BYTE_STREAM_SPLIT" in str(column.getEncodings().toString()):
                     return f"column {name} has the encoding BYTE_STREAM_SPLIT, which Spark does not read: have the writer use another"
