@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from compactor.core.model.errors import InputRefused
 from compactor.core.results.batch import ErasedRecords
+from compactor.spark.consistency import ConsistentReads
 from compactor.spark.input import files, parquet_files
 from compactor.spark.input.rewrite import parquet_without
 from compactor.storage.local import LocalStorage
@@ -93,6 +95,23 @@ def test_a_type_without_a_reader_is_refused_by_the_columns_name(spark: SparkSess
         parquet_files.columns(spark, str(tmp_path / "a.parquet"))
     column = "element" if pa.types.is_list(values.type) else "v"
     assert str(refused.value).startswith(f"column {column} has {kind}, which Spark does not read: have the writer cast it")
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("kind", ["parquet", "avro"])
+def test_names_that_are_one_to_spark_are_refused(spark: SparkSession, tmp_path: Path, kind: str, inside: bool) -> None:
+    """Also those of one struct, and in Avro; not in Spark's words, which name one of both and nothing to do."""
+    place, row = tmp_path / f"a.{kind}", {"V": "a", "v": "b"}
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist([{"s": [row]} if inside else row]), place)
+    else:
+        own = {"type": "record", "name": "r", "fields": [{"name": name, "type": "string"} for name in row]}
+        outer = {"type": "record", "name": "t", "fields": [{"name": "s", "type": {"type": "array", "items": own}}]}
+        with place.open("wb") as out:
+            fastavro.writer(out, outer if inside else own, [{"s": [row]} if inside else row])
+    frames, unreadable = files.read(spark, kind, files.Origins((str(tmp_path),)), [str(place)], ConsistentReads({}), ())
+    assert frames == []
+    assert unreadable[str(place)].text.startswith("the names V and v of two columns, or of two members of a struct, are equal in all but case")
 
 
 class Keys(encryption.KmsClient):

@@ -168,6 +168,8 @@ def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
             schema = parquet_files.columns(spark, path)
             if schema.avro is not None and not _describes(schema.avro, schema):
                 schema = parquet_files.columns(spark, path, described=False)
+            if schema not in groups:
+                types.renamed(_struct(schema), _distinct)
         except InputRefused as error:
             unreadable[path] = Problem(str(error))
             continue
@@ -182,6 +184,19 @@ def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
             continue
         groups.setdefault(schema, []).append(path)
     return groups
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Return the names of columns, or of a struct's members. Raises InputRefused if two are one to Spark, which then reads none of the columns."""
+    earlier: dict[str, str] = {}
+    for name in names:
+        if name.lower() in earlier:
+            raise InputRefused(
+                f"the names {earlier[name.lower()]} and {name} of two columns, or of two members of a struct, are equal in all but case, and Spark "
+                "reads neither: have the writer rename one"
+            )
+        earlier[name.lower()] = name
+    return names
 
 
 def parquet_schema(spark: SparkSession, path: str) -> T.StructType:
@@ -238,8 +253,9 @@ def _by_header(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
             text = container_schema(begin, end)
             if text not in groups:
                 from_avro(text)
+                types.renamed(avro_type(text), _distinct)
             groups.setdefault(text, []).append(path)
-        except ValueError as error:
+        except (ValueError, InputRefused) as error:
             unreadable[path] = Problem(str(error), isinstance(error, CutShort))
         except SchemaRefused as error:
             unreadable[path] = Problem(f"its Avro schema cannot be used: {error}")
