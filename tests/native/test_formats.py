@@ -74,6 +74,25 @@ def test_other_and_damaged_files_are_refused(data: bytes) -> None:
         avro.read(data)
 
 
+@pytest.mark.parametrize(
+    ("blocks", "complete"),
+    [((1, 2), True), ((1, 0), True), ((1, 0, 0), True), ((), True), ((0,), True), ((1, 0, 2), False), ((0, 1), False), ((0, 0, 1, 0), False)],
+)
+def test_spark_reads_nothing_behind_an_empty_block(blocks: tuple[int, ...], complete: bool) -> None:
+    """Such a file is refused, as far as its bytes were read; at the end of a file empty blocks hide nothing."""
+    # other programs' metadata may be any bytes
+    header = avro.write("long", [], {"x": "?"}).replace(b"?", b"\xff")
+    marker = header[-avro.SYNC :]
+    whole = header + b"".join(avro.block(records, bytes(9 * records), marker) for records in blocks)
+    assert avro.container_schema(header, marker) == '"long"'
+    for head in (whole, whole[: max(len(header), len(whole) - 5)]):
+        if complete:
+            assert avro.container_schema(head, marker) == '"long"'
+        else:
+            with pytest.raises(ValueError, match="a block of 0 records before its last one"):
+                avro.container_schema(head, marker)
+
+
 def footer(table: pyarrow.Table, kinds: dict[tuple[str, ...], str], **options: Any) -> parquet.Footer:
     """What our reader says of a table that pyarrow writes."""
     out = io.BytesIO()

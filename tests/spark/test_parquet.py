@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.parquet import encryption
 from pyspark.sql import SparkSession
 
 from compactor.core.model.errors import InputRefused
 from compactor.core.results.batch import ErasedRecords
+from compactor.spark.consistency import ConsistentReads
 from compactor.spark.input import files, parquet_files
 from compactor.spark.input.rewrite import parquet_without
 from compactor.storage.local import LocalStorage
@@ -61,6 +65,18 @@ def test_nanoseconds_nulls_and_metadata(lake: Lake) -> None:
     assert lake.problems(spec) == []
 
 
+def test_a_key_finer_than_a_microsecond_is_null(spark: SparkSession, tmp_path: Path) -> None:
+    """Two keys would be one row. So it is in an envelope's row; in other columns and their members nanoseconds are cut."""
+    values = pa.array([NANOS, NANOS - 789], UTC)
+    row = pa.StructArray.from_arrays([values, values], ["K", "v"])
+    pq.write_table(pa.table({"K": values, "v": values, "after": row, "meta": row}), tmp_path / "a.parquet")
+    columns = parquet_files.columns(spark, str(tmp_path / "a.parquet"))
+    rows = parquet_files.reader(spark, columns).load(str(tmp_path / "a.parquet")).selectExpr(*parquet_files.values(columns, ["k"]))
+    finer, even = rows.selectExpr("K", "v", "after.K", "after.v", "meta.K", "meta.v").collect()
+    assert [moment is None for moment in finer] == [True, False, True, False, False, False]
+    assert {finer.v} == set(even)
+
+
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
@@ -81,17 +97,52 @@ def test_a_type_without_a_reader_is_refused_by_the_columns_name(spark: SparkSess
     assert str(refused.value).startswith(f"column {column} has {kind}, which Spark does not read: have the writer cast it")
 
 
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("kind", ["parquet", "avro"])
+def test_names_that_are_one_to_spark_are_refused(spark: SparkSession, tmp_path: Path, kind: str, inside: bool) -> None:
+    """Also those of one struct, and in Avro; not in Spark's words, which name one of both and nothing to do."""
+    place, row = tmp_path / f"a.{kind}", {"V": "a", "v": "b"}
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist([{"s": [row]} if inside else row]), place)
+    else:
+        own = {"type": "record", "name": "r", "fields": [{"name": name, "type": "string"} for name in row]}
+        outer = {"type": "record", "name": "t", "fields": [{"name": "s", "type": {"type": "array", "items": own}}]}
+        with place.open("wb") as out:
+            fastavro.writer(out, outer if inside else own, [{"s": [row]} if inside else row])
+    frames, unreadable = files.read(spark, kind, files.Origins((str(tmp_path),)), [str(place)], ConsistentReads({}), ())
+    assert frames == []
+    assert unreadable[str(place)].text.startswith("the names V and v of two columns, or of two members of a struct, are equal in all but case")
+
+
+class Keys(encryption.KmsClient):
+    """A service that gives every key as it is."""
+
+    def wrap_key(self, key_bytes: bytes, _: str) -> bytes:
+        return base64.b64encode(key_bytes)
+
+    def unwrap_key(self, wrapped_key: bytes, _: str) -> bytes:
+        return base64.b64decode(wrapped_key)
+
+
+def encrypted(column: str) -> Any:
+    """The properties of a file of which one column is encrypted, and the footer is not."""
+    keys = encryption.EncryptionConfiguration(footer_key="f" * 16, column_keys={"c" * 16: [column]}, plaintext_footer=True)
+    return encryption.CryptoFactory(lambda _: Keys()).file_encryption_properties(encryption.KmsConnectionConfig(), keys)
+
+
 def test_codecs_and_encodings_without_a_reader(lake: Lake) -> None:
     """The reason of the file in quarantine says which, and what to do; what Spark reads goes on."""
     spec = lake.spec()
     landed(lake, spec, 1, {"id": [1], "seq": [1], "v": ["a"]}, compression="brotli")
     split = landed(lake, spec, 2, {"id": [2], "seq": [1], "f": [1.5]}, use_dictionary=False, column_encoding={"f": "BYTE_STREAM_SPLIT"})
     landed(lake, spec, 3, {"id": pa.array([2**64 - 1], pa.uint64()), "seq": [1]}, compression="lz4")
+    landed(lake, spec, 4, {"id": [4], "seq": [1], "v": ["a"]}, encryption_properties=encrypted("v"))
     lake.run(spec)
     assert [row["id"] for row in lake.rows(spec)] == [2**64 - 1]
     reasons = [path.read_text() for path in sorted(Path(spec.root).rglob("*.reason.json"))]
     assert "is compressed with BROTLI, which Spark cannot unpack: have the writer use zstd, snappy or gzip" in reasons[0]
     assert "column f has the encoding BYTE_STREAM_SPLIT, which Spark does not read: have the writer use another" in reasons[1]
+    assert "column v is encrypted, and Spark has no key to it: have the writer leave the column out or write it unencrypted" in reasons[2]
     assert not split.exists()
 
 

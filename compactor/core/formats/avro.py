@@ -30,6 +30,7 @@ def container_schema(head: bytes, tail: bytes) -> str:
     """Return the writer's schema of a container file. `head`: its beginning; `tail`: its last SYNC bytes.
 
     Raises ValueError; CutShort for a file that ends inside its header or a block. Spark reads the latter as if the block before it was the last one.
+    To Spark a block without records is the last one, too: a file that has another behind it within `head` is refused.
 
     >>> container_schema(b"Obj" + bytes([1, 2, 22]) + b"avro.schema" + bytes([8]) + b'"in"' + bytes(17), bytes(16))
     '"in"'
@@ -40,17 +41,37 @@ def container_schema(head: bytes, tail: bytes) -> str:
         raise CutShort("the Avro file ends inside a block")
     if "avro.schema" not in header:
         raise ValueError("the Avro header has no avro.schema")
-    return header["avro.schema"]
+    if _goes_on_behind_an_empty_block(stream, tail):
+        raise ValueError(
+            "the Avro file has a block of 0 records before its last one, and Spark reads no record behind it: have the writer leave empty blocks "
+            "out, or read the file and write it again with fastavro"
+        )
+    return header["avro.schema"].decode()
 
 
-def _header(stream: io.BytesIO) -> dict[str, str]:
+def _goes_on_behind_an_empty_block(blocks: io.BytesIO, marker: bytes) -> bool:
+    """Return whether records follow a block without records. `blocks` may end anywhere, and be damaged, which Spark reports."""
+    try:
+        empty = False
+        while (count := read_signed(blocks)) == 0 or not empty:
+            empty = empty or count == 0
+            blocks.seek(max(read_signed(blocks), 0), io.SEEK_CUR)
+            if blocks.read(SYNC) != marker:
+                return False
+    except CutShort:
+        return False
+    return True
+
+
+def _header(stream: io.BytesIO) -> dict[str, bytes]:
     """Take the metadata of a container file from its beginning."""
     magic = stream.read(len(_MAGIC))
     if magic != _MAGIC:
         if _MAGIC.startswith(magic):
             raise CutShort("the Avro header is incomplete")
         raise ValueError(f"not an Avro container file: expected {_MAGIC!r} at the beginning, found {magic!r}")
-    return {name: value.decode() for name, value in _decoder(_HEADER)(stream).items()}
+    metadata: dict[str, bytes] = _decoder(_HEADER)(stream)
+    return metadata
 
 
 def write(schema: Any, records: Sequence[Any], metadata: Mapping[str, str]) -> bytes:
@@ -81,7 +102,7 @@ def block(records: int, packed: bytes, marker: bytes) -> bytes:
 def read(data: bytes) -> tuple[dict[str, str], list[Any]]:
     """Return the metadata and the records of a container file that `write` made. Raises ValueError for other files."""
     stream = io.BytesIO(data)
-    header = _header(stream)
+    header = {name: value.decode() for name, value in _header(stream).items()}
     if header.get("avro.codec") != "deflate":
         raise ValueError(f"codec {header.get('avro.codec')}, expected deflate")
     decode, records = _decoder(json.loads(header["avro.schema"])), list[Any]()

@@ -134,15 +134,17 @@ Unreadable = dict[str, Problem]
 """Location of a file that cannot be read → why."""
 
 
-def read(spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str], reads: ConsistentReads) -> tuple[list[RawFrame], Unreadable]:
-    """Return the raw frames of files of one format, and the files that cannot be opened."""
+def read(
+    spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str], reads: ConsistentReads, key: Sequence[str]
+) -> tuple[list[RawFrame], Unreadable]:
+    """Return the raw frames of files of one format, and the files that cannot be opened. `key`: the columns of the table's key."""
     unreadable: Unreadable = {}
     if kind == "json":
         parts = [(reads.open(spark.read.format("text"), part), part) for part in together(paths)]
         return [RawFrame(rows.selectExpr(*origin(origins), "value AS _text"), paths=tuple(part)) for rows, part in parts], unreadable
     if kind == "parquet":
         footers = _by_footer(spark, paths, unreadable).items()
-        return [_parquet(spark, origins, columns, part, reads) for columns, group in footers for part in together(group)], unreadable
+        return [_parquet(spark, origins, columns, part, reads, key) for columns, group in footers for part in together(group)], unreadable
     if kind == "avro":
         headers = _by_header(spark, paths, unreadable).items()
         return [_avro(spark, origins, text, part, reads) for text, group in headers for part in together(group)], unreadable
@@ -166,6 +168,8 @@ def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
             schema = parquet_files.columns(spark, path)
             if schema.avro is not None and not _describes(schema.avro, schema):
                 schema = parquet_files.columns(spark, path, described=False)
+            if schema not in groups:
+                types.renamed(_struct(schema), _distinct)
         except InputRefused as error:
             unreadable[path] = Problem(str(error))
             continue
@@ -182,15 +186,30 @@ def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
     return groups
 
 
+def _distinct(names: list[str]) -> list[str]:
+    """Return the names of columns, or of a struct's members. Raises InputRefused if two are one to Spark, which then reads none of the columns."""
+    earlier: dict[str, str] = {}
+    for name in names:
+        if name.lower() in earlier:
+            raise InputRefused(
+                f"the names {earlier[name.lower()]} and {name} of two columns, or of two members of a struct, are equal in all but case, and Spark "
+                "reads neither: have the writer rename one"
+            )
+        earlier[name.lower()] = name
+    return names
+
+
 def parquet_schema(spark: SparkSession, path: str) -> T.StructType:
     """Return the columns of a Parquet file, by its footer. All of them, and all their members, may be null."""
     return T.StructType.fromJson(json.loads(_REQUIRED.sub(r'"\1":true', parquet_files.columns(spark, path).schema.json())))
 
 
-def _parquet(spark: SparkSession, origins: Origins, columns: parquet_files.Columns, paths: list[str], reads: ConsistentReads) -> RawFrame:
+def _parquet(
+    spark: SparkSession, origins: Origins, columns: parquet_files.Columns, paths: list[str], reads: ConsistentReads, key: Sequence[str]
+) -> RawFrame:
     rows = reads.open(parquet_files.reader(spark, columns), paths)
     struct, fields = _struct(columns), None
-    value = f"struct({', '.join(parquet_files.values(columns))}) AS _value"
+    value = f"struct({', '.join(parquet_files.values(columns, key))}) AS _value"
     if len(columns.schema.fields) < len(struct[1]):
         fields = tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in from_spark(columns.schema)[1])
     origin = (f"{origins.sql()} AS _file", "0L AS _block", "_metadata.row_index AS _row")
@@ -223,7 +242,8 @@ def with_origin(rows: DataFrame, origin: Sequence[str], value: str) -> DataFrame
 def _by_header(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[str, list[str]]:
     """Group Avro files by the writer's schema in their header. The header is parsed here, because fastavro is not on the cluster.
 
-    A file that ends inside a block is unfinished.
+    A file that ends inside a block is unfinished. An empty block before the last one is noticed in the bytes that are read here only, the first 4 MB:
+    to look for it behind them would read each large file twice.
     """
     groups: dict[str, list[str]] = {}
     for path in paths:
@@ -233,8 +253,9 @@ def _by_header(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
             text = container_schema(begin, end)
             if text not in groups:
                 from_avro(text)
+                types.renamed(avro_type(text), _distinct)
             groups.setdefault(text, []).append(path)
-        except ValueError as error:
+        except (ValueError, InputRefused) as error:
             unreadable[path] = Problem(str(error), isinstance(error, CutShort))
         except SchemaRefused as error:
             unreadable[path] = Problem(f"its Avro schema cannot be used: {error}")

@@ -262,7 +262,7 @@ class Inputs:
     def _read_plain(self, kind: str, origins: files.Origins, paths: list[str]) -> tuple[list[files.RawFrame], files.Unreadable]:
         if kind == "csv":
             return csv_files.read(self.spark, self.spec, origins, paths, self.reads)
-        return files.read(self.spark, kind, origins, paths, self.reads)
+        return files.read(self.spark, kind, origins, paths, self.reads, self.spec.key)
 
     def _read_halves(self, kind: str, paths: list[str]) -> None:
         try:

@@ -1,6 +1,6 @@
 """Parquet files by their footers: the columns that Spark reads, what they mean where Spark does not say, and which types it does not read at all.
 
-- Nanoseconds are read as numbers, and cut to microseconds.
+- Nanoseconds are read as numbers, and cut to microseconds. In a column of the key, a time that is finer is null.
 - A column of the type null (pandas, Arrow, DuckDB and polars write it where all values are null) is an int32 to Spark. It has no type yet.
 - A type that Spark has no reader for is refused by the column's name.
 - Kafka Connect, Flink, NiFi and others write Parquet by way of Avro, and leave the writer's Avro schema in the footer. It says what numbers and texts
@@ -24,7 +24,7 @@ from pyspark.sql import types as T
 from compactor.core.model.errors import InputRefused
 from compactor.spark.jvm import hadoop
 from compactor.spark.jvm.private import jvm, parquet_converter
-from compactor.spark.sql import literal, quoted
+from compactor.spark.sql import member, quoted, struct
 
 _FOREIGN = re.compile(r"(\S+) \((UUID|INTERVAL|TIME\([A-Z]+,[a-z]+\)|DECIMAL\((?:39|[4-9][0-9]|[0-9]{3,}),[0-9]+\))\)(?: = [0-9]+)?;")
 """A column in parquet-java's text of a schema whose type Spark has no reader for. (parquet-java itself does not know FLOAT16 and newer types.)"""
@@ -38,6 +38,8 @@ _AVRO = "parquet.avro.schema"
 """The name of the writer's Avro schema among a footer's texts (parquet-avro's AvroWriteSupport)."""
 _LONG_DIGITS, _DIGITS_MAX = 18, 38
 """The digits of a decimal that Spark holds in a long, and of any."""
+_ROWS = ("before", "after", "key", "value")
+"""Members of envelopes and containers. Their own members may be the columns of the row."""
 _CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "LZ4_RAW", "ZSTD")
 
 
@@ -155,13 +157,15 @@ def reader(spark: SparkSession, of: Columns) -> DataFrameReader:
     return spark.read.schema(T.StructType.fromJson(json.loads(of.read))).format("parquet")
 
 
-def values(of: Columns) -> list[str]:
-    """SQL for each column of `reader`, as it is meant; null as text for a column without a type."""
+def values(of: Columns, key: Sequence[str] = ()) -> list[str]:
+    """SQL for each column of `reader`, as it is meant; null as text for a column without a type. `key`: the columns of the table's key."""
     was, is_ = (T.StructType.fromJson(json.loads(text)).fields for text in (of.read, of.meant))
-    return [f"{_meant(quoted(one.name), one.dataType, two.dataType)} AS {quoted(one.name)}" for one, two in zip(was, is_)]
+    low = [name.lower() for name in key]
+    return [f"{_meant(quoted(one.name), one.dataType, two.dataType, one.name, low)} AS {quoted(one.name)}" for one, two in zip(was, is_)]
 
 
-def _meant(value: str, read_as: T.DataType, meant: T.DataType) -> str:
+def _meant(value: str, read_as: T.DataType, meant: T.DataType, name: str = "", key: Sequence[str] = ()) -> str:
+    """SQL: a value as it is meant. `name`: of its column or member; `key`: lower-case names of the columns of the key, if it may be one of them."""
     if read_as == meant:
         return value
     if isinstance(meant, T.NullType):
@@ -172,21 +176,25 @@ def _meant(value: str, read_as: T.DataType, meant: T.DataType) -> str:
         keys = value if read_as.keyType == meant.keyType else f"transform_keys({value}, (_e, _v) -> {_meant('_e', read_as.keyType, meant.keyType)})"
         return f"transform_values({keys}, (_k, _e) -> {_meant('_e', read_as.valueType, meant.valueType)})"
     if isinstance(read_as, T.StructType) and isinstance(meant, T.StructType):
-        pairs = zip(read_as.fields, meant.fields)
-        members = ", ".join(f"{literal(one.name)}, {_meant(f'{value}.{quoted(one.name)}', one.dataType, two.dataType)}" for one, two in pairs)
-        return f"CASE WHEN {value} IS NOT NULL THEN named_struct({members}) END"
+        pairs, low = zip(read_as.fields, meant.fields), key if name in _ROWS else ()
+        members = [(one.name, _meant(member(value, one.name), one.dataType, two.dataType, one.name, low)) for one, two in pairs]
+        return f"CASE WHEN {value} IS NOT NULL THEN {struct(members)} END"
     if isinstance(meant, T.DecimalType):
         return f"CAST({value} AS {meant.simpleString()})"
-    return f"timestamp_micros({value} div 1000L)"
+    micros = f"timestamp_micros({value} div 1000L)"
+    # as of any other source, see conversions.key_to_stored
+    return f"CASE WHEN {value} % 1000L = 0L THEN {micros} END" if name.lower() in key else micros
 
 
 def unreadable(spark: SparkSession, path: str) -> str | None:
-    """Return which codec or encoding Spark cannot read in a file whose footer it can read. None: it is something else."""
+    """Return which encrypted column, codec or encoding Spark cannot read in a file whose footer it can read. None: it is something else."""
     with hadoop.parquet(spark, hadoop.parquet_file(spark, path)) as reader:
         for block in reader.getFooter().getBlocks():
             for column in block.getColumns():
-                name, codec = str(column.getPath().toDotString()), str(column.getCodec())
-                if codec not in _CODECS:
+                name = str(column.getPath().toDotString())
+                if column.isEncrypted():
+                    return f"column {name} is encrypted, and Spark has no key to it: have the writer leave the column out or write it unencrypted"
+                if (codec := str(column.getCodec())) not in _CODECS:
                     return f"is compressed with {codec}, which Spark cannot unpack: have the writer use zstd, snappy or gzip"
                 if "BYTE_STREAM_SPLIT" in str(column.getEncodings().toString()):
                     return f"column {name} has the encoding BYTE_STREAM_SPLIT, which Spark does not read: have the writer use another"
