@@ -26,7 +26,8 @@ from compactor.core.results.batch import BatchSummary
 from compactor.core.schema import column_types, nested_types, protection
 from compactor.core.schema.adoption import FIRST, ForeignBase
 from compactor.core.schema.evolution import Evolved, evolve
-from compactor.core.schema.writer import WriterField, WriterSchema, decided, from_avro
+from compactor.core.schema.undecided import decided
+from compactor.core.schema.writer import WriterField, WriterSchema, from_avro
 from compactor.core.sources.kafka_files import sink_name
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries

@@ -169,6 +169,8 @@ CASES = [
     (GEOMETRY, "struct<wkb:binary,srid:int>"),
     (connect("array", "io.debezium.data.FloatVector", items="float"), "array<float>"),
     ({"type": "map", "values": ["null", "string"]}, "map<string,string>"),  # hstore as a map
+    (record("Box", ("Day", ["null", connect("int", "io.debezium.time.Date")]), ("odd", VARIABLE)), "struct<day:date,odd:string>"),
+    ({"type": "map", "values": connect("long", "io.debezium.time.Timestamp")}, "map<string,timestamp>"),
 ]
 
 

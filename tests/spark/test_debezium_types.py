@@ -38,6 +38,13 @@ def scaled(scale: int, precision: int | None = None) -> dict[str, Any]:
 
 VARIABLE = of("struct", "io.debezium.data.VariableScaleDecimal", fields=[{"field": "scale", "type": "int32"}, {"field": "value", "type": "bytes"}])
 POINT_FIELDS = [{"field": "x", **of("double")}, {"field": "y", **of("double")}, {"field": "wkb", **of("bytes")}, {"field": "srid", **of("int32")}]
+DATE, VALUE = of("int32", "io.debezium.time.Date"), {"scale": 1, "value": packed(7)}
+MEANINGS = [
+    {"field": "When", **of("int64", "io.debezium.time.Timestamp")},
+    {"field": "amt", **scaled(2, 5)},
+    {"field": "days", **of("array", items=of("struct", fields=[{"field": "day", **DATE}]))},
+    {"field": "odd", **VARIABLE},
+]
 SHAPE_FIELDS = [{"field": "wkb", **of("bytes")}, {"field": "srid", **of("int32")}]
 
 TYPES: list[tuple[str, dict[str, Any], Any, str, Any]] = [
@@ -114,6 +121,14 @@ TYPES: list[tuple[str, dict[str, Any], Any, str, Any]] = [
      "map<smallint,double>", {"1": Decimal("10.5"), "-11": None}),
     ("a map with numbers as keys, of structs", of("map", keys=of("int16"), values=of("struct", fields=SHAPE_FIELDS[1:])), [[1, {"srid": 5}]],
      "map<smallint,struct<srid:int>>", {"1": {"srid": 5}}),
+    ("a struct of meanings", of("struct", fields=MEANINGS), {"When": NOON * 10**3, "amt": packed(150), "days": [{"day": DAY}, None], "odd": VALUE},
+     "struct<when:timestamp,amt:decimal(5,2),days:array<struct<day:date>>,odd:string>",
+     {"when": "2024-03-05T12:00:00.000000Z", "amt": Decimal("1.50"), "days": [{"day": "2024-03-05"}, None], "odd": "0.7"}),
+    ("a map of decimals", of("map", keys=of("string"), values=scaled(2, 5)), {"a": packed(150)}, "map<string,decimal(5,2)>", {"a": Decimal("1.50")}),
+    ("a map with numbers as keys, of dates", of("map", keys=of("int16"), values=DATE), [[1, DAY], [2, None]],
+     "map<smallint,date>", {"1": "2024-03-05", "2": None}),
+    ("a map with numbers as keys, of structs of dates", of("map", keys=of("int16"), values=of("struct", fields=[{"field": "day", **DATE}])),
+     [[1, {"day": DAY}]], "map<smallint,struct<day:date>>", {"1": {"day": "2024-03-05"}}),
 ]  # fmt: skip
 
 ABSENT: list[tuple[str, dict[str, Any], Any, Any]] = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ from compactor.spark.consistency import ConsistentReads
 from compactor.spark.input import files, parquet_files
 from compactor.spark.input.rewrite import parquet_without
 from compactor.storage.local import LocalStorage
+from tests.spark import test_debezium
 from tests.spark.lake import Lake
+from tests.spark.test_debezium import debezium, event
 
 pytestmark = pytest.mark.spark
 
@@ -31,9 +34,9 @@ NANOS, UTC = 1_700_000_000_123_456_789, pa.timestamp("ns", "UTC")
 INSTANT = "2023-11-14T22:13:20.123456Z"
 
 
-def landed(lake: Lake, spec: Any, hour: int, columns: Mapping[str, Any], **options: Any) -> Path:
+def landed(lake: Lake, spec: Any, hour: int, columns: Mapping[str, Any], file: str = "part-0.parquet", **options: Any) -> Path:
     """A file as pyarrow writes it."""
-    path = Path(spec.landing) / f"increment_20240305{hour:02d}" / "part-0.parquet"
+    path = Path(spec.landing) / f"increment_20240305{hour:02d}" / file
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(dict(columns)), path, **options)
     return path
@@ -75,6 +78,30 @@ def test_a_key_finer_than_a_microsecond_is_null(spark: SparkSession, tmp_path: P
     finer, even = rows.selectExpr("K", "v", "after.K", "after.v", "meta.K", "meta.v").collect()
     assert [moment is None for moment in finer] == [True, False, True, False, False, False]
     assert {finer.v} == set(even)
+
+
+@pytest.mark.slow
+def test_a_block_that_is_null_in_all_records(lake: Lake) -> None:
+    """pyarrow gives it the type null: creates without `before`, deletes without `after`, and empty headers. A block that is text is refused by name."""
+    new = {**event("c", 1, after={"id": 1, "v": "a"}), "transaction": None}
+    gone = event("d", 2, before={"id": 1, "v": "a"})
+    texts = [{**new, "source": json.dumps(new["source"])}]
+    spec, records, headers = debezium(lake), *(debezium(lake, name=name, container="kafka") for name in ("records", "headers"))
+    for table, file, rows in (
+        (spec, "a", [new, event("c", 1, after={"id": 2, "v": "b"})]),
+        (spec, "b", [gone]),
+        (records, "a", [{"key": '{"id": 1}', "value": each, "headers": [], "offset": at} for at, each in enumerate([new, {**new, "op": "u"}])]),
+        (headers, "a", [{"value": new, "headers": "{}"}]),
+    ):
+        landed(lake, table, 1, {name: [row.get(name) for row in rows] for name in rows[0]}, f"{file}.parquet")
+    lake.run(spec)
+    assert test_debezium.values(lake, spec) == {2: "b"}
+    lake.run(records)
+    assert test_debezium.values(lake, records) == {1: "a"}
+    landed(lake, spec, 2, {name: [row[name] for row in texts] for name in new})
+    for table, message in ((spec, "`source` is string, expected a struct"), (headers, "a column `headers` of type array")):
+        with pytest.raises(InputRefused, match=message):
+            lake.run(table)
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def ticdc(at: int, op: str | None, row: Any, **more: Any) -> dict[str, Any]:
     return {"payload": {"source": source, "ts_ms": 1, **({"op": op, "before": None, "after": row} if op else {}), **more}}
 
 
-def vitess(epoch: int, rank: int, value: str, op: str = "u") -> dict[str, Any]:
+def vitess(epoch: int, rank: float, value: str, op: str = "u") -> dict[str, Any]:
     block = None if op == "r" else {"id": "[]", "total_order": 1, "transaction_epoch": epoch, "transaction_rank": rank}
     return change(op, {"connector": "vitess", "db": "", "keyspace": "commerce", "table": "t"}, after={"id": 1, "v": value}, transaction=block)
 
@@ -279,6 +279,7 @@ ENVELOPES: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
     "no envelope": ({"key": (), "order_by": ("offset",), "container": "kafka"}, [[{"offset": 1, "value": {"payload": {"source": "x", "op": "y"}}}]], [None], ""),
     "a column payload": ({"key": ("payload",), "order_by": ("payload",)}, [[{"payload": "a"}]], [None], ""),
     "members of the transaction": ({**DEBEZIUM, "order_by": RANKS}, [[vitess(0, 70, "old"), vitess(0, 0, "read", "r")], [vitess(0, 100, "new")]], ["new"], ""),
+    "numbers beyond a bigint": ({**DEBEZIUM, "order_by": RANKS}, [[vitess(0, 70, "a"), vitess(0, 2**63, "b"), vitess(0, 1e9 + 0.5, "c")], [{**vitess(0, 2**63, "e"), "op": "r"}]], ["a"], "order's type.*order's type.*order's type"),
     "keyspace": ({**DEBEZIUM, "order_by": RANKS, "source_table": "commerce.t"}, [[vitess(0, 70, "a")]], ["a"], ""),
     "keyspace of Scylla": ({**BY_TIME, "source_table": "ks.t"}, [[scylla(1, "c", {"id": 1, "v": "a"})]], ["a"], ""),
     "no such table": ({**DEBEZIUM, "order_by": RANKS, "source_table": "other.t"}, [[vitess(0, 70, "a")]], [], "with a row of `source_table: other.t`"),

@@ -91,7 +91,7 @@ def _declared(field: WriterField, other: WriterField, text: bool) -> WriterField
     if text and (inside := _unread(types.stored_names(raw), other.type)):
         raise SchemaRefused(
             f"column {field.name}{inside[0]}: declared as {inside[1]}, and the JSON has {inside[2]} there. Only columns and arrays of single values "
-            "are read as numbers or base64 that a schema explains. Leave out its `logicalType` in `schema:`."
+            "are read as numbers or base64 that a schema explains. Leave out its `logicalType` or `connect.name` in `schema:`."
         )
     if semantic == DECIMAL and types.is_scalar(raw):
         # a number is no bytes

@@ -11,14 +11,14 @@ import base64
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.position import Position, decimal_text
-from compactor.core.schema import avro, nested_types
+from compactor.core.schema import avro
 
 _CONNECT = {
     "int8": "tinyint",
@@ -97,6 +97,9 @@ class WriterField:
     """The source's default if it is a constant. The epoch and the zero uuid are none, as they stand for now() and gen_random_uuid()."""
     doc: str = ""
     item: WriterField | None = None
+    """The elements of an array."""
+    members: tuple[WriterField, ...] = ()
+    """The members of a struct, or the values of a map, if some value inside is stored as another type than `raw`; else ()."""
     guessed: bool = False
     """Whether the type is a guess from values of CSV or of JSON without schema. Values of the next file may suggest another type."""
     inferred: bool = False
@@ -153,45 +156,6 @@ class WriterSchema:
         return self.field(name) or (replace(others[0], name=name) if len(others) == 1 else None)
 
 
-def decided(writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> list[WriterSchema]:
-    """Return the writers with types for marks and for undecided columns, taken from other writers and the table.
-
-    If those disagree about a column, it stays undecided: a new column of another type may have the same name.
-    """
-    writers = _shown(writers, stored)
-    candidates = [*stored, *(field for writer in writers for field in writer.fields if field.marked != nested_types.UNDECIDED)]
-    kinds: dict[str, set[types.Type]] = {}
-    for field in candidates:
-        kinds.setdefault(field.name, set()).add(field.type)
-    decided_fields = {field.name: field for field in candidates if len(kinds[field.name]) == 1}
-    out = []
-    for writer in writers:
-        added = tuple(decided_fields[name] for name in writer.undecided if name in decided_fields)
-        rest = tuple(name for name in writer.undecided if name not in decided_fields)
-        out.append(replace(writer, fields=(*writer.fields, *added), undecided=rest))
-    return out
-
-
-def _shown(writers: Sequence[WriterSchema], stored: Sequence[WriterField]) -> list[WriterSchema]:
-    """Return the writers with types instead of marks, as other writers or else the table have them. UNDECIDED may stay."""
-    shown: dict[str, types.Type | None] = {field.name: nested_types.BLANK for writer in writers for field in writer.fields if field.marked}
-    for field in (field for writer in writers for field in writer.fields if field.name in shown):
-        kind = shown[field.name]
-        shown[field.name] = kind and nested_types.joined(kind, field.marked or field.raw, "", True, ())[0]
-    table = {field.name: field.marked or field.raw for field in stored}
-
-    def with_types(field: WriterField) -> WriterField:
-        if field.marked is None:
-            return field
-        kind = field.marked
-        for other in (shown[field.name], table.get(field.name)):
-            kind = nested_types.shown(kind, other) if other else kind
-        raw, undecided = nested_types.unmarked(kind)
-        return replace(field, raw=raw, type=types.stored_names(raw), marked=kind if undecided else None)
-
-    return [replace(writer, fields=tuple(map(with_types, writer.fields))) for writer in writers]
-
-
 def signature(text: str) -> str:
     """Return a short, stable id for the text of a schema."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -212,11 +176,23 @@ def _connect_field(member: dict[str, Any]) -> WriterField:
     raw = _connect_type(member, name)
     scale = int((member.get("parameters") or {}).get("scale", 0)) if semantic == DECIMAL else 0
     item = _connect_field(member["items"]) if raw[0] == "array" else None
-    stored = (
-        ("array", item.type) if item else _stored(raw, semantic, scale, int((member.get("parameters") or {}).get("connect.decimal.precision", 38)))
-    )
+    inside = {"struct": member.get("fields", ()), "map": [member.get("values")]}.get(raw[0], ())
+    precision = int((member.get("parameters") or {}).get("connect.decimal.precision", 38))
+    stored = ("array", item.type) if item else _stored(raw, semantic, scale, precision)
     default = _constant(member.get("default"), stored, semantic, scale, base64.b64decode)
-    return WriterField(name, raw, stored, semantic, scale, default, member.get("doc") or "", item)
+    field = WriterField(name, raw, stored, semantic, scale, default, member.get("doc") or "", item)
+    return _with_members(field, tuple(map(_connect_field, inside)))
+
+
+def _with_members(field: WriterField, members: tuple[WriterField, ...]) -> WriterField:
+    """Return a struct or map with its members, and the type that follows from theirs, if one of them has a meaning."""
+    if not members or field.semantic in TARGETS:
+        return field
+    if field.raw[0] == "map":
+        stored: types.Type = ("map", types.stored_names(field.raw)[1], members[0].type)
+    else:
+        stored = types.stored_names(("struct", tuple((member.name, member.type) for member in members)))
+    return replace(field, type=stored, members=members) if stored != types.stored_names(field.raw) else field
 
 
 def _connect_type(member: dict[str, Any], path: str) -> types.Type:
@@ -317,7 +293,7 @@ class _AvroReader:
         self._left = MEMBERS_MAX
 
     def field(self, member: dict[str, Any], path: str, inside: tuple[str, ...] = ()) -> WriterField:
-        """Return a column, or the elements of an array column."""
+        """Return a column, or a value inside of one."""
         kind = self._schema.present(member["type"])
         raw = self.raw(member["type"], path, inside)
         logical, semantic = kind.get("logicalType"), _LOGICAL.get(str(kind.get("logicalType")), kind.get("connect.name") or "")
@@ -330,13 +306,25 @@ class _AvroReader:
             semantic = DECIMAL
         elif raw[0] in ("date", "timestamp"):
             semantic = _MOMENTS.get(str(logical), "io.debezium.time.Date")
+        # what is inside was counted
+        left, self._left = self._left, MEMBERS_MAX
         item = self.field({"name": "", "type": kind["items"]}, f"{path}[]", inside) if raw[0] == "array" else None
+        members = tuple(self.field(*each) for each in self._inside(kind, path, inside))
+        self._left = left
         understood = raw[0] in ("date", "timestamp", "decimal")
         stored = ("array", item.type) if item else raw if understood else _stored(raw, semantic, scale, precision or 38)
         default = _constant(member.get("default"), stored, semantic, scale, lambda packed: packed.encode("latin-1"))
         listed = member.get("aliases")
         aliases = tuple(str(alias) for alias in listed) if isinstance(listed, list) else ()
-        return WriterField(member["name"], raw, stored, semantic, scale, default, member.get("doc") or "", item, aliases=aliases)
+        field = WriterField(member["name"], raw, stored, semantic, scale, default, member.get("doc") or "", item, aliases=aliases)
+        return _with_members(field, members)
+
+    @staticmethod
+    def _inside(kind: dict[str, Any], path: str, inside: tuple[str, ...]) -> list[tuple[dict[str, Any], str, tuple[str, ...]]]:
+        """Return the arguments of `field` for the members of a record, or the values of a map."""
+        if kind["type"] == "map":
+            return [({"name": "", "type": kind["values"]}, f"{path}{{}}", inside)]
+        return [(member, f"{path}.{member['name']}", (*inside, kind["name"])) for member in kind["fields"]] if kind["type"] == "record" else []
 
     def raw(self, avro_type: Any, path: str, inside: tuple[str, ...]) -> types.Type:
         """Return a type as Spark's Avro reader returns it. `inside`: the records around it."""

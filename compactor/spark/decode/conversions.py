@@ -68,6 +68,11 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
         value = f"CASE WHEN NOT coalesce(get({value}, 0) RLIKE '{_JAVA_ARRAY}', false) THEN {value} END"
     if field.item is not None and kind[0] == "array":
         return f"transform({value}, _e -> {to_stored('_e', kind[1], field.item)})"
+    if kind == ("string",) and field.single.members:
+        # another writer of the batch has the column as text
+        return let(_from_json(value, json_type(field.raw)), "_v", to_stored("_v", json_type(field.raw), field))
+    if field.members:
+        return _with_members(value, kind, field)
     short = field.semantic.rsplit(".", 1)[-1]
     if kind == ("string",) and is_numbered(field):
         # a declared column, or one of numbers under whose name another writer of the batch wrote text
@@ -99,6 +104,19 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
     if short in ("Time", "MicroTime", "NanoTime") and number:
         return _time_of_day(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
     return exact(value, field.type) if kind == ("string",) else plain(value, kind, field.type)
+
+
+def _with_members(value: str, kind: types.Type, field: WriterField) -> str:
+    """SQL: a struct or a map, whose members are converted each as the field says."""
+    if kind[0] == "struct":
+        has = _stored_members(kind)
+        pairs = ((low, stored, inner) for (low, stored), inner in zip(field.type[1], field.members))
+        members = [(low, to_stored(member(value, has[low][0]), has[low][1], inner) if low in has else null(stored)) for low, stored, inner in pairs]
+        return f"CASE WHEN {value} IS NOT NULL THEN {struct(members)} END"
+    (inner,) = field.members
+    if kind[0] == "array":
+        return _pairs(value, field.type, to_stored("get(_p, 1)", ("string",), inner))
+    return f"transform_values({plain(value, kind, ('map', field.type[1], kind[2]))}, (_k, _i) -> {to_stored('_i', kind[2], inner)})"
 
 
 def exact(value: str, kind: types.Type) -> str:
@@ -233,17 +251,22 @@ def is_inexact(value: str, old: types.Type, kind: types.Type) -> str | None:
 
 
 def _struct(value: str, old: types.Type, kind: types.Type, packed: bool) -> str:
-    # stored_names numbers names that would be equal in lower case; both at once keeps the pairs together
-    has = {low: (name, member_type) for (low, _), (name, member_type) in zip(types.stored_names(old)[1], old[1])}
-    members = []
+    has, members = _stored_members(old), []
     for name, new in kind[1]:
         members.append((name, plain(member(value, has[name][0]), has[name][1], new, packed) if name in has else null(new)))
     return f"CASE WHEN {value} IS NOT NULL THEN {struct(members)} END"
 
 
-def _pairs(value: str, kind: types.Type) -> str:
-    """SQL: a map of pairs that are text. Null if a key is none or comes twice, on which Spark would fail."""
-    inner = plain("get(_p, 1)", ("string",), kind[2]) if types.is_scalar(kind[2]) else _from_json("get(_p, 1)", kind[2])
+def _stored_members(kind: types.Type) -> dict[str, tuple[str, types.Type]]:
+    """Return the stored name of each member of a struct → its name and type."""
+    # stored_names numbers names that would be equal in lower case; both at once keeps the pairs together
+    return {low: member for (low, _), member in zip(types.stored_names(kind)[1], kind[1])}
+
+
+def _pairs(value: str, kind: types.Type, inner: str = "") -> str:
+    """SQL: a map of pairs that are text. Null if a key is none or comes twice, on which Spark would fail. `inner`: SQL for the value of a pair `_p`,
+    where it has a meaning."""
+    inner = inner or (plain("get(_p, 1)", ("string",), kind[2]) if types.is_scalar(kind[2]) else _from_json("get(_p, 1)", kind[2]))
     keys = f"transform({value}, _p -> {cast('get(_p, 0)', kind[1])})"
     distinct = "size(array_compact(array_distinct(_keys))) = size(_keys)"
     return let(keys, "_keys", f"CASE WHEN {distinct} THEN map_from_arrays(_keys, transform({value}, _p -> {inner})) END")

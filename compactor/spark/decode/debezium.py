@@ -130,7 +130,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
         f"WHEN _m.source.connector = 'spanner' AND _m.op = 'u' AND {capture} = 'NEW_VALUES' THEN {literal(_NEW_VALUES)} "
         f"WHEN _m.source.connector = 'scylla' AND _m.op = 'u' AND _m.after RLIKE {literal(_NULL)} AND NOT _m.after RLIKE {literal(_CELL)} "
         f"THEN {literal(_NO_CELLS)} "
-        f"{_incomplete('_m')} END"
+        f"{_incomplete('_m.op', '_m.after IS NULL', '_m.before IS NULL')} END"
     )
     judged = parsed.selectExpr("*", f"coalesce({raw.unreadable}, {invalid}) AS _why")
     decoded = once(
@@ -197,11 +197,11 @@ def _operation(op: str, no_after: str, no_before: str, other: str) -> str:
     )
 
 
-def _incomplete(value: str) -> str:
+def _incomplete(op: str, no_after: str, no_before: str) -> str:
     """SQL for the cases of a change that does not say which row it concerns, or what the row is."""
     return (
-        f"WHEN {value}.op = 'd' AND {value}.before IS NULL AND _key IS NULL THEN {literal(_NO_KEY)} "
-        f"WHEN {value}.op IN ('c', 'u', 'r') AND {value}.after IS NULL THEN {literal(_NO_ROW)}"
+        f"WHEN {op} = 'd' AND {no_before} AND _key IS NULL THEN {literal(_NO_KEY)} "
+        f"WHEN {op} IN ('c', 'u', 'r') AND {no_after} THEN {literal(_NO_ROW)}"
     )
 
 
@@ -217,15 +217,22 @@ def _time(micros: str, millis: str) -> str:
 
 def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     assert raw.schema is not None
-    has = dict(raw.schema[1])
-    if has.keys() == _HEARTBEAT or any(names <= has.keys() for names in _NO_ROWS):
+    names, has = [name for name, _ in raw.schema[1]], raw.blocks("before", "after", "source", "transaction")
+    if {*names} == _HEARTBEAT or any(others <= {*names} for others in _NO_ROWS):
         return _silent(raw, spec)
-    if not {"op", "after"} <= set(has):
+    if not {"op", "after"} <= {*names}:
         raise InputRefused(
-            f"table {spec.name}: not a Debezium envelope: expected columns op, before, after, source; found {', '.join(has)}. "
+            f"table {spec.name}: not a Debezium envelope: expected columns op, before, after, source; found {', '.join(names)}. "
             "If the records are plain rows, set `envelope: flat`."
         )
-    images = has["after"]
+    for name, kind in has.items():
+        if name in ("source", "transaction") and kind[0] != "struct":
+            raise InputRefused(
+                f"table {spec.name}: not a Debezium envelope: `{name}` is {types.text(kind)}, expected a struct. Have the writer store the "
+                "blocks of the envelope as structs, or write JSON lines."
+            )
+    # in a file of deletes `after` may be null everywhere
+    images: types.Type = has.get("after") or has.get("before") or ("struct", ())
     blocks = {name: dict(has.get(name, ("struct", ()))[1]) for name in ("source", "transaction")}
     source = blocks["source"]
 
@@ -241,13 +248,14 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
         raise InputRefused(f"table {spec.name}: each record {_CASSANDRA if 'keyspace' in source else _CELLS}")
     connector, capture = text("_value.source", source, "connector"), text("_value.source", source, "value_capture_type")
     partial, writer = bool({"keyspace_name", "value_capture_type"} & source.keys()), literal(_writer_id(raw))
-    unsent = _unsent(connector, capture, [name for name, kind in images[1] if not is_cell(kind)], spec) if partial else ""
-    before = "_value.before" if has.get("before") == images else _same("_value.before", has.get("before"), images)
+    unsent = _unsent(connector, capture, [name for name, kind in images[1] if not is_cell(kind)], spec) if partial and "after" in has else ""
+    after, before = (f"_value.{name}" if has.get(name) == images else _same(f"_value.{name}", has.get(name), images) for name in ("after", "before"))
     other = of_other_table(*_origin(lambda name: text("_value.source", source, name)), spec.source_table)
-    op = _operation("_value.op", "_value.after IS NULL", "_value.before IS NULL", other)
+    no_after, no_before = (f"_value.{name} IS NULL" if name in has else "true" for name in ("after", "before"))
+    op = _operation("_value.op", no_after, no_before, other)
     invalid = (
         f"CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_value.op')}) "
-        f"WHEN {other} THEN NULL {_incomplete('_value')} {unsent} END"
+        f"WHEN {other} THEN NULL {_incomplete('_value.op', no_after, no_before)} {unsent} END"
     )
     rows = raw.rows.selectExpr(
         *PLACE,
@@ -255,7 +263,7 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
         f"{op} AS _op",
         f"{f'concat({_mark(connector, capture)}, {writer})' if partial else writer} AS _writer",
         "CAST(NULL AS STRING) AS _schema",
-        "_value.after AS _after",
+        f"{after} AS _after",
         f"{before} AS _before",
         "_key AS _record_key",
         OLD_KEY,
@@ -263,7 +271,7 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
         f"CASE WHEN NOT ({_ignored_read(op, '_value.op')}) THEN "
         f"{_time(text('_value.source', source, 'ts_us'), text('_value.source', source, 'ts_ms'))} END AS _time",
     )
-    described = from_avro(raw.avro) if raw.avro else plain_writer(_writer_id(raw), images)
+    described = from_avro(raw.avro) if raw.avro and "after" in has else plain_writer(_writer_id(raw), images)
     writers = (described, replace(described, id=PARTIAL + described.id)) if partial else (described,)
     return Frame(rows, images, writers, order_names=with_own_fields(spec), fillers=True)
 
@@ -292,4 +300,6 @@ def _writer_id(raw: RawFrame) -> str:
 
 
 def _same(value: str, kind: types.Type | None, images: types.Type) -> str:
-    return null(images) if kind is None or kind[0] != "struct" else plain(value, kind, images)
+    if kind is None or kind[0] != "struct":
+        return null(images) if images[1] else "CAST(NULL AS STRUCT<_none: STRING>)"
+    return plain(value, kind, images)

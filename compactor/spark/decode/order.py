@@ -141,8 +141,11 @@ class OrderNames:
 
     def may_be_null(self, name: str, first: bool) -> str:
         """SQL: whether a change may have a null in an order column. `first`: it is the first one, so that otherwise file names would decide."""
+        if name.startswith("transaction."):
+            # a snapshot's row has none
+            return f"_op = 'r' AND _source.{quoted(name.removeprefix('transaction.'))} IS NULL" if name in self.first else "_op = 'r'"
         if name in NULL_WHILE or name not in NULLABLE:
-            return NULL_WHILE.get(name, "_op = 'r'" if name.startswith("transaction.") else "false")
+            return NULL_WHILE.get(name, "false")
         read = "false" if name in OFFSETS else "_op = 'r'"
         field = "_source." + name.removeprefix("source.")
         # what the source sent, and is no number, is no null
@@ -184,8 +187,11 @@ def micros(text: str) -> str:
     scaled = (
         f"CASE WHEN abs(_n) < {10**11}L THEN _n * 1000000 WHEN abs(_n) < {10**14}L THEN _n * 1000 WHEN abs(_n) < {10**17}L THEN _n ELSE _n / 1000 END"
     )
-    iso = f"unix_micros(try_cast({text} AS TIMESTAMP))"
-    return f"coalesce({let(number, '_n', f'try_cast({scaled} AS BIGINT)')}, CASE WHEN {text} RLIKE '^[0-9]{{4}}-' THEN {iso} END)"
+    return f"coalesce({let(number, '_n', f'try_cast({scaled} AS BIGINT)')}, {_iso_micros(text)})"
+
+
+def _iso_micros(text: str) -> str:
+    return f"CASE WHEN {text} RLIKE '^[0-9]{{4}}-' THEN unix_micros(try_cast({text} AS TIMESTAMP)) END"
 
 
 def in_range(micros: str) -> str:
@@ -253,8 +259,9 @@ def _own(name: str, columns: Mapping[str, types.Type], writers: Sequence[WriterS
 
 
 def _comparable(text: str) -> str:
-    """SQL: text that is a whole number, an LSN or a time, as a number that sorts in the same order."""
-    return f"coalesce(try_cast({text} AS BIGINT), {lsn_number(text)}, {micros(text)})"
+    """SQL: text that is a whole number, an LSN or an ISO time, as a number that sorts in the same order. Null for other text, also for a number
+    beyond a bigint or with a fraction: as a time in some unit it would not compare with the others."""
+    return f"coalesce(try_cast({text} AS BIGINT), {lsn_number(text)}, {_iso_micros(text)})"
 
 
 def _number_or_text(part: str) -> tuple[str, types.Type]:

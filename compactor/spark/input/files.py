@@ -57,6 +57,19 @@ class RawFrame:
         """SQL: why a raw record cannot be decoded, or null."""
         return UNREADABLE if UNREADABLE in self.rows.columns else "CAST(NULL AS STRING)"
 
+    def blocks(self, *names: str) -> dict[str, types.Type]:
+        """Return the members of VALUE with their types, without those of these names that are null in all records, and so of no type.
+
+        Inside of a column, Parquet's type null is an int to Spark.
+        """
+        typed = {field.name for field in self.fields} if self.fields is not None else None
+        members = (self.schema or ("struct", ()))[1]
+        nulls = {name for name, kind in members if (typed is not None and name not in typed) or kind in (("int",), ("array", ("int",)))}
+        if self.avro:
+            schema = avro.parse(self.avro)
+            nulls |= {member["name"] for member in schema.present(schema.root)["fields"] if schema.only_null(member["type"])}
+        return {name: kind for name, kind in members if name not in names or name not in nulls}
+
 
 @dataclass(frozen=True)
 class Origins:

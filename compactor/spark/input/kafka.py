@@ -131,10 +131,16 @@ def _json_header(name: str) -> str:
 
 def _typed(raw: RawFrame) -> RawFrame:
     assert raw.schema is not None
-    has = dict(raw.schema[1])
+    has = raw.blocks("headers")
     if "value" not in has:
         raise InputRefused(
             f"container: kafka expects a column `value`; found {', '.join(has)}. Set `container: value` if the files hold the values alone."
+        )
+    headers = has.get("headers")
+    if headers and not (headers[0] == "array" and headers[1][0] == "struct" and {"key", "value"} <= {name for name, _ in headers[1][1]}):
+        raise InputRefused(
+            f"container: kafka expects a column `headers` of type array<struct<key:string,value:binary>>; found {types.text(headers)}. Have the "
+            "writer store it so, as Spark's Kafka source does, or leave it out."
         )
     origin = (FILE, BLOCK, ROW)
     inner = has.get("metadata", ("", ()))
