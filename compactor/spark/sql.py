@@ -28,6 +28,8 @@ EXACT_JSON = "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", 'ignoreNu
 """Options of `to_json` for text in which other values differ. By default it cuts timestamps to milliseconds, and leaves out nulls in structs."""
 DIGEST = f"bit_xor(xxhash64(to_json(struct(*), {EXACT_JSON})))"
 """For an aggregation: a number that changes when any of the rows changes."""
+END = "(?!(?s:.))"
+"""The end of a text in a regular expression of Java and of Python, in which `$` also matches before a line break at the end."""
 BY_HASH = "collect_set(CASE WHEN false THEN 1 END)"
 """SQL for an aggregation: always empty. Beside it Spark groups rows by hash; for the minimum of a struct alone it would sort all rows."""
 JSON_OPTIONS = {"maxStringLen": str(2**31 - 1), "allowUnquotedControlChars": "true", "columnNameOfCorruptRecord": " corrupt"}

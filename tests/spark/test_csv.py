@@ -193,6 +193,7 @@ GUESSES = {
     "dates": (["2024-01-01"], "string"),
     "words": (["true"], "string"),
     "blanks": ([" 1"], "string"),
+    "a line break at the end": (["5\n", "5"], "string"),
     "an empty text": (["1", '""'], "string"),
     "null and numbers": (["1", ""], "bigint"),
 }
@@ -202,7 +203,13 @@ def test_guesses_lose_no_digit(lake: Lake) -> None:
     """A table of columns: the type, and every value: text as it was written, numbers with all their digits."""
     spec = lake.spec(key=(), order_by=())
     rows = itertools.zip_longest(*[values for values, _ in GUESSES.values()], fillvalue="")
-    path = put(spec, 1, ",".join(f'"{name}"' for name in GUESSES) + "\n" + "".join(",".join(row) + "\n" for row in rows))
+    path = put(
+        spec,
+        1,
+        ",".join(f'"{name}"' for name in GUESSES)
+        + "\n"
+        + "".join(",".join(f'"{text}"' if text.endswith("\n") else text for text in row) + "\n" for row in rows),
+    )
     (raw,) = csv_types.add_types(read(lake, spec, path)[0], (), None)
     fields = {field.name: field for field in raw.fields or ()}
     assert {name: kind for name, (_, kind) in GUESSES.items()} == {name: csv_types.types.text(field.type) for name, field in fields.items()}

@@ -13,7 +13,7 @@ from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, VARIABLE_DECI
 from compactor.core.sources.postgres import HEX, TEXT
 from compactor.core.sources.postgres import NUMBER as EXACT_NUMBER
 from compactor.spark.decode import pg_text
-from compactor.spark.sql import cast, from_json, let, literal, member, null, struct
+from compactor.spark.sql import END, cast, from_json, let, literal, member, null, struct
 
 PLACEHOLDER = "__debezium_unavailable_value"
 _PACKED = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
@@ -37,8 +37,8 @@ _MICROS = {
 """Semantic type → its number as microseconds. Types not listed are microseconds already."""
 _NUMBERED = ("Date", "Timestamp", "MicroTimestamp", "NanoTimestamp", "Time", "MicroTime", "NanoTime")
 """Semantic types whose values are whole numbers."""
-NUMBER = r"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$"
-BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)$"
+NUMBER = f"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?{END}"
+BASE64 = f"^([A-Za-z0-9+/]{{4}})*([A-Za-z0-9+/]{{4}}|[A-Za-z0-9+/]{{3}}=|[A-Za-z0-9+/]{{2}}==){END}"
 """Texts of numbers, and of bytes as Connect's JSON writes a decimal. `1234` is both."""
 _JAVA_ARRAY = r"^\\[Ljava[.]lang[.][A-Za-z]+;@[0-9a-f]+$"
 """What Debezium sends as an element of a two-dimensional array of texts: the address of an object in its memory."""

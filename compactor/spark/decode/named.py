@@ -31,17 +31,17 @@ from compactor.spark.decode import pg_text
 from compactor.spark.decode.conversions import is_numbered, to_stored
 from compactor.spark.decode.frame import Frame, members_of
 from compactor.spark.decode.order import SOURCE, WRAPPED, OrderNames
-from compactor.spark.sql import cited, literal, named, once, quoted
+from compactor.spark.sql import END, cited, literal, named, once, quoted
 
 TOAST, ANY = "toast", "any"
 """What an update may leave out unchanged: values that PostgreSQL stores out of line, or any column except the key."""
 _OUT_OF_LINE = ("string", "binary", "array", "map", "struct", "decimal")
 """Kinds of stored types whose PostgreSQL types have no fixed length. A numeric of some 34 digits is large enough."""
-_WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
+_WHOLE = f"^(0|-?[1-9][0-9]{{0,17}}){END}"
 _EXACT, _PADDED = ("tinyint", "smallint", "int", "bigint", "decimal"), r"^\s*[+-]?0[0-9]"
 """Exact numbers, and text of digits that a number would lose."""
-_DECIMAL = r"^-?(0|[1-9][0-9]*)([.][0-9]+)?$"
-_MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?$"
+_DECIMAL = f"^-?(0|[1-9][0-9]*)([.][0-9]+)?{END}"
+_MOMENT = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?" + END
 
 IMAGE = "STRUCT<names: ARRAY<STRING>, types: ARRAY<STRING>, `values`: ARRAY<STRING>>"
 
@@ -279,7 +279,7 @@ def _counted(frame: Frame, names: Sequence[str], columns: _Declared) -> dict[str
         named(f"max(length(ltrim('-', regexp_extract({value}, '^(-?[0-9]+)', 1))))", "digits"),
         named(f"max({fraction})", "fraction"),
         named(f"bool_and({value} IN ('true', 'false'))", "flag"),
-        named(f"bool_and({value} RLIKE '{pg_text.ISO_DATE}$' AND try_cast({value} AS DATE) IS NOT NULL)", "day"),
+        named(f"bool_and({value} RLIKE '{pg_text.ISO_DATE}{END}' AND try_cast({value} AS DATE) IS NOT NULL)", "day"),
         named(f"bool_and({value} RLIKE '{_MOMENT}' AND try_cast({value} AS TIMESTAMP) IS NOT NULL)", "moment"),
     )
     return {row["names"]: row for row in rows.collect()}

@@ -43,7 +43,7 @@ from compactor.core.schema.writer import DECIMAL, VARIABLE_DECIMAL, WriterField,
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import OFFSET
 from compactor.spark.decode import conversions
-from compactor.spark.sql import cast, let, literal, null, quoted
+from compactor.spark.sql import END, cast, let, literal, null, quoted
 
 SOURCE = (
     *("connector", "snapshot", "schema", "table", "db", "collection", "txId", "lsn", "sequence", "file", "pos", "row", "change_lsn", "commit_lsn"),
@@ -52,9 +52,9 @@ SOURCE = (
 """The fields of Debezium's source block that are read, as text. `order_by` may name others."""
 TABLE_NAMES = ("keyspace", "keyspace_name", "table_name")
 """Fields in which Vitess and Scylla name a table."""
-LSN = "^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$"
+LSN = "^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}" + END
 """PostgreSQL's text of an LSN."""
-_ZONE = "(Z| ?[+-][0-9]{2}(:?[0-9]{2})?)?$"
+_ZONE = "(Z| ?[+-][0-9]{2}(:?[0-9]{2})?)?" + END
 _MINUTE = "^([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2})"
 _MOMENT = f"{_MINUTE}:[0-9]{{2}}([.][0-9]{{1,9}})?{_ZONE}"
 _TIMES = ("Time", "MicroTime", "NanoTime")

@@ -24,10 +24,10 @@ from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark.columns import BLOCK, FILE, ROW, UNREADABLE, VALUE
 from compactor.spark.decode import conversions
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import cited, literal, named, quoted, struct
+from compactor.spark.sql import END, cited, literal, named, quoted, struct
 
-_WHOLE = "^-?(0|[1-9][0-9]*)$"
-_NUMBER = "^-?(0|[1-9][0-9]*)([.][0-9]+)?$"
+_WHOLE = f"^-?(0|[1-9][0-9]*){END}"
+_NUMBER = f"^-?(0|[1-9][0-9]*)([.][0-9]+)?{END}"
 _NO_VALUE = ("infinity", "-infinity", "inf", "-inf", "nan")
 _FAR = "^[+-]?[0-9]{5,}-"
 """Special values that databases write and that no engine's date, time or decimal can hold: null by policy (docs/sources.md), not an error."""

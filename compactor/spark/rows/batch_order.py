@@ -19,7 +19,7 @@ from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression, joined
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import position, survey
-from compactor.spark.sql import cast, literal, named
+from compactor.spark.sql import END, cast, literal, named
 
 
 def order_columns(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) -> Order:
@@ -98,7 +98,7 @@ def _counts(frames: Sequence[Frame], values: Sequence[str]) -> list[int]:
 
 def _is_number(value: str) -> str:
     """SQL: whether text is a whole number that a decimal holds."""
-    return f"({value}) RLIKE '^-?[0-9]{{1,38}}$'"
+    return f"({value}) RLIKE '^-?[0-9]{{1,38}}{END}'"
 
 
 def _is_misordered(value: str) -> str:
@@ -109,7 +109,7 @@ def _is_misordered(value: str) -> str:
     unpadded = "[0-9]{4}[-/]([0-9][-/].*|[0-9]{2}[-/][0-9]([^0-9].*)?)"
     encoded = "([A-Za-z0-9+/]{4})*[A-Za-z0-9+/]{2}(==|[A-Za-z0-9+/]=)"
     numbers = r'\[ *(null|"?[0-9]+"?)( *, *(null|"?[0-9]+"?))* *\]'
-    return f"({value}) RLIKE {literal(f'^({number}|{day}|{unpadded}|{encoded}|{numbers})$')}"
+    return f"({value}) RLIKE {literal(f'^({number}|{day}|{unpadded}|{encoded}|{numbers}){END}')}"
 
 
 def check_epoch(spec: TableSpec, parent: Snapshot | None) -> None:
