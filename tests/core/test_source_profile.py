@@ -295,7 +295,7 @@ def test_files_that_are_packed_with_zstd_are_looked_at(tmp_path: Path, kind: str
         f"COPY (SELECT 1 AS id, 'a,\"b' AS v) TO '{path}' (FORMAT json, COMPRESSION zstd)"
     )
     assert expected == sample.read(path.name, path.read_bytes(), 100).documents
-    with pytest.raises(ValueError, match="ZSTD|zstd|[Zz]std"):
+    with pytest.raises(ValueError, match="frame descriptor"):
         sample.read(path.name, b"no zstd", 100)
 
 
