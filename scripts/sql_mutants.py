@@ -69,7 +69,7 @@ MUTANTS = [
     (KEYLESS, "_kind = '{LIVE}' AND _n <= _removals - _rest", "_kind = '{LIVE}' AND _n < _removals - _rest", "debezium dms"),
     (KEYLESS, "_kind = '{WAITING}' AND _n > _rest", "_kind = '{WAITING}' AND _n >= _rest", "debezium dms wal2json"),
     # what events say
-    (DEBEZIUM, "WHEN {op} IN ('c', 'u', 'r') AND", "WHEN {op} IN ('c', 'u') AND", "debezium cases"),
+    (DEBEZIUM, "WHEN {op} IN ('c', 'u', 'r') AND NOT", "WHEN {op} IN ('c', 'u') AND NOT", "debezium cases"),
     (DEBEZIUM, 'row = "coalesce(_m.after, _m.before)"', 'row = "_m.after"', "debezium cases debezium_types"),
     # histories
     (VERSIONS, "(__before IN ('d', 't')", "(__before IN ('d')", "history"),

@@ -117,7 +117,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
         # those who leave out nulls have as many writers as sets of columns: a column that some record of the run has is not away after it
         fields[name] = dataclasses.replace(fields[name], last=latest([fields[name].last, *(writer.last for writer in writers if writer.whole)]))
     for writer in writers:
-        nulls = {name: field.name for name in writer.undecided if (field := _of_nulls(fields.values(), name))}
+        nulls = {name: of.name for name in writer.undecided if (of := _of_nulls(fields.values(), name))}
         columns[writer.id] = {**nulls, **columns[writer.id]}
     stored_key = _key(fields.values(), key, table, schema)
     for decision in () if follow.patch_rows else _removed(before, fields.values(), stored_key, follow):
