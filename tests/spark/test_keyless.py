@@ -41,6 +41,17 @@ def test_a_removal_takes_no_row_after_it(lake: Lake) -> None:
         assert [{"a": "1"}, {"a": "2"}] == left(lake, table), way
 
 
+def test_an_image_may_leave_out_nulls_that_the_other_has(lake: Lake) -> None:
+    """A transform or a sink drops them: then only one image of the update names the column, and the row is still the one that it names."""
+    rows = [{"id": 1, "v": "a", "e": 3}, {"id": 2, "v": "a"}, {"id": 16, "e": 1}, {"id": 16, "v": "s"}, {"id": 16, "v": "x", "e": 5}]
+    table = spec(lake, "nulls")
+    lake.land(
+        table, 0, [*(change(10 + at, None, row) for at, row in enumerate(rows[:3])), change(43, rows[2], rows[3]), change(45, rows[3], rows[4])]
+    )
+    lake.run(table)
+    assert [{"id": 1, "v": "a", "e": 3}, {"id": 2, "v": "a", "e": None}, rows[4]] == sorted(left(lake, table), key=lambda row: row["id"])
+
+
 def program(seed: int) -> tuple[list[dict[str, Any]], list[str]]:
     """Changes of a table that had rows before them, and what is left of the rows that they brought."""
     chance, changes = random.Random(seed), list[dict[str, Any]]()

@@ -20,7 +20,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.columns import AFTER, BEFORE, OLD_KEY, OP, PLACE, RECORD_KEY, SCHEMA, TEXT, WRITER
 from compactor.spark.decode.conversions import plain
-from compactor.spark.decode.frame import PARTIAL, Frame, is_cell, json_writer, of_other_table, plain_writer
+from compactor.spark.decode.frame import PARTIAL, Frame, image_names, is_cell, json_writer, of_other_table, plain_writer
 from compactor.spark.decode.order import source_fields, transaction_fields, with_own_fields
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.json_text import no_object
@@ -111,7 +111,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     rows = bodies(raw.rows).withColumn(SCHEMA, as_column(f"CASE WHEN NOT contains({SCHEMA}, {literal(_MONGODB)}) THEN {SCHEMA} END"))
     parsed = once(rows.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "json_object_keys(_body) AS _keys"))
     row = "coalesce(_m.after, _m.before)"
-    writer = json_writer(f"json_object_keys({row})")
+    writer = json_writer(f"json_object_keys({row})" if spec.key else image_names("_m.after", "_m.before"))
     capture = "get_json_object(_body, '$.source.value_capture_type')"
     heartbeat, *others = (f"array({', '.join(map(literal, sorted(names)))})" for names in (_HEARTBEAT, *_NO_ROWS))
     silent = " OR ".join((f"_keys = {heartbeat}", *(f"size(array_except({names}, _keys)) = 0" for names in others)))

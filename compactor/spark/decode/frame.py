@@ -290,6 +290,12 @@ def plain_writer(writer_id: str, struct: types.Type) -> WriterSchema:
     return WriterSchema(writer_id, tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in struct[1]))
 
 
+def image_names(after: str, before: str) -> str:
+    """SQL for the names of the columns in both images of a JSON record. Without a key the one before the change names a row by all of its values."""
+    one, other = (f"coalesce(json_object_keys({image}), array())" for image in (after, before))
+    return f"array_union({one}, {other})"
+
+
 def json_writer(keys: str) -> str:
     """SQL for the id of the writer of a JSON record: of its SCHEMA, else of the names of its columns. `keys`: SQL for these names."""
     return f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(sort_array({keys})))) END"

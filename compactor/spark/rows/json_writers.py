@@ -24,7 +24,7 @@ from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, 
 from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, ROW, WRITER
 from compactor.spark.decode import pg_text
 from compactor.spark.decode.conversions import BASE64, NUMBER, PLACEHOLDER
-from compactor.spark.decode.frame import Frame, ddl, some
+from compactor.spark.decode.frame import Frame, ddl, image_names, some
 from compactor.spark.input.files import from_spark
 from compactor.spark.input.limits import check_columns, row_columns
 from compactor.spark.jvm.private import json_schema
@@ -63,14 +63,17 @@ def writers_of(
     special = f"_image RLIKE {literal(pg_text.SPECIAL_NUMBER)}"
     words = " OR ".join(f"contains(_image, '{word}')" for word in ('NaN"', 'Infinity"'))
     images = frame.rows.where("_writer IS NOT NULL AND _op IS NOT NULL").selectExpr("*", "coalesce(_after, _before) AS _image")
+    # not of any record: twins such as `A` and `a` get their names in this order
+    after, before, either = (
+        f"min_by({image}, CASE WHEN _schema IS NULL THEN struct({FILE}, {BLOCK}, {ROW}) END)" for image in (AFTER, BEFORE, "_image")
+    )
     rows = (
         images.selectExpr("*", f"{special} AS _special", "_schema IS NULL AND contains(_image, '\"\"') AS _blank")
         .groupBy(WRITER)
         .agg(
             named("first(_schema)", "text"),
             named("max(_op IN ('c', 'u', 'r'))", "rows"),
-            # not of any record: twins such as `A` and `a` get their names in this order
-            named(f"json_object_keys(min_by(_image, CASE WHEN _schema IS NULL THEN struct({FILE}, {BLOCK}, {ROW}) END))", "names"),
+            named(f"json_object_keys({either})" if key or frame.one_image else image_names(after, before), "names"),
             # the second test of each is the dear one
             named(f"max(_special AND _image RLIKE {literal(pg_text.FRACTION)})", "fractions"),
             named(f"max(_schema IS NULL AND _special AND _image RLIKE {literal(pg_text.LARGE_NUMBER)})", "large"),
