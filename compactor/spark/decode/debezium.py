@@ -237,7 +237,8 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     source = blocks["source"]
 
     def text(path: str, kinds: dict[str, types.Type], name: str) -> str:
-        return f"CAST({member(path, name)} AS STRING)" if name in kinds else "CAST(NULL AS STRING)"
+        value = f"base64({member(path, name)})" if kinds.get(name) == ("binary",) else member(path, name)
+        return f"CAST({value} AS STRING)" if name in kinds else "CAST(NULL AS STRING)"
 
     if images[0] != "struct":
         raise InputRefused(
