@@ -224,6 +224,16 @@ def test_a_key_without_scale_is_one_key_however_it_is_written(lake: Lake) -> Non
     lake.land(spec, 1, [event("u", lsn, [(VARIABLE, value), (VARIABLE, value)]) for lsn, value in enumerate(values, 1)])
     lake.run(spec)
     assert [("-5", "-5"), ("0", "0.000"), ("1.5", "1.50"), ("100", "100.00")] == sorted((row["c0"], row["c1"]) for row in lake.rows(spec))
+    # without schema, as `types:` says; what is no number of the type is invalid
+    types = (("c0", "decimal(20,1)"), ("c1", "string"), ("c2", "int"))
+    spec = lake.spec("declared", envelope="debezium", order_by=(), key=("c0",), types=types, quarantine_share=0.9)
+    values = [*values[:4], {"scale": 2, "value": packed(33)}]
+    seven = (VARIABLE, {"scale": 1, "value": packed(70)})
+    records = [event("u", lsn, [(VARIABLE, value), (VARIABLE, value), seven])["payload"] for lsn, value in enumerate(values, 1)]
+    lake.land(spec, 1, records)
+    lake.run(spec)
+    assert [("1.5", "1.50", 7), ("100", "100.00", 7)] == [(str(row["c0"]).replace(".0", ""), row["c1"], row["c2"]) for row in lake.rows(spec)]
+    assert ["a column of the key"] == [reason[:19] for _, reason in lake.unusable(spec)]
 
 
 SOURCES: dict[str, tuple[list[dict[str, Any]], str]] = {

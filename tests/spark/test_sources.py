@@ -10,6 +10,7 @@ import pytest
 
 from compactor.core.model.errors import CompactorError
 from tests.spark.lake import Lake
+from tests.spark.test_debezium_types import packed
 
 pytestmark = pytest.mark.spark
 
@@ -264,7 +265,7 @@ def ticdc(at: int, op: str | None, row: Any, **more: Any) -> dict[str, Any]:
     return {"payload": {"source": source, "ts_ms": 1, **({"op": op, "before": None, "after": row} if op else {}), **more}}
 
 
-def vitess(epoch: int, rank: float, value: str, op: str = "u") -> dict[str, Any]:
+def vitess(epoch: int, rank: float | str, value: Any, op: str = "u") -> dict[str, Any]:
     block = None if op == "r" else {"id": "[]", "total_order": 1, "transaction_epoch": epoch, "transaction_rank": rank}
     return change(op, {"connector": "vitess", "db": "", "keyspace": "commerce", "table": "t"}, after={"id": 1, "v": value}, transaction=block)
 
@@ -279,6 +280,7 @@ ENVELOPES: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
     "no envelope": ({"key": (), "order_by": ("offset",), "container": "kafka"}, [[{"offset": 1, "value": {"payload": {"source": "x", "op": "y"}}}]], [None], ""),
     "a column payload": ({"key": ("payload",), "order_by": ("payload",)}, [[{"payload": "a"}]], [None], ""),
     "members of the transaction": ({**DEBEZIUM, "order_by": RANKS}, [[vitess(0, 70, "old"), vitess(0, 0, "read", "r")], [vitess(0, 100, "new")]], ["new"], ""),
+    "ranks in base64": ({**DEBEZIUM, "order_by": RANKS}, [[vitess(0, packed(at), at) for at in (127, 20467, 2**62)], [vitess(0, 300, 300), vitess(0, packed(2**63), 0), vitess(0, "1A==", 1)]], [2**62], "order's type.*order's type"),
     "numbers beyond a bigint": ({**DEBEZIUM, "order_by": RANKS}, [[vitess(0, 70, "a"), vitess(0, 2**63, "b"), vitess(0, 1e9 + 0.5, "c")], [{**vitess(0, 2**63, "e"), "op": "r"}]], ["a"], "order's type.*order's type.*order's type"),
     "keyspace": ({**DEBEZIUM, "order_by": RANKS, "source_table": "commerce.t"}, [[vitess(0, 70, "a")]], ["a"], ""),
     "keyspace of Scylla": ({**BY_TIME, "source_table": "ks.t"}, [[scylla(1, "c", {"id": 1, "v": "a"})]], ["a"], ""),

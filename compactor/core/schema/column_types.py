@@ -84,6 +84,8 @@ def as_declared(inferred: WriterSchema, schema: WriterSchema, text: bool = False
 def _declared(field: WriterField, other: WriterField, text: bool) -> WriterField:
     """Return the declared column `other`, whose values were read as `field`. Raises SchemaRefused for a number without unit that means a time."""
     raw = nested_types.unmarked(nested_types.shown(field.marked, other.raw))[0] if field.marked else field.raw
+    if _has_own_scale(raw) and other.type[0] in _NUMBERS:
+        return replace(other, raw=raw, semantic=VARIABLE_DECIMAL)
     semantic = other.semantic or (field.semantic if field.type == other.type else "")
     if not text and not semantic and other.type[0] in ("date", "timestamp") and raw[0] in ("int", "bigint"):
         units = "date_days" if other.type[0] == "date" else "timestamp_millis, timestamp_micros or timestamp_nanos"
@@ -100,6 +102,15 @@ def _declared(field: WriterField, other: WriterField, text: bool) -> WriterField
         exact = other.type == types.widest(raw, other.type) or (raw == ("bigint",) and bool(semantic))
         raw = raw if exact else ("string",)
     return replace(other, raw=raw, semantic=semantic)
+
+
+_NUMBERS = ("string", "decimal", "tinyint", "smallint", "int", "bigint", "float", "double")
+
+
+def _has_own_scale(raw: types.Type) -> bool:
+    """Return whether values such as `{"scale": 0, "value": "AQ=="}` are of this type: Debezium's numbers of no certain scale, as Oracle's are."""
+    kinds = {name: kind[0] for name, kind in raw[1]} if raw[0] == "struct" else {}
+    return kinds.keys() == {"scale", "value"} and kinds["scale"] in ("int", "bigint") and kinds["value"] in ("string", "binary")
 
 
 def _unread(written: types.Type, declared_: types.Type) -> tuple[str, str, str] | None:

@@ -92,7 +92,8 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
         parsed = ("struct", (("scale", ("int",)), ("value", ("string",))))
         return let(from_json(value, "'scale INT, value STRING'"), "_v", to_stored("_v", parsed, field))
     if field.semantic == VARIABLE_DECIMAL and kind[0] == "struct":
-        return _point(_integer(_bytes(member(value, "value"), dict(kind[1])["value"])), f"{member(value, 'scale')}")
+        digits = _point(_integer(_bytes(member(value, "value"), dict(kind[1])["value"])), cast(member(value, "scale"), ("int",)))
+        return exact(digits, field.type)
     if field.type[0] == "date" and number:
         return f"CASE WHEN {value} BETWEEN {_DAY_MIN} AND {_DAY_MAX} THEN date_add(DATE'1970-01-01', CAST({value} AS INT)) END"
     if field.type[0] == "date" and kind[0] == "string":
@@ -340,7 +341,7 @@ def is_mistyped(raw: str, old: types.Type, value: str, kind: types.Type) -> str 
     whole = ("tinyint", "smallint", "int", "bigint", "decimal")
     if old[0] in whole and kind[0] in whole and types.widest(old, kind) != kind:
         return f"({raw} IS NOT NULL AND ({value}) IS NULL)"
-    if old[0] == "string" and kind[0] == "binary":
+    if (old[0] == "string" and kind[0] == "binary") or (old[0] == "struct" and kind[0] in whole):
         return f"({raw} IS NOT NULL AND ({value}) IS NULL)"
     if old[0] == kind[0] == "array" and types.single(old)[0] == "string" and types.single(kind)[0] == "decimal":
         inside = is_mistyped("_r", old[1], "_v", kind[1])

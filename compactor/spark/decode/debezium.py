@@ -28,9 +28,9 @@ from compactor.spark.sql import as_column, cited, from_json, literal, member, nu
 
 _BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction STRUCT<{1}>, ts_ms STRING"
 
-_HEARTBEAT = frozenset({"ts_ms"})
+_HEARTBEATS = (frozenset({"ts_ms"}), frozenset({"ts_ms", "vgtid"}))
 _NO_ROWS = (frozenset({"databaseName", "ddl"}), frozenset({"event_count", "id", "status"}))
-"""The one member of heartbeats; members of schema changes and of transaction markers, which have more."""
+"""The members of heartbeats, also Vitess's; members of schema changes and of transaction markers, which have more."""
 _ENDS_ROWS = "get_json_object(_body, '$.ddl') RLIKE '(?i)^[ ]*(truncate|drop[ ]+table)[ ]'"
 _TRUNCATES = f"CASE WHEN _m.op IS NULL AND _m.source.connector = 'TiCDC' AND {_ENDS_ROWS} THEN 't' END"
 """SQL: `t` for a schema change of TiCDC that ends all rows. It has a place in the order, as a change has."""
@@ -113,8 +113,8 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     row = "coalesce(_m.after, _m.before)"
     writer = json_writer(f"json_object_keys({row})" if spec.key else image_names("_m.after", "_m.before"))
     capture = "get_json_object(_body, '$.source.value_capture_type')"
-    heartbeat, *others = (f"array({', '.join(map(literal, sorted(names)))})" for names in (_HEARTBEAT, *_NO_ROWS))
-    silent = " OR ".join((f"_keys = {heartbeat}", *(f"size(array_except({names}, _keys)) = 0" for names in others)))
+    heartbeats, others = ([f"array({', '.join(map(literal, sorted(names)))})" for names in kinds] for kinds in (_HEARTBEATS, _NO_ROWS))
+    silent = " OR ".join((f"array_sort(_keys) IN ({', '.join(heartbeats)})", *(f"size(array_except({names}, _keys)) = 0" for names in others)))
     no_envelope = f"_m.op IS NULL AND NOT ({silent})"
     other = of_other_table(*_origin(lambda name: f"_m.source.{name}"), spec.source_table)
     op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", other)
@@ -218,7 +218,7 @@ def _time(micros: str, millis: str) -> str:
 def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     assert raw.schema is not None
     names, has = [name for name, _ in raw.schema[1]], raw.blocks("before", "after", "source", "transaction")
-    if {*names} == _HEARTBEAT or any(others <= {*names} for others in _NO_ROWS):
+    if {*names} in _HEARTBEATS or any(others <= {*names} for others in _NO_ROWS):
         return _silent(raw, spec)
     if not {"op", "after"} <= {*names}:
         raise InputRefused(
@@ -237,7 +237,8 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     source = blocks["source"]
 
     def text(path: str, kinds: dict[str, types.Type], name: str) -> str:
-        return f"CAST({member(path, name)} AS STRING)" if name in kinds else "CAST(NULL AS STRING)"
+        value = f"base64({member(path, name)})" if kinds.get(name) == ("binary",) else member(path, name)
+        return f"CAST({value} AS STRING)" if name in kinds else "CAST(NULL AS STRING)"
 
     if images[0] != "struct":
         raise InputRefused(

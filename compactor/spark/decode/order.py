@@ -57,6 +57,7 @@ LSN = "^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}" + END
 _ZONE = "(Z| ?[+-][0-9]{2}(:?[0-9]{2})?)?" + END
 _MINUTE = "^([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2})"
 _MOMENT = f"{_MINUTE}:[0-9]{{2}}([.][0-9]{{1,9}})?{_ZONE}"
+_RANK = "transaction.transaction_rank"
 _TIMES = ("Time", "MicroTime", "NanoTime")
 
 FIRST_COMMIT = "_source.sequence LIKE '[null%'"
@@ -164,7 +165,8 @@ def with_own_fields(spec: TableSpec) -> OrderNames:
     """Return the names of records with an envelope, and the fields of it that only `order_by` names: numbers, LSNs or times."""
     more = {f"source.{name}": name for name in source_fields(spec)[len(SOURCE) :]}
     more |= {f"transaction.{name}": name for name in transaction_fields(spec)[1:]}
-    return OrderNames({**_COMPUTED, **{name: _comparable(f"_source.{quoted(field)}") for name, field in more.items()}}) if more else WRAPPED
+    values = {name: (_rank if name == _RANK else _comparable)(f"_source.{quoted(field)}") for name, field in more.items()}
+    return OrderNames({**_COMPUTED, **values}) if more else WRAPPED
 
 
 FULL_LOADS = OrderNames({HOUR: _COMPUTED[HOUR]})
@@ -262,6 +264,15 @@ def _comparable(text: str) -> str:
     """SQL: text that is a whole number, an LSN or an ISO time, as a number that sorts in the same order. Null for other text, also for a number
     beyond a bigint or with a fraction: as a time in some unit it would not compare with the others."""
     return f"coalesce(try_cast({text} AS BIGINT), {lsn_number(text)}, {_iso_micros(text)})"
+
+
+def _rank(text: str) -> str:
+    """SQL: Vitess's rank of a transaction: a whole number, or the base64 of a Connect Decimal.
+
+    It is not negative. So its base64 begins with a letter, and never looks like a number.
+    """
+    unpacked = conversions.to_stored(text, ("string",), WriterField("", ("string",), ("decimal", 38, 0), DECIMAL))
+    return f"CASE WHEN {text} RLIKE '^[A-Za-f]' THEN {cast(unpacked, ('bigint',))} ELSE try_cast({text} AS BIGINT) END"
 
 
 def _number_or_text(part: str) -> tuple[str, types.Type]:
