@@ -20,7 +20,7 @@ from compactor.core.formats.avro import SYNC, CutShort, container_schema
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused, Refused, SchemaRefused
 from compactor.core.model.layout import join, relative
-from compactor.core.schema import avro
+from compactor.core.schema import avro, nested_types
 from compactor.core.schema.writer import WriterField, avro_type, from_avro
 from compactor.spark import failures
 from compactor.spark.columns import UNREADABLE, VALUE
@@ -51,6 +51,8 @@ class RawFrame:
     """The columns that have a type, where the rows may have others: types that were declared or inferred (CSV), or not yet (nulls in Parquet)."""
     paths: tuple[str, ...] = ()
     """The locations of the files."""
+    marked: types.Type | None = None
+    """The schema with marks for what has no type yet (`core/schema/nested_types.py`), which is text in the rows; None without any."""
 
     @property
     def unreadable(self) -> str:
@@ -201,19 +203,36 @@ def _distinct(names: list[str]) -> list[str]:
 
 def parquet_schema(spark: SparkSession, path: str) -> T.StructType:
     """Return the columns of a Parquet file, by its footer. All of them, and all their members, may be null."""
-    return T.StructType.fromJson(json.loads(_REQUIRED.sub(r'"\1":true', parquet_files.columns(spark, path).schema.json())))
+    return T.StructType.fromJson(json.loads(_REQUIRED.sub(r'"\1":true', parquet_files.columns(spark, path, typed_only=True).schema.json())))
 
 
 def _parquet(
     spark: SparkSession, origins: Origins, columns: parquet_files.Columns, paths: list[str], reads: ConsistentReads, key: Sequence[str]
 ) -> RawFrame:
     rows = reads.open(parquet_files.reader(spark, columns), paths)
-    struct, fields = _struct(columns), None
+    struct, marked = _struct(columns), _marked(*(T.StructType.fromJson(json.loads(text)) for text in (columns.meant, columns.read)))
     value = f"struct({', '.join(parquet_files.values(columns, key))}) AS _value"
-    if len(columns.schema.fields) < len(struct[1]):
-        fields = tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in from_spark(columns.schema)[1])
     origin = (f"{origins.sql()} AS _file", "0L AS _block", "_metadata.row_index AS _row")
-    return _with_utf8(RawFrame(with_origin(rows, origin, value), struct, columns.avro, fields, tuple(paths)))
+    return _with_utf8(with_marks(RawFrame(with_origin(rows, origin, value), struct, columns.avro, paths=tuple(paths)), marked))
+
+
+def with_marks(raw: RawFrame, marked: types.Type | None) -> RawFrame:
+    """Return the frame with what its marked schema says of its columns, if that has marks."""
+    if marked is None or marked == raw.schema:
+        return raw
+    typed = [(name, nested_types.unmarked(kind)[0]) for name, kind in marked[1] if kind not in (nested_types.BLANK, nested_types.UNDECIDED)]
+    return dataclasses.replace(raw, fields=tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in typed), marked=marked)
+
+
+def _marked(meant: T.DataType, read_as: T.DataType) -> types.Type:
+    """Return the type of a value as it is meant, with BLANK for nulls and UNDECIDED for arrays, maps and structs without a type."""
+    if isinstance(meant, T.NullType):
+        return nested_types.BLANK if isinstance(read_as, T.IntegerType) else nested_types.UNDECIDED
+    if isinstance(meant, T.ArrayType) and isinstance(read_as, T.ArrayType):
+        return ("array", _marked(meant.elementType, read_as.elementType))
+    if isinstance(meant, T.StructType) and isinstance(read_as, T.StructType):
+        return ("struct", tuple((field.name, _marked(field.dataType, read_as[field.name].dataType)) for field in meant.fields))
+    return from_spark(meant)
 
 
 def _struct(columns: parquet_files.Columns) -> types.Type:
