@@ -334,11 +334,16 @@ _CLASS = re.compile(r"^(?:\[[A-Z_.]+\] |(?:[a-z_]\w*\.)+[A-Z][\w$]*(?:: |$))+")
 """The class of Spark's error, or of Java's, before its message."""
 
 
+_ADVICE = re.compile(r" If necessary set .*", re.DOTALL)
+"""Settings of Spark that Spark recommends. They would make such a value null, and nobody would notice."""
+
+
 def plain_reason(error: BaseException) -> str:
     """Return the reason without the names of classes, for people who look for a mistake in their file and not in Spark."""
     text = reason(error)
     name = re.sub(r"(Exception|Error)$", "", text.rstrip(": ").rpartition(".")[2])
-    return _CLASS.sub("", text) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    plain = _ADVICE.sub("", _CLASS.sub("", text)) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    return "a number or a time is beyond the range of its type" if plain == "long overflow" else plain
 
 
 def reason(error: BaseException) -> str:
