@@ -248,7 +248,7 @@ class Reader:
                 except InputRefused as error:
                     opened.refuse(raw.paths, files.Problem(str(error)))
                     continue
-                undecided = {*dict(raw.schema[1])} - {field.name for field in raw.fields} if raw.schema and raw.fields is not None else set()
+                undecided = {name for name, marked in raw.marked[1] if nested_types.unmarked(marked)[0] != marked} if raw.marked else set()
                 for name, column_type in raw.schema[1] if raw.schema and kind != "csv" else ():
                     if name in undecided:
                         continue

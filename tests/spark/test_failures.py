@@ -8,6 +8,7 @@ from pyspark.errors import IllegalArgumentException
 
 from compactor.core.model.errors import CompactorError, EngineEnded, InconsistentRead, InputRefused, Refused, Stopped, Unavailable
 from compactor.spark import failures, gateway
+from compactor.spark.input import files
 
 STAGE = (
     "An error occurred while calling o74.parquet.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 "
@@ -208,3 +209,21 @@ def test_every_public_method_of_a_class_tells_so() -> None:
         Engine().read("java.lang.ArithmeticException: overflow")
     with pytest.raises(Java):
         Engine()._inside("java.net.SocketTimeoutException: Read timed out")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "org.apache.spark.SparkArithmeticException: [NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION] 0 cannot be represented as Decimal(5, 2). "
+            'If necessary set "spark.sql.ansi.enabled" to "false" to bypass this error, and return NULL instead. SQLSTATE: 22003',
+            "0 cannot be represented as Decimal(5, 2).",
+        ),
+        ("java.lang.ArithmeticException: long overflow", "a number or a time is beyond the range of its type"),
+        ("java.io.EOFException", "eof"),
+        ("java.io.IOException: Invalid sync!", "Invalid sync!"),
+    ],
+)
+def test_the_reason_of_a_file_is_without_java_and_settings_of_spark(text: str, reason: str) -> None:
+    """Its readers look for a mistake in their file."""
+    assert files.plain_reason(RuntimeError(text)) == reason

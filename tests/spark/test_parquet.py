@@ -68,6 +68,43 @@ def test_nanoseconds_nulls_and_metadata(lake: Lake) -> None:
     assert lake.problems(spec) == []
 
 
+SHOWN = {
+    "tags": ["x"],
+    "deep": {"x": 2, "y": "q", "many": [1], "none": {"z": 1.5}},
+    "rows": [{"a": 1, "b": "t"}],
+    "lists": [[True]],
+    "v": "a",
+}
+NOT_YET = {"tags": [], "deep": {"x": 1, "y": None, "many": [], "none": {"z": None}}, "rows": [{"a": 1, "b": None}], "lists": [[]], "v": None}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("envelope", ["flat", "debezium"])
+def test_the_type_null_inside_of_columns_waits_for_a_type(lake: Lake, envelope: str) -> None:
+    """Arrow infers it for an empty list and for a member that is always null. Before the types and behind them, the values are those of one file."""
+    spec = debezium(lake) if envelope == "debezium" else lake.spec()
+    pairs = pa.map_(pa.string(), pa.int32())
+
+    def land(hour: int, columns: Mapping[str, Any], kind: pa.DataType) -> None:
+        one = pa.table({"id": [hour], "seq": [1], **{name: [value] for name, value in columns.items()}, "pairs": pa.array([[("k", None)]], kind)})
+        if envelope == "debezium":
+            (source,) = pa.Table.from_pylist([event("c", hour)["source"]]).to_struct_array().chunks
+            one = pa.table({"op": ["c"], "before": pa.nulls(1), "after": one.to_struct_array(), "source": source})
+        landed(lake, spec, hour, {name: one[name] for name in one.column_names})
+
+    for hour, columns, kind in ((1, NOT_YET, pa.map_(pa.string(), pa.null())), (2, SHOWN, pairs), (3, NOT_YET, pa.map_(pa.string(), pa.null()))):
+        land(hour, columns, kind)
+        lake.run(spec)
+        if hour == 1:
+            (only,) = lake.rows(spec)
+            assert (only["deep"], only["rows"]) == ({"x": 1, "many": "[]", "none": "{}"}, [{"a": 1}])
+    rows = {row["id"]: row for row in lake.rows(spec)}
+    empty = {**NOT_YET, "pairs": {"k": None}}
+    assert {name: rows[1][name] for name in empty} == {name: rows[3][name] for name in empty} == empty
+    assert {name: rows[2][name] for name in SHOWN} == SHOWN
+    assert lake.problems(spec) == []
+
+
 def test_a_key_finer_than_a_microsecond_is_null(spark: SparkSession, tmp_path: Path) -> None:
     """Two keys would be one row. So it is in an envelope's row; in other columns and their members nanoseconds are cut."""
     values = pa.array([NANOS, NANOS - 789], UTC)
@@ -174,11 +211,11 @@ def test_codecs_and_encodings_without_a_reader(lake: Lake) -> None:
 
 
 def test_a_file_is_rewritten_without_records_as_it_is_meant(spark: SparkSession, tmp_path: Path) -> None:
-    """Nanoseconds stay timestamps, and a column called as Spark's own stays."""
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"id": [1, 2], "ts": pa.array([NANOS, NANOS], UTC), "none": pa.nulls(2), "_metadata": ["x", "y"]}), path)
+    """Nanoseconds stay timestamps, a column called as Spark's own stays, and what has no type yet is left out."""
+    path, empty = tmp_path / "a.parquet", {"deep": [{"x": 1, "y": None, "z": []}] * 2, "tags": [[], []]}
+    pq.write_table(pa.table({"id": [1, 2], "ts": pa.array([NANOS, NANOS], UTC), "none": pa.nulls(2), "_metadata": ["x", "y"], **empty}), path)
     made = parquet_without(spark, LocalStorage(), str(path), ErasedRecords((1,), 2), str(tmp_path / "out"))
-    assert files.parquet_schema(spark, made.path).simpleString() == "struct<id:bigint,ts:timestamp,_metadata:string>"
+    assert files.parquet_schema(spark, made.path).simpleString() == "struct<id:bigint,ts:timestamp,_metadata:string,deep:struct<x:bigint>>"
     moment = datetime.datetime(2023, 11, 14, 22, 13, 20, 123456, datetime.timezone.utc)
     (row,) = spark.read.parquet(made.path).collect()
     assert (row["id"], row["_metadata"], row["ts"].astimezone(datetime.timezone.utc)) == (2, "y", moment)

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
+from compactor.core.schema.nested_types import unmarked
 from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.columns import AFTER, BEFORE, OLD_KEY, OP, PLACE, RECORD_KEY, SCHEMA, TEXT, WRITER
 from compactor.spark.decode.conversions import plain
@@ -272,7 +273,9 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
         f"CASE WHEN NOT ({_ignored_read(op, '_value.op')}) THEN "
         f"{_time(text('_value.source', source, 'ts_us'), text('_value.source', source, 'ts_ms'))} END AS _time",
     )
-    described = from_avro(raw.avro) if raw.avro and "after" in has else plain_writer(_writer_id(raw), images)
+    kinds: dict[str, types.Type] = dict((raw.marked or raw.schema)[1])
+    marked = next((kinds[name] for name in ("after", "before") if name in kinds and unmarked(kinds[name])[0] == images), images)
+    described = from_avro(raw.avro) if raw.avro and "after" in has else plain_writer(_writer_id(raw), marked)
     writers = (described, replace(described, id=PARTIAL + described.id)) if partial else (described,)
     return Frame(rows, images, writers, order_names=with_own_fields(spec), fillers=True)
 
@@ -297,7 +300,7 @@ def _silent(raw: RawFrame, spec: TableSpec) -> Frame:
 
 
 def _writer_id(raw: RawFrame) -> str:
-    return signature(raw.avro or types.text(raw.schema or ("struct", ())))
+    return signature(raw.avro or types.text(raw.marked or raw.schema or ("struct", ())))
 
 
 def _same(value: str, kind: types.Type | None, images: types.Type) -> str:

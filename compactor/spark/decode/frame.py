@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 
 from compactor.core.model import names, types
 from compactor.core.model.errors import SchemaRefused
+from compactor.core.schema.nested_types import BLANK, unmarked
 from compactor.core.schema.writer import VARIABLE_DECIMAL, WriterField, WriterSchema
 from compactor.core.sources import shared_stream
 from compactor.spark.columns import AFTER, BEFORE, INVALID
@@ -286,8 +287,12 @@ def declared_order(names: Sequence[str], frames: Sequence[Frame]) -> tuple[str, 
 
 
 def plain_writer(writer_id: str, struct: types.Type) -> WriterSchema:
-    """Return a writer that is described only by its column types (Parquet's footer, inference)."""
-    return WriterSchema(writer_id, tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in struct[1]))
+    """Return a writer that is described only by its column types (Parquet's footer, inference). They may be marked (`nested_types`)."""
+    fields, undecided = [], tuple(name for name, kind in struct[1] if kind == BLANK)
+    for name, kind in (each for each in struct[1] if each[1] != BLANK):
+        raw, _ = unmarked(kind)
+        fields.append(WriterField(name, raw, types.stored_names(raw), marked=kind if kind != raw else None))
+    return WriterSchema(writer_id, tuple(fields), undecided=undecided)
 
 
 def image_names(after: str, before: str) -> str:

@@ -20,7 +20,7 @@ from compactor.core.formats.avro import SYNC, CutShort, container_schema
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused, Refused, SchemaRefused
 from compactor.core.model.layout import join, relative
-from compactor.core.schema import avro
+from compactor.core.schema import avro, nested_types
 from compactor.core.schema.writer import WriterField, avro_type, from_avro
 from compactor.spark import failures
 from compactor.spark.columns import UNREADABLE, VALUE
@@ -37,6 +37,9 @@ METADATA = "_metadata"
 _REQUIRED = re.compile(r'"(nullable|containsNull|valueContainsNull)":false')
 
 
+_NO_TYPE = (nested_types.BLANK, nested_types.UNDECIDED)
+
+
 @dataclass(frozen=True)
 class RawFrame:
     """Rows of files that share a schema."""
@@ -51,6 +54,8 @@ class RawFrame:
     """The columns that have a type, where the rows may have others: types that were declared or inferred (CSV), or not yet (nulls in Parquet)."""
     paths: tuple[str, ...] = ()
     """The locations of the files."""
+    marked: types.Type | None = None
+    """The schema with marks for what has no type yet (`core/schema/nested_types.py`), which is text in the rows; None without any."""
 
     @property
     def unreadable(self) -> str:
@@ -58,13 +63,11 @@ class RawFrame:
         return UNREADABLE if UNREADABLE in self.rows.columns else "CAST(NULL AS STRING)"
 
     def blocks(self, *names: str) -> dict[str, types.Type]:
-        """Return the members of VALUE with their types, without those of these names that are null in all records, and so of no type.
-
-        Inside of a column, Parquet's type null is an int to Spark.
-        """
+        """Return the members of VALUE with their types, without those of these names that are null in all records, and so of no type."""
         typed = {field.name for field in self.fields} if self.fields is not None else None
         members = (self.schema or ("struct", ()))[1]
-        nulls = {name for name, kind in members if (typed is not None and name not in typed) or kind in (("int",), ("array", ("int",)))}
+        marks = dict((self.marked or ("struct", ()))[1])
+        nulls = {name for name, _ in members if (typed is not None and name not in typed) or marks.get(name) in _NO_TYPE}
         if self.avro:
             schema = avro.parse(self.avro)
             nulls |= {member["name"] for member in schema.present(schema.root)["fields"] if schema.only_null(member["type"])}
@@ -214,19 +217,36 @@ def _distinct(names: list[str]) -> list[str]:
 
 def parquet_schema(spark: SparkSession, path: str) -> T.StructType:
     """Return the columns of a Parquet file, by its footer. All of them, and all their members, may be null."""
-    return T.StructType.fromJson(json.loads(_REQUIRED.sub(r'"\1":true', parquet_files.columns(spark, path).schema.json())))
+    return T.StructType.fromJson(json.loads(_REQUIRED.sub(r'"\1":true', parquet_files.columns(spark, path, typed_only=True).schema.json())))
 
 
 def _parquet(
     spark: SparkSession, origins: Origins, columns: parquet_files.Columns, paths: list[str], reads: ConsistentReads, key: Sequence[str]
 ) -> RawFrame:
     rows = reads.open(parquet_files.reader(spark, columns), paths)
-    struct, fields = _struct(columns), None
+    struct, marked = _struct(columns), _marked(*(T.StructType.fromJson(json.loads(text)) for text in (columns.meant, columns.read)))
     value = f"struct({', '.join(parquet_files.values(columns, key))}) AS _value"
-    if len(columns.schema.fields) < len(struct[1]):
-        fields = tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in from_spark(columns.schema)[1])
     origin = (f"{origins.sql()} AS _file", "0L AS _block", "_metadata.row_index AS _row")
-    return _with_utf8(RawFrame(with_origin(rows, origin, value), struct, columns.avro, fields, tuple(paths)))
+    return _with_utf8(with_marks(RawFrame(with_origin(rows, origin, value), struct, columns.avro, paths=tuple(paths)), marked))
+
+
+def with_marks(raw: RawFrame, marked: types.Type | None) -> RawFrame:
+    """Return the frame with what its marked schema says of its columns, if that has marks."""
+    if marked is None or marked == raw.schema:
+        return raw
+    typed = [(name, nested_types.unmarked(kind)[0]) for name, kind in marked[1] if kind not in _NO_TYPE]
+    return dataclasses.replace(raw, fields=tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in typed), marked=marked)
+
+
+def _marked(meant: T.DataType, read_as: T.DataType) -> types.Type:
+    """Return the type of a value as it is meant, with BLANK for nulls and UNDECIDED for arrays, maps and structs without a type."""
+    if isinstance(meant, T.NullType):
+        return nested_types.BLANK if isinstance(read_as, T.IntegerType) else nested_types.UNDECIDED
+    if isinstance(meant, T.ArrayType) and isinstance(read_as, T.ArrayType):
+        return ("array", _marked(meant.elementType, read_as.elementType))
+    if isinstance(meant, T.StructType) and isinstance(read_as, T.StructType):
+        return ("struct", tuple((field.name, _marked(field.dataType, read_as[field.name].dataType)) for field in meant.fields))
+    return from_spark(meant)
 
 
 def _struct(columns: parquet_files.Columns) -> types.Type:
@@ -328,11 +348,16 @@ _CLASS = re.compile(r"^(?:\[[A-Z_.]+\] |(?:[a-z_]\w*\.)+[A-Z][\w$]*(?:: |$))+")
 """The class of Spark's error, or of Java's, before its message."""
 
 
+_ADVICE = re.compile(r" If necessary set .*", re.DOTALL)
+"""Settings of Spark that Spark recommends. They would make such a value null, and nobody would notice."""
+
+
 def plain_reason(error: BaseException) -> str:
     """Return the reason without the names of classes, for people who look for a mistake in their file and not in Spark."""
     text = reason(error)
     name = re.sub(r"(Exception|Error)$", "", text.rstrip(": ").rpartition(".")[2])
-    return _CLASS.sub("", text) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    plain = _ADVICE.sub("", _CLASS.sub("", text)) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    return "a number or a time is beyond the range of its type" if plain == "long overflow" else plain
 
 
 def reason(error: BaseException) -> str:

@@ -1,7 +1,8 @@
 """Parquet files by their footers: the columns that Spark reads, what they mean where Spark does not say, and which types it does not read at all.
 
 - Nanoseconds are read as numbers, and cut to microseconds. In a column of the key, a time that is finer is null.
-- A column of the type null (pandas, Arrow, DuckDB and polars write it where all values are null) is an int32 to Spark. It has no type yet.
+- The type null (pandas, Arrow, DuckDB and polars write it where all values are null) is an int32 to Spark. Such a column has no type yet, and neither
+  has an array, a map or a struct of nulls: these are their JSON text, as in JSON without schema. Other structs are without the members that are null.
 - A type that Spark has no reader for is refused by the column's name.
 - Kafka Connect, Flink, NiFi and others write Parquet by way of Avro, and leave the writer's Avro schema in the footer. It says what numbers and texts
   mean, such as days or microseconds. They write decimals as `binary` of any length. Spark reads those with 19 to 38 digits: with fewer they are read
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,7 +31,7 @@ _FOREIGN = re.compile(r"(\S+) \((UUID|INTERVAL|TIME\([A-Z]+,[a-z]+\)|DECIMAL\((?
 """A column in parquet-java's text of a schema whose type Spark has no reader for. (parquet-java itself does not know FLOAT16 and newer types.)"""
 _NANOS = "(TIMESTAMP(NANOS,"
 _BINARY_DECIMAL = re.compile(r"( binary \S+) \(DECIMAL\(([0-9]+),([0-9]+)\)\)")
-_MAYBE_NULL = re.compile(r"^  optional int32 \S+;$", re.MULTILINE)
+_MAYBE_NULL = re.compile(r"^ +optional int32 [^(]+;$", re.MULTILINE)
 _JAVA = "parquet-mr"
 _TAIL = 8
 """Bytes at the end of a file: the footer's length in 4, and `PAR1`."""
@@ -50,7 +51,7 @@ class Columns:
     read: str
     """As Spark reads them."""
     meant: str
-    """As they are meant: nanoseconds are timestamps, and a column of the type null is `void`."""
+    """As they are meant: nanoseconds are timestamps, and what has no type yet is `void`."""
     avro: str | None = None
     """The writer's Avro schema, if the footer has one."""
 
@@ -61,10 +62,10 @@ class Columns:
         return T.StructType([field for field in fields if not isinstance(field.dataType, T.NullType)])
 
 
-def columns(spark: SparkSession, path: str, described: bool = True) -> Columns:
+def columns(spark: SparkSession, path: str, described: bool = True, typed_only: bool = False) -> Columns:
     """Return the columns of a file. The JVM's own reader is 20 times faster than `read.parquet(...).schema`.
 
-    `described`: whether an Avro schema in the footer counts.
+    `described`: whether an Avro schema in the footer counts. `typed_only`: without the parts of columns that have no type yet.
 
     Raises InputRefused for a type that Spark does not read, and Spark's error for a file that it cannot open.
     """
@@ -94,8 +95,9 @@ def columns(spark: SparkSession, path: str, described: bool = True) -> Columns:
     read = spark_json(read_as)
     meant = read if means == read_as else spark_json(means)
     if _MAYBE_NULL.search(text) and not str(footer.getCreatedBy()).startswith(_JAVA):
-        nulls = {str(each.getName()) for each in _top(_elements(java, file)) if each.isSetLogicalType() and each.getLogicalType().isSetUNKNOWN()}
-        meant = json.dumps(_with_nulls(json.loads(meant), nulls)) if nulls else meant
+        # the columns of Parquet, which have no children, are the parts of Spark's types that have no parts, in the same order
+        nulls = [each.isSetLogicalType() and each.getLogicalType().isSetUNKNOWN() for each in _elements(java, file) if not each.getNum_children()]
+        meant = json.dumps(_with_nulls(json.loads(meant), iter(nulls), typed_only)) if any(nulls) else meant
     return Columns(read, meant, avro)
 
 
@@ -124,18 +126,25 @@ def _elements(jvm: Any, file: Any) -> Sequence[Any]:
         stream.close()
 
 
-def _top(elements: Sequence[Any]) -> list[Any]:
-    """Return the columns of a schema that is listed depth first, without their members."""
-    top, left = [], 0
-    for element in elements[1:]:
-        top += [] if left else [element]
-        left += int(element.getNum_children()) - (1 if left else 0)
-    return top
+def _with_nulls(kind: Any, nulls: Iterator[bool], typed_only: bool, name: str = "after") -> Any:
+    """Return Spark's JSON of a type with `void` for what has no type yet. `nulls`: for each part without parts whether it is null.
 
-
-def _with_nulls(struct: dict[str, Any], nulls: set[str]) -> dict[str, Any]:
-    fields = [{**field, "type": "void"} if field["name"] in nulls and field["type"] == "integer" else field for field in struct["fields"]]
-    return {**struct, "fields": fields}
+    `name`: of the column or member. All columns together are a row, as `after` is one.
+    """
+    if isinstance(kind, str):
+        return "void" if next(nulls) and kind == "integer" else kind
+    if kind["type"] == "array":
+        item = _with_nulls(kind["elementType"], nulls, typed_only, "")
+        return "void" if item == "void" else {**kind, "elementType": item}
+    if kind["type"] == "map":
+        key, value = (_with_nulls(kind[part], nulls, typed_only, "") for part in ("keyType", "valueType"))
+        return "void" if (key, value) == ("string", "void") else kind
+    members = []
+    for field in kind["fields"]:
+        inner = _with_nulls(field["type"], nulls, typed_only, field["name"])
+        if inner != "void" or (not typed_only and (field["type"] != "integer" or name in _ROWS)):
+            members.append({**field, "type": inner})
+    return {**kind, "fields": members} if members or (name in _ROWS and not typed_only) else "void"
 
 
 def copy_with_avro(spark: SparkSession, path: str, to: str, schema: str) -> None:
@@ -158,10 +167,10 @@ def reader(spark: SparkSession, of: Columns) -> DataFrameReader:
 
 
 def values(of: Columns, key: Sequence[str] = ()) -> list[str]:
-    """SQL for each column of `reader`, as it is meant; null as text for a column without a type. `key`: the columns of the table's key."""
-    was, is_ = (T.StructType.fromJson(json.loads(text)).fields for text in (of.read, of.meant))
+    """SQL for each column of `reader`, as it is meant; JSON text for what has no type. `key`: the columns of the table's key."""
+    was, is_ = (T.StructType.fromJson(json.loads(text)) for text in (of.read, of.meant))
     low = [name.lower() for name in key]
-    return [f"{_meant(quoted(one.name), one.dataType, two.dataType, one.name, low)} AS {quoted(one.name)}" for one, two in zip(was, is_)]
+    return [f"{_meant(quoted(one.name), was[one.name].dataType, one.dataType, one.name, low)} AS {quoted(one.name)}" for one in is_.fields]
 
 
 def _meant(value: str, read_as: T.DataType, meant: T.DataType, name: str = "", key: Sequence[str] = ()) -> str:
@@ -169,15 +178,15 @@ def _meant(value: str, read_as: T.DataType, meant: T.DataType, name: str = "", k
     if read_as == meant:
         return value
     if isinstance(meant, T.NullType):
-        return "CAST(NULL AS STRING)"
+        return "CAST(NULL AS STRING)" if isinstance(read_as, T.IntegerType) else f"to_json({value})"
     if isinstance(read_as, T.ArrayType) and isinstance(meant, T.ArrayType):
         return f"transform({value}, _e -> {_meant('_e', read_as.elementType, meant.elementType)})"
     if isinstance(read_as, T.MapType) and isinstance(meant, T.MapType):
         keys = value if read_as.keyType == meant.keyType else f"transform_keys({value}, (_e, _v) -> {_meant('_e', read_as.keyType, meant.keyType)})"
         return f"transform_values({keys}, (_k, _e) -> {_meant('_e', read_as.valueType, meant.valueType)})"
     if isinstance(read_as, T.StructType) and isinstance(meant, T.StructType):
-        pairs, low = zip(read_as.fields, meant.fields), key if name in _ROWS else ()
-        members = [(one.name, _meant(member(value, one.name), one.dataType, two.dataType, one.name, low)) for one, two in pairs]
+        low = key if name in _ROWS else ()
+        members = [(one.name, _meant(member(value, one.name), read_as[one.name].dataType, one.dataType, one.name, low)) for one in meant.fields]
         return f"CASE WHEN {value} IS NOT NULL THEN {struct(members)} END"
     if isinstance(meant, T.DecimalType):
         return f"CAST({value} AS {meant.simpleString()})"

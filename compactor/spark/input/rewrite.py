@@ -64,7 +64,7 @@ def parquet_without(spark: SparkSession, storage: Storage, location: str, record
 
     Raises InputRefused if it has another number of records, CheckFailed if what was written is not what was left.
     """
-    columns = parquet_files.columns(spark, location)
+    columns = parquet_files.columns(spark, location, typed_only=True)
     schema = files.parquet_schema(spark, location)
     info = storage.stat(location)
     records_there = table_writer.count_rows(spark, {location: info.size})[location] if info else 0
