@@ -120,6 +120,7 @@ WRONG = [
     ("id,seq,v\n1,1,a\n2,1\n", "record 2: does not have 3 values, one for each column .id, seq, v"),
     ("id,seq,v\n1,1,a,b\n", "record 1: does not have 3 values"),
     ("id,seq,id\n1,1,a\n", "names 'id' twice"),
+    ("id,seq,v,V\n1,1,a,b\n", "part-0.csv: the header names 'v' and 'V' twice"),
     ("1,1,a\n2,1,b\n", "names '1' twice"),
     ("7,8,a\n2,1,b\n", "part-0.csv: expected a header with id, 1, found '7,8,a'. Have the source write one"),
     ("7,1,a\n2,1,b\n", "no key column 'id'; it has the columns 7, 1, a"),

@@ -117,11 +117,13 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
                 f"table {spec.name}: {path}: expected a header with {', '.join(needed)}, found {begins}. Have the source write one, correct `key:` "
                 "and `order_by:`, or, if no file has a header, set `csv: {columns: [..]}`."
             )
-        twice = sorted({name for name in names if names.count(name) > 1 or not name})
+        lower = [name.lower() for name in names]
+        twice = sorted({name for name in lower if lower.count(name) > 1 or not name})
         if twice:
+            alike = dict.fromkeys(_quoted(spec, name) for name in names if name.lower() == twice[0])
             raise InputRefused(
-                f"table {spec.name}: {path}: the header names {_quoted(spec, twice[0])} twice, or has an empty name; expected different names. "
-                "Repair the file."
+                f"table {spec.name}: {path}: the header names {' and '.join(alike)} twice, or has an empty name; expected names that differ in more "
+                "than case. Repair the file."
             )
         return _Layout(names, True, False)
     columns = used.columns
