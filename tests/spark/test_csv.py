@@ -290,14 +290,21 @@ def test_a_quoted_value_that_never_ends_makes_the_file_unreadable(lake: Lake) ->
     """It would take the lines after it. One that ends with its file is a value of several lines; a quote in an unquoted value does not matter."""
     spec = lake.spec(quarantine_share=1.0)
     put(spec, 1, 'id,seq,v\n1,1,"12 inch\n2,1,b\n3,1,""\n\n', "a.csv")
+    put(spec, 1, 'id,seq,v\n8,1,"cut', "e.csv")
+    put(spec, 1, 'id,seq,v\n9,1,"cut\n', "f.csv")
+    longer = "id,seq,v\n" + "10,1,i\n" * 10_000
+    put(spec, 1, f'{longer}11,1,"cut\n', "g.csv")
+    put(spec, 1, f'{longer}12,1,"\nx,"\n', "h.csv")
     put(spec, 1, 'id,seq,v\n4,1,"d\nd""\n"\n', "b.csv")
     put(spec, 1, 'id,seq,v\n5,1,5" pipe\n6,1,"f\nf"', "c.csv")
     put(spec, 1, "", "d.csv.zst").write_bytes(packed(lake, "zst", b'id,seq,v\n7,1,"g\n8,1,h'))
     lake.run(spec)
-    assert [(4, 'd\nd"\n'), (5, '5" pipe'), (6, "f\nf")] == [(row["id"], row["v"]) for row in lake.rows(spec)]
+    assert [(4, 'd\nd"\n'), (5, '5" pipe'), (6, "f\nf"), (10, "i"), (12, "\nx,")] == sorted((row["id"], row["v"]) for row in lake.rows(spec))
     waits = {item.path.rpartition("/")[2]: item.reason for item in quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))}
-    assert ["a.csv", "d.csv.zst"] == sorted(waits)
-    assert all("record 2 (a header counts): a quoted value does not end" in str(reason) for reason in waits.values()), waits
+    assert ["a.csv", "d.csv.zst", "e.csv", "f.csv", "g.csv"] == sorted(waits)
+    for file, reason in waits.items():
+        number = 10_002 if file == "g.csv" else 2
+        assert f"record {number} (a header counts): a quoted value does not end" in str(reason), waits
 
 
 def test_a_cut_compressed_file_is_named(lake: Lake) -> None:
