@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 from decimal import Decimal
@@ -243,16 +244,24 @@ def test_any_split_into_runs_gives_the_same_table(lake: Lake) -> None:
 
 @pytest.mark.slow
 def test_a_file_that_holds_nothing(lake: Lake) -> None:
-    """Empty, or its header only: no rows, no error; a header alone tells no types, so a new table waits."""
+    """Empty, blank, packed or its header only: no rows, no error; a header alone tells no types, so a new table waits. So do JSON files without rows."""
     spec = lake.spec()
     put(spec, 1, "id,seq,v\n")
     put(spec, 1, "", "part-1.csv")
-    with pytest.raises(NoRowsYet):
-        lake.run(spec)
+    put(spec, 1, "\r\n\r\n", "blank.csv")
+    put(spec, 1, "", "nothing.csv.gz").write_bytes(gzip.compress(b""))
+    jsons = lake.spec("jsons")
+    put(jsons, 1, "[]\n", "list.json")
+    put(jsons, 1, "\n", "blank.json")
+    put(jsons, 1, "", "nothing.json.gz").write_bytes(gzip.compress(b""))
+    for waiting in (spec, jsons):
+        with pytest.raises(NoRowsYet):
+            lake.run(waiting)
     put(spec, 1, "id,seq,v\n1,1,a\n", "part-2.csv")
     assert "committed" == lake.run(spec).outcome
     put(spec, 2, "id,seq,v\n", "part-3.csv")
-    lake.run(spec)
+    put(spec, 2, "\n", "part-4.csv")
+    assert lake.run(spec).counts.get("quarantined", 0) == 0
     assert [{"id": 1, "seq": 1, "v": "a"}] == lake.rows(spec)
 
 

@@ -109,8 +109,11 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
     first, marked = _first_record(spark, path, used)
     _check_delimiter(spec, path, used, first)
     if used.header:
-        names = tuple(first)
         needed = dict.fromkeys((*spec.key, *spec.order_by))
+        if not first:
+            # a blank file has no rows, and so any columns
+            return _Layout(tuple(needed) or ("blank",), True, False)
+        names = tuple(first)
         if needed and {name.lower() for name in needed}.isdisjoint(name.lower() for name in names):
             begins = _quoted(spec, used.delimiter.join(first)[:100])
             raise InputRefused(
@@ -167,7 +170,10 @@ def _has_operation(spec: TableSpec, path: str, first: Sequence[str], columns: in
 
 
 def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str], bool]:
-    """Return the values of the first record, and whether a byte order mark is before them. Values longer than the head are cut."""
+    """Return the values of the first record, and whether a byte order mark is before them. Values longer than the head are cut.
+
+    A blank file has no values, and a blank line before others is one value.
+    """
     for size in _HEAD_BYTES:
         try:
             head = files.head(spark, path, size, unpack=True)
@@ -197,6 +203,8 @@ def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str],
     if used.header and any("\udc80" <= char <= "\udcff" for name in first for char in name):
         shown = ", ".join(first).encode("ascii", "backslashreplace").decode()
         raise InputRefused(f"{path}: the header is not UTF-8: {shown[:100]}. Have the source write UTF-8, or convert the file.")
+    if not first and text.strip("\r\n"):
+        first = [""]
     if used.quote and len(head) < size:
         _check_closed(text, used, used.quote)
     return first, marked

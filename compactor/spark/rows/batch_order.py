@@ -16,7 +16,7 @@ from compactor.core.results.phrases import counted
 from compactor.spark.checks import misfits
 from compactor.spark.decode.decoder import DECODERS
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import expression, joined
+from compactor.spark.decode.order import joined
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import position, survey
 from compactor.spark.rows.order_texts import ADVICE, column_of, is_misordered, is_number
@@ -53,7 +53,7 @@ def _type(name: str, opened: Inputs, frames: Sequence[Frame]) -> str:
     spec = opened.spec
     # files without a valid record have no columns
     frames = [frame for frame in frames if frame.images and frame.images[1]] or frames
-    parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers, frame.members) for frame in frames]
+    parts = [position.order_part(frame, frame.images or ("struct", ()), spec, name, ("string",)) for frame in frames]
     kind, column = joined(kind for _, kind in parts), column_of(name)
     declared = column == name or any(writer.declared(str(column), ()) for frame in frames for writer in frame.writers)
     if kind != ("string",) or column is None or not declared:

@@ -62,7 +62,7 @@ def with_position(frame: Frame, spec: TableSpec, order: Order, epoch: str, valid
     A TIME that is none becomes null.
     """
     assert frame.images is not None
-    parts = [_order_part(frame, frame.images, spec, name, types.parse(kind)) for name, kind in order]
+    parts = [order_part(frame, frame.images, spec, name, types.parse(kind)) for name, kind in order]
     typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
     if snapshot_lsn is not None:
         typed[0] = f"CASE WHEN {FIRST_COMMIT} AND _op <> 'r' THEN greatest({typed[0]}, {snapshot_lsn}L) ELSE {typed[0]} END"
@@ -83,7 +83,8 @@ def with_position(frame: Frame, spec: TableSpec, order: Order, epoch: str, valid
     return dataclasses.replace(frame, rows=rows.withColumn(OP, as_column("CASE WHEN _invalid IS NULL THEN _op END")))
 
 
-def _order_part(frame: Frame, images: types.Type, spec: TableSpec, name: str, kind: types.Type) -> tuple[str, types.Type]:
+def order_part(frame: Frame, images: types.Type, spec: TableSpec, name: str, kind: types.Type) -> tuple[str, types.Type]:
+    """Return SQL for an order column of a frame, and its type; null and `kind` if no record has a column."""
     try:
         return expression(name, images, spec.name, frame.order_names, frame.writers, frame.members)
     except OrderRefused:
