@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 from decimal import Decimal
@@ -120,6 +121,7 @@ WRONG = [
     ("id,seq,v\n1,1,a\n2,1\n", "record 2: does not have 3 values, one for each column .id, seq, v"),
     ("id,seq,v\n1,1,a,b\n", "record 1: does not have 3 values"),
     ("id,seq,id\n1,1,a\n", "names 'id' twice"),
+    ("id,seq,v,V\n1,1,a,b\n", "part-0.csv: the header names 'v' and 'V' twice"),
     ("1,1,a\n2,1,b\n", "names '1' twice"),
     ("7,8,a\n2,1,b\n", "part-0.csv: expected a header with id, 1, found '7,8,a'. Have the source write one"),
     ("7,1,a\n2,1,b\n", "no key column 'id'; it has the columns 7, 1, a"),
@@ -242,16 +244,24 @@ def test_any_split_into_runs_gives_the_same_table(lake: Lake) -> None:
 
 @pytest.mark.slow
 def test_a_file_that_holds_nothing(lake: Lake) -> None:
-    """Empty, or its header only: no rows, no error; a header alone tells no types, so a new table waits."""
+    """Empty, blank, packed or its header only: no rows, no error; a header alone tells no types, so a new table waits. So do JSON files without rows."""
     spec = lake.spec()
     put(spec, 1, "id,seq,v\n")
     put(spec, 1, "", "part-1.csv")
-    with pytest.raises(NoRowsYet):
-        lake.run(spec)
+    put(spec, 1, "\r\n\r\n", "blank.csv")
+    put(spec, 1, "", "nothing.csv.gz").write_bytes(gzip.compress(b""))
+    jsons = lake.spec("jsons")
+    put(jsons, 1, "[]\n", "list.json")
+    put(jsons, 1, "\n", "blank.json")
+    put(jsons, 1, "", "nothing.json.gz").write_bytes(gzip.compress(b""))
+    for waiting in (spec, jsons):
+        with pytest.raises(NoRowsYet):
+            lake.run(waiting)
     put(spec, 1, "id,seq,v\n1,1,a\n", "part-2.csv")
     assert "committed" == lake.run(spec).outcome
     put(spec, 2, "id,seq,v\n", "part-3.csv")
-    lake.run(spec)
+    put(spec, 2, "\n", "part-4.csv")
+    assert lake.run(spec).counts.get("quarantined", 0) == 0
     assert [{"id": 1, "seq": 1, "v": "a"}] == lake.rows(spec)
 
 
@@ -289,14 +299,21 @@ def test_a_quoted_value_that_never_ends_makes_the_file_unreadable(lake: Lake) ->
     """It would take the lines after it. One that ends with its file is a value of several lines; a quote in an unquoted value does not matter."""
     spec = lake.spec(quarantine_share=1.0)
     put(spec, 1, 'id,seq,v\n1,1,"12 inch\n2,1,b\n3,1,""\n\n', "a.csv")
+    put(spec, 1, 'id,seq,v\n8,1,"cut', "e.csv")
+    put(spec, 1, 'id,seq,v\n9,1,"cut\n', "f.csv")
+    longer = "id,seq,v\n" + "10,1,i\n" * 10_000
+    put(spec, 1, f'{longer}11,1,"cut\n', "g.csv")
+    put(spec, 1, f'{longer}12,1,"\nx,"\n', "h.csv")
     put(spec, 1, 'id,seq,v\n4,1,"d\nd""\n"\n', "b.csv")
     put(spec, 1, 'id,seq,v\n5,1,5" pipe\n6,1,"f\nf"', "c.csv")
     put(spec, 1, "", "d.csv.zst").write_bytes(packed(lake, "zst", b'id,seq,v\n7,1,"g\n8,1,h'))
     lake.run(spec)
-    assert [(4, 'd\nd"\n'), (5, '5" pipe'), (6, "f\nf")] == [(row["id"], row["v"]) for row in lake.rows(spec)]
+    assert [(4, 'd\nd"\n'), (5, '5" pipe'), (6, "f\nf"), (10, "i"), (12, "\nx,")] == sorted((row["id"], row["v"]) for row in lake.rows(spec))
     waits = {item.path.rpartition("/")[2]: item.reason for item in quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))}
-    assert ["a.csv", "d.csv.zst"] == sorted(waits)
-    assert all("record 2 (a header counts): a quoted value does not end" in str(reason) for reason in waits.values()), waits
+    assert ["a.csv", "d.csv.zst", "e.csv", "f.csv", "g.csv"] == sorted(waits)
+    for file, reason in waits.items():
+        number = 10_002 if file == "g.csv" else 2
+        assert f"record {number} (a header counts): a quoted value does not end" in str(reason), waits
 
 
 def test_a_cut_compressed_file_is_named(lake: Lake) -> None:

@@ -73,6 +73,14 @@ def test_json_beyond_the_limits(lake: Lake) -> None:
         lake.run(nested)
 
 
+def test_packed_files_that_hadoop_does_not_unpack(lake: Lake) -> None:
+    """A suffix in upper case."""
+    spec = lake.spec(quarantine_share=1.0)
+    put(spec, {"fine.json": row(1), "UPPER.JSON.GZ": gzip.compress(row(2).encode()), "A.JSON.ZST": packed(lake, "zst", row(3).encode())})
+    lake.run(spec)
+    assert sorted(row["id"] for row in lake.rows(spec)) == [1, 2, 3]
+
+
 def test_columns_that_only_all_files_together_have(lake: Lake) -> None:
     """No file is to blame: the run is refused."""
     spec = lake.spec(limits=LOW)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import OrderRefused
+from compactor.spark.rows.order_texts import is_misordered
 from tests.spark.lake import Lake
 from tests.spark.test_debezium_types import VARIABLE, of, packed, scaled
 
@@ -37,7 +38,35 @@ TEXTS = {
     "no_seconds_with_offset": ("2024-03-05T12:01+02:00", "2024-03-05T10:01:00.5Z"),
     "blank_before_offset": ("2024-03-05 12:30:00.000 +0200", "2024-03-05 11:00:00.000 +0000"),
     "words": ("alpha", "beta"),
+    "lsns": ("0/FFFFFF8", "0/10000000"),
 }
+
+
+MISORDERED = (
+    *("2026-11-20 11:00:00 AM", "01:00 p.m.", "20-NOV-26 01.00.00.000000 PM", "Oct 30 2026 08:00", "20 Nov 2026", "November 20, 2026", "2026-Nov-20"),
+    *("Tue, 01 Dec 2026", "Fri 2026-11-20", "2026-11-20 09:00:00 CET", "08:30 PST", "2026-11-20T09:00:00+01:00[Europe/Berlin]", "08:00:00 GMT+1"),
+    *("2026-11-20 09:00:00.5 America/New_York", "9:59:00", "2026-11-20 9:59", "1e10", "1E-5", "1.5e3", "0044-03-15 BC", "10000-01-01", "-0044-03-15"),
+)
+SORTED = (
+    *("2026-11-20 08:00:00 UTC", "2026-11-20 08:00:00.5 GMT", "2026-11-20T08:00:00.000000000", "2026-11-20T08:00:00Z_0001", "08:30:00", "2026-W47"),
+    *("1.2.3", "1.10.0-rc1", "3E11FA47-71CA-11E1-9E33-C80AA9429562:1-77", "123e4567-dec0-7abc-deca-426614174000", "00001e10", "DEADBEEF", "12bc"),
+    *("00000027:00000758:0005", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "mysql-bin.000123", "1526919030474-0", "00000000/0000001A", "august", "batch 5"),
+)
+"""Text that sorts otherwise than what it means, and text that may look like it."""
+
+
+@pytest.mark.slow
+def test_later_text_that_does_not_sort_with_the_stored_is_invalid(lake: Lake) -> None:
+    """A date of another form, a number, or nothing: it would be older than what is stored, without a word."""
+    spec = lake.spec(order_by=("at",), quarantine_share=1.0)
+    lake.land(spec, 1, [{"id": 1, "at": "2026-11-20T08:00:00Z", "v": "old"}, {"id": 2, "at": "", "v": "old"}])
+    assert lake.run(spec).counts["quarantined"] == 1
+    later = ["12/20/2026 08:00", "1795200000", "", "2026-11-21 08:00:00"]
+    lake.land(spec, 2, [{"id": 1, "at": at, "v": "new"} for at in later])
+    lake.run(spec)
+    assert [(row["id"], row["v"]) for row in lake.rows(spec)] == [(1, "new")]
+    reasons = [(record, reason.partition(", expected")[0]) for record, reason in lake.unusable(spec)]
+    assert sorted(reasons) == sorted((number, f"order_by column at holds '{at}'") for number, at in [(2, ""), *enumerate(later[:3], 1)])
 
 
 @pytest.mark.slow
@@ -89,6 +118,8 @@ def test_what_has_no_order_is_refused_by_name(lake: Lake) -> None:
         lake.land(spec, 1, [{"id": 1, "at": value, "v": "x"}])
         with pytest.raises(OrderRefused, match=f"'at' is text that does not sort as what it means. The first is .*{value}.*record 1"):
             lake.run(spec)
+    assert lake.spark.createDataFrame([(text,) for text in MISORDERED], "t string").where(f"NOT {is_misordered('t')}").collect() == []
+    assert lake.spark.createDataFrame([(text,) for text in SORTED], "t string").where(is_misordered("t")).collect() == []
     spec = lake.spec("whole", order_by=("at",), quarantine_share=1.0)
     lake.land(spec, 1, [{"id": 1, "at": 1, "v": "first"}])
     lake.run(spec)

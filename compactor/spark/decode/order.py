@@ -372,9 +372,8 @@ def first_number(value: str, number: str) -> str:
 def _text(value: str, name: str) -> tuple[str, types.Type]:
     if name.endswith("sequence"):
         return first_number(value, f"get(filter(from_json({value}, 'ARRAY<STRING>'), _x -> _x IS NOT NULL), 0)"), ("string",)
-    if name.lower().endswith("lsn"):
-        halves = ", '/', ".join(f"lpad(upper(split_part({value}, '/', {part})), 8, '0')" for part in (1, 2))
-        return f"CASE WHEN {value} RLIKE '{LSN}' THEN concat({halves}) ELSE {value} END", ("string",)
+    halves = ", '/', ".join(f"lpad(upper(split_part(_t, '/', {part})), 8, '0')" for part in (1, 2))
+    lsn = f"WHEN _t RLIKE '{LSN}' THEN concat({halves})"
     # Java leaves out seconds that are zero
     filled = f"regexp_replace({value}, {literal(f'{_MINUTE}(?={_ZONE})')}, '$1:00')"
     zone = f"ltrim(regexp_extract(substr(_t, 20), {literal(_ZONE)}, 0))"
@@ -382,4 +381,4 @@ def _text(value: str, name: str) -> tuple[str, types.Type]:
     fraction = "rpad(regexp_extract(substr(_t, 20), '^[.]([0-9]+)', 1), 9, '0')"
     moment = f"concat(date_format({seconds}, \"yyyy-MM-dd'T'HH:mm:ss\"), '.', {fraction})"
     # ten o'clock is written as 10:00:00Z, and as 10:00:00.5Z half a second later, which sorts before it as text
-    return let(filled, "_t", f"CASE WHEN _t RLIKE {literal(_MOMENT)} THEN coalesce({moment}, _t) ELSE _t END"), ("string",)
+    return let(filled, "_t", f"CASE WHEN _t RLIKE {literal(_MOMENT)} THEN coalesce({moment}, _t) {lsn} ELSE _t END"), ("string",)

@@ -109,19 +109,24 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
     first, marked = _first_record(spark, path, used)
     _check_delimiter(spec, path, used, first)
     if used.header:
-        names = tuple(first)
         needed = dict.fromkeys((*spec.key, *spec.order_by))
+        if not first:
+            # a blank file has no rows, and so any columns
+            return _Layout(tuple(needed) or ("blank",), True, False)
+        names = tuple(first)
         if needed and {name.lower() for name in needed}.isdisjoint(name.lower() for name in names):
             begins = _quoted(spec, used.delimiter.join(first)[:100])
             raise InputRefused(
                 f"table {spec.name}: {path}: expected a header with {', '.join(needed)}, found {begins}. Have the source write one, correct `key:` "
                 "and `order_by:`, or, if no file has a header, set `csv: {columns: [..]}`."
             )
-        twice = sorted({name for name in names if names.count(name) > 1 or not name})
+        lower = [name.lower() for name in names]
+        twice = sorted({name for name in lower if lower.count(name) > 1 or not name})
         if twice:
+            alike = dict.fromkeys(_quoted(spec, name) for name in names if name.lower() == twice[0])
             raise InputRefused(
-                f"table {spec.name}: {path}: the header names {_quoted(spec, twice[0])} twice, or has an empty name; expected different names. "
-                "Repair the file."
+                f"table {spec.name}: {path}: the header names {' and '.join(alike)} twice, or has an empty name; expected names that differ in more "
+                "than case. Repair the file."
             )
         return _Layout(names, True, False)
     columns = used.columns
@@ -165,7 +170,10 @@ def _has_operation(spec: TableSpec, path: str, first: Sequence[str], columns: in
 
 
 def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str], bool]:
-    """Return the values of the first record, and whether a byte order mark is before them. Values longer than the head are cut."""
+    """Return the values of the first record, and whether a byte order mark is before them. Values longer than the head are cut.
+
+    A blank file has no values, and a blank line before others is one value.
+    """
     for size in _HEAD_BYTES:
         try:
             head = files.head(spark, path, size, unpack=True)
@@ -195,7 +203,27 @@ def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str],
     if used.header and any("\udc80" <= char <= "\udcff" for name in first for char in name):
         shown = ", ".join(first).encode("ascii", "backslashreplace").decode()
         raise InputRefused(f"{path}: the header is not UTF-8: {shown[:100]}. Have the source write UTF-8, or convert the file.")
+    if not first and text.strip("\r\n"):
+        first = [""]
+    if used.quote and len(head) < size:
+        _check_closed(text, used, used.quote)
     return first, marked
+
+
+def _check_closed(text: str, used: Csv, quote: str) -> None:
+    """Raise InputRefused if a file, which is `text`, ends inside of a quoted value."""
+    number = 1
+    try:
+        for record in csv.reader(io.StringIO(text, newline="\n"), delimiter=used.delimiter, quotechar=quote, strict=True):
+            number += bool(record)
+    except csv.Error as error:
+        # Spark says what else it cannot read
+        if "unexpected end of data" in str(error):
+            raise InputRefused(_not_closed(number)) from None
+
+
+def _not_closed(number: int) -> str:
+    return f"cannot be read ({_record(number)}: a quoted value does not end. {_QUOTES})"
 
 
 def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, paths: list[str], reads: ConsistentReads) -> RawFrame:
@@ -312,17 +340,24 @@ def unclosed(spark: SparkSession, spec: TableSpec, raw: RawFrame, paths: Mapping
     if not used.quote or raw.schema is None:
         return {}
     last = f"{VALUE}.{quoted(raw.schema[1][-1][0])}"
-    ends = raw.rows.groupBy(FILE).agg(named(f"max_by(contains({last}, '\n'), {ROW})", "lines"), named("count(1)", "records")).where("lines")
+    trimmed = f"rtrim('\r\n', {last})"
+    one_line = f"CASE WHEN NOT contains({trimmed}, '\n') THEN replace({trimmed}, {literal(used.quote)}, {literal(used.quote * 2)}) END"
+    aggregations = {f"max_by(contains({last}, '\n'), {ROW})": "lines", "count(1)": "records", f"max_by({one_line}, {ROW})": "one_line"}
+    ends = raw.rows.groupBy(FILE).agg(*(named(sql, name) for sql, name in aggregations.items())).where("lines")
     out = {}
     for row in ends.collect():
         path = paths[row[FILE]]
-        # the last line of the file is inside of the value: all its quotes are doubled, but for the one that ends the value
+        # the last line of the file is inside of the value: all its quotes are doubled, but for the one that ends the value; or the value begins there
         quotes = f"octet_length(value) - octet_length(replace(value, {literal(used.quote)}, ''))"
         lines = reads.open(spark.read.format("text").options(lineSep="\n"), [path]).where("trim(value) NOT IN ('', '\r')")
-        counted = lines.selectExpr(f"{quotes} AS quotes", "struct(_metadata.file_block_start, monotonically_increasing_id()) AS place")
-        if measured.compute(counted, {"even": "max_by(quotes, place) % 2 = 0"})["even"]:
+        begins = "false"
+        if row.one_line is not None:
+            begins = f"endswith(rtrim('\r', value), {literal(used.delimiter + used.quote + row.one_line)})"
+        inside = f"({quotes}) % 2 = 0 OR {begins} AS inside"
+        counted = lines.selectExpr(inside, "struct(_metadata.file_block_start, monotonically_increasing_id()) AS place")
+        if measured.compute(counted, {"inside": "max_by(inside, place)"})["inside"]:
             number = row.records + (1 if used.header else 0)
-            out[path] = files.Problem(f"cannot be read ({_record(number)}: a quoted value does not end. {_QUOTES})")
+            out[path] = files.Problem(_not_closed(number))
     return out
 
 

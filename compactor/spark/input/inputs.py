@@ -286,7 +286,9 @@ class Inputs:
 
 
 def _must_unpack(spark: SparkSession, path: str) -> bool:
-    """Whether a text file must be unpacked before Spark can read it."""
+    """Whether a text file must be unpacked before Spark can read it: zstd without a native library, and any suffix in upper case."""
+    if _in_upper_case(path):
+        return hadoop.codec(spark, path.lower()) is not None
     if not path.endswith(".zst"):
         return False
     try:
@@ -296,12 +298,22 @@ def _must_unpack(spark: SparkSession, path: str) -> bool:
     return False
 
 
+def _in_upper_case(path: str) -> bool:
+    """Whether the suffix of a file has a capital letter. Hadoop finds no codec for it."""
+    suffix = path.rpartition(".")[2]
+    return suffix != suffix.lower()
+
+
 def _unpack(spark: SparkSession, path: str, copy: str, most: int) -> str:
     """Unpack a file of at most `most` bytes into the folder `copy`, and return the location of the copy.
 
     Raises InputRefused, naming the file, if it cannot be unpacked or is larger.
     """
     if not str(spark.sparkContext.master).startswith("local"):
+        if _in_upper_case(path):
+            raise InputRefused(
+                f"{path}: Spark on a cluster does not unpack a file whose suffix is in upper case. Have the sink write it in lower case."
+            )
         raise InputRefused(
             f"{path}: this cluster's Hadoop cannot unpack zstd (no native library). Have the sink write gzip, or install libhadoop with zstd."
         )
@@ -318,7 +330,9 @@ def _copy_unpacked(spark: SparkSession, path: str, target: str, most: int) -> in
     java = jvm(spark)
     try:
         with hadoop.opened(spark, path) as stream:
-            content = java.org.apache.commons.io.input.BoundedInputStream(java.com.github.luben.zstd.ZstdInputStream(stream), most + 1)
+            zstd = path.lower().endswith(".zst")
+            unpacked = java.com.github.luben.zstd.ZstdInputStream(stream) if zstd else hadoop.codec(spark, path.lower()).createInputStream(stream)
+            content = java.org.apache.commons.io.input.BoundedInputStream(unpacked, most + 1)
             java.org.apache.commons.io.FileUtils.copyInputStreamToFile(content, java.java.io.File(target))
     except Exception as error:
         failures.raise_environment_error(error)

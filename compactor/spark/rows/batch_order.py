@@ -9,17 +9,18 @@ from collections.abc import Callable, Collection, Sequence
 
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
-from compactor.core.model.position import OFFSETS, Order, Position, at_or_below, latest, offsets_problem, payload_column, same_order
+from compactor.core.model.position import OFFSETS, Order, Position, at_or_below, latest, offsets_problem, same_order
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.phrases import counted
 from compactor.spark.checks import misfits
 from compactor.spark.decode.decoder import DECODERS
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import expression, joined
+from compactor.spark.decode.order import joined
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import position, survey
-from compactor.spark.sql import END, cast, literal, named
+from compactor.spark.rows.order_texts import ADVICE, column_of, is_misordered, is_number
+from compactor.spark.sql import cast, literal, named
 
 
 def order_columns(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) -> Order:
@@ -52,8 +53,8 @@ def _type(name: str, opened: Inputs, frames: Sequence[Frame]) -> str:
     spec = opened.spec
     # files without a valid record have no columns
     frames = [frame for frame in frames if frame.images and frame.images[1]] or frames
-    parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers, frame.members) for frame in frames]
-    kind, column = joined(kind for _, kind in parts), name if name.startswith("source.") else payload_column(name)
+    parts = [position.order_part(frame, frame.images or ("struct", ()), spec, name, ("string",)) for frame in frames]
+    kind, column = joined(kind for _, kind in parts), column_of(name)
     declared = column == name or any(writer.declared(str(column), ()) for frame in frames for writer in frame.writers)
     if kind != ("string",) or column is None or not declared:
         return types.text(kind)
@@ -74,42 +75,26 @@ def _type_of_text(table: str, name: str, column: str, frames: Sequence[Frame], v
     if 0 < digits < count:
         raise OrderRefused(
             f"table {table}: order_by column {name!r} holds whole numbers in {digits:,} records and other text in {count - digits:,}, which have "
-            f"no order in common. The first text is {first(lambda value: f'({value}) IS NOT NULL AND NOT {_is_number(value)}')}. Declare "
+            f"no order in common. The first text is {first(lambda value: f'({value}) IS NOT NULL AND NOT {is_number(value)}')}. Declare "
             f"`types: {{{column}: bigint}}` (other values then go to quarantine), or set another column."
         )
     if misordered:
         raise OrderRefused(
-            f"table {table}: order_by column {name!r} is text that does not sort as what it means. The first is {first(_is_misordered)}. Declare "
-            f"numbers in `types:`, such as {{{column}: decimal(18,6)}}, dates as 2026-01-31, bytes as hexadecimal, or set another column."
+            f"table {table}: order_by column {name!r} is text that does not sort as what it means. The first is {first(is_misordered)}. Declare "
+            f"{ADVICE.format(column)}."
         )
     return "decimal(38,0)" if long else "bigint" if digits else "string"
 
 
 def _counts(frames: Sequence[Frame], values: Sequence[str]) -> list[int]:
-    """Count the rows that have a value, those with a whole number, with one of more than 18 digits, and with text that sorts as it should not."""
+    """Count the rows with a text, those with a whole number, with one of more than 18 digits, and with misordered text."""
     counts = [0, 0, 0, 0]
     for frame, value in zip(frames, values):
-        tests = (_is_number(value), f"{_is_number(value)} AND length({value}) > 18", _is_misordered(value))
-        rows = frame.rows.where(f"_op IS NOT NULL AND _invalid IS NULL AND ({value}) IS NOT NULL")
+        tests = (is_number(value), f"{is_number(value)} AND length({value}) > 18", is_misordered(value))
+        rows = frame.rows.where(f"_op IS NOT NULL AND _invalid IS NULL AND trim({value}) <> ''")
         row = rows.agg(named("count(1)", "n"), *(named(f"count_if({test})", f"c{at}") for at, test in enumerate(tests))).collect()[0]
         counts = [total + more for total, more in zip(counts, row)]
     return counts
-
-
-def _is_number(value: str) -> str:
-    """SQL: whether text is a whole number that a decimal holds."""
-    return f"({value}) RLIKE '^-?[0-9]{{1,38}}{END}'"
-
-
-def _is_misordered(value: str) -> str:
-    """SQL: whether text is a number with a fraction (9.5 and 10.5), a date that begins with its day or month or has no leading zeros, base64, or a
-    list of numbers.
-    """
-    number, day = "[+-]?[0-9]+[.,][0-9]+", "[0-9]{1,2}[-/.]([0-9]{1,2}|[A-Za-z]{3})[-/.][0-9]{2,4}([^0-9].*)?"
-    unpadded = "[0-9]{4}[-/]([0-9][-/].*|[0-9]{2}[-/][0-9]([^0-9].*)?)"
-    encoded = "([A-Za-z0-9+/]{4})*[A-Za-z0-9+/]{2}(==|[A-Za-z0-9+/]=)"
-    numbers = r'\[ *(null|"?[0-9]+"?)( *, *(null|"?[0-9]+"?))* *\]'
-    return f"({value}) RLIKE {literal(f'^({number}|{day}|{unpadded}|{encoded}|{numbers}){END}')}"
 
 
 def check_epoch(spec: TableSpec, parent: Snapshot | None) -> None:

@@ -19,7 +19,8 @@ from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import BEFORE, EVENT, INVALID, OP, ROW, TIME
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import FIRST_COMMIT, exactly, expression, in_range
-from compactor.spark.sql import as_column, literal, null
+from compactor.spark.rows import order_texts
+from compactor.spark.sql import as_column, coalesce, literal, null
 
 Order = core.Order
 ddl, own_ddl = core.ddl, core.own_ddl
@@ -57,20 +58,23 @@ def built(epoch: str, values: Sequence[str], order: Order, row: str = "_row") ->
 def with_position(frame: Frame, spec: TableSpec, order: Order, epoch: str, valid: bool = False, snapshot_lsn: int | None = None) -> Frame:
     """Return the frame with POSITION. `epoch` is SQL; `valid`: no record is INVALID, as an earlier pass found; see `batch_order.snapshot_lsn`.
 
-    A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP. A TIME that is none becomes null.
+    A row whose order column is null, where it must not be, or misordered text (`order_texts`), becomes INVALID. Invalid rows have no OP.
+    A TIME that is none becomes null.
     """
     assert frame.images is not None
-    parts = [_order_part(frame, frame.images, spec, name, types.parse(kind)) for name, kind in order]
+    parts = [order_part(frame, frame.images, spec, name, types.parse(kind)) for name, kind in order]
     typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
     if snapshot_lsn is not None:
         typed[0] = f"CASE WHEN {FIRST_COMMIT} AND _op <> 'r' THEN greatest({typed[0]}, {snapshot_lsn}L) ELSE {typed[0]} END"
     required = [(part, frame.order_names.may_be_null(name, at == 0)) for at, (part, (name, _)) in enumerate(zip(typed, order))]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
+    texts = [at for at, (name, kind) in enumerate(order) if kind == "string" and order_texts.column_of(name) is not None]
+    misordered = coalesce([order_texts.problem(order[at][0], *required[at]) for at in texts] or ["NULL"])
     names = ", ".join(name for name, _ in order)
     advice = "set `order_by:` to columns that every change has; a snapshot's rows may lack them, if `op` or `__op` is r"
     reason = literal(f"a column of the order ({names}) is null or not of the order's type; {advice}")
     fillers = _fillers(frame, spec, typed, order)
-    tested = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} {fillers}END"
+    tested = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} {fillers}ELSE {misordered} END"
     why = "CAST(NULL AS STRING)" if valid else tested
     keep = [f"{in_range(TIME)} AS {TIME}" if name == TIME else name for name in frame.rows.columns if name not in (INVALID, OP)]
     # a record that holds several events: the record's place orders the file, the event's number orders the record
@@ -79,7 +83,8 @@ def with_position(frame: Frame, spec: TableSpec, order: Order, epoch: str, valid
     return dataclasses.replace(frame, rows=rows.withColumn(OP, as_column("CASE WHEN _invalid IS NULL THEN _op END")))
 
 
-def _order_part(frame: Frame, images: types.Type, spec: TableSpec, name: str, kind: types.Type) -> tuple[str, types.Type]:
+def order_part(frame: Frame, images: types.Type, spec: TableSpec, name: str, kind: types.Type) -> tuple[str, types.Type]:
+    """Return SQL for an order column of a frame, and its type; null and `kind` if no record has a column."""
     try:
         return expression(name, images, spec.name, frame.order_names, frame.writers, frame.members)
     except OrderRefused:
