@@ -10,7 +10,7 @@ _NUMBER = "[+-]?([0-9]+[.,][0-9]+([eE][+-]?[0-9]+)?|[0-9]+[eE][+-][0-9]+|[0-9][e
 _DAY_FIRST = "[0-9]{1,2}[-/.]([0-9]{1,2}|[A-Za-z]{3})[-/.][0-9]{2,4}([^0-9].*)?"
 _DAY_UNPADDED = "[0-9]{4}[-/]([0-9][-/].*|[0-9]{2}[-/][0-9]([^0-9].*)?)"
 _HOUR_UNPADDED = "(.*[T ])?[0-9]:[0-5][0-9](:[0-5][0-9])?([^0-9:].*)?"
-_HALF_DAY = ".*[0-9] ?(?i:[AP][.]?M)([ .].*)?"
+_HALF_DAY = ".*[0-9]:[0-5][0-9](:[0-9]{2}([.,][0-9]+)?)? ?(?i:[AP][.]?M)([ .].*)?"
 _WEEKDAY = "(?i:(mon|tues?|wed(nes)?|thu(rs?)?|fri|sat(ur)?|sun)(day)?)[.,]? +[0-9].*"
 _MONTHS = "jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?|oct(ober)?|nov(ember)?|dec(ember)?"
 _MONTH = f"(?=.*[0-9])(.*[0-9](st|nd|rd|th)?[.,]?[ /-]+|([A-Za-z]+[., ]+)?)(?i:{_MONTHS})([^A-Za-z0-9].*)?"
@@ -24,8 +24,8 @@ _BASE64 = "([A-Za-z0-9+/]{4})*[A-Za-z0-9+/]{2}(==|[A-Za-z0-9+/]=)"
 _NUMBERS = r'\[ *(null|"?[0-9]+"?)( *, *(null|"?[0-9]+"?))* *\]'
 _FORMS = (_NUMBER, _DAY_FIRST, _DAY_UNPADDED, _HOUR_UNPADDED, _HALF_DAY, _WEEKDAY, _MONTH, _ZONED, _FAR, _BASE64, _NUMBERS)
 _MISORDERED = f"^({'|'.join(_FORMS)}){END}"
-_PLAIN_NUMBER = f"^-?(0|[1-9][0-9]{{0,18}}){END}"
-"""A whole number without leading zeros: digits of a fixed width may be hexadecimal."""
+_EPOCH = f"^1[0-9]{{9}}([0-9]{{3}}){{0,3}}{END}"
+"""A time as a number of seconds since 1970, or of parts of them. Other digits may be hexadecimal."""
 ADVICE = (
     "numbers in `types:`, such as {{{0}: decimal(18,6)}}, have the source write dates as 2026-01-31, times with 24 hours, UTC or an offset, "
     "and bytes as hexadecimal, or set another column"
@@ -48,7 +48,7 @@ def is_misordered(value: str) -> str:
 
 
 def problem(name: str, value: str, may_be_null: str) -> str:
-    """SQL: why a record of a table that compares the order column `name` as text is invalid, or null: it is empty, a number, or misordered.
+    """SQL: why a record of a table that compares the order column `name` as text is invalid, or null: it is empty, a time as a number, or misordered.
 
     `value` is SQL for the text, `may_be_null` for whether it may be empty.
     """
@@ -56,5 +56,5 @@ def problem(name: str, value: str, may_be_null: str) -> str:
         literal(f"order_by column {name} holds '"),
         literal(f"', expected text that sorts as in earlier runs. Declare {ADVICE.format(name)}"),
     )
-    test = f"(trim(_o) = '' AND NOT ({may_be_null})) OR _o RLIKE {literal(_PLAIN_NUMBER)} OR {is_misordered('_o')}"
+    test = f"(trim(_o) = '' AND NOT ({may_be_null})) OR _o RLIKE {literal(_EPOCH)} OR {is_misordered('_o')}"
     return let(value, "_o", f"CASE WHEN _op IS NOT NULL AND ({test}) THEN concat({begins}, {cited('_o')}, {ends}) END")
