@@ -74,11 +74,15 @@ def test_json_beyond_the_limits(lake: Lake) -> None:
 
 
 def test_packed_files_that_hadoop_does_not_unpack(lake: Lake) -> None:
-    """A suffix in upper case."""
+    """A suffix in upper case; snappy as other tools write it, whose first bytes are no length: Hadoop would reserve gigabytes."""
     spec = lake.spec(quarantine_share=1.0)
     put(spec, {"fine.json": row(1), "UPPER.JSON.GZ": gzip.compress(row(2).encode()), "A.JSON.ZST": packed(lake, "zst", row(3).encode())})
+    put(spec, {"a.json.snappy": b"\xff\x06\x00\x00sNaPpY" + b"\x01" * 9, "b.json.snappy": b"\x11\x40" + row(5).encode()})
+    put(spec, {"c.json.snappy": packed(lake, "snappy", row(4).encode())})
     lake.run(spec)
-    assert sorted(row["id"] for row in lake.rows(spec)) == [1, 2, 3]
+    assert sorted(row["id"] for row in lake.rows(spec)) == [1, 2, 3, 4]
+    assert [file for file, reason in reasons(spec).items() if "not in Hadoop's block form" not in reason] == [], reasons(spec)
+    assert sorted(reasons(spec)) == ["a.json.snappy", "b.json.snappy"]
 
 
 def test_columns_that_only_all_files_together_have(lake: Lake) -> None:

@@ -330,8 +330,8 @@ def _copy_unpacked(spark: SparkSession, path: str, target: str, most: int) -> in
     java = jvm(spark)
     try:
         with hadoop.opened(spark, path) as stream:
-            zstd = path.lower().endswith(".zst")
-            unpacked = java.com.github.luben.zstd.ZstdInputStream(stream) if zstd else hadoop.codec(spark, path.lower()).createInputStream(stream)
+            codec = None if path.lower().endswith(".zst") else hadoop.codec(spark, path.lower())
+            unpacked = codec.createInputStream(stream) if codec is not None else java.com.github.luben.zstd.ZstdInputStream(stream)
             content = java.org.apache.commons.io.input.BoundedInputStream(unpacked, most + 1)
             java.org.apache.commons.io.FileUtils.copyInputStreamToFile(content, java.java.io.File(target))
     except Exception as error:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import types
 from compactor.core.model.inputs import InputLimits
-from compactor.spark.input.files import Problem, RawFrame, Unreadable
+from compactor.spark.input.files import Problem, RawFrame, Unreadable, head
 from compactor.spark.jvm import hadoop
 from compactor.spark.jvm.private import jvm
 from compactor.spark.sql import literal, named
@@ -23,6 +23,8 @@ _GZIP_RATIO = 1032
 """The largest number of bytes that a byte of gzip unpacks to."""
 _PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst")
 """Suffixes of Hadoop's other codecs."""
+_IN_BLOCKS = (".lz4", ".snappy")
+_NO_BLOCKS = Problem("is not in Hadoop's block form of snappy or LZ4, which Spark reads: have the writer use gzip or zstd")
 _AT_A_TIME = 8
 _BUFFER = 1 << 16
 
@@ -77,13 +79,26 @@ def too_long(text: str, limits: InputLimits) -> str:
 
 
 def bombs(spark: SparkSession, sizes: Mapping[str, int], limits: InputLimits) -> Unreadable:
-    """Return the text files (location → bytes) that begin with a line longer than the limit."""
+    """Return the text files (location → bytes) that begin with a line longer than the limit, or for which Hadoop would reserve too much memory."""
     most = limits.record_bytes
-    suspects = [path for path, size in sizes.items() if size > most or path.endswith(_PACKED) or (path.endswith(".gz") and size * _GZIP_RATIO > most)]
+    out = {path: _NO_BLOCKS for path, size in sizes.items() if path.endswith(_IN_BLOCKS) and not _has_blocks(spark, path, size)}
+    readable = {path: size for path, size in sizes.items() if path not in out}
+    suspects = [
+        path for path, size in readable.items() if size > most or path.endswith(_PACKED) or (path.endswith(".gz") and size * _GZIP_RATIO > most)
+    ]
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         long = pool.map(lambda path: _begins_long(spark, path, most), suspects)
         problem = Problem(f"begins with a line of more than {most:,} bytes: set `limits: false` and raise Spark's memory")
-        return {path: problem for path, is_long in zip(suspects, long) if is_long}
+        return {**out, **{path: problem for path, is_long in zip(suspects, long) if is_long}}
+
+
+def _has_blocks(spark: SparkSession, path: str, size: int) -> bool:
+    """Whether the first block of a file may be one of Hadoop's: after its size comes that of its first part, for which Hadoop reserves memory."""
+    try:
+        return int.from_bytes(head(spark, path, 8)[4:], "big") <= size
+    except Exception:
+        # whoever reads the whole file reports it
+        return True
 
 
 def _begins_long(spark: SparkSession, path: str, most: int) -> bool:
