@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -216,11 +216,8 @@ def _time(micros: str, millis: str) -> str:
     return f"coalesce(try_cast({micros} AS BIGINT), try_multiply(try_cast({millis} AS BIGINT), 1000L))"
 
 
-def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
-    assert raw.schema is not None
-    names, has = [name for name, _ in raw.schema[1]], raw.blocks("before", "after", "source", "transaction")
-    if {*names} in _HEARTBEATS or any(others <= {*names} for others in _NO_ROWS):
-        return _silent(raw, spec)
+def _check_envelope(spec: TableSpec, names: Sequence[str], has: Mapping[str, types.Type]) -> None:
+    """Raise InputRefused for columns that are no envelope. `names`: all columns; `has`: those with a type."""
     if not {"op", "after"} <= {*names}:
         raise InputRefused(
             f"table {spec.name}: not a Debezium envelope: expected columns op, before, after, source; found {', '.join(names)}. "
@@ -232,6 +229,14 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
                 f"table {spec.name}: not a Debezium envelope: `{name}` is {types.text(kind)}, expected a struct. Have the writer store the "
                 "blocks of the envelope as structs, or write JSON lines."
             )
+
+
+def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
+    assert raw.schema is not None
+    names, has = [name for name, _ in raw.schema[1]], raw.blocks("before", "after", "source", "transaction")
+    if {*names} in _HEARTBEATS or any(others <= {*names} for others in _NO_ROWS):
+        return _silent(raw, spec)
+    _check_envelope(spec, names, has)
     # in a file of deletes `after` may be null everywhere
     images: types.Type = has.get("after") or has.get("before") or ("struct", ())
     blocks = {name: dict(has.get(name, ("struct", ()))[1]) for name in ("source", "transaction")}
