@@ -6,6 +6,7 @@ here depends on the envelope. CSV has a module of its own, `csv_files`; its fram
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
@@ -286,7 +287,9 @@ def _by_header(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
             text = container_schema(begin, end)
             if text not in groups:
                 from_avro(text)
-                types.renamed(avro_type(text), _distinct)
+                with contextlib.suppress(SchemaRefused):
+                    # what cannot be used may lie beside the row, or be null everywhere
+                    types.renamed(avro_type(text), _distinct)
             groups.setdefault(text, []).append(path)
         except (ValueError, InputRefused) as error:
             unreadable[path] = Problem(str(error), isinstance(error, CutShort))
