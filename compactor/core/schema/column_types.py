@@ -84,7 +84,7 @@ def as_declared(inferred: WriterSchema, schema: WriterSchema, text: bool = False
 def _declared(field: WriterField, other: WriterField, text: bool) -> WriterField:
     """Return the declared column `other`, whose values were read as `field`. Raises SchemaRefused for a number without unit that means a time."""
     raw = nested_types.unmarked(nested_types.shown(field.marked, other.raw))[0] if field.marked else field.raw
-    if _has_own_scale(raw) and other.type[0] in _NUMBERS:
+    if _has_own_scale(raw) and other.type[0] in _OF_NUMBERS:
         return replace(other, raw=raw, semantic=VARIABLE_DECIMAL)
     semantic = other.semantic or (field.semantic if field.type == other.type else "")
     if not text and not semantic and other.type[0] in ("date", "timestamp") and raw[0] in ("int", "bigint"):
@@ -104,7 +104,8 @@ def _declared(field: WriterField, other: WriterField, text: bool) -> WriterField
     return replace(other, raw=raw, semantic=semantic)
 
 
-_NUMBERS = ("string", "decimal", "tinyint", "smallint", "int", "bigint", "float", "double")
+_OF_NUMBERS = ("string", "decimal", "tinyint", "smallint", "int", "bigint", "float", "double")
+"""Kinds of columns that may be declared for numbers."""
 
 
 def _has_own_scale(raw: types.Type) -> bool:

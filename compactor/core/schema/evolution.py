@@ -108,14 +108,16 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
                 renamed = any(change.kind == "renamed" for change in compared.changes) and actions.get("renamed", "rename") == "rename"
                 field = _apply(compared.field, compared.type, column, writer, renamed, table)
                 fields[field.name], columns[writer.id][column.name] = field, field.name
-                guessed |= {field.name} if column.guessed and writer.whole else set()
+                if column.guessed and writer.whole:
+                    guessed.add(field.name)
         for name in writer.undecided if writer.whole else ():
             # a column with nulls only has no type, but it exists
-            if newest := _of_nulls(fields.values(), name):
-                fields[newest.name] = dataclasses.replace(newest, last=latest([newest.last, writer.last]))
+            if of := _of_nulls(fields.values(), name):
+                fields[of.name] = dataclasses.replace(of, last=latest([of.last, writer.last]))
+    newest = latest([writer.last for writer in writers if writer.whole])
     for name in guessed:
         # those who leave out nulls have as many writers as sets of columns: a column that some record of the run has is not away after it
-        fields[name] = dataclasses.replace(fields[name], last=latest([fields[name].last, *(writer.last for writer in writers if writer.whole)]))
+        fields[name] = dataclasses.replace(fields[name], last=latest([fields[name].last, newest]))
     for writer in writers:
         nulls = {name: of.name for name in writer.undecided if (of := _of_nulls(fields.values(), name))}
         columns[writer.id] = {**nulls, **columns[writer.id]}

@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
-from compactor.core.schema.nested_types import unmarked
 from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.columns import AFTER, BEFORE, OLD_KEY, OP, PLACE, RECORD_KEY, SCHEMA, TEXT, WRITER
 from compactor.spark.decode.conversions import plain
@@ -115,7 +114,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     writer = json_writer(f"json_object_keys({row})" if spec.key else image_names("_m.after", "_m.before"))
     capture = "get_json_object(_body, '$.source.value_capture_type')"
     heartbeats, others = ([f"array({', '.join(map(literal, sorted(names)))})" for names in kinds] for kinds in (_HEARTBEATS, _NO_ROWS))
-    silent = " OR ".join((f"array_sort(_keys) IN ({', '.join(heartbeats)})", *(f"size(array_except({names}, _keys)) = 0" for names in others)))
+    silent = " OR ".join((f"sort_array(_keys) IN ({', '.join(heartbeats)})", *(f"size(array_except({names}, _keys)) = 0" for names in others)))
     no_envelope = f"_m.op IS NULL AND NOT ({silent})"
     other = of_other_table(*_origin(lambda name: f"_m.source.{name}"), spec.source_table)
     op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", other)
@@ -238,7 +237,8 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
         return _silent(raw, spec)
     _check_envelope(spec, names, has)
     # in a file of deletes `after` may be null everywhere
-    images: types.Type = has.get("after") or has.get("before") or ("struct", ())
+    row = next((name for name in ("after", "before") if name in has), "")
+    images: types.Type = has.get(row, ("struct", ()))
     blocks = {name: dict(has.get(name, ("struct", ()))[1]) for name in ("source", "transaction")}
     source = blocks["source"]
 
@@ -278,9 +278,7 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
         f"CASE WHEN NOT ({_ignored_read(op, '_value.op')}) THEN "
         f"{_time(text('_value.source', source, 'ts_us'), text('_value.source', source, 'ts_ms'))} END AS _time",
     )
-    kinds: dict[str, types.Type] = dict((raw.marked or raw.schema)[1])
-    marked = next((kinds[name] for name in ("after", "before") if name in kinds and unmarked(kinds[name])[0] == images), images)
-    described = from_avro(raw.avro) if raw.avro and "after" in has else plain_writer(_writer_id(raw), marked)
+    described = from_avro(raw.avro) if raw.avro and "after" in has else plain_writer(_writer_id(raw), dict(raw.described[1]).get(row, images))
     writers = (described, replace(described, id=PARTIAL + described.id)) if partial else (described,)
     return Frame(rows, images, writers, order_names=with_own_fields(spec), fillers=True)
 
@@ -305,7 +303,7 @@ def _silent(raw: RawFrame, spec: TableSpec) -> Frame:
 
 
 def _writer_id(raw: RawFrame) -> str:
-    return signature(raw.avro or types.text(raw.marked or raw.schema or ("struct", ())))
+    return signature(raw.avro or types.text(raw.described))
 
 
 def _same(value: str, kind: types.Type | None, images: types.Type) -> str:

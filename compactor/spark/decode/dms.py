@@ -92,9 +92,8 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     invalid = f"coalesce({raw.unreadable}, CASE WHEN coalesce({code}, '') NOT IN ('', {codes}) THEN concat('has an unknown Op ', {cited(code)}) END)"
     payload = [name for name in columns if not _is_metadata(name, columns, spec)]
     before = _before(columns, payload, spec)
-    kinds = raw.marked or raw.schema
-    described = plain_writer(signature("dms" + types.text(kinds)), kinds)
-    fields: tuple[WriterField, ...] = described.fields if raw.fields is None or raw.marked else raw.fields
+    described = plain_writer(signature("dms" + types.text(raw.described)), raw.described)
+    fields: tuple[WriterField, ...] = described.fields if raw.fields is None else raw.fields
     undecided = tuple(name for name in payload if name not in {field.name for field in fields})
     writer = dataclasses.replace(described, fields=tuple(field for field in fields if field.name in payload), undecided=undecided)
     sequence, stream = (_text(by_low.get(name), columns) for name in (_SEQUENCE, _STREAM))

@@ -45,9 +45,8 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     empty = "_value IS NULL" if raw.schema is not None else "(_body IS NULL OR trim(_body) IN ('', 'null'))"
     tombstone = f"WHEN {empty} AND {raw.unreadable} IS NULL AND trim(_key) <> '' THEN 'd'" if spec.key else ""
     if raw.schema is not None:
-        kinds = raw.marked or raw.schema
-        described = from_avro(raw.avro) if raw.avro else plain_writer(signature(types.text(kinds)), kinds)
-        if raw.fields is not None and raw.marked is None:
+        described = from_avro(raw.avro) if raw.avro else plain_writer(signature(types.text(raw.described)), raw.described)
+        if raw.fields is not None:
             present = {field.name for field in raw.fields}
             undecided = tuple(name for name, _ in raw.schema[1] if name not in present)
             # in other files of the run these columns may be text, which they are taken for in the rows

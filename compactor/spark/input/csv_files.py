@@ -342,8 +342,8 @@ def unclosed(spark: SparkSession, spec: TableSpec, raw: RawFrame, paths: Mapping
     last = f"{VALUE}.{quoted(raw.schema[1][-1][0])}"
     trimmed = f"rtrim('\r\n', {last})"
     one_line = f"CASE WHEN NOT contains({trimmed}, '\n') THEN replace({trimmed}, {literal(used.quote)}, {literal(used.quote * 2)}) END"
-    aggregations = {f"max_by(contains({last}, '\n'), {ROW})": "lines", "count(1)": "records", f"max_by({one_line}, {ROW})": "one_line"}
-    ends = raw.rows.groupBy(FILE).agg(*(named(sql, name) for sql, name in aggregations.items())).where("lines")
+    at_end = named(f"max_by(contains({last}, '\n'), {ROW})", "lines"), named(f"max_by({one_line}, {ROW})", "one_line")
+    ends = raw.rows.groupBy(FILE).agg(*at_end, named("count(1)", "records")).where("lines")
     out = {}
     for row in ends.collect():
         path = paths[row[FILE]]

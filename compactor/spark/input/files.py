@@ -39,6 +39,7 @@ _REQUIRED = re.compile(r'"(nullable|containsNull|valueContainsNull)":false')
 
 
 _NO_TYPE = (nested_types.BLANK, nested_types.UNDECIDED)
+"""The marks of a column whose values show no type at all."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,16 @@ class RawFrame:
     avro: str | None = None
     """The writer's Avro schema: of Avro, and of Parquet that was written by way of it."""
     fields: tuple[WriterField, ...] | None = None
-    """The columns that have a type, where the rows may have others: types that were declared or inferred (CSV), or not yet (nulls in Parquet)."""
+    """The columns of CSV that have a type, declared or inferred, where the rows may have others; None for other formats."""
     paths: tuple[str, ...] = ()
     """The locations of the files."""
     marked: types.Type | None = None
     """The schema with marks for what has no type yet (`core/schema/nested_types.py`), which is text in the rows; None without any."""
+
+    @property
+    def described(self) -> types.Type:
+        """Return the schema, with marks where it has any."""
+        return self.marked or self.schema or ("struct", ())
 
     @property
     def unreadable(self) -> str:
@@ -67,8 +73,7 @@ class RawFrame:
         """Return the members of VALUE with their types, without those of these names that are null in all records, and so of no type."""
         typed = {field.name for field in self.fields} if self.fields is not None else None
         members = (self.schema or ("struct", ()))[1]
-        marks = dict((self.marked or ("struct", ()))[1])
-        nulls = {name for name, _ in members if (typed is not None and name not in typed) or marks.get(name) in _NO_TYPE}
+        nulls = {name for name, kind in self.described[1] if (typed is not None and name not in typed) or kind in _NO_TYPE}
         if self.avro:
             schema = avro.parse(self.avro)
             nulls |= {member["name"] for member in schema.present(schema.root)["fields"] if schema.only_null(member["type"])}
@@ -228,15 +233,8 @@ def _parquet(
     struct, marked = _struct(columns), _marked(*(T.StructType.fromJson(json.loads(text)) for text in (columns.meant, columns.read)))
     value = f"struct({', '.join(parquet_files.values(columns, key))}) AS _value"
     origin = (f"{origins.sql()} AS _file", "0L AS _block", "_metadata.row_index AS _row")
-    return _with_utf8(with_marks(RawFrame(with_origin(rows, origin, value), struct, columns.avro, paths=tuple(paths)), marked))
-
-
-def with_marks(raw: RawFrame, marked: types.Type | None) -> RawFrame:
-    """Return the frame with what its marked schema says of its columns, if that has marks."""
-    if marked is None or marked == raw.schema:
-        return raw
-    typed = [(name, nested_types.unmarked(kind)[0]) for name, kind in marked[1] if kind not in _NO_TYPE]
-    return dataclasses.replace(raw, fields=tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in typed), marked=marked)
+    raw = RawFrame(with_origin(rows, origin, value), struct, columns.avro, paths=tuple(paths), marked=marked if marked != struct else None)
+    return _with_utf8(raw)
 
 
 def _marked(meant: T.DataType, read_as: T.DataType) -> types.Type:

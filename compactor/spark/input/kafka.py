@@ -30,7 +30,7 @@ from compactor.core.model.errors import InputRefused, RegistryRefused, SchemaRef
 from compactor.core.schema import avro
 from compactor.spark.columns import BLOCK, FILE, KEY, KEY_WIRE, OFFSET, OLD_KEY, PARTITION, ROW, TEXT, UNREADABLE, VALUE, WIRE
 from compactor.spark.input import json_text
-from compactor.spark.input.files import RawFrame, from_spark, with_marks
+from compactor.spark.input.files import RawFrame, from_spark
 from compactor.spark.sql import as_column, from_json, literal, member, once, quoted
 
 OLD_KEY_HEADER = "__debezium.oldkey"
@@ -166,8 +166,8 @@ def _typed(raw: RawFrame) -> RawFrame:
         rows = rows.selectExpr("*", f"{apicurio} AS {UNREADABLE}").drop(VALUE)
         return RawFrame(_checked(rows), paths=raw.paths)
     rows = raw.rows.selectExpr(*origin, f"{member(VALUE, 'value')} AS _value", *extra, f"{raw.unreadable} AS {UNREADABLE}")
-    record = RawFrame(rows, has["value"], avro.parse(raw.avro).member("value").text() if raw.avro else None, paths=raw.paths)
-    return with_marks(record, dict(raw.marked[1])["value"] if raw.marked else None)
+    schema = avro.parse(raw.avro).member("value").text() if raw.avro else None
+    return RawFrame(rows, has["value"], schema, paths=raw.paths, marked=dict(raw.marked[1])["value"] if raw.marked else None)
 
 
 def _header(name: str) -> str:

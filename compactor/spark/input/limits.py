@@ -81,15 +81,16 @@ def too_long(text: str, limits: InputLimits) -> str:
 def bombs(spark: SparkSession, sizes: Mapping[str, int], limits: InputLimits) -> Unreadable:
     """Return the text files (location → bytes) that begin with a line longer than the limit, or for which Hadoop would reserve too much memory."""
     most = limits.record_bytes
-    out = {path: _NO_BLOCKS for path, size in sizes.items() if path.endswith(_IN_BLOCKS) and not _has_blocks(spark, path, size)}
-    readable = {path: size for path, size in sizes.items() if path not in out}
-    suspects = [
-        path for path, size in readable.items() if size > most or path.endswith(_PACKED) or (path.endswith(".gz") and size * _GZIP_RATIO > most)
-    ]
+    suspects = [path for path, size in sizes.items() if size > most or path.endswith(_PACKED) or (path.endswith(".gz") and size * _GZIP_RATIO > most)]
+    long_line = Problem(f"begins with a line of more than {most:,} bytes: set `limits: false` and raise Spark's memory")
+
+    def problem(path: str) -> Problem | None:
+        if path.endswith(_IN_BLOCKS) and not _has_blocks(spark, path, sizes[path]):
+            return _NO_BLOCKS
+        return long_line if _begins_long(spark, path, most) else None
+
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        long = pool.map(lambda path: _begins_long(spark, path, most), suspects)
-        problem = Problem(f"begins with a line of more than {most:,} bytes: set `limits: false` and raise Spark's memory")
-        return {**out, **{path: problem for path, is_long in zip(suspects, long) if is_long}}
+        return {path: each for path, each in zip(suspects, pool.map(problem, suspects)) if each}
 
 
 def _has_blocks(spark: SparkSession, path: str, size: int) -> bool:
