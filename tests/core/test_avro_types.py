@@ -207,6 +207,13 @@ def test_a_type_is_stored_as(kind: Any, expected: str) -> None:
         (connect("string", "io.debezium.time.ZonedTimestamp"), "1970-01-01T00:00:00.000000Z", None),
         (connect("long", "io.debezium.time.MicroTimestamp"), 0, None),
         (logical("int", "date"), 0, None),
+        (logical("int", "date"), 18321, "2020-02-29"),
+        (logical("int", "date"), 2932897, None),
+        (connect("long", "io.debezium.time.MicroTime"), 45296000001, "12:34:56.000001"),
+        (connect("int", "io.debezium.time.Time"), -1000, "-00:00:01"),
+        (connect("string", "io.debezium.data.Uuid"), "b68a35a7-17ad-35b3-af2a-ae46edb4545a", "b68a35a7-17ad-35b3-af2a-ae46edb4545a"),
+        # no SQL for all engines has a constant of a timestamp
+        (connect("string", "io.debezium.time.ZonedTimestamp"), "2020-01-01T00:00:00.500000Z", None),
         ({"type": "array", "items": "int"}, [], None),
     ],
 )

@@ -10,7 +10,8 @@ from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.schema import Field, Schema
 from compactor.core.schema import column_types, writer
-from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
+from compactor.core.schema.semantic_types import DECIMAL, NUMBER_OR_BYTES
+from compactor.core.schema.writer import WriterField, WriterSchema
 
 READ = {
     # type inferred from JSON, declared → type as which the values are read, semantic type

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ pytestmark = [pytest.mark.engines, pytest.mark.spark]
 
 
 def number(value: Any) -> Any:
-    """Numbers as decimals, whatever a client makes of them."""
+    """Numbers as decimals and days as text, whatever a client makes of them."""
+    if isinstance(value, date):
+        return value.isoformat()
     plain = isinstance(value, (bool, type(None), str))
     return value if plain else Decimal(str(value))
 

@@ -25,6 +25,10 @@ DEFAULTS: dict[str, tuple[dict[str, Any], str, Any]] = {
     "f4": ({"type": "float", "default": 1.5}, "double", Decimal("1.5")),
     "f8": ({"type": "double", "default": 1e22}, "double", Decimal("1e22")),
     "d": ({"type": "bytes", "name": DECIMAL, "parameters": {"scale": "2", "connect.decimal.precision": "10"}}, "decimal(10,2)", Decimal("-12.50")),
+    # `decimal.format: NUMERIC`
+    "n": ({"type": "bytes", "name": DECIMAL, "parameters": {"scale": "2"}, "default": 1.2}, "decimal(38,2)", Decimal("1.20")),
+    "a": ({"type": "int32", "name": "io.debezium.time.Date", "default": 18321}, "date", "2020-02-29"),
+    "c": ({"type": "int64", "name": "io.debezium.time.MicroTime", "default": 45296000000}, "string", "12:34:56"),
     "s": ({"type": "string", "default": TEXT}, "string", TEXT),
     "e": ({"type": "string", "default": ""}, "string", ""),
 }

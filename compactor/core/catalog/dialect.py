@@ -74,7 +74,7 @@ class Dialect:
         return f"CAST({self.text(_number(value))} AS {self.type(kind)})"
 
 
-PORTABLE = re.compile(r"tinyint|smallint|int|bigint|double|decimal\(\d+,\d+\)", re.IGNORECASE)
+PORTABLE = re.compile(r"tinyint|smallint|int|bigint|double|date|decimal\(\d+,\d+\)", re.IGNORECASE)
 """Type names that Spark, Hive and Trino understand alike: the only ones that Hive's dialect may use."""
 
 

@@ -49,13 +49,18 @@ class Difference:
     """Why the first Snapshot could not be read; "" if it could."""
 
     def __bool__(self) -> bool:
-        return bool(self.missing or self.added or self.changed or self.columns or self.unreadable)
+        return bool(self.rows or self.columns or self.unreadable)
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows that differ."""
+        return self.missing + self.added + self.changed
 
     def sentences(self, version: int) -> list[str]:
         """Return what differs. `version`: that of the first Snapshot."""
         out = [f"version {version} cannot be read: {self.unreadable}"] if self.unreadable else []
         out += self.columns
-        if self.missing or self.added or self.changed:
+        if self.rows:
             counts = f"{self.missing:,} rows of version {version} are missing, {self.added:,} are new, {self.changed:,} have other values"
             out.append(f"{counts}; such as {', '.join(self.samples)}")
         return out

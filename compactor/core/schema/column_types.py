@@ -12,7 +12,8 @@ from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.schema import Schema
 from compactor.core.schema import nested_types
-from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, TARGETS, VARIABLE_DECIMAL, WriterField, WriterSchema
+from compactor.core.schema.semantic_types import DECIMAL, NUMBER_OR_BYTES, TARGETS, VARIABLE_DECIMAL
+from compactor.core.schema.writer import WriterField, WriterSchema
 
 ENCODED = {
     "date_days": "io.debezium.time.Date",

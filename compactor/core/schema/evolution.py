@@ -195,10 +195,10 @@ def _apply(field: Field, kind: types.Type, column: WriterField, writer: WriterSc
     # an older writer with the column moves its beginning back; the default is that of the beginning
     earlier = writer.first is not None and at_or_below(writer.first, field.first)
     first, default = (writer.first, column.default) if earlier else (field.first, field.default)
-    if default is not None and kind[0] == "binary":
+    if default is not None and kind[0] in ("binary", "timestamp"):
         raise SchemaRefused(
             f"table {table}, column {field.source}: older rows show its default {default!r}, and no SQL that Spark, Hive and Trino all read has a "
-            "constant of bytes. The increments stay in landing. Keep the column text, or give the bytes another name."
+            f"constant of type {kind[0]}. The increments stay in landing. Keep the column as it was, or give the new one another name."
         )
     default = types.constant(default, kind)
     # Spark and Hive call four bytes `float`, Trino `real`: no SQL for all has such a constant

@@ -10,15 +10,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import struct
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
-from compactor.core.model.position import Position, decimal_text
+from compactor.core.model.position import Position
 from compactor.core.schema import avro
+from compactor.core.schema.semantic_types import DECIMAL, TARGETS, constant
 
 _CONNECT = {
     "int8": "tinyint",
@@ -47,38 +48,6 @@ _AVRO = {
     "null": "string",
 }
 
-DECIMAL = "org.apache.kafka.connect.data.Decimal"
-VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
-NUMBER_OR_BYTES = "text of a decimal, or base64 of its bytes"
-"""Semantic type of a declared decimal in JSON text, until the column's values show which of both it is (`spark/rows/json_writers.py`)."""
-
-TARGETS = {
-    "io.debezium.time.Date": "date",
-    "org.apache.kafka.connect.data.Date": "date",
-    "io.debezium.time.Timestamp": "timestamp",
-    "org.apache.kafka.connect.data.Timestamp": "timestamp",
-    "io.debezium.time.MicroTimestamp": "timestamp",
-    "io.debezium.time.NanoTimestamp": "timestamp",
-    "io.debezium.time.ZonedTimestamp": "timestamp",
-    "io.debezium.time.IsoTimestamp": "timestamp",
-    "io.debezium.time.IsoDate": "date",
-    "io.debezium.time.Time": "string",
-    "org.apache.kafka.connect.data.Time": "string",
-    "io.debezium.time.MicroTime": "string",
-    "io.debezium.time.NanoTime": "string",
-    VARIABLE_DECIMAL: "string",
-}
-"""Semantic type → Hive type of the stored values. Hive has no time of day, so that it is stored as text `HH:MM:SS[.ffffff]`."""
-
-_VOLATILE = {
-    "io.debezium.time.ZonedTimestamp",
-    "io.debezium.time.MicroTimestamp",
-    "io.debezium.time.Timestamp",
-    "io.debezium.time.NanoTimestamp",
-    "io.debezium.time.Date",
-    "io.debezium.data.Uuid",
-}
-
 
 @dataclass(frozen=True)
 class WriterField:
@@ -94,7 +63,7 @@ class WriterField:
     """The semantic type of the value, such as `io.debezium.time.Date`; "" without one."""
     scale: int = 0
     default: Any = None
-    """The source's default if it is a constant. The epoch and the zero uuid are none, as they stand for now() and gen_random_uuid()."""
+    """The source's default if it is a constant (`core/schema/semantic_types.py`)."""
     doc: str = ""
     item: WriterField | None = None
     """The elements of an array."""
@@ -163,7 +132,7 @@ def signature(text: str) -> str:
 
 def from_connect(text: str, bare: bool = False) -> WriterSchema:
     """Return the columns of the row in a Connect schema: `after` of an envelope; with `bare` the struct itself. Raises SchemaRefused."""
-    root = json.loads(text)
+    root = json.loads(text, parse_float=Decimal)
     if root.get("type") != "struct":
         raise SchemaRefused(f"expected a Connect struct schema, found type {root.get('type')!r}")
     members = {member.get("field"): member for member in root["fields"]}
@@ -179,7 +148,7 @@ def _connect_field(member: dict[str, Any]) -> WriterField:
     inside = {"struct": member.get("fields", ()), "map": [member.get("values")]}.get(raw[0], ())
     precision = int((member.get("parameters") or {}).get("connect.decimal.precision", 38))
     stored = ("array", item.type) if item else _stored(raw, semantic, scale, precision)
-    default = _constant(member.get("default"), stored, semantic, scale, base64.b64decode)
+    default = constant(member.get("default"), stored, semantic, scale, base64.b64decode)
     field = WriterField(name, raw, stored, semantic, scale, default, member.get("doc") or "", item)
     return _with_members(field, tuple(map(_connect_field, inside)))
 
@@ -217,30 +186,6 @@ def _stored(raw: types.Type, semantic: str, scale: int, precision: int) -> types
     if semantic in TARGETS:
         return types.parse(TARGETS[semantic])
     return types.stored_names(raw)
-
-
-_PLAIN = {"string": str, "boolean": bool, "tinyint": int, "smallint": int, "int": int, "bigint": int, "float": (int, float), "double": (int, float)}
-
-
-def _constant(default: Any, stored: types.Type, semantic: str, scale: int, packed: Callable[[str], bytes]) -> Any:
-    """Return a column's default as a value of its stored type, or None if it is encoded in another way or no constant.
-
-    `packed` decodes bytes in the schema's text: Connect uses base64, Avro one character per byte.
-    """
-    if semantic == DECIMAL and isinstance(default, str) and default:
-        number = int.from_bytes(packed(default), "big", signed=True)
-        return decimal_text(number * 10 ** max(-scale, 0), max(scale, 0))
-    if semantic in TARGETS or semantic in _VOLATILE or semantic == DECIMAL:
-        return None
-    expected = _PLAIN.get(stored[0])
-    fits = expected is not None and isinstance(default, expected) and isinstance(default, bool) == (stored[0] == "boolean")  # type: ignore[arg-type]
-    if not fits or stored != ("float",):
-        return default if fits else None
-    try:
-        # what rows with the value have, in the double that stores both
-        return float(struct.unpack("f", struct.pack("f", default))[0])
-    except (OverflowError, struct.error):
-        return None
 
 
 MEMBERS_MAX = 10_000
@@ -313,7 +258,7 @@ class _AvroReader:
         self._left = left
         understood = raw[0] in ("date", "timestamp", "decimal")
         stored = ("array", item.type) if item else raw if understood else _stored(raw, semantic, scale, precision or 38)
-        default = _constant(member.get("default"), stored, semantic, scale, lambda packed: packed.encode("latin-1"))
+        default = constant(member.get("default"), stored, semantic, scale, lambda packed: packed.encode("latin-1"))
         listed = member.get("aliases")
         aliases = tuple(str(alias) for alias in listed) if isinstance(listed, list) else ()
         field = WriterField(member["name"], raw, stored, semantic, scale, default, member.get("doc") or "", item, aliases=aliases)

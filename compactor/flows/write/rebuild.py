@@ -90,6 +90,8 @@ class _Rebuild:
         """The result so far, as the Snapshot it would be."""
         self.set_aside: list[BatchSummary] = []
         """The batches with records that were ingested and are invalid now; their inputs are the entries for the ledger."""
+        self.usable_now = 0
+        """The number of records that are in quarantine and fit now."""
         self.report: RebuildReport
 
     def edit(self, parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
@@ -190,13 +192,14 @@ class _Rebuild:
     def _check_other_columns(self, parent: Snapshot, built: Snapshot) -> None:
         """Raise Refused if more differs than the columns that become text: nobody has asked for what present settings would change."""
         others = (dataclasses.replace(each, schema=each.schema.without(self.texts)) for each in (parent, built))
-        if difference := dataclasses.replace(self._difference(*others), columns=()):
+        difference = dataclasses.replace(self._difference(*others), columns=())
+        # a record in quarantine that fits a column of text changes a row
+        if difference.unreadable or difference.rows > self.usable_now:
             self._discard(built)
             name, differs = self.table.name, "; ".join(difference.sentences(parent.version))
             raise Refused(
                 f"table {name}: {', '.join(self.texts)} becomes text, for which the raw files are read again. With the present settings they make "
-                f"other rows: {differs}. Nothing was committed. Undo the settings that were changed, or accept these rows: compactor rebuild {name} "
-                "--accept-differences"
+                f"other rows: {differs}. Nothing was committed. Undo the changed settings, or compactor rebuild {name} --accept-differences"
             )
 
     def _discard(self, built: Snapshot) -> None:
@@ -266,14 +269,13 @@ class _Rebuild:
 
     def _look_for_invalid(self, parent: Snapshot, summary: BatchSummary, inputs: Sequence[Input]) -> None:
         """Remember the records that were ingested and are invalid now. Raises InputRefused if they are more than the table allows."""
-        table = self.table
-        more = newly_invalid(inputs, summary.inputs)
+        table, more = self.table, newly_invalid(inputs, summary.inputs)
+        self.usable_now = sum(newly_invalid(summary.inputs, inputs).values())
         if not more:
             return
         invalid = tuple(each for each in summary.unusable if each.file in more)
         limits = Limits(table.spec.quarantine_rows, table.spec.quarantine_share, rebuilt=True)
-        problem = limits.problem(invalid, sum(more.values()), summary.read, 0, len(inputs))
-        if problem is not None:
+        if problem := limits.problem(invalid, sum(more.values()), summary.read, 0, len(inputs)):
             raise InputRefused(f"table {table.name}: {problem}")
         changed = [item for item in summary.inputs if item.name in more]
         repaired = next((item for item in changed if item.etag.endswith(ORIGINAL)), None)
@@ -339,9 +341,7 @@ def _sources(table: Table, snapshot: Snapshot, compared: bool) -> tuple[list[Inp
 
 def _steady(table: Table, inputs: Iterable[Input], places: dict[tuple[str, str], str]) -> bool:
     """Whether those that were read in landing are still what the ledger names."""
-    layout = table.layout
-    landed = [item for item in inputs if places[item.id] == layout.landed(item.path)]
-    return all(archive.still_landed(table, item) for item in landed)
+    return all(archive.still_landed(table, item) for item in inputs if places[item.id] == table.layout.landed(item.path))
 
 
 def _check_origin(table: Table, head: Snapshot) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compactor.core.model import types
-from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, VARIABLE_DECIMAL, WriterField
+from compactor.core.schema.semantic_types import DECIMAL, NUMBER_OR_BYTES, VARIABLE_DECIMAL
+from compactor.core.schema.writer import WriterField
 from compactor.core.sources.postgres import HEX, TEXT
 from compactor.core.sources.postgres import NUMBER as EXACT_NUMBER
 from compactor.spark.decode import pg_text

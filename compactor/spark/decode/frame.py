@@ -20,7 +20,8 @@ from pyspark.sql import DataFrame
 from compactor.core.model import names, types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.schema.nested_types import BLANK, unmarked
-from compactor.core.schema.writer import VARIABLE_DECIMAL, WriterField, WriterSchema
+from compactor.core.schema.semantic_types import VARIABLE_DECIMAL
+from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import shared_stream
 from compactor.spark.columns import AFTER, BEFORE, INVALID
 from compactor.spark.decode import conversions, pg_text

@@ -39,7 +39,8 @@ from compactor.core.model import times, types
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.position import BY_OFFSET, CONNECTOR, DEFAULTS, NULLABLE, OFFSETS
 from compactor.core.model.spec import TableSpec
-from compactor.core.schema.writer import DECIMAL, VARIABLE_DECIMAL, WriterField, WriterSchema
+from compactor.core.schema.semantic_types import DECIMAL, VARIABLE_DECIMAL
+from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import OFFSET
 from compactor.spark.decode import conversions

@@ -18,7 +18,8 @@ from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import ROW_ID, TableSpec
 from compactor.core.schema import shards
 from compactor.core.schema.evolution import Evolved
-from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
+from compactor.core.schema.semantic_types import DECIMAL, NUMBER_OR_BYTES
+from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import increment
 from compactor.spark.columns import AFTER, BEFORE, FILE, OLD_KEY, OP, ORIGIN, PARTITION, POSITION, RECORD_KEY, SOURCE, TIME
 from compactor.spark.decode import conversions, pg_text

@@ -20,7 +20,8 @@ from pyspark.sql import types as T
 from compactor.core.model import types
 from compactor.core.model.inputs import InputLimits
 from compactor.core.schema import column_types, nested_types, writer
-from compactor.core.schema.writer import DECIMAL, NUMBER_OR_BYTES, WriterField, WriterSchema
+from compactor.core.schema.semantic_types import DECIMAL, NUMBER_OR_BYTES
+from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, ROW, WRITER
 from compactor.spark.decode import pg_text
 from compactor.spark.decode.conversions import BASE64, NUMBER, PLACEHOLDER
