@@ -207,6 +207,35 @@ def test_a_value_that_stops_a_table_is_named(lake: Lake) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("how", ["with its schema", "with declared types", "in a Kafka record"])
+def test_no_digit_of_a_number_inside_of_an_envelope_is_lost(lake: Lake, how: str) -> None:
+    """Of a decimal with more digits than a double; texts that look like one stay as they are."""
+    digits, declared = ("1234567890123456.78", "-92233720368547758.07", "12.50"), how == "with declared types"
+    types = {"scale": "2", "connect.decimal.precision": "19"}
+    fields = [
+        {"field": "id", "type": "int32"},
+        {"field": "n", "type": "bytes", "name": DECIMAL, "parameters": types},
+        {"field": "s", "type": "string"},
+    ]
+    images = [{"type": "struct", "field": name, "optional": True, "fields": fields} for name in ("before", "after")]
+    schema = json.dumps({"type": "struct", "fields": [*images, {"field": "op", "type": "string"}]})
+    source = '"source": {"connector": "postgresql", "lsn": %d}, "op": "c"'
+    texts = [rf'{{"before": null, "after": {{"id": {at}, "n": {n}, "s": ":-{n} \", [{n}"}}, {source % at}}}' for at, n in enumerate(digits)]
+    if not declared:
+        texts = [f'{{"schema": {schema}, "payload": {text}}}' for text in texts]
+    settings = {"types": (("n", "decimal(19,2)"),)} if declared else {}
+    if how == "in a Kafka record":
+        texts, settings = (
+            [f'{{"key": null, "offset": {at}, "partition": 0, "value": {text}}}' for at, text in enumerate(texts)],
+            {"container": "kafka"},
+        )
+    spec = lake.spec(envelope="debezium", order_by=("source.lsn",), **settings)
+    lake.land(spec, 1, texts)
+    lake.run(spec)
+    assert [(str(row["n"]), row["s"]) for row in lake.rows(spec)] == [(n, f':-{n} ", [{n}') for n in digits]
+
+
+@pytest.mark.slow
 def test_decimals_as_numbers_in_json_with_a_schema(lake: Lake) -> None:
     """Connect's `decimal.format=NUMERIC`: the text of a number may be base64, too; no digit is lost."""
     decimals = {"whole": (0, 18), "money": (2, 20), "wide": (2, 38)}

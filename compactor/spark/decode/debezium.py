@@ -17,11 +17,13 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
+from compactor.core.schema.semantic_types import DECIMAL
 from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.columns import AFTER, BEFORE, OLD_KEY, OP, PLACE, RECORD_KEY, SCHEMA, TEXT, WRITER
 from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import PARTIAL, Frame, image_names, is_cell, json_writer, of_other_table, plain_writer
 from compactor.spark.decode.order import source_fields, transaction_fields, with_own_fields
+from compactor.spark.decode.pg_text import fractions_back, fractions_kept
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.json_text import no_object
 from compactor.spark.sql import as_column, cited, from_json, literal, member, null, once, quoted
@@ -89,27 +91,37 @@ def wrapped(text: str, outer: str = "") -> tuple[str, str]:
     return f"CASE WHEN {has_schema} THEN {outer}.schema END", f"CASE WHEN {wraps} THEN {outer}.payload ELSE {text} END"
 
 
-def outer_of(text: str) -> str:
-    """SQL: a text that may be wrapped, as a struct of `schema` and `payload`; null for other text, and for rows with more members."""
+def _has_decimals(schema: str, spec: TableSpec) -> str:
+    """SQL: whether some column may be a decimal, by the text of a schema or by the settings; null for no schema."""
+    return "true" if spec.types or spec.avro_schema else f"contains({schema}, {literal(DECIMAL)})"
+
+
+def outer_of(text: str, kept: str = "") -> str:
+    """SQL: a text that may be wrapped, as a struct of `schema` and `payload`; null for other text, and for rows with more members.
+
+    `kept`: SQL for the text as the reader gets it.
+    """
     names = f"sort_array(json_object_keys({text}))"
     # TiCDC without schemas
     by_ticdc = f"get_json_object({text}, '$.payload.source.connector') = 'TiCDC'"
     alone = f"startswith(ltrim({text}), '{{\"payload\"') AND {names} = array('payload') AND {by_ticdc}"
     wraps = f"contains({text}, '\"payload\"') AND ({names} = array('payload', 'schema') OR {alone})"
-    return f"(CASE WHEN {wraps} THEN {from_json(text, literal('schema STRING, payload STRING'))} END)"
+    return f"(CASE WHEN {wraps} THEN {from_json(kept or text, literal('schema STRING, payload STRING'))} END)"
 
 
-def bodies(rows: DataFrame) -> DataFrame:
+def bodies(rows: DataFrame, spec: TableSpec) -> DataFrame:
     """Return rows of TEXT with its parts as `_schema` and `_body`."""
-    schema, body = wrapped(TEXT, "_outer")
-    return once(rows.selectExpr("*", f"{outer_of(TEXT)} AS _outer")).selectExpr("*", f"{schema} AS _schema", f"{body} AS _body").drop("_outer")
+    outer = outer_of(TEXT, fractions_kept(TEXT, _has_decimals(TEXT, spec)))
+    schema, body = (fractions_back(part) for part in wrapped(TEXT, "_outer"))
+    return once(rows.selectExpr("*", f"{outer} AS _outer")).selectExpr("*", f"{schema} AS _schema", f"{body} AS _body").drop("_outer")
 
 
 def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     members = (", ".join(f"{quoted(name)}: STRING" for name in names) for names in (source_fields(spec), transaction_fields(spec)))
     body_type = literal(_BODY.format(*members))
-    rows = bodies(raw.rows).withColumn(SCHEMA, as_column(f"CASE WHEN NOT contains({SCHEMA}, {literal(_MONGODB)}) THEN {SCHEMA} END"))
-    parsed = once(rows.selectExpr("*", f"{from_json('_body', body_type)} AS _m", "json_object_keys(_body) AS _keys"))
+    rows = bodies(raw.rows, spec).withColumn(SCHEMA, as_column(f"CASE WHEN NOT contains({SCHEMA}, {literal(_MONGODB)}) THEN {SCHEMA} END"))
+    kept = fractions_kept("_body", _has_decimals(SCHEMA, spec))
+    parsed = once(rows.selectExpr("*", f"{from_json(kept, body_type)} AS _m", "json_object_keys(_body) AS _keys"))
     row = "coalesce(_m.after, _m.before)"
     writer = json_writer(f"json_object_keys({row})" if spec.key else image_names("_m.after", "_m.before"))
     capture = "get_json_object(_body, '$.source.value_capture_type')"
@@ -141,8 +153,8 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
             f"CASE WHEN _why IS NULL THEN coalesce({op}, CASE WHEN NOT {other} THEN {_TRUNCATES} END) END AS _op",
             f"concat({_mark('_m.source.connector', capture)}, {writer}) AS _writer",
             SCHEMA,
-            f"{_document('_m.after')} AS _after",
-            f"{_document('_m.before')} AS _before",
+            f"{_document(fractions_back('_m.after'))} AS _after",
+            f"{_document(fractions_back('_m.before'))} AS _before",
             f"{_record_key(wrapped('_key')[1])} AS _record_key",
             f"{wrapped('_old_key')[1]} AS _old_key",
             f"{_source(spec, lambda block, name: f'_m.{block}.{quoted(name)}')} AS _source",

@@ -65,7 +65,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
             *unknown,
         )
         return Frame(rows.drop(BEFORE).selectExpr("*", "_after AS _before"), raw.schema, (described,), one_image=True)
-    parsed = once(bodies(raw.rows).selectExpr("*", "json_object_keys(_body) AS _keys"))
+    parsed = once(bodies(raw.rows, spec).selectExpr("*", "json_object_keys(_body) AS _keys"))
     rows = parsed.selectExpr(
         *PLACE,
         TEXT,

@@ -35,6 +35,10 @@ LARGE_NUMBER = _VALUE + r"(?:[0-9]{39}|[0-9.]++[eE][+]?[0-9]{2})"
 """Begins a number that a decimal or a double may not hold; text may look like it."""
 LONG_NUMBER = _VALUE + r"(?:9[0-9]{15}|[1-9][0-9]{16})(?![.eE])"
 """Begins a whole number that a double may not hold; text may look like it."""
+_LONG_FRACTION = _VALUE + r"(?=[0-9.]{17})[0-9]++[.eE]"
+"""Begins a fraction of 16 digits or more, which a double may not hold; text may look like it."""
+MARK = "\ue000"
+"""Begins a string that stands for a number: a character for private use."""
 SPECIAL_NUMBER = _VALUE + r"(?:[0-9]++[.eE]|9[0-9]{15}|[0-9]{17})"
 """Begins a number that is one of these three, and some others: to look for all costs as much as for one."""
 BLANK_ELEMENT = r'(?<=[\[,])\s*""(?=\s*[,\]])'
@@ -55,6 +59,23 @@ def long_numbers(text: str) -> str:
     others = rf'[^"0-9-]++|{STRING}|-?[0-9]++[.eE][0-9.eE+-]*+|-?[0-9]{{1,38}}+(?![0-9.eE])'
     pattern = rf"(?s)\G((?:{others})*+)(-?[0-9]{{39,}}+)"
     return f"regexp_replace({text}, {literal(pattern)}, '$1\"$2\"')"
+
+
+def fractions_kept(text: str, when: str) -> str:
+    """SQL: JSON text whose long fractions are strings that begin with MARK, if `when` (SQL) holds.
+
+    Spark's JSON reader writes an object anew that it returns as text, and its fractions as doubles. `fractions_back` makes numbers of these strings.
+    """
+    others = rf'[^"0-9-]++|{STRING}|-?[0-9]++(?![0-9.eE])|-(?![0-9])'
+    pattern = rf"(?s)\G((?:{others})*+)(-?[0-9]++[.eE][0-9.eE+-]*+)"
+    kept = f"regexp_replace({text}, {literal(pattern)}, {literal(f'$1{chr(34)}{MARK}$2{chr(34)}')})"
+    return f"CASE WHEN {when} AND {text} RLIKE {literal(_LONG_FRACTION)} THEN {kept} ELSE {text} END"
+
+
+def fractions_back(text: str) -> str:
+    """SQL: the text that a reader of `fractions_kept` has made, with numbers in it as the source wrote them."""
+    back = f"regexp_replace({text}, {literal(f'{chr(34)}{MARK}([0-9.eE+-]+){chr(34)}')}, '$1')"
+    return f"CASE WHEN contains({text}, {literal(MARK)}) THEN {back} ELSE {text} END"
 
 
 def to_stored(value: str, field: WriterField) -> str:

@@ -29,6 +29,7 @@ from compactor.core.model import types
 from compactor.core.model.errors import InputRefused, RegistryRefused, SchemaRefused
 from compactor.core.schema import avro
 from compactor.spark.columns import BLOCK, FILE, KEY, KEY_WIRE, OFFSET, OLD_KEY, PARTITION, ROW, TEXT, UNREADABLE, VALUE, WIRE
+from compactor.spark.decode.pg_text import fractions_back, fractions_kept
 from compactor.spark.input import json_text
 from compactor.spark.input.files import RawFrame, from_spark
 from compactor.spark.sql import as_column, from_json, literal, member, once, quoted
@@ -81,7 +82,8 @@ def _checked(rows: DataFrame) -> DataFrame:
 
 
 def _json(raw: RawFrame) -> RawFrame:
-    record = once(_readable(raw).selectExpr("*", f"{from_json('_text', literal(_RECORD), columnNameOfCorruptRecord='_corrupt')} AS _record"))
+    kept = fractions_kept(TEXT, "true")
+    record = once(_readable(raw).selectExpr("*", f"{from_json(kept, literal(_RECORD), columnNameOfCorruptRecord='_corrupt')} AS _record"))
     value = "coalesce(_record.value, _record.payload)"
     # a line that is not a JSON object goes on unchanged; the envelope reports it with file and row
     corrupt = "(_record._corrupt IS NOT NULL OR (_record IS NULL AND trim(_text) <> ''))"
@@ -89,11 +91,11 @@ def _json(raw: RawFrame) -> RawFrame:
         FILE,
         BLOCK,
         ROW,
-        f"CASE WHEN {corrupt} THEN _text ELSE {value} END AS _text",
+        f"CASE WHEN {corrupt} THEN _text ELSE {fractions_back(value)} END AS _text",
         # Lenses' sinks write both into `metadata`
         "try_cast(coalesce(_record.`offset`, get_json_object(_record.metadata, '$.offset')) AS BIGINT) AS _offset",
         "try_cast(coalesce(_record.partition, get_json_object(_record.metadata, '$.partition')) AS INT) AS _partition",
-        "_record.key AS _key",
+        f"{fractions_back('_record.key')} AS _key",
         f"{_json_header(OLD_KEY_HEADER)} AS _old_key",
         f"{of_wire_text(value)} AS _wire",
         f"{of_wire_text('_record.key')} AS _key_wire",
