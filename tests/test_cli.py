@@ -869,3 +869,18 @@ def test_the_prompt_helps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     assert [text.split() for text in ran] == [["show", "tables"], ["select", "help"]]
     assert "show tables;" in capsys.readouterr().out
     assert next(lines) == "never"
+
+
+def test_a_file_of_keys_has_a_key_on_each_line_whatever_editor_wrote_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte order mark, Windows' line ends and separators of other alphabets are no part of a key, nor its end; another encoding is refused."""
+    named: list[tuple[str, ...]] = []
+    monkeypatch.setattr(App, "erase", lambda app, table, keys, **more: named.append(tuple(keys)))
+    keys, config = tmp_path / "keys.txt", tmp_path / "compactor.yaml"
+    config.write_text("tables: {t: {key: [id], order_by: [seq]}}\n")
+    keys.write_bytes('\ufeffanna@x\r\n\r\ncarl\u2028x\n {"id": 7}\n'.encode())
+    CliRunner().invoke(cli.app, ["erase", "t", "--keys-from", str(keys), "--config", str(config)])
+    assert named == [("anna@x", "carl\u2028x", ' {"id": 7}')]
+    keys.write_bytes("anna".encode("utf-16"))
+    refused = CliRunner().invoke(cli.app, ["erase", "t", "--keys-from", str(keys), "--config", str(config)])
+    assert refused.exit_code == 2
+    assert "save it as UTF-8" in " ".join(refused.stderr.replace("│", " ").split())

@@ -235,13 +235,23 @@ def erase(
       compactor erase student
       compactor erase student --keys-from keys.txt --now --config compactor.yaml
     """
-    named = [*(keys or ()), *([line.strip() for line in keys_from.read_text().splitlines() if line.strip()] if keys_from else ())]
+    named = [*(keys or ()), *(_lines(keys_from) if keys_from else ())]
     if keys_from and not named:
         raise typer.BadParameter(f"{keys_from} has no key")
     with call.progress():
         report = call.app.erase(table, named, now=now, delete_files=delete_files, leave_landing=leave_landing, label=call.label)
     call.answer(report, lambda: grid.console().print(report.to_text(), soft_wrap=True, highlight=False, markup=False))
     return 0 if report.finished else TryLater.exit_code
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the lines of a file that are not blank. A key may have any character but a line break."""
+    try:
+        # some editors begin a file with a byte order mark
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"{path} is not UTF-8 ({error}); save it as UTF-8") from None
+    return [line for line in (line.removesuffix("\r") for line in text.split("\n")) if line.strip()]
 
 
 def _show(reports: Sequence[VacuumReport]) -> None:
