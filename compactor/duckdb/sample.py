@@ -91,7 +91,7 @@ def _avro(data: bytes, rows_max: int) -> list[Any]:
         except ValueError:
             # a compression whose package is not installed, such as Snappy: the header still shows the columns
             return [header]
-    except (LookupError, TypeError, AttributeError, SchemaRefused, fastavro.schema.SchemaParseException) as error:
+    except (LookupError, TypeError, AttributeError, OverflowError, SchemaRefused, fastavro.schema.SchemaParseException) as error:
         raise ValueError(f"no Avro file of records ({type(error).__name__})") from None
 
 

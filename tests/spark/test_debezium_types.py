@@ -88,6 +88,7 @@ TYPES: list[tuple[str, dict[str, Any], Any, str, Any]] = [
     ("infinity in a snapshot", of("int32", "io.debezium.time.Date"), -625821272, "date", None),
     ("Connect's date", of("int32", "org.apache.kafka.connect.data.Date"), DAY, "date", "2024-03-05"),
     ("isostring date", of("string", "io.debezium.time.IsoDate"), "2024-03-05Z", "date", "2024-03-05"),
+    ("isostring infinity", of("string", "io.debezium.time.IsoDate"), "+5877611-06-21Z", "date", None),
     ("a year", of("int32", "io.debezium.time.Year"), 2024, "int", 2024),
     ("milliseconds", of("int64", "io.debezium.time.Timestamp"), NOON * 10**3 + 5, "timestamp", "2024-03-05T12:00:00.005000Z"),
     ("microseconds", of("int64", "io.debezium.time.MicroTimestamp"), NOON * 10**6 + 5, "timestamp", "2024-03-05T12:00:00.000005Z"),

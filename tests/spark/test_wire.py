@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -248,3 +249,37 @@ def test_records_without_offset_in_several_schemas_are_rows_of_their_own(lake: L
         lake.run(spec)
     assert [(1, "a"), (2, "b"), (3, "c")] == [(row["id"], row["name"]) for row in lake.rows(spec)]
     assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_tombstone_deletes_the_row_of_an_avro_key_of_any_type(lake: Lake, batches: int) -> None:
+    """As ExtractNewRecordState writes them: nothing but the key's own schema says what its values mean. In one batch, and in a batch of tombstones."""
+    kinds: dict[str, tuple[Any, list[Any]]] = {
+        "n": ({"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 3}, [Decimal("1.500"), Decimal("-0.001"), Decimal("10.100")]),
+        "d": ({"type": "int", "connect.name": "io.debezium.time.Date"}, [19782, -1, 0]),
+        "t": ({"type": "long", "connect.name": "io.debezium.time.MicroTime"}, [45296789012, 0, 86399999999]),
+        "m": ({"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}, [1704067200000001, 1704067200000002, -1]),
+        "z": ({"type": "string", "connect.name": "io.debezium.time.ZonedTimestamp"}, [f"2024-01-01T00:00:00.00000{at}Z" for at in (1, 2, 3)]),
+        "b": ("bytes", [b"\x00", b"", b"A"]),
+        "f": ("boolean", [True, False, True]),
+        "v": (
+            {"type": "record", "name": "VariableScaleDecimal", "connect.name": "io.debezium.data.VariableScaleDecimal",
+             "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]},
+            [{"scale": 0, "value": b"\x01"}, {"scale": 2, "value": b"\x00\x96"}, {"scale": -25, "value": b"\x01"}],
+        ),
+    }  # fmt: skip
+    columns = [{"name": name, "type": kind} for name, (kind, _) in kinds.items()]
+    ids = {
+        31: {"type": "record", "name": "Key", "fields": columns},
+        32: {"type": "record", "name": "Row", "fields": [{"name": "x", "type": "int"}, *columns]},
+    }
+    lake = Lake(lake.spark, lake.root / f"keys{batches}", lambda number: json.dumps(ids[number]))
+    keys = [{name: values[at] for name, (_, values) in kinds.items()} for at in range(3)]
+    rows = [line(at, wire(32, {"x": at, **key}, ids[32]), wire(31, key, ids[31])) for at, key in enumerate(keys)]
+    gone = [line(9 + at, None, wire(31, key, ids[31])) for at, key in enumerate(keys) if at != 1]
+    spec = table(lake, key=tuple(kinds))
+    for hour, lines in enumerate([rows, gone] if batches == 2 else [[*rows, *gone]], 1):
+        lake.land(spec, hour, lines)
+        assert lake.run(spec).counts["quarantined"] == 0
+    assert [row["x"] for row in lake.rows(spec)] == [1]

@@ -36,6 +36,8 @@ _MICROS = {
     **dict.fromkeys(("NanoTimestamp", "NanoTime"), "({0}) div 1000L - CASE WHEN ({0}) % 1000L < 0 THEN 1L ELSE 0L END"),
 }
 """Semantic type → its number as microseconds. Types not listed are microseconds already."""
+_INFINITE_DAY = "^[+-]5877611-"
+"""Begins the dates that stand for infinity under `time.precision.mode=isostring`."""
 _NUMBERED = ("Date", "Timestamp", "MicroTimestamp", "NanoTimestamp", "Time", "MicroTime", "NanoTime")
 """Semantic types whose values are whole numbers."""
 NUMBER = f"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?{END}"
@@ -98,6 +100,7 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
     if field.type[0] == "date" and number:
         return f"CASE WHEN {value} BETWEEN {_DAY_MIN} AND {_DAY_MAX} THEN date_add(DATE'1970-01-01', CAST({value} AS INT)) END"
     if field.type[0] == "date" and kind[0] == "string":
+        value = f"CASE WHEN NOT {value} RLIKE '{_INFINITE_DAY}' THEN {value} END"
         return cast(f"nullif(regexp_extract({pg_text.iso(value)}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})Z?$', 1), '')", ("date",))
     if field.type[0] == "timestamp" and number:
         return _moment(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))

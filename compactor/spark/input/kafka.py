@@ -27,15 +27,18 @@ from pyspark.sql.avro.functions import from_avro
 
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused, RegistryRefused, SchemaRefused
-from compactor.core.schema import avro
+from compactor.core.schema import avro, writer
 from compactor.spark.columns import BLOCK, FILE, KEY, KEY_WIRE, OFFSET, OLD_KEY, PARTITION, ROW, TEXT, UNREADABLE, VALUE, WIRE
+from compactor.spark.decode import conversions
 from compactor.spark.decode.pg_text import fractions_back, fractions_kept
 from compactor.spark.input import json_text
 from compactor.spark.input.files import RawFrame, from_spark
-from compactor.spark.sql import as_column, from_json, literal, member, once, quoted
+from compactor.spark.sql import EXACT_JSON, as_column, from_json, literal, member, once, quoted, struct
 
 OLD_KEY_HEADER = "__debezium.oldkey"
 """The header of a create that holds the key which the row had before."""
+STORED_KEY = "\ue001"
+"""The first member of the JSON of a record's key whose values are those that a table stores, not those of the source's converter."""
 _MEMBERS = (
     *("topic", "partition", "offset", "key", "headers", "timestamp", "timestampType", "timestamp_type", "ts", "tstype", "broker", "leader_epoch"),
 )
@@ -282,17 +285,30 @@ def _schema(number: int, schemas: Callable[[int], str]) -> tuple[str | None, str
 
 
 def _with_keys(rows: DataFrame, ids: Iterable[int], schemas: Callable[[int], str]) -> DataFrame:
-    """Return rows whose KEY is JSON where it was in wire format, and null if its schema is unknown: the key is only a fallback for the row's own."""
-    shown = [as_column("CASE WHEN _key_wire IS NULL THEN _key END")]
+    """Return rows whose KEY is JSON where it was in wire format, and null if its schema is unknown: the key is only a fallback for the row's own.
+
+    The JSON of a record has the values that a table stores, each as the key's own schema says, after the member STORED_KEY: for a tombstone no other
+    schema says how to read them.
+    """
+    shown, read = ["CASE WHEN _key_wire IS NULL THEN _key END"], {}
     for number in ids:
         try:
             text = schemas(number)
         except (RegistryRefused, SchemaRefused):
             continue
-        read = _datum(KEY_WIRE, text)
-        value = F.to_json(read) if _is_record(text) else read.cast("string")
-        shown.append(F.when(as_column(f"{_id('_key_wire')} = {number}"), value))
-    return rows.withColumn(KEY, F.coalesce(*shown)).drop(KEY_WIRE)
+        name = f"_key_{number}"
+        read[name] = F.when(as_column(f"{_id('_key_wire')} = {number}"), _datum(KEY_WIRE, text))
+        shown.append(_stored_key(name, text, rows.select(read[name].alias(name))) if _is_record(text) else f"CAST({name} AS STRING)")
+    key = as_column(f"coalesce({', '.join(shown)})")
+    return once(rows.withColumns(read)).withColumn(KEY, key).drop(KEY_WIRE, *read)
+
+
+def _stored_key(name: str, text: str, read: DataFrame) -> str:
+    """SQL for the JSON of a key that was read, with an Avro schema, into the column `name` of `read`."""
+    kinds = dict(from_spark(read.schema[name].dataType)[1])
+    fields = (field for field in writer.from_avro(text).fields if field.type[0] not in ("array", "map", "struct"))
+    members = [(field.name, conversions.key_to_stored(member(name, field.name), kinds[field.name], field)) for field in fields]
+    return f"CASE WHEN {name} IS NOT NULL THEN to_json({struct([(STORED_KEY, 'true'), *members])}, {EXACT_JSON}) END"
 
 
 def _is_record(text: str) -> bool:

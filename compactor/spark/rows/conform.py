@@ -25,7 +25,7 @@ from compactor.spark.columns import AFTER, BEFORE, FILE, OLD_KEY, OP, ORIGIN, PA
 from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.frame import PARTIAL, Frame, ddl, is_cell
 from compactor.spark.decode.named import can_be_absent
-from compactor.spark.input.kafka import of_wire_text
+from compactor.spark.input.kafka import STORED_KEY, of_wire_text
 from compactor.spark.keys import key_text, key_types
 from compactor.spark.rows import position
 from compactor.spark.sql import cast, coalesce, from_json, let, literal, member, null, quoted
@@ -278,10 +278,12 @@ def record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str
         parsed = from_json(pg_text.exact_numbers(column, _MARK) if packed else column, f"'{ddl(('struct', ((written.name, kind),)))}'")
         value = (_packed_key if packed else conversions.key_to_stored)(member(parsed, written.name), kind, written)
         ways.append(conversions.change_type(value, written.type, types.parse(field.type)))
-    if ways:
-        return coalesce(ways)
-    # of a batch of tombstones
-    return own_key(column, field) if field.type in ("string", "int", "bigint") else None
+    own = own_key(column, field)
+    if not ways and field.type in ("string", "int", "bigint"):
+        # of a batch of tombstones
+        return own
+    stored = f"startswith({column}, {literal(f'{chr(123)}{chr(34)}{STORED_KEY}')})"
+    return f"CASE WHEN {stored} THEN {own}{f' ELSE {coalesce(ways)}' if ways else ''} END"
 
 
 def _packed_key(value: str, kind: types.Type, field: WriterField) -> str:
