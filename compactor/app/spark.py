@@ -116,7 +116,10 @@ def fetch_error(text: str) -> str:
 
 def avro_package(storage: Storage, specs: Sequence[TableSpec], archived: bool) -> Iterator[str]:
     """Return the Maven coordinates for reading Avro files, if these tables have any. `archived`: look into their archives too."""
-    folders = [folder for spec in specs if spec.format == "auto" for folder in (spec.landing, *([spec.root] if archived else []))]
+    auto = [spec for spec in specs if spec.format == "auto"]
+    # not all of the root: manifests of Iceberg tables are Avro files
+    inside = [spec.layout.inside(name) for spec in auto for name in ("archive", "quarantine")] if archived else []
+    folders = [*(spec.landing for spec in auto), *inside]
     if any(spec.format == "avro" for spec in specs) or any(info.path.endswith(".avro") for folder in folders for info in storage.list(folder)):
         yield from coordinates("spark-avro")
 

@@ -165,3 +165,15 @@ def test_whatever_failed_a_run_is_idle_only_when_all_is_done(mode: str, error: s
         assert lake.look().version == 3
         assert not lake.landing()
     assert faults.fail_at > 20
+
+
+def test_a_vacuum_that_commits_leaves_no_work_to_the_next_run() -> None:
+    """It publishes its version. Where something was to be shown before, a run does it as ever."""
+    lake = caught_up(table(write_mode="copy-on-write", keep=0.0, keep_versions=1, grace=0.0))
+    before = [*lake.committed()][-1].version
+    assert lake.vacuum().version == before + 1
+    assert look(lake)[1] == []
+    lake = caught_up(table(write_mode="copy-on-write", keep=0.0, keep_versions=1, grace=0.0))
+    lake.spec = dataclasses.replace(lake.spec, read_optimized=True)
+    lake.vacuum()
+    assert look(lake)[1] == ["t"]

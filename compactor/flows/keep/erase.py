@@ -136,7 +136,8 @@ def _check(table: Table, newest: Snapshot, request: Request) -> None:
 
 
 def _landing(table: Table) -> list[str]:
-    infos = (info for info in table.storage.list(table.spec.landing) if info.path != table.layout.landing_owner())
+    # a marker such as `_SUCCESS` is never taken, and has nothing of a key
+    infos = (info for info in table.storage.list(table.spec.landing) if info.size and info.path != table.layout.landing_owner())
     return [relative(info.path, table.spec.landing) for info in infos]
 
 

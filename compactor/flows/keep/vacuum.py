@@ -34,7 +34,7 @@ from compactor.core.results.reports import Swept, VacuumReport
 from compactor.flows import logs, owner
 from compactor.flows.keep import raw_files
 from compactor.flows.keep.raw_files import Discards
-from compactor.flows.publish import audit, native, publish
+from compactor.flows.publish import audit, native, publish, shown
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 
@@ -83,8 +83,13 @@ def vacuum(table: Table, dry: bool) -> VacuumReport:
         return _report(table, inspection, dry=True, version=inspection.newest.version)
     owner.check(table)
     newest = inspection.newest
-    with contextlib.suppress(audit.Blocked):
-        newest = publish.publish(table, made) if made is not None else newest
+    if made is not None:
+        was = None if table.spec.live_view else shown.recall(table, newest)
+        with contextlib.suppress(audit.Blocked):
+            newest = publish.publish(table, made)
+        if was is not None and newest.version == made.version:
+            # with this the next run sees without an engine that there is nothing to do
+            shown.remember(table, newest, (), compacted=was.compacted >= inspection.newest.version)
     # what goes is in no export any more, also of a version that was blocked
     native.export(table, made or newest, advance=False)
     _unregister(table, inspection)
@@ -114,7 +119,7 @@ def vacuum_if_due(table: Table) -> VacuumReport:
 def _look(table: Table, newest: Snapshot) -> _Inspection:
     layout = table.layout
     now = table.storage.now()
-    shown = None if table.env.files_only else publish.oldest_shown(table, newest)
+    oldest_shown = None if table.env.files_only else publish.oldest_shown(table, newest)
     # before the files are listed: what is registered was written before
     registered = {} if table.env.files_only else _registered(table, newest)
     units, snapshots, records, exports = _listed(table, layout)
@@ -146,7 +151,7 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
             f"`compactor verify {table.name}` lists what else is missing; restore it from a backup."
         )
     exported = native.shown(table, whole, newest) if exports else ()
-    sweep = retention.plan_vacuum(table.spec, newest, whole, modified, units, shown, now, changes, exported)
+    sweep = retention.plan_vacuum(table.spec, newest, whole, modified, units, oldest_shown, now, changes, exported)
     kept = tuple(snapshot for snapshot in whole if snapshot.version in sweep.kept)
     named = {*(path for snapshot in kept for path in snapshot.named), *feed.paths(changes, sweep.feed_kept)}
     orphans = _orphan_partitions(layout, newest, named, units, registered)

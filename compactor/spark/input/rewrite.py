@@ -128,6 +128,8 @@ def bytes_without(
 def _lines(data: bytes, erased: ErasedRecords) -> tuple[bytes, int]:
     parts = _LINE_END.split(data)
     lines = len(parts) // 2 + (1 if parts[-1] else 0)
+    if lines < erased.total:
+        raise ValueError(f"{erased.total} records stand on {lines} lines. Delete the whole file: compactor erase --delete-files")
     shared: dict[int, set[int]] = {}
     for number, change in erased.changes:
         shared.setdefault(number, set()).add(change)
