@@ -248,9 +248,18 @@ def _master_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
+        # Hadoop has one of its own, with which everybody may read the rows
+        "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",
         # A task costs more than the few rows it gets, but adaptive execution cannot split a partition: so not fewer than the cores.
         "spark.sql.shuffle.partitions": str(max(4, os.cpu_count() or 1)),
     }
+
+
+def _umask() -> int:
+    # it can only be read by setting it
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
 
 
 def _submitted() -> bool:
