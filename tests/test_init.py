@@ -454,6 +454,16 @@ def test_where_nothing_is_found_nothing_is_written(tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "compactor.yaml").exists()
 
 
+def test_a_folder_whose_name_the_configuration_would_read_as_a_pattern_is_left_out(tmp_path: Path) -> None:
+    """One such folder does not make the file unusable for the others."""
+    for name in ("plain", "per%20cent", "curl{y}", "br[1]", "what?"):
+        (tmp_path / "landing" / name / "2026-11-20-08").mkdir(parents=True)
+        (tmp_path / "landing" / name / "2026-11-20-08" / "a.json").write_text('{"id": 1, "seq": 1}\n')
+    said = told("--from", str(tmp_path / "landing"), "--config", str(tmp_path / "compactor.yaml"))
+    assert {left["source"] for left in said["left_out"]} == {"per%20cent", "curl{y}", "br[1]", "what?"}
+    assert loaded(tmp_path / "compactor.yaml").names == ("plain",)
+
+
 def test_hostile_names_stay_names(tmp_path: Path) -> None:
     """Line breaks, quotes, colons and YAML's own words in topics, columns and folders neither end a comment nor become keys."""
     evil = "x\n  stolen: {key: []}\n#\u2028\u0085 '\": {}[]&*!|>%@`"

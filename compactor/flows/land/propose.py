@@ -33,6 +33,9 @@ _LIKELY_ORDER = ("__source_ts_us", "__source_ts_ms", "__ts_us", "__ts_ms", "AR_H
 _POSITION = re.compile(r"_(?:lsn|scn|csn|cursor|sequence|change_seq)$", re.IGNORECASE)
 _CHANGED = re.compile(r"(?:^|_)(?:changed|updated|modified|last_?update|last_?modified)", re.IGNORECASE)
 
+_SIGN = re.compile(r"[%{}\[\]*?\\]")
+"""What no folder of `increments:` may have in its name."""
+
 LeftOut = list[tuple[str, str]]
 
 
@@ -109,6 +112,9 @@ def from_files(storage: Storage, read: ReadSample, top: str, registry: Registry 
     empty: LeftOut = []
     landings: list[tuple[LandingFolder, SourceProfile, bool]] = []
     for folder in folders:
+        if sign := _SIGN.search(folder.root):
+            empty.append((folder.root, f"a name with {sign[0]!r}, which means something else in `increments:`; rename the folder"))
+            continue
         profiles, reason = profiles_of(storage, read, folder, infos, topics)
         profiles = [profile for profile in profiles if not (profile.opaque and profile.topic in rowless)]
         if reason:
