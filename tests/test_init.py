@@ -454,6 +454,15 @@ def test_where_nothing_is_found_nothing_is_written(tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "compactor.yaml").exists()
 
 
+def test_columns_named_as_those_of_an_envelope_make_a_flat_row(tmp_path: Path) -> None:
+    """A table of its own may have `op`, `before` and `after`."""
+    (tmp_path / "landing" / "t" / "2026-11-20-08").mkdir(parents=True)
+    lines = ({"id": at, "op": "c", "before": at, "after": "x", "source": "s", "ts_ms": at} for at in range(3))
+    (tmp_path / "landing" / "t" / "2026-11-20-08" / "a.json").write_text("\n".join(map(json.dumps, lines)))
+    (said,) = told("--from", str(tmp_path / "landing"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    assert said["settings"]["envelope"] == "flat"
+
+
 def test_a_folder_whose_name_the_configuration_would_read_as_a_pattern_is_left_out(tmp_path: Path) -> None:
     """One such folder does not make the file unusable for the others."""
     for name in ("plain", "per%20cent", "curl{y}", "br[1]", "what?"):
@@ -461,7 +470,7 @@ def test_a_folder_whose_name_the_configuration_would_read_as_a_pattern_is_left_o
         (tmp_path / "landing" / name / "2026-11-20-08" / "a.json").write_text('{"id": 1, "seq": 1}\n')
     said = told("--from", str(tmp_path / "landing"), "--config", str(tmp_path / "compactor.yaml"))
     assert {left["source"] for left in said["left_out"]} == {"per%20cent", "curl{y}", "br[1]", "what?"}
-    assert loaded(tmp_path / "compactor.yaml").names == ("plain",)
+    assert [table["name"] for table in said["tables"]] == ["plain"]
 
 
 def test_hostile_names_stay_names(tmp_path: Path) -> None:

@@ -112,6 +112,12 @@ def rows(value: Mapping[str, Any], plain: PlainRow) -> tuple[str, Iterable[Row]]
     return envelope, (plain if envelope == "flat" else rows_of)(value)
 
 
+def _has_image(value: Mapping[str, Any]) -> bool:
+    """Return whether the images are rows. A table may have columns of these names."""
+    image = value.get("after") or value.get("before")
+    return image is None or isinstance(parsed(image), dict)
+
+
 def _debezium(value: Mapping[str, Any]) -> Iterator[Row]:
     source = value["source"] if isinstance(value.get("source"), dict) else {}
     # MySQL has databases instead of schemas, Vitess and Scylla keyspaces, MongoDB collections instead of tables
@@ -206,7 +212,7 @@ def _none(_: Mapping[str, Any]) -> Iterator[Row]:
 _WAL2JSON_MARKER = frozenset({"action", "xid", "timestamp", "lsn", "nextlsn", "schema", "table", "transactional", "prefix", "content", "origin"})
 
 _ENVELOPES: tuple[tuple[str, Callable[[Mapping[str, Any]], bool], PlainRow], ...] = (
-    ("debezium", lambda v: v.get("op") in ("c", "u", "d", "r", LEAF) and v.get("after", v.get("before", LEAF)) != LEAF, _debezium),
+    ("debezium", lambda v: v.get("op") in ("c", "u", "d", "r", LEAF) and v.get("after", v.get("before", LEAF)) != LEAF and _has_image(v), _debezium),
     ("wal2json", lambda v: isinstance(v.get("change"), list), _wal2json_1),
     ("wal2json", lambda v: v.get("action") in ("I", "U", "D", "T") and ("columns" in v or "identity" in v), _wal2json_2),
     ("change-event", lambda v: "changeType" in v and ("columnNames" in v or "oldKeyNames" in v), _change_event),
