@@ -48,8 +48,8 @@ _SILENT = ("b", "c", "m", "message")
 
 FORMAT_1, FORMAT_2, NO_TIME, NO_LSN = "wal2json 1", "wal2json 2", "wal2json 2 without timestamp", "wal2json without lsn"
 """Values of `_source.connector`, for the default order (`position.DEFAULTS`)."""
-_NOT_FINITE = r"[:,\[]\s*(?:NaN|-?Infinity)\s*[,}\]]"
-"""Older versions write floats that are not finite as they are, which is no JSON."""
+_UNREAD_NUMBER = r"[:,\[]\s*(?:NaN\s*[,}\]]|-?Infinity\s*[,}\]]|-?[0-9.]{1000})"
+"""A number that JSON's reader does not read: older versions write floats that are not finite as they are; it reads no more than 1,000 digits."""
 _NO_COMMIT_TIME = 946_684_800_000_000
 """2000-01-01 in microseconds since 1970, PostgreSQL's zero: the time of transactions that were replayed from another server (replication origins)."""
 
@@ -67,8 +67,8 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     if raw.schema is not None:
         raise InputRefused(f"table {spec.name}: wal2json writes JSON text, but these files have columns. Set `format: json`, or `container: kafka`.")
     empty = "(_text IS NULL OR trim(_text) IN ('', 'null'))"
-    not_finite = f"CASE WHEN _text RLIKE {literal(_NOT_FINITE)} THEN json_object_keys({pg_text.exact_numbers('_text')}) END"
-    keyed = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN coalesce(json_object_keys(_text), {not_finite}) END AS _keys")
+    as_texts = f"CASE WHEN _text RLIKE {literal(_UNREAD_NUMBER)} THEN json_object_keys({pg_text.exact_numbers('_text')}) END"
+    keyed = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN coalesce(json_object_keys(_text), {as_texts}) END AS _keys")
     document = from_json(pg_text.exact_numbers("_text"), literal(_DOCUMENT), columnNameOfCorruptRecord="_corrupt")
     documents = once(once(keyed).selectExpr("*", f"CASE WHEN _keys IS NOT NULL AND {_mentions(spec)} THEN {document} END AS _d"))
     problem = (
