@@ -50,6 +50,8 @@ _SECOND = {
 """Semantic type of a time of day → its units in a second."""
 _DAY_ZERO, _FIRST_DAY = date(1970, 1, 1), date(1582, 10, 15)
 """Engines count days before the second one in different calendars."""
+_DIGITS_MAX = 1000
+"""Longer numbers are no defaults: to write the digits of 1E+999999999 takes the driver's memory."""
 _UUID, _NO_UUID = "io.debezium.data.Uuid", "00000000-0000-0000-0000-000000000000"
 
 _PLAIN: dict[str, Any] = {
@@ -87,15 +89,13 @@ def constant(default: Any, stored: types.Type, semantic: str, scale: int, packed
 
 
 def _decimal(default: Any, scale: int, packed: Callable[[str], bytes]) -> str | None:
-    if isinstance(default, str) and default:
-        number = Fraction(int.from_bytes(packed(default), "big", signed=True)) / Fraction(10) ** scale
-    elif isinstance(default, (int, Decimal)) and not isinstance(default, bool):
-        # `decimal.format: NUMERIC` of Connect's JSON
-        number = Fraction(default)
-    else:
-        return None
     places = max(scale, 0)
-    digits = number * 10**places
+    if isinstance(default, str) and default:
+        return decimal_text(int.from_bytes(packed(default), "big", signed=True) * 10 ** max(-scale, 0), places)
+    if not isinstance(default, (int, Decimal)) or isinstance(default, bool) or max(abs(Decimal(default).adjusted()), places) > _DIGITS_MAX:
+        return None
+    # `decimal.format: NUMERIC` of Connect's JSON
+    digits = Fraction(default) * 10**places
     return decimal_text(int(digits), places) if digits.denominator == 1 else None
 
 
