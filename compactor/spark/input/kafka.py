@@ -292,13 +292,15 @@ def _with_keys(rows: DataFrame, ids: Iterable[int], schemas: Callable[[int], str
     """
     shown, read = ["CASE WHEN _key_wire IS NULL THEN _key END"], {}
     for number in ids:
+        name = f"_key_{number}"
         try:
             text = schemas(number)
+            column = F.when(as_column(f"{_id('_key_wire')} = {number}"), _datum(KEY_WIRE, text))
+            value = _stored_key(name, text, rows.select(column.alias(name))) if _is_record(text) else f"CAST({name} AS STRING)"
         except (RegistryRefused, SchemaRefused):
             continue
-        name = f"_key_{number}"
-        read[name] = F.when(as_column(f"{_id('_key_wire')} = {number}"), _datum(KEY_WIRE, text))
-        shown.append(_stored_key(name, text, rows.select(read[name].alias(name))) if _is_record(text) else f"CAST({name} AS STRING)")
+        read[name] = column
+        shown.append(value)
     key = as_column(f"coalesce({', '.join(shown)})")
     return once(rows.withColumns(read)).withColumn(KEY, key).drop(KEY_WIRE, *read)
 
