@@ -143,7 +143,7 @@ def published(root: Path, uri: str, **settings: Any) -> Iterator[tuple[Lake, Tab
     spark = open_session(SessionSettings(uri, None, str(root / "warehouse"), master="local[2]", conf=conf))
     try:
         lake = Lake(spark, root / "shop")
-        yield lake, lake.spec(op="op", write_mode="merge-on-read", compact_every=0.0, **settings)
+        yield lake, lake.spec(**{"op": "op", "write_mode": "merge-on-read", "compact_every": 0.0, **settings})
     finally:
         close_session(spark)
 

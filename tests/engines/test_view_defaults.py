@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,10 @@ def number(value: Any) -> Any:
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:
     """The columns with defaults."""
-    return {name: Decimal(row[name]) if name == "d" and row[name] is not None else number(row[name]) for name in DEFAULTS}
+    texts = {name: Decimal(row[name]) for name in ("d", "n") if row[name] is not None}
+    # of Hive a day is its number
+    days = {"a": (date(1970, 1, 1) + timedelta(row["a"])).isoformat()} if isinstance(row["a"], int) else {}
+    return {name: number(value) for name, value in {**{name: row[name] for name in DEFAULTS}, **texts, **days}.items()}
 
 
 if FULL:  # Trino and Hive come from Maven
@@ -41,7 +44,7 @@ if FULL:  # Trino and Hive come from Maven
         expected = {1: {name: number(value) for name, value in OLDER.items()}, 3: dict.fromkeys(DEFAULTS)}
         expected[2] = expected[1]
         with metastore(tmp_path) as uri:
-            with published(tmp_path, uri, history=True) as (lake, spec):
+            with published(tmp_path, uri, op=None, history=True) as (lake, spec):
                 land(lake, spec)
                 snapshot, database = lake.snapshot(spec), spec.database
                 answers = {("spark", name): lake.rows(spec, name) for name in ("t", "t_history")}
