@@ -46,7 +46,7 @@ def record(lsn: int, op: str, key: int, name: str | None) -> tuple[str, str]:
 class Program:
     """The program as a user types it, on one configuration."""
 
-    def __init__(self, folder: Path, servers: str, properties: Path) -> None:
+    def __init__(self, folder: Path, properties: Path) -> None:
         self.file = folder / "compactor.yaml"
         self.file.write_text(
             "warehouse: s3://lake/w\ncatalog: {database: school}\ns3: {path_style: true}\n"
@@ -93,7 +93,7 @@ if FULL:
             server.bucket("lake")
             monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
             store = S3Storage("s3://lake/w", S3Settings(path_style=True).within(os.environ))
-            program = Program(tmp_path, kafka.secure, kafka.client(tmp_path / "client.properties"))
+            program = Program(tmp_path, kafka.client(tmp_path / "client.properties"))
             kafka.send(TOPIC, [record(at, "c", at, f"student {at}") for at in range(200)])
 
             (first,) = json.loads(program.said("ingest", "--output", "json"))
@@ -122,7 +122,7 @@ if FULL:
             refusals: list[tuple[dict[str, Any], str]] = [({"password": "wrong"}, "[Aa]uthentication"), ({"trust": False}, "SSL|certification path")]
             for at, (harm, words) in enumerate(refusals):
                 properties = kafka.client(tmp_path / f"other{at}.properties", **harm)
-                said = Program(tmp_path, kafka.secure, properties).said("ingest", code=1)
+                said = Program(tmp_path, properties).said("ingest", code=1)
                 assert re.search(words, said), said
                 assert kafka.password not in said
                 assert "Traceback" not in said

@@ -79,7 +79,7 @@ class Broker:
 
     def client(self, path: Path, password: str = "", trust: bool = True) -> Path:
         """Client properties for `secure`, as a user keeps them in a file; another password, or no trust, to be refused."""
-        lines = ["security.protocol=SASL_SSL", "sasl.mechanism=PLAIN"]
+        lines = [f"bootstrap.servers={self.secure}", "security.protocol=SASL_SSL", "sasl.mechanism=PLAIN"]
         lines += [f'sasl.jaas.config={_LOGIN} required username="ingest" password="{password or self.password}";']
         lines += ["ssl.truststore.type=PEM", f"ssl.truststore.location={self.home / 'broker.pem'}"] if trust else []
         path.write_text("\n".join(lines) + "\n")
