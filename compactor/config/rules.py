@@ -21,13 +21,12 @@ from compactor.core.schema.policy import CHOOSABLE
 from compactor.core.settings import s3
 from compactor.core.settings.forms import alike, listed
 from compactor.core.settings.variables import USER_INFO
-from compactor.core.sources.increment import landed, pattern_problem, shard_column, split_pattern
+from compactor.core.sources.increment import GLOB, landed, pattern_problem, shard_column, split_pattern
 
 NAME_CHARS_MAX = 110
 """Hive 2 stores 128 characters of a table's name, and compactor appends suffixes such as `_incremental` and `_base_g2`."""
 
 _MANAGED = ("base", "delta", "archive", "quarantine", "history", "feed", "_iceberg", "_iceberg_current", "_compactor")
-_GLOB = re.compile(r"[*?{}\[\]\\]")
 
 _NEED_KEYS = {
     "delete_when": "needs rows with a key, which says what is deleted; set `key: [..]`, or remove this key",
@@ -354,7 +353,7 @@ def _location_problem(location: str) -> str | None:
         return s3.key_problem(key.rstrip("/")) if key.rstrip("/") else None
     if scheme and scheme[1].lower() != "file":
         return f"{scheme[1]}: locations are not supported, found {shown(location)}; use a local folder or s3://bucket/prefix"
-    if glob := _GLOB.search(location):
+    if glob := GLOB.search(location):
         return f"{shown(location)} contains {glob[0]!r}, which Spark interprets as a pattern; rename the folder"
     return None
 

@@ -54,10 +54,10 @@ _DIGITS_MAX = 1000
 """Longer numbers are no defaults: to write the digits of 1E+999999999 takes the driver's memory."""
 _UUID, _NO_UUID = "io.debezium.data.Uuid", "00000000-0000-0000-0000-000000000000"
 
-_PLAIN: dict[str, Any] = {
-    "string": str,
-    "boolean": bool,
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), int),
+_PLAIN: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), (int,)),
     **dict.fromkeys(("float", "double"), (int, float, Decimal)),
 }
 """Stored type → Python's types of a default in the schema's JSON."""
@@ -75,10 +75,7 @@ def constant(default: Any, stored: types.Type, semantic: str, scale: int, packed
         return _day(default)
     if semantic in _SECOND:
         return _time_of_day(default, _SECOND[semantic])
-    expected = _PLAIN.get(stored[0])
-    if semantic in TARGETS or (semantic == _UUID and default == _NO_UUID) or expected is None or not isinstance(default, expected):
-        return None
-    if isinstance(default, bool) != (stored[0] == "boolean"):
+    if semantic in TARGETS or (semantic == _UUID and default == _NO_UUID) or type(default) not in _PLAIN.get(stored[0], ()):
         return None
     try:
         # what rows with the value have, in the double that stores both
@@ -92,7 +89,7 @@ def _decimal(default: Any, scale: int, packed: Callable[[str], bytes]) -> str | 
     places = max(scale, 0)
     if isinstance(default, str) and default:
         return decimal_text(int.from_bytes(packed(default), "big", signed=True) * 10 ** max(-scale, 0), places)
-    if not isinstance(default, (int, Decimal)) or isinstance(default, bool) or max(abs(Decimal(default).adjusted()), places) > _DIGITS_MAX:
+    if type(default) not in (int, Decimal) or max(abs(Decimal(default).adjusted()), places) > _DIGITS_MAX:
         return None
     # `decimal.format: NUMERIC` of Connect's JSON
     digits = Fraction(default) * 10**places
@@ -104,14 +101,14 @@ def _day(default: Any) -> str | None:
     if isinstance(default, str):
         day = default.removesuffix("Z")
         return day if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", day) and _FIRST_DAY.isoformat() <= day != _DAY_ZERO.isoformat() else None
-    if isinstance(default, bool) or not isinstance(default, int) or default == 0:
+    if type(default) is not int or default == 0:
         return None
     return (_DAY_ZERO + timedelta(default)).isoformat() if (_FIRST_DAY - _DAY_ZERO).days <= default <= (date.max - _DAY_ZERO).days else None
 
 
 def _time_of_day(default: Any, second: int) -> str | None:
     """Return a time of day, in parts of a second, as it is stored (`spark/decode/conversions.py`)."""
-    if isinstance(default, bool) or not isinstance(default, int) or default == 0:
+    if type(default) is not int or default == 0:
         return None
     micros = default * 10**6 // second
     seconds, fraction = divmod(abs(micros), 10**6)

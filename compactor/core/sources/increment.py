@@ -49,6 +49,10 @@ def split_pattern(path: str) -> tuple[str, str]:
     return "/".join(parts), ""
 
 
+GLOB = re.compile(r"[*?{}\[\]\\]")
+"""What Spark interprets as a pattern in a location."""
+
+
 def pattern_problem(pattern: str) -> str | None:
     """Return the problem with a folder pattern, or None."""
     unknown = sorted(set(re.findall(_CODE, pattern)) - set(_PARTS))

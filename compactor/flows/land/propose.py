@@ -33,7 +33,7 @@ _LIKELY_ORDER = ("__source_ts_us", "__source_ts_ms", "__ts_us", "__ts_ms", "AR_H
 _POSITION = re.compile(r"_(?:lsn|scn|csn|cursor|sequence|change_seq)$", re.IGNORECASE)
 _CHANGED = re.compile(r"(?:^|_)(?:changed|updated|modified|last_?update|last_?modified)", re.IGNORECASE)
 
-_SIGN = re.compile(r"[%{}\[\]*?\\]")
+_SIGN = re.compile(f"%|{increment.GLOB.pattern}")
 """What no folder of `increments:` may have in its name."""
 
 LeftOut = list[tuple[str, str]]

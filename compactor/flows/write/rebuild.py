@@ -199,7 +199,7 @@ class _Rebuild:
             name, differs = self.table.name, "; ".join(difference.sentences(parent.version))
             raise Refused(
                 f"table {name}: {', '.join(self.texts)} becomes text, for which the raw files are read again. With the present settings they make "
-                f"other rows: {differs}. Nothing was committed. Undo the changed settings, or compactor rebuild {name} --accept-differences"
+                f"other rows: {differs}. Nothing was committed. Undo the changed settings, or accept: compactor rebuild {name} --accept-differences"
             )
 
     def _discard(self, built: Snapshot) -> None:

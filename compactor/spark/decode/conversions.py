@@ -100,8 +100,8 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
     if field.type[0] == "date" and number:
         return f"CASE WHEN {value} BETWEEN {_DAY_MIN} AND {_DAY_MAX} THEN date_add(DATE'1970-01-01', CAST({value} AS INT)) END"
     if field.type[0] == "date" and kind[0] == "string":
-        value = f"CASE WHEN NOT {value} RLIKE '{_INFINITE_DAY}' THEN {value} END"
-        return cast(f"nullif(regexp_extract({pg_text.iso(value)}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})Z?$', 1), '')", ("date",))
+        day = cast(f"nullif(regexp_extract({pg_text.iso(value)}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})Z?$', 1), '')", ("date",))
+        return f"CASE WHEN NOT {value} RLIKE '{_INFINITE_DAY}' THEN {day} END"
     if field.type[0] == "timestamp" and number:
         return _moment(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
     if field.type[0] == "timestamp" and kind[0] == "string":

@@ -161,7 +161,7 @@ def _not_packed(columns: tuple[tuple[str, types.Type], ...], ids: Sequence[str])
     before = {before for name, kind in columns for before in _before(kind, json.dumps(name, ensure_ascii=False))}
     pattern = rf"(?:{'|'.join(map(re.escape, sorted(before)))})\s*:[\s\[\],nul]*-?[0-9]"
     may_be = f"_writer IN ({', '.join(map(literal, ids))}) AND _json RLIKE {literal(pattern)}"
-    why = _why(pg_text.exact_numbers("_json", "#"), dict(columns), members, lambda value: f"startswith({value}, '#')", reason)
+    why = _why(pg_text.exact_numbers("_json", pg_text.MARK), dict(columns), members, lambda value: f"startswith({value}, '{pg_text.MARK}')", reason)
     return f"CASE WHEN {may_be} THEN {why} END"
 
 

@@ -19,6 +19,7 @@ STRING = r'"(?:[^"\\]++|\\.)*+"'
 """A JSON string as a regular expression. Possessive quantifiers keep long ones off the stack."""
 _NUMBER = r"(?:-?[0-9][0-9.eE+-]*+|-?Infinity|NaN)"
 """A number outside of strings in JSON, also one that JSON does not have."""
+_FRACTION = "-?[0-9]++[.eE][0-9.eE+-]*+"
 _DEPTHS = 3
 
 ISO_DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}"
@@ -38,7 +39,7 @@ LONG_NUMBER = _VALUE + r"(?:9[0-9]{15}|[1-9][0-9]{16})(?![.eE])"
 _LONG_FRACTION = _VALUE + r"(?=[0-9.]{17})[0-9]++[.eE]"
 """Begins a fraction of 16 digits or more, which a double may not hold; text may look like it."""
 MARK = "\ue000"
-"""Begins a string that stands for a number: a character for private use."""
+"""Begins a string that stands for a number: a character for private use, which begins no base64 and no number."""
 SPECIAL_NUMBER = _VALUE + r"(?:[0-9]++[.eE]|9[0-9]{15}|[0-9]{17})"
 """Begins a number that is one of these three, and some others: to look for all costs as much as for one."""
 BLANK_ELEMENT = r'(?<=[\[,])\s*""(?=\s*[,\]])'
@@ -49,16 +50,20 @@ _BOUNDS = r"^(\[[0-9:-]+\])+="
 
 def exact_numbers(text: str, mark: str = "") -> str:
     """SQL: JSON text in which every number is a string that begins with `mark`. JSON readers make doubles of fractions, and 30 digits become 17."""
-    # \G continues where the last match ended, so only numbers outside of strings match; possessive quantifiers keep long strings off the stack
-    pattern = rf'(?s)\G((?:[^"0-9NI-]++|{STRING})*+)({_NUMBER})'
-    return f"regexp_replace({text}, {literal(pattern)}, '$1\"{mark}$2\"')"
+    return _as_strings(text, rf'[^"0-9NI-]++|{STRING}', _NUMBER, mark)
 
 
 def long_numbers(text: str) -> str:
     """SQL: JSON text in which whole numbers of more than 38 digits are strings."""
-    others = rf'[^"0-9-]++|{STRING}|-?[0-9]++[.eE][0-9.eE+-]*+|-?[0-9]{{1,38}}+(?![0-9.eE])'
-    pattern = rf"(?s)\G((?:{others})*+)(-?[0-9]{{39,}}+)"
-    return f"regexp_replace({text}, {literal(pattern)}, '$1\"$2\"')"
+    others = rf'[^"0-9-]++|{STRING}|{_FRACTION}|-?[0-9]{{1,38}}+(?![0-9.eE])'
+    return _as_strings(text, others, "-?[0-9]{39,}+")
+
+
+def _as_strings(text: str, others: str, numbers: str, mark: str = "") -> str:
+    """SQL: JSON text in which these numbers are strings that begin with `mark`. `others`: an expression for all else."""
+    # \G continues where the last match ended, so only numbers outside of strings match; possessive quantifiers keep long strings off the stack
+    pattern = rf"(?s)\G((?:{others})*+)({numbers})"
+    return f"regexp_replace({text}, {literal(pattern)}, '$1\"{mark}$2\"')"
 
 
 def fractions_kept(text: str, when: str) -> str:
@@ -67,15 +72,14 @@ def fractions_kept(text: str, when: str) -> str:
     Spark's JSON reader writes an object anew that it returns as text, and its fractions as doubles. `fractions_back` makes numbers of these strings.
     """
     others = rf'[^"0-9-]++|{STRING}|-?[0-9]++(?![0-9.eE])|-(?![0-9])'
-    pattern = rf"(?s)\G((?:{others})*+)(-?[0-9]++[.eE][0-9.eE+-]*+)"
-    kept = f"regexp_replace({text}, {literal(pattern)}, {literal(f'$1{chr(34)}{MARK}$2{chr(34)}')})"
+    kept = _as_strings(text, others, _FRACTION, MARK)
     return f"CASE WHEN {when} AND {text} RLIKE {literal(_LONG_FRACTION)} THEN {kept} ELSE {text} END"
 
 
 def fractions_back(text: str) -> str:
     """SQL: the text that a reader of `fractions_kept` has made, with numbers in it as the source wrote them."""
-    back = f"regexp_replace({text}, {literal(f'{chr(34)}{MARK}([0-9.eE+-]+){chr(34)}')}, '$1')"
-    return f"CASE WHEN contains({text}, {literal(MARK)}) THEN {back} ELSE {text} END"
+    back = f"regexp_replace({text}, '\"{MARK}([0-9.eE+-]+)\"', '$1')"
+    return f"CASE WHEN contains({text}, '{MARK}') THEN {back} ELSE {text} END"
 
 
 def to_stored(value: str, field: WriterField) -> str:

@@ -33,8 +33,6 @@ from compactor.spark.tables import defaults
 
 _PLAIN = r"^(?s)(?!\s*(Struct)?\s*[{\[])[^\x00-\x1f]+$"
 """A text that may be the value of a key itself: no JSON, no text of a Struct, no bytes."""
-_MARK = "#"
-"""Begins no base64 and no number."""
 _LONG = 1_000
 """Characters of SQL that are not repeated. For less another step of the plan costs more."""
 
@@ -275,7 +273,7 @@ def record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str
     for written in _variants(frame, evolved, field):
         kind = conversions.json_type(written.raw)
         packed = kind == ("string",) and written.semantic in (DECIMAL, NUMBER_OR_BYTES)
-        parsed = from_json(pg_text.exact_numbers(column, _MARK) if packed else column, f"'{ddl(('struct', ((written.name, kind),)))}'")
+        parsed = from_json(pg_text.exact_numbers(column, pg_text.MARK) if packed else column, f"'{ddl(('struct', ((written.name, kind),)))}'")
         value = (_packed_key if packed else conversions.key_to_stored)(member(parsed, written.name), kind, written)
         ways.append(conversions.change_type(value, written.type, types.parse(field.type)))
     own = own_key(column, field)
@@ -287,10 +285,10 @@ def record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str
 
 
 def _packed_key(value: str, kind: types.Type, field: WriterField) -> str:
-    """SQL: a decimal out of a record key: a number, as Debezium's header has it, or text such as base64. Numbers begin with _MARK."""
+    """SQL: a decimal out of a record key: a number, as Debezium's header has it, or text such as base64. Numbers begin with MARK."""
     number = conversions.key_to_stored("substr(_n, 2)", kind, dataclasses.replace(field, raw=kind, semantic=""))
     text = conversions.key_to_stored("_n", kind, field)
-    return let(value, "_n", f"CASE WHEN startswith(_n, '{_MARK}') THEN {number} ELSE {text} END")
+    return let(value, "_n", f"CASE WHEN startswith(_n, '{pg_text.MARK}') THEN {number} ELSE {text} END")
 
 
 def own_key(column: str, field: Field) -> str:
