@@ -137,3 +137,17 @@ def test_what_a_policy_has_left_out_stays_out(lake: Lake) -> None:
     report = rebuilt(lake, lake.with_settings(spec, policy=Policy()))
     assert (report.outcome, report.difference.columns) == ("differs", ("column b string is new",))
     assert (report.difference.missing, report.difference.added, report.difference.changed) == (0, 0, 0)
+
+
+@pytest.mark.slow
+def test_columns_that_a_policy_hides_stay_hidden(lake: Lake) -> None:
+    """In JSON without schema, where all records of one run have the columns of any: by a rebuild that a text asks for, and by one of an operator."""
+    spec = lake.spec(policy=Policy(drop="hide", kinds=(("to_string", "evolve"),)))
+    for hour, rows in enumerate(([{"id": 1, "seq": 1, "a": 1, "b": "x"}], [{"id": 2, "seq": 2, "a": 2}], [{"id": 3, "seq": 3, "a": "text"}])):
+        lake.land(spec, hour, rows)
+        operations = lake.run(spec).operations
+    assert operations == ("rebuild 3", "commit 4")
+    expected = [{"id": 1, "seq": 1, "a": "1"}, {"id": 2, "seq": 2, "a": "2"}, {"id": 3, "seq": 3, "a": "text"}]
+    assert sorted(lake.rows(spec), key=lambda row: row["id"]) == expected
+    assert rebuilt(lake, spec).outcome == "published"
+    assert sorted(lake.rows(spec), key=lambda row: row["id"]) == expected

@@ -116,8 +116,9 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
                 fields[of.name] = dataclasses.replace(of, last=latest([of.last, writer.last]))
     newest = latest([writer.last for writer in writers if writer.whole])
     for name in guessed:
-        # those who leave out nulls have as many writers as sets of columns: a column that some record of the run has is not away after it
-        fields[name] = dataclasses.replace(fields[name], last=latest([fields[name].last, newest]))
+        # those who leave out nulls have as many writers as sets of columns: a column that some new record of the run has is not away after it
+        if name not in before or not at_or_below(fields[name].last, before[name].last):
+            fields[name] = dataclasses.replace(fields[name], last=latest([fields[name].last, newest]))
     for writer in writers:
         nulls = {name: of.name for name in writer.undecided if (of := _of_nulls(fields.values(), name))}
         columns[writer.id] = {**nulls, **columns[writer.id]}

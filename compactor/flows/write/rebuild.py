@@ -357,15 +357,15 @@ def _check_origin(table: Table, head: Snapshot) -> None:
 def _origin(table: Table, head: Snapshot, texts: Sequence[str] = ()) -> Snapshot | None:
     """What the first file meets: nothing; in a table that was adopted, what it began with.
 
-    Where `on_schema_change` keeps columns out, a table with the columns of `head` and no rows: then what was left out stays out. The same with
-    erased keys, whose records may have brought columns. Not with another key or order: these ask for a table made anew. `texts`: columns of that
-    table that are text from the start.
+    Where `on_schema_change` keeps columns out or hides them, a table with the columns of `head` and no rows: then they stay so. The same with erased
+    keys, whose records may have brought columns. Not with another key or order: these ask for a table made anew. `texts`: columns of that table
+    that are text from the start.
     """
     adopted = table.origin(head)
     if adopted is not None:
         return adopted
     # a column or its type may be known from erased records only
-    anew = table.spec.policy.follows_everything and head.erased is None
+    anew = table.spec.policy.follows_everything and not table.spec.policy.hides and head.erased is None
     if not texts and (not _same_rows(table, head) or anew):
         return None
     fields = (dataclasses.replace(field, type="string", default=types.constant(field.default, ("string",))) for field in head.schema.fields)
