@@ -76,7 +76,7 @@ test-sample: setup $(native)/.installed ## a sample of the slow and engines test
 test-faults: setup $(native)/.installed ## crashes, kill -9 and long random programs, at full size
 	@COMPACTOR_TESTS=full $(pytest) -m 'slow and not engines' $(ARGS)
 
-test-engines: setup ## real servers, at full size (needs PostgreSQL's server programs, a JDK, Maven, and Java 24 or newer for Trino)
+test-engines: setup ## real servers, at full size (needs PostgreSQL's server programs, a JDK, Maven, and Java 25 or newer for Trino)
 	@COMPACTOR_TESTS=full $(pytest) -m engines $(ARGS)
 
 test-terraform: setup $(tools)/.installed ## the Terraform module by terraform and checkov (COMPACTOR_TERRAFORM=none: without terraform)

@@ -1,5 +1,5 @@
-"""Trino on a metastore: 435, with files of this machine and the legacy translation of Hive's views that the README recommends for it, and 476, with
-files in S3, which can have a second catalog, `iceberg`. Needs Maven (270 MB a version, once, 350 more for Iceberg), a JDK 17, and for 476 a Java of 24
+"""Trino on a metastore: 435, with files of this machine and the legacy translation of Hive's views that the README recommends for it, and 483, with
+files in S3, which can have a second catalog, `iceberg`. Needs Maven (270 MB a version, once, 350 more for Iceberg), a JDK 17, and for 483 a Java of 25
 or newer.
 """
 
@@ -21,14 +21,14 @@ from tests.parts import metastore as parts
 from tests.parts import stack
 from tests.parts.s3 import CREDENTIALS
 
-OLD, NEW = "435", "476"
-"""The last one for Java 17; one that needs no setting for our views (448 or later)."""
+OLD, NEW = "435", "483"
+"""The last one for Java 17; one that needs no setting for our views (448 or later) and reads deletion vectors of Iceberg (480 or later)."""
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>compactor.tests</groupId><artifactId>trino</artifactId><version>1</version><packaging>pom</packaging>
 <dependencyManagement><dependencies><dependency><groupId>io.trino</groupId><artifactId>trino-root</artifactId><version>{0}</version>
 <type>pom</type><scope>import</scope></dependency></dependencies></dependencyManagement>
-<dependencies><dependency><groupId>io.trino</groupId><artifactId>trino-main</artifactId><version>{0}</version></dependency></dependencies></project>
+<dependencies><dependency><groupId>io.trino</groupId><artifactId>{1}</artifactId><version>{0}</version></dependency></dependencies></project>
 """
 _HEADERS = {"X-Trino-User": "tests", "X-Trino-Catalog": "hive", "X-Trino-Client-Capabilities": "PARAMETRIC_DATETIME"}
 """Without that capability Trino rounds timestamps to milliseconds for the client."""
@@ -119,9 +119,9 @@ def new_java() -> Path:
     """Return a Java that is new enough for NEW, of those that the system has. Raises PartsMissing."""
     for release in sorted(Path("/usr/lib/jvm").glob("*/release")):
         version = re.search(r'JAVA_VERSION="(\d+)', release.read_text(encoding="utf-8"))
-        if version and int(version[1]) >= 24:
+        if version and int(version[1]) >= 25:
             return release.parent / "bin" / "java"
-    raise parts.PartsMissing(f"a Java of 24 or newer is needed for Trino {NEW}: install one into /usr/lib/jvm, such as Eclipse Temurin 25")
+    raise parts.PartsMissing(f"a Java of 25 or newer is needed for Trino {NEW}: install one into /usr/lib/jvm, such as Eclipse Temurin 25")
 
 
 def _answers(server: Trino) -> bool:
@@ -137,32 +137,40 @@ def _files(version: str) -> Path:
     home = parts._CACHE / f"trino-{version}"
     if not home.exists():
         fetched = stack._empty(home)
-        (fetched / "pom.xml").write_text(_POM.format(version))
-        where = [f"-DoutputDirectory={fetched / 'lib'}", "-DincludeScope=runtime"]
-        stack._maven(["-f", fetched / "pom.xml", "dependency:copy-dependencies", *where], "Trino")
-        plugin = _plugin(fetched, "hive", version)
+        _jars(fetched / "lib", "trino-main", version)
         _compile("TrinoMain", ".", fetched / "classes")
+        plugin = _plugin(fetched, "hive", version)
         if version == OLD:
-            (plugin / f"trino-hive-{version}-services.jar").unlink()
             _compile("LocalHivePlugin", f"{fetched / 'lib'}/*:{plugin}/*", fetched / "plugin-classes")
-            with zipfile.ZipFile(plugin / "local-files.jar", "w") as jar:
-                jar.writestr("META-INF/services/io.trino.spi.Plugin", "compactor.LocalHivePlugin\n")
-                for path in (fetched / "plugin-classes").rglob("*.class"):
-                    jar.write(path, path.relative_to(fetched / "plugin-classes"))
+            _services(plugin, "compactor.LocalHivePlugin", *(fetched / "plugin-classes").rglob("*.class"))
         fetched.rename(home)
     return home
 
 
 def _plugin(home: Path, name: str, version: str) -> Path:
+    """A plugin out of its jar and what that needs. Newer versions have no archives of plugins in Maven Central."""
     plugin = home / "plugin" / name
     if not plugin.exists():
-        stack._maven(["dependency:copy", f"-Dartifact=io.trino:trino-{name}:{version}:zip", f"-DoutputDirectory={home}"], "Trino")
-        archive = home / f"trino-{name}-{version}.zip"
-        with zipfile.ZipFile(archive) as content:
-            content.extractall(home / "plugin")
-        archive.unlink()
-        (home / "plugin" / f"trino-{name}-{version}").rename(plugin)
+        fetched = stack._empty(plugin)
+        _jars(fetched, f"trino-{name}", version)
+        _services(fetched, f"io.trino.plugin.{name}.{name.title()}Plugin")
+        fetched.rename(plugin)
     return plugin
+
+
+def _jars(target: Path, artifact: str, version: str) -> None:
+    pom = target.with_suffix(".xml")
+    pom.parent.mkdir(parents=True, exist_ok=True)
+    pom.write_text(_POM.format(version, artifact))
+    stack._maven(["-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={target}", "-DincludeScope=runtime"], "Trino")
+
+
+def _services(plugin: Path, main: str, *classes: Path) -> None:
+    """Write the jar that names the plugin's class to Trino, with more classes."""
+    with zipfile.ZipFile(plugin / "services.jar", "w") as jar:
+        jar.writestr("META-INF/services/io.trino.spi.Plugin", f"{main}\n")
+        for path in classes:
+            jar.write(path, f"compactor/{path.name}")
 
 
 def _compile(name: str, jars: str, target: Path) -> None:
