@@ -250,6 +250,8 @@ def test_a_column_that_some_record_of_the_run_has_is_there_where_records_leave_n
     assert (["x"], {"removed"}) == ([name for name, _, _ in shown(third.schema)], {each.change.kind for each in third.decisions})
     # a rebuild reads all again in one run, and a late record may come beside new ones: neither has the column anew
     rebuilt = rows(writer(0, 9, x="string", k="int"), writer(10, 10, x="string", k="int", e="int"), writer(11, 12, x="string"))
+    # rows of several files are counted on
+    rebuilt[1] = dataclasses.replace(rebuilt[1], last=(*(rebuilt[1].last or ())[:-1], 77))
     for again in (rebuilt, rows(writer(5, 5, x="string", k="int"), writer(13, 13, x="string"))):
         assert ["x"] == [name for name, _, _ in shown(evolve(third.schema, again, ["id"], 4, "t", HIDE).schema)]
 

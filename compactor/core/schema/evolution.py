@@ -117,7 +117,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
     newest = latest([writer.last for writer in writers if writer.whole])
     for name in guessed:
         # those who leave out nulls have as many writers as sets of columns: a column that some new record of the run has is not away after it
-        if name not in before or not at_or_below(fields[name].last, before[name].last):
+        if name not in before or not at_or_below(_of_file(fields[name].last), _of_file(before[name].last)):
             fields[name] = dataclasses.replace(fields[name], last=latest([fields[name].last, newest]))
     for writer in writers:
         nulls = {name: of.name for name in writer.undecided if (of := _of_nulls(fields.values(), name))}
@@ -278,6 +278,11 @@ def _owner(
 
 def _after(position: Position | None, other: Position | None) -> bool:
     return at_or_below(other, position) and not at_or_below(position, other)
+
+
+def _of_file(position: Position | None) -> Position | None:
+    """Return a Position without block and row: where a record of JSON lies depends on what is read beside its file."""
+    return position and position[:-2]
 
 
 def _of_source(fields: Collection[Field], name: str) -> list[Field]:
