@@ -69,7 +69,7 @@ def constant(node: Node) -> tuple[Kind, str]:
 
 def kind_of(text: str) -> Kind:
     kind = types.parse(text)
-    if kind[0] in ("tinyint", "smallint", "int", "bigint"):
+    if kind[0] in types.INTEGERS:
         return INT
     return tuple(kind) if kind[0] in SORTED else OTHER
 

@@ -398,6 +398,26 @@ def test_a_table_in_parquet(lake: Lake) -> None:
 
 
 @pytest.mark.slow
+def test_an_operation_of_bytes_is_text_and_a_number_is_refused(lake: Lake) -> None:
+    """Writers that do not mark bytes as text; a column of the table that is called Op."""
+    spec = dms(lake, format="parquet")
+    Path(spec.landing).mkdir(parents=True)
+    files = (
+        ("LOAD00000001", [(1, "a"), (2, "b")], "id BIGINT, v STRING"),
+        ("20260101-090000123", [(b"D", 1, "a"), (b"U", 2, "B")], "Op BINARY, id BIGINT, v STRING"),
+        ("20260101-100000123", [(4, 2, "C")], "Op INT, id BIGINT, v STRING"),
+    )
+    for name, rows, ddl in files:
+        lake.spark.createDataFrame(rows, ddl).coalesce(1).write.parquet(f"{lake.root}/{name}")
+        next((lake.root / name).glob("*.parquet")).rename(f"{spec.landing}/{name}.parquet")
+        if name != files[-1][0]:
+            lake.run(spec)
+    assert [(2, "B")] == pairs(lake, spec)
+    with pytest.raises(InputRefused, match="the column Op has the type int"):
+        lake.run(spec)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content"),
     [("LOAD00000002.parquet", b""), ("LOAD00000002.parquet", b"PAR1"), ("20260101-090000123.parquet", b"PAR1" + b"x" * 500)],

@@ -14,7 +14,7 @@ from compactor.core.model import names
 
 Type = tuple[Any, ...]
 
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _RANK = {"tinyint": 0, "smallint": 0, "int": 0, "bigint": 0, "decimal": 1, "float": 2, "double": 3}
 """The order in which `widest` compares two numeric types. The result does not depend on it."""
@@ -35,7 +35,7 @@ ON_REQUEST: dict[str, tuple[frozenset[str], Type]] = {
 }
 """Pairs of types with a common type only on request: a date as its midnight, text as its UTF-8 bytes (as in Avro's promotion)."""
 
-SCALARS = (*_INTEGERS, "float", "double", "boolean", "string", "binary", "date", "timestamp")
+SCALARS = (*INTEGERS, "float", "double", "boolean", "string", "binary", "date", "timestamp")
 
 
 def parse(text: str) -> Type:
@@ -119,10 +119,10 @@ def widest(left: Type, right: Type, numbers: bool = False, also: Collection[str]
     """
     if left == right:
         return left
-    if numbers and {left[0], right[0]} & {"float", "double"} and all(_whole(kind) or kind[0] in ("float", "double") for kind in (left, right)):
+    if numbers and {left[0], right[0]} & {"float", "double"} and all(is_whole(kind) or kind[0] in ("float", "double") for kind in (left, right)):
         return ("double",)
-    if left[0] in _INTEGERS and right[0] in _INTEGERS:
-        return max(left, right, key=lambda kind: _INTEGERS.index(kind[0]))
+    if left[0] in INTEGERS and right[0] in INTEGERS:
+        return max(left, right, key=lambda kind: INTEGERS.index(kind[0]))
     if left[0] == right[0] == "array":
         item = widest(left[1], right[1], numbers, also)
         return ("array", item) if item else None
@@ -136,8 +136,8 @@ def widest(left: Type, right: Type, numbers: bool = False, also: Collection[str]
         return ON_REQUEST[request][1] if request in also else None
     if _RANK.get(left[0], 9) > _RANK.get(right[0], 9):
         left, right = right, left
-    if right[0] == "decimal" and (left[0] in _INTEGERS or left[0] == "decimal"):
-        whole, scale = (_DIGITS[left[0]], 0) if left[0] in _INTEGERS else (left[1] - left[2], left[2])
+    if right[0] == "decimal" and (left[0] in INTEGERS or left[0] == "decimal"):
+        whole, scale = (_DIGITS[left[0]], 0) if left[0] in INTEGERS else (left[1] - left[2], left[2])
         whole, scale = max(whole, right[1] - right[2]), max(scale, right[2])
         return ("decimal", whole + scale, scale) if whole + scale <= 38 else None
     if (left[0], right[0]) in (("float", "double"), ("int", "double"), ("smallint", "double"), ("tinyint", "double"), ("int", "float")):
@@ -156,8 +156,8 @@ def on_request(left: Type, right: Type) -> str | None:
     return next((name for name, (pair, _) in ON_REQUEST.items() if {left[0], right[0]} == pair), None)
 
 
-def _whole(kind: Type) -> bool:
-    return kind[0] in _INTEGERS or (kind[0] == "decimal" and kind[2] == 0)
+def is_whole(kind: Type) -> bool:
+    return kind[0] in INTEGERS or (kind[0] == "decimal" and kind[2] == 0)
 
 
 def _widest_struct(left: Type, right: Type, numbers: bool, also: Collection[str]) -> Type | None:

@@ -246,8 +246,10 @@ def _texts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
 
 
-def readable_by_spark(text: str) -> str:
-    """Return the schema text with decimals of more than 38 digits as plain bytes, because Spark does not open files with such decimals."""
+def readable_by_spark(text: str) -> str | None:
+    """Return the schema text with decimals of more than 38 digits as plain bytes, because Spark does not open files with such decimals. None without
+    any: Spark reads what a file's header has, and takes no schema that is given to it with a name or default that Avro does not allow.
+    """
 
     def plain(node: Any) -> Any:
         if isinstance(node, list):
@@ -258,4 +260,5 @@ def readable_by_spark(text: str) -> str:
         big = node.get("logicalType") == "decimal" and isinstance(precision, int) and precision > 38
         return {name: plain(value) for name, value in node.items() if not (big and name == "logicalType")}
 
-    return json.dumps(plain(json.loads(text)))
+    schema = json.loads(text)
+    return json.dumps(readable) if (readable := plain(schema)) != schema else None

@@ -95,7 +95,10 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
             stored = _owner(fields.values(), column, writer, others, writers, also)
             new = stored.name not in before if stored else schema is None
             grows = new or policy.action(follow, "added") != "leave out"
-            compared = _compare(stored, column, writer, explicit, grows) if stored else _new(fields.values(), column, writer, version)
+            if stored:
+                compared = _compare(stored, column, writer, explicit, grows, column.name in key)
+            else:
+                compared = _new(fields.values(), column, writer, version)
             # text of JSON with a schema and without it has two meanings: dates and days, numbers and base64
             mixed = column.inferred != inferred.setdefault(compared.field.name, column.inferred)
             decided = _decide(compared, follow, new, mixed)
@@ -139,13 +142,18 @@ def _of_nulls(fields: Collection[Field], name: str) -> Field | None:
     return _newest(same) if same else None
 
 
-def _compare(field: Field, column: WriterField, writer: WriterSchema, explicit: Collection[str], grows: bool) -> _Compared:
-    """Return what a writer's column changes in a stored one. `explicit`: kinds of changes that a policy may follow; `grows`: see `nested_types`."""
+def _compare(field: Field, column: WriterField, writer: WriterSchema, explicit: Collection[str], grows: bool, of_key: bool) -> _Compared:
+    """Return what a writer's column changes in a stored one. `explicit`: kinds of changes that a policy may follow; `grows`: see `nested_types`.
+
+    `of_key`: whether the column is one of the key. Then only whole numbers become text: the texts of other values differ where the keys do not.
+    """
     stored, given = nested_types.marked(types.parse(field.type), field.undecided), _marked(column)
     kind: types.Type | None
     if nested_types.UNDECIDED not in (stored, given) and _only_text(stored, column):
-        kind = ("string",)
-        changes = [Change(TO_STRING, field.source, field.type, types.text(column.type))] if stored != kind else []
+        as_text = not of_key or all(each == ("string",) or types.is_whole(each) for each in (stored, column.type))
+        kind = ("string",) if as_text else None
+        change = TO_STRING if kind else "incompatible"
+        changes = [Change(change, field.source, field.type, types.text(column.type))] if stored != kind else []
     else:
         kind, changes = nested_types.joined(stored, given, field.source, column.inferred, explicit, grows)
     if kind is not None and column.name not in (field.source, *field.formerly) and _is_newest(writer, field):
@@ -191,8 +199,13 @@ def _no_type(compared: _Compared, column: WriterField, table: str) -> str:
 
 
 def _apply(field: Field, kind: types.Type, column: WriterField, writer: WriterSchema, renamed: bool, table: str) -> Field:
-    """Return a column with a type, after a writer that has it. Raises SchemaRefused for a default that no view can write."""
+    """Return a column with a type, after a writer that has it. Raises SchemaRefused for a type that no file, or a default that no view, can have."""
     newest, (kind, undecided) = _is_newest(writer, field), nested_types.unmarked(kind)
+    if "struct<>" in types.text(kind):
+        raise SchemaRefused(
+            f"table {table}, column {field.source}: its type is {types.text(kind)}, and Parquet has no struct without members. The increments stay "
+            "in landing. Have the source leave out the empty record, or give it a field."
+        )
     # an older writer with the column moves its beginning back; the default is that of the beginning
     earlier = writer.first is not None and at_or_below(writer.first, field.first)
     first, default = (writer.first, column.default) if earlier else (field.first, field.default)

@@ -20,6 +20,8 @@ from compactor.core.model.position import decimal_text
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
+DIGITS = "decimal"
+"""CockroachDB's name of a decimal: the schema says float64, and the JSON number has all digits."""
 NUMBER_OR_BYTES = "text of a decimal, or base64 of its bytes"
 """Semantic type of a declared decimal in JSON text, until the column's values show which of both it is (`spark/rows/json_writers.py`)."""
 

@@ -19,7 +19,7 @@ from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.position import Position
 from compactor.core.schema import avro
-from compactor.core.schema.semantic_types import DECIMAL, TARGETS, constant
+from compactor.core.schema.semantic_types import DECIMAL, DIGITS, TARGETS, constant
 
 _CONNECT = {
     "int8": "tinyint",
@@ -33,6 +33,8 @@ _CONNECT = {
     "boolean": "boolean",
     "string": "string",
     "bytes": "binary",
+    # CockroachDB's, for values of any type
+    "json": "string",
 }
 _AVRO = {
     "int": "int",
@@ -143,10 +145,15 @@ def from_connect(text: str, bare: bool = False) -> WriterSchema:
 def _connect_field(member: dict[str, Any]) -> WriterField:
     name, semantic = member.get("field", ""), member.get("name") or ""
     raw = _connect_type(member, name)
-    scale = int((member.get("parameters") or {}).get("scale", 0)) if semantic == DECIMAL else 0
+    parameters = member.get("parameters") or {}
+    if semantic == DIGITS and raw == ("double",):
+        digits, places = (int(parameters.get(each, 0)) for each in ("precision", "scale"))
+        kind: types.Type = ("decimal", digits, places) if 0 < digits <= 38 else ("string",)
+        return WriterField(name, ("string",), kind, semantic, doc=member.get("doc") or "")
+    scale = int(parameters.get("scale", 0)) if semantic == DECIMAL else 0
     item = _connect_field(member["items"]) if raw[0] == "array" else None
     inside = {"struct": member.get("fields", ()), "map": [member.get("values")]}.get(raw[0], ())
-    precision = int((member.get("parameters") or {}).get("connect.decimal.precision", 38))
+    precision = int(parameters.get("connect.decimal.precision", 38))
     stored = ("array", item.type) if item else _stored(raw, semantic, scale, precision)
     default = constant(member.get("default"), stored, semantic, scale, base64.b64decode)
     field = WriterField(name, raw, stored, semantic, scale, default, member.get("doc") or "", item)

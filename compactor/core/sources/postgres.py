@@ -36,8 +36,10 @@ _NAME = re.compile(r"(?P<base>[^(\[]+?)\s*(\((?P<modifier>[^)]*)\))?(\s+with(out
 
 
 def is_array(type_name: str | None) -> bool:
-    """Return whether a type is an array. The name does not show its number of dimensions: `integer[]` may contain `{{1,2},{3,4}}`."""
-    return bool(type_name) and str(type_name).rstrip().endswith("]")
+    """Return whether a type is an array: `integer[]`, or `_int4` by its name in the catalog (wal2json without typmod). The name does not show its
+    number of dimensions: both may contain `{{1,2},{3,4}}`.
+    """
+    return bool(type_name) and (str(type_name).rstrip().endswith("]") or str(type_name).startswith("_"))
 
 
 def column(name: str, type_name: str, depth: int = 1) -> WriterField:
@@ -70,7 +72,7 @@ def _scalar(type_name: str) -> types.Type:
 
 
 def _base(match: re.Match[str]) -> str:
-    return match["base"].removeprefix("pg_catalog.")
+    return match["base"].removeprefix("pg_catalog.").removeprefix("_")
 
 
 def _number(modifier: str | None) -> types.Type:

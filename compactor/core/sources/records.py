@@ -219,7 +219,7 @@ _ENVELOPES: tuple[tuple[str, Callable[[Mapping[str, Any]], bool], PlainRow], ...
     # wal2json's transactions, Debezium's messages, heartbeats, transactions and schema changes
     ("", lambda v: v.get("action") in ("B", "C", "M", "T") and v.keys() <= _WAL2JSON_MARKER, _none),
     ("", lambda v: v.get("op") in ("m", "t", LEAF) and "source" in v, _none),
-    ("", lambda v: v.keys() <= {"ts_ms", "ts_us", "ts_ns"} or v.keys() >= {"status", "id", "event_count"}, _none),
+    ("", lambda v: v.keys() <= {"ts_ms", "ts_us", "ts_ns"} or v.keys() == {"resolved"} or v.keys() >= {"status", "id", "event_count"}, _none),
     ("", lambda v: v.keys() >= {"databaseName", "ddl"}, _none),
     ("flat", lambda v: True, flat),
 )

@@ -14,7 +14,7 @@ from compactor.core.schema.writer import WriterField
 from compactor.core.sources.postgres import HEX, TEXT
 from compactor.core.sources.postgres import NUMBER as EXACT_NUMBER
 from compactor.spark.decode import pg_text
-from compactor.spark.sql import END, cast, from_json, let, literal, member, null, struct
+from compactor.spark.sql import END, cast, from_json, is_utf8, let, literal, member, null, struct
 
 PLACEHOLDER = "__debezium_unavailable_value"
 _PACKED = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
@@ -29,11 +29,17 @@ _DAY_MIN, _DAY_MAX = -2440588, 2145042905
 """4714-11-24 BC and 5874897-12-31 in days since 1970-01-01: the range of a source's dates. The numbers that stand for infinity lie outside."""
 _MICROS_MIN, _MICROS_MAX = -2440588 * 86_400_000_000, 2**63 - 1 - 1_000_000_000
 """The same range for timestamps. A long of microseconds ends in the year 294247, and its ends stand for infinity."""
+
+
+def floor_micros(nanos: str) -> str:
+    """SQL: nanoseconds as microseconds, cut, not rounded to zero."""
+    return f"{nanos} div 1000L - CASE WHEN {nanos} % 1000L < 0 THEN 1L ELSE 0L END"
+
+
 _MICROS = {
     # milliseconds near the ends of a long overflow on their way to microseconds
     **dict.fromkeys(("Timestamp", "Time"), "try_multiply({0}, 1000L)"),
-    # cut, not rounded to zero
-    **dict.fromkeys(("NanoTimestamp", "NanoTime"), "({0}) div 1000L - CASE WHEN ({0}) % 1000L < 0 THEN 1L ELSE 0L END"),
+    **dict.fromkeys(("NanoTimestamp", "NanoTime"), floor_micros("({0})")),
 }
 """Semantic type → its number as microseconds. Types not listed are microseconds already."""
 _INFINITE_DAY = "^[+-]5877611-"
@@ -108,6 +114,9 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
         return _from_iso(value)
     if short in ("Time", "MicroTime", "NanoTime") and number:
         return _time_of_day(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
+    if (kind, field.type) == (("binary",), ("string",)):
+        # declared as text; bytes that are none are invalid
+        return let(f"CAST({value} AS STRING)", "_t", f"CASE WHEN {is_utf8('_t')} THEN _t END")
     return exact(value, field.type) if kind == ("string",) else plain(value, kind, field.type)
 
 
@@ -125,9 +134,10 @@ def _with_members(value: str, kind: types.Type, field: WriterField) -> str:
 
 
 def exact(value: str, kind: types.Type) -> str:
-    """SQL: text as a value of a type, null where a digit would be lost. `5.0` is a whole number."""
-    if kind[0] in ("tinyint", "smallint", "int", "bigint"):
-        return cast(f"regexp_replace({value}, '[.]0+$', '')", kind)
+    """SQL: text as a value of a type, null where a digit would be lost. `5.0` is a whole number, and `1.0E7`, as Java writes it."""
+    if kind[0] in types.INTEGERS:
+        whole, power = f"regexp_replace({value}, '[.]0+$', '')", pg_text.exact_decimal(value, ("decimal", 38, 0))
+        return f"CASE WHEN {value} RLIKE '[eE]' THEN {cast(power, kind)} ELSE {cast(whole, kind)} END"
     if kind[0] == "decimal":
         return pg_text.exact_decimal(value, kind)
     return plain(value, ("string",), kind)
@@ -345,7 +355,7 @@ def is_mistyped(raw: str, old: types.Type, value: str, kind: types.Type) -> str 
     whole = ("tinyint", "smallint", "int", "bigint", "decimal")
     if old[0] in whole and kind[0] in whole and types.widest(old, kind) != kind:
         return f"({raw} IS NOT NULL AND ({value}) IS NULL)"
-    if (old[0] == "string" and kind[0] == "binary") or (old[0] == "struct" and kind[0] in whole):
+    if {old[0], kind[0]} == {"string", "binary"} or (old[0] == "struct" and kind[0] in whole):
         return f"({raw} IS NOT NULL AND ({value}) IS NULL)"
     if old[0] == kind[0] == "array" and types.single(old)[0] == "string" and types.single(kind)[0] == "decimal":
         inside = is_mistyped("_r", old[1], "_v", kind[1])

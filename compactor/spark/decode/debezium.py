@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
-from compactor.core.schema.semantic_types import DECIMAL
+from compactor.core.schema.semantic_types import DECIMAL, DIGITS
 from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.columns import AFTER, BEFORE, OLD_KEY, OP, PLACE, RECORD_KEY, SCHEMA, TEXT, WRITER
 from compactor.spark.decode.conversions import plain
@@ -30,9 +30,9 @@ from compactor.spark.sql import as_column, cited, from_json, literal, member, nu
 
 _BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction STRUCT<{1}>, ts_ms STRING"
 
-_HEARTBEATS = (frozenset({"ts_ms"}), frozenset({"ts_ms", "vgtid"}))
+_HEARTBEATS = (frozenset({"ts_ms"}), frozenset({"ts_ms", "vgtid"}), frozenset({"resolved"}))
 _NO_ROWS = (frozenset({"databaseName", "ddl"}), frozenset({"event_count", "id", "status"}))
-"""The members of heartbeats, also Vitess's; members of schema changes and of transaction markers, which have more."""
+"""The members of heartbeats, also Vitess's and CockroachDB's; members of schema changes and of transaction markers, which have more."""
 _ENDS_ROWS = "get_json_object(_body, '$.ddl') RLIKE '(?i)^[ ]*(truncate|drop[ ]+table)[ ]'"
 _TRUNCATES = f"CASE WHEN _m.op IS NULL AND _m.source.connector = 'TiCDC' AND {_ENDS_ROWS} THEN 't' END"
 """SQL: `t` for a schema change of TiCDC that ends all rows. It has a place in the order, as a change has."""
@@ -93,7 +93,8 @@ def wrapped(text: str, outer: str = "") -> tuple[str, str]:
 
 def _has_decimals(schema: str, spec: TableSpec) -> str:
     """SQL: whether some column may be a decimal, by the text of a schema or by the settings; null for no schema."""
-    return "true" if spec.types or spec.avro_schema else f"contains({schema}, {literal(DECIMAL)})"
+    named = " OR ".join(f"contains({schema}, {literal(f'{chr(34)}{name}{chr(34)}')})" for name in (DECIMAL, DIGITS))
+    return "true" if spec.types or spec.avro_schema else f"({named})"
 
 
 def outer_of(text: str, kept: str = "") -> str:

@@ -85,7 +85,13 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
             f"table {spec.name}: the column {op} has the name of DMS's own `Op`, and names have no case. Have a transformation rule of the task "
             "rename it (rename-column)."
         )
-    code = f"lower(trim(_value.{quoted(op)}))" if op and columns[op] == ("string",) else "CAST(NULL AS STRING)"
+    if op and columns[op] not in (("string",), ("binary",)):
+        raise InputRefused(
+            f"table {spec.name}: the column Op has the type {types.text(columns[op])}; expected the text that DMS writes (I, U, D). If it is no "
+            "column of DMS, have the task rename it."
+        )
+    # some writers of Parquet do not mark bytes as text
+    code = f"lower(trim(CAST(_value.{quoted(op)} AS STRING)))" if op else "CAST(NULL AS STRING)"
     bare = f"CASE WHEN {_LOADED} THEN 'r' ELSE '{'u' if spec.key else 'c'}' END"
     meaning = f"CASE WHEN coalesce({code}, '') = '' THEN {bare} WHEN {code} = 'i' AND {_LOADED} THEN 'r' ELSE {mapped(code, _OPERATIONS)} END"
     codes = ", ".join(literal(text) for text in _OPERATIONS)

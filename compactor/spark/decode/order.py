@@ -351,7 +351,7 @@ def _stored(value: str, kind: types.Type, field: WriterField, name: str, table: 
 def _ordered(value: str, kind: types.Type, name: str, table: str) -> tuple[str, types.Type]:
     if kind[0] == "string":
         return _text(value, name)
-    if kind[0] in ("tinyint", "smallint", "int", "bigint"):
+    if kind[0] in types.INTEGERS:
         return f"CAST({value} AS BIGINT)", ("bigint",)
     if kind[0] == "timestamp":
         return f"unix_micros({value})", ("bigint",)

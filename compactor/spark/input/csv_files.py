@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from compactor.core.model.errors import InputRefused
+from compactor.core.model.names import unique
 from compactor.core.model.spec import Csv, TableSpec
 from compactor.core.results.phrases import csv_delimiter
 from compactor.core.schema import avro
@@ -113,7 +114,10 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
         if not first:
             # a blank file has no rows, and so any columns
             return _Layout(tuple(needed) or ("blank",), True, False)
-        names = tuple(first)
+        names: list[str] = []
+        for name in first:
+            # pandas names no index, and Excel no columns behind the last
+            names.append(name or unique("_", [*first, *names]))
         if needed and {name.lower() for name in needed}.isdisjoint(name.lower() for name in names):
             begins = _quoted(spec, used.delimiter.join(first)[:100])
             raise InputRefused(
@@ -121,14 +125,14 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
                 "and `order_by:`, or, if no file has a header, set `csv: {columns: [..]}`."
             )
         lower = [name.lower() for name in names]
-        twice = sorted({name for name in lower if lower.count(name) > 1 or not name})
+        twice = sorted({name for name in lower if lower.count(name) > 1})
         if twice:
             alike = dict.fromkeys(_quoted(spec, name) for name in names if name.lower() == twice[0])
             raise InputRefused(
-                f"table {spec.name}: {path}: the header names {' and '.join(alike)} twice, or has an empty name; expected names that differ in more "
-                "than case. Repair the file."
+                f"table {spec.name}: {path}: the header names {' and '.join(alike)} twice; expected names that differ in more than case. Repair "
+                "the file."
             )
-        return _Layout(names, True, False)
+        return _Layout(tuple(names), True, False)
     columns = used.columns
     if len(columns) > 1 and [name.lower() for name in columns] == [value.lower() for value in first[-len(columns) :]]:
         raise InputRefused(
@@ -292,7 +296,7 @@ def _unmarked(value: str, used: Csv) -> str:
         inside = (
             f"replace(regexp_replace({rest}, {literal(f'^{quote}|{quote}({chr(92)}r?)$')}, '$1'), {literal(used.quote * 2)}, {literal(used.quote)})"
         )
-        bare = f"CASE WHEN {rest} RLIKE {literal(f'^{quote}([^{quote}]|{quote * 2})*{quote}{chr(92)}r?$')} THEN {inside} ELSE {bare} END"
+        bare = f"CASE WHEN {rest} RLIKE {literal(f'^{quote}(?:[^{quote}]++|{quote * 2})*+{quote}{chr(92)}r?$')} THEN {inside} ELSE {bare} END"
     return f"CASE WHEN startswith({value}, {literal(mark)}) THEN {bare} ELSE {value} END"
 
 

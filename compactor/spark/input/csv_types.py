@@ -121,7 +121,7 @@ def _typed(raw: RawFrame, guesses: dict[str, types.Type | None], schema: WriterS
         inferred = WriterField(name, kind, kind, guessed=declared is None)
         described = dataclasses.replace(declared, name=name, raw=kind) if declared else inferred
         text = f"_value.{quoted(name)}"
-        value = conversions.from_text(text, kind)
+        value = conversions.exact(text, kind) if declared and kind[0] in types.INTEGERS else conversions.from_text(text, kind)
         if declared and kind == declared.type and conversions.is_numbered(declared):
             value = conversions.numbered(text, declared, value)
         members.append((name, value))

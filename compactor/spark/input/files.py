@@ -318,7 +318,10 @@ def _tail(spark: SparkSession, path: str, size: int) -> bytes:
 
 
 def _avro(spark: SparkSession, origins: Origins, text: str, paths: list[str], reads: ConsistentReads) -> RawFrame:
-    rows = reads.open(spark.read.format("avro").option("avroSchema", avro.readable_by_spark(text)), paths)
+    reader = spark.read.format("avro")
+    if (readable := avro.readable_by_spark(text)) is not None:
+        reader = reader.option("avroSchema", readable)
+    rows = reads.open(reader, paths)
     return _with_utf8(RawFrame(with_origin(rows, origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, paths=tuple(paths)))
 
 

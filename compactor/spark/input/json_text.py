@@ -22,7 +22,7 @@ from compactor.spark import measured
 from compactor.spark.columns import BLOCK, FILE, ROW, TEXT, UNREADABLE
 from compactor.spark.decode import pg_text
 from compactor.spark.input.files import IN_PARTITION
-from compactor.spark.sql import is_utf8, let, literal, not_utf8
+from compactor.spark.sql import from_json, is_utf8, let, literal, not_utf8
 
 _ADJACENT = rf'(?s)\G((?:[^"}}]++|{pg_text.STRING}|\}}(?!\s*+\{{))*+\}})\s*+(?=\{{)'
 """A text up to the next `}` that a `{` follows. Outside of strings that is the end of a document; what is inside one has a comma between."""
@@ -56,21 +56,40 @@ def _no_text(text: str) -> str:
     return f"coalesce({not_utf8(text)}, CASE WHEN {_is_halved(text)} THEN {literal(_HALVED)} END)"
 
 
-_MORE = r"\}\s*+(,\s*+\{|[^,}\]\s])"
-"""What a line has that begins with one document and ends with another. Other lines may have it, inside of strings and arrays of objects."""
 _END = "end of the document"
+
+
+_LEVELS_MAX = 128
+"""How deep objects and arrays may be nested; MongoDB allows 100. Spark fails on the type of a value of 500 levels, and plans forever at 800."""
+_DEEP = f"nests objects or arrays more than {_LEVELS_MAX} levels deep. Have the source write such a value as text"
 
 
 def _is_one(text: str) -> str:
     """SQL: whether a text is one JSON value and nothing else; may be null if not. What comes after a value would not let the other name come."""
-    return f"size(json_object_keys(concat('{{\"d\":', {text}, ',\"{_END}\":0}}'))) = 2"
+    return f"json_object_keys({_with_end(text)}) = array('d', '{_END}')"
+
+
+def _with_end(text: str) -> str:
+    return f"concat('{{\"d\":', {text}, ',\"{_END}\":0}}')"
+
+
+def _is_deep(text: str) -> str:
+    """SQL: whether one JSON value has too many levels."""
+    opened = f"octet_length({text}) - octet_length(replace(replace({text}, '{{', ''), '[', ''))"
+    shallow = from_json(_with_end(text), literal(f"`{_END}` INT"), maxNestingDepth=str(_LEVELS_MAX + 1))
+    return f"({opened} > {_LEVELS_MAX} AND {shallow}.`{_END}` IS NULL)"
+
+
+def _fits(text: str) -> str:
+    """SQL: whether a text is one JSON value and nothing else, of not too many levels; may be null if not."""
+    return f"({_is_one(text)} AND NOT {_is_deep(text)})"
 
 
 def _why(text: str) -> str:
     """SQL: why a text in UTF-8 that is not one JSON document cannot be used; null where the decoder sees it."""
     return (
-        f"CASE WHEN json_object_keys({text}) IS NOT NULL THEN {literal(_REST)} WHEN {text} RLIKE '^\\\\s*\\\\[' THEN {literal(_ARRAY)} "
-        f"WHEN {text} RLIKE '^\\\\s*\\\\{{\\\\s*$' THEN {literal(_PART)} END"
+        f"CASE WHEN {_is_one(text)} AND {_is_deep(text)} THEN {literal(_DEEP)} WHEN json_object_keys({text}) IS NOT NULL THEN {literal(_REST)} "
+        f"WHEN {text} RLIKE '^\\\\s*\\\\[' THEN {literal(_ARRAY)} WHEN {text} RLIKE '^\\\\s*\\\\{{\\\\s*$' THEN {literal(_PART)} END"
     )
 
 
@@ -86,7 +105,7 @@ def no_object(text: str) -> str:
 
 def problem(text: str) -> str:
     """SQL: why a text cannot be read as one JSON document, or null."""
-    return f"CASE WHEN NOT {is_text(text)} THEN {_no_text(text)} WHEN trim({text}) = '' OR {_is_one(text)} THEN NULL ELSE {_why(text)} END"
+    return f"CASE WHEN NOT {is_text(text)} THEN {_no_text(text)} WHEN trim({text}) = '' OR {_fits(text)} THEN NULL ELSE {_why(text)} END"
 
 
 def documents(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
@@ -101,18 +120,16 @@ def documents(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
     return _divided(lines, too_long, no_document)
 
 
-_FLAT = f"octet_length(substring_index({TEXT}, '}}', 1)) + 1 = octet_length({TEXT})"
-
-_QUICK = f"startswith({TEXT}, '{{') AND ({_FLAT} OR (endswith({TEXT}, '}}') AND NOT {TEXT} RLIKE {literal(_MORE)}))"
-"""SQL: whether a line is one document at a quick look; false for some that are. To parse a line costs as much as its values."""
-_SINGLE = f"NOT startswith(ltrim({TEXT}), '[') AND ({_is_one(TEXT)} OR trim({TEXT}) = '')"
+_QUICK = f"startswith({TEXT}, '{{') AND octet_length(substring_index({TEXT}, '}}', 1)) + 1 = octet_length({TEXT}) AND NOT contains({TEXT}, '[[')"
+"""SQL: whether a line is one document at a quick look; false for some that are."""
+_SINGLE = f"NOT startswith(ltrim({TEXT}), '[') AND ({_fits(TEXT)} OR trim({TEXT}) = '')"
 """SQL: whether a line is one document or blank; may be null if not."""
 
 
 def _divided(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
     bare = f"regexp_replace(regexp_replace({TEXT}, {literal(_BEGINS)}, ''), {literal(_ENDS)}, '')"
     pieces = f"split(regexp_replace({bare}, {literal(_ADJACENT)}, '$1\\n'), '\\n')"
-    whole = f"forall(_p, _d -> _d = '' OR (json_object_keys(_d) IS NOT NULL AND coalesce({_is_one('_d')}, false)))"
+    whole = f"forall(_p, _d -> _d = '' OR (json_object_keys(_d) IS NOT NULL AND coalesce({_fits('_d')}, false)))"
     single = f"array(named_struct('text', {TEXT}, 'why', {{0}}))"
     packed = f"CASE WHEN startswith(CAST({TEXT} AS BINARY), X'1F8B') THEN {literal(_PACKED)} END"
     each = "transform(_p, _d -> named_struct('text', _d, 'why', CAST(NULL AS STRING)))"

@@ -33,7 +33,7 @@ from compactor.spark.decode import conversions
 from compactor.spark.decode.pg_text import fractions_back, fractions_kept
 from compactor.spark.input import json_text
 from compactor.spark.input.files import RawFrame, from_spark
-from compactor.spark.sql import EXACT_JSON, as_column, from_json, literal, member, once, quoted, struct
+from compactor.spark.sql import EXACT_JSON, as_column, from_json, let, literal, member, once, quoted, struct
 
 OLD_KEY_HEADER = "__debezium.oldkey"
 """The header of a create that holds the key which the row had before."""
@@ -94,11 +94,11 @@ def _json(raw: RawFrame) -> RawFrame:
         FILE,
         BLOCK,
         ROW,
-        f"CASE WHEN {corrupt} THEN _text ELSE {fractions_back(value)} END AS _text",
+        f"CASE WHEN {corrupt} THEN _text ELSE {_plain(fractions_back(value))} END AS _text",
         # Lenses' sinks write both into `metadata`
         "try_cast(coalesce(_record.`offset`, get_json_object(_record.metadata, '$.offset')) AS BIGINT) AS _offset",
         "try_cast(coalesce(_record.partition, get_json_object(_record.metadata, '$.partition')) AS INT) AS _partition",
-        f"{fractions_back('_record.key')} AS _key",
+        f"{_plain(fractions_back('_record.key'))} AS _key",
         f"{_json_header(OLD_KEY_HEADER)} AS _old_key",
         f"{of_wire_text(value)} AS _wire",
         f"{of_wire_text('_record.key')} AS _key_wire",
@@ -109,6 +109,12 @@ def _json(raw: RawFrame) -> RawFrame:
     apicurio = _apicurio_problem(lambda name: f"contains(_headers, {literal(name)})")
     rows = rows.withColumn(UNREADABLE, as_column(f"coalesce({UNREADABLE}, _no_record, {apicurio})")).drop("_headers", "_no_record")
     return RawFrame(_checked(rows), paths=raw.paths)
+
+
+def _plain(text: str) -> str:
+    """SQL: a text, or the object whose base64 it is: Aiven's sinks write bytes so, and Lenses'. That of `{` begins with an e, which no JSON does."""
+    decoded = let(f"CAST({_base64('_p')} AS STRING)", "_b", "CASE WHEN startswith(_b, '{') THEN _b END")
+    return let(text, "_p", f"CASE WHEN startswith(_p, 'e') THEN coalesce({decoded}, _p) ELSE _p END")
 
 
 def _no_record() -> str:
@@ -137,16 +143,21 @@ def _json_header(name: str) -> str:
 def _typed(raw: RawFrame) -> RawFrame:
     assert raw.schema is not None
     has = raw.blocks("headers")
-    if "value" not in has:
+    # Lenses leaves out the value of tombstones, and begins a file with other columns for them
+    only_tombstones = "value" not in has and {"key", "metadata"} <= {*has}
+    if "value" not in has and not only_tombstones:
         raise InputRefused(
             f"container: kafka expects a column `value`; found {', '.join(has)}. Set `container: value` if the files hold the values alone."
         )
-    headers = has.get("headers")
-    if headers and not (headers[0] == "array" and headers[1][0] == "struct" and {"key", "value"} <= {name for name, _ in headers[1][1]}):
+    headers = has.get("headers", ("",))
+    if headers[0] == "array" and not (headers[1][0] == "struct" and {"key", "value"} <= {name for name, _ in headers[1][1]}):
         raise InputRefused(
             f"container: kafka expects a column `headers` of type array<struct<key:string,value:binary>>; found {types.text(headers)}. Have the "
             "writer store it so, as Spark's Kafka source does, or leave it out."
         )
+    if headers[0] in ("struct", "map"):
+        # Lenses' sinks write a member for each header. Debezium's old key would be one of a map
+        del has["headers"]
     origin = (FILE, BLOCK, ROW)
     inner = has.get("metadata", ("", ()))
     scalars = {name for name, kind in (inner[1] if inner[0] == "struct" else ()) if types.is_scalar(kind)}
@@ -163,8 +174,8 @@ def _typed(raw: RawFrame) -> RawFrame:
     old = "_value.oldkey" if has.get("oldkey") == ("string",) else "CAST(NULL AS STRING)"
     old = f"CAST({_header(OLD_KEY_HEADER)} AS STRING)" if "headers" in has else old
     extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _old_key")
-    if has["value"][0] in ("string", "binary"):
-        text = "CAST(_value.value AS STRING)"
+    if only_tombstones or has["value"][0] in ("string", "binary"):
+        text = "CAST(NULL AS STRING)" if only_tombstones else "CAST(_value.value AS STRING)"
         wired = {side: _wired(side, has) for side in ("value", "key")}
         apicurio = _apicurio_problem(lambda name: f"{_header(name)} IS NOT NULL" if "headers" in has else "false")
         rows = raw.rows.selectExpr(*origin, f"{text} AS _text", *extra, f"{wired['value']} AS _wire", f"{wired['key']} AS _key_wire", VALUE)
@@ -320,4 +331,4 @@ def _is_record(text: str) -> bool:
 
 def _datum(column: str, text: str) -> Column:
     datum = as_column(f"substring({column}, 6)")
-    return from_avro(datum, avro.readable_by_spark(text), {"mode": "PERMISSIVE"})
+    return from_avro(datum, avro.readable_by_spark(text) or text, {"mode": "PERMISSIVE"})

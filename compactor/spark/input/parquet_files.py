@@ -23,6 +23,7 @@ from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql import types as T
 
 from compactor.core.model.errors import InputRefused
+from compactor.spark.decode.conversions import floor_micros
 from compactor.spark.jvm import hadoop
 from compactor.spark.jvm.private import jvm, parquet_converter
 from compactor.spark.sql import member, quoted, struct
@@ -190,7 +191,7 @@ def _meant(value: str, read_as: T.DataType, meant: T.DataType, name: str = "", k
         return f"CASE WHEN {value} IS NOT NULL THEN {struct(members)} END"
     if isinstance(meant, T.DecimalType):
         return f"CAST({value} AS {meant.simpleString()})"
-    micros = f"timestamp_micros({value} div 1000L)"
+    micros = f"timestamp_micros({floor_micros(value)})"
     # as of any other source, see conversions.key_to_stored
     return f"CASE WHEN {value} % 1000L = 0L THEN {micros} END" if name.lower() in key else micros
 

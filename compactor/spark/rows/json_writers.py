@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 from compactor.core.model import types
 from compactor.core.model.inputs import InputLimits
 from compactor.core.schema import column_types, nested_types, writer
-from compactor.core.schema.semantic_types import DECIMAL, NUMBER_OR_BYTES
+from compactor.core.schema.semantic_types import DECIMAL, DIGITS, NUMBER_OR_BYTES
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, ROW, WRITER
 from compactor.spark.decode import pg_text
@@ -149,10 +149,10 @@ def _beginning(frame: Frame, columns: Mapping[str, Sequence[WriterField]], begin
 
 def _with_numeric_decimals(described: WriterSchema, semantic: str | None, fractions: bool) -> WriterSchema:
     """Return a writer whose decimals are not all base64. `semantic`: how to read them; None if they are."""
-    if semantic is None:
+    if semantic is None and not any(field.semantic == DIGITS for field in described.fields):
         return described
-    packed = _packed(described)
-    fields = (field.of_single(("string",), semantic) if field in packed else field for field in described.fields)
+    packed = _packed(described) if semantic is not None else []
+    fields = (field.of_single(("string",), semantic or "") if field in packed else field for field in described.fields)
     return dataclasses.replace(described, fields=tuple(fields), fractions=fractions)
 
 
