@@ -252,7 +252,7 @@ def test_numbers_that_nothing_holds(lake: Lake) -> None:
     lake.run(spec)
     assert {row["id"]: row["n"] for row in lake.rows(spec)} == {1: "5", 2: str(long), 3: "1.50", 5: None, 6: None}
     assert [reason for _, reason in lake.unusable(spec)] == [
-        "column d: a number is too large for a double. Declare a type that holds it, or correct it"
+        "column d: has a number that a double cannot hold. Declare a type that holds it, or correct it"
     ]
     spec = lake.spec("grown")
     lake.land(spec, 10, [{"id": 1, "seq": 1, "n": 5}])
@@ -382,7 +382,7 @@ def test_one_look_finds_each_kind_of_number(lake: Lake, place: str) -> None:
         assert found == expected, number
 
 
-TOO_LARGE = "a number is too large for a double. Declare a type that holds it, or correct it"
+TOO_LARGE = "has a number that a double cannot hold. Declare a type that holds it, or correct it"
 
 INSIDE: dict[str, tuple[list[str], dict[str, str], dict[int, object], list[str]]] = {
     "an empty text in an array of numbers is null": (

@@ -50,7 +50,8 @@ def absent_key(name: str, around: str | None) -> str:
     """Return what to do about a column of the key that no row has. `around`: a column whose objects have it."""
     if around:
         return f"{around} has it, so that the rows may be wrapped in an envelope that is not read; land the members of {around} as columns"
-    return "name it in `metadata_columns` to store a column that begins with __" if name.startswith("__") else "correct `key:`"
+    metadata = "name it in `metadata_columns` if the rows are plain, to store a column that begins with __; else correct `key:`"
+    return metadata if name.startswith("__") else "correct `key:`"
 
 
 def without_table(table: str, message: str) -> str:

@@ -134,7 +134,7 @@ def _why(text: str, columns: Mapping[str, types.Type], members: Mapping[str, str
 
 def _not_exact(doubles: Mapping[str, types.Type], members: Mapping[str, str]) -> str:
     """SQL: why a double cannot hold a number of the image `_json`, or null. `doubles`: columns and their parts that are doubles, as text."""
-    reason = "a number is too large for a double. Declare a type that holds it, or correct it"
+    reason = "has a number that a double cannot hold. Declare a type that holds it, or correct it"
     may_be = f"_json RLIKE {literal(f'{pg_text.LARGE_NUMBER}|{pg_text.LONG_NUMBER}')}"
     why = _why(pg_text.exact_numbers("_json"), doubles, members, lambda value: conversions.not_exact(value, ("double",)), reason)
     return f"CASE WHEN {may_be} THEN {why} END"

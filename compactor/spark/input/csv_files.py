@@ -95,7 +95,7 @@ def read(
         try:
             groups.setdefault(_layout(spark, spec, used, path), []).append(path)
         except InputRefused as error:
-            unreadable[path] = files.Problem(str(error))
+            unreadable[path] = files.Problem(str(error).removesuffix("."))
     return [_frame(spark, used, layout, origins, part, reads) for layout, group in groups.items() for part in together(group)], unreadable
 
 
@@ -103,12 +103,12 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
     """Return the layout of a file, by its first record. Raises InputRefused if it has none that can be read."""
     if not used.header and not used.columns:
         raise InputRefused(
-            f"table {spec.name}: {path}: this CSV file has no header, and nothing else names its columns. Set `csv: {{columns: [..]}}` to the "
+            "this CSV file has no header, and nothing else names its columns. Set `csv: {columns: [..]}` to the "
             "names in the file's order, or `schema:` to an .avsc file. If the first line of each file holds the names (DMS: AddColumnName), set "
             "`csv: {header: true}`."
         )
     first, marked = _first_record(spark, path, used)
-    _check_delimiter(spec, path, used, first)
+    _check_delimiter(spec, used, first)
     if used.header:
         needed = dict.fromkeys((*spec.key, *spec.order_by))
         if not first:
@@ -121,37 +121,32 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
         if needed and {name.lower() for name in needed}.isdisjoint(name.lower() for name in names):
             begins = _quoted(spec, used.delimiter.join(first)[:100])
             raise InputRefused(
-                f"table {spec.name}: {path}: expected a header with {', '.join(needed)}, found {begins}. Have the source write one, correct `key:` "
+                f"expected a header with {', '.join(needed)}, found {begins}. Have the source write one, correct `key:` "
                 "and `order_by:`, or, if no file has a header, set `csv: {columns: [..]}`."
             )
         lower = [name.lower() for name in names]
         twice = sorted({name for name in lower if lower.count(name) > 1})
         if twice:
             alike = dict.fromkeys(_quoted(spec, name) for name in names if name.lower() == twice[0])
-            raise InputRefused(
-                f"table {spec.name}: {path}: the header names {' and '.join(alike)} twice; expected names that differ in more than case. Repair "
-                "the file."
-            )
+            raise InputRefused(f"the header names {' and '.join(alike)} twice; expected names that differ in more than case. Repair the file.")
         return _Layout(tuple(names), True, False)
     columns = used.columns
     if len(columns) > 1 and [name.lower() for name in columns] == [value.lower() for value in first[-len(columns) :]]:
-        raise InputRefused(
-            f"table {spec.name}: {path}: the first line has the names in `csv: {{columns: [..]}}`: expected a row. Set `header: true` instead."
-        )
+        raise InputRefused("the first line has the names in `csv: {columns: [..]}`: expected a row. Set `header: true` instead.")
     operation = spec.source.operation_column
     if spec.source.unnamed_operation and operation and operation not in columns and _has_operation(spec, path, first, len(columns)):
         columns = (operation, *columns)
     return _Layout(columns, False, marked)
 
 
-def _check_delimiter(spec: TableSpec, path: str, used: Csv, first: Sequence[str]) -> None:
+def _check_delimiter(spec: TableSpec, used: Csv, first: Sequence[str]) -> None:
     """Raise InputRefused if the first record is one value that another delimiter would divide, while more are expected."""
     if len(first) != 1 or (not used.header and len(used.columns) < 2) or (used.header and spec.key == (first[0],)):
         return
     other = max((char for char in _DELIMITERS if char != used.delimiter), key=first[0].count)
     if other in first[0]:
         values = f"the first line has one value with the delimiter {used.delimiter!r}, and {first[0].count(other) + 1} with {other!r}"
-        raise InputRefused(f"table {spec.name}: {path}: {values}: {_quoted(spec, first[0][:100])}; {csv_delimiter(other)}.")
+        raise InputRefused(f"{values}: {_quoted(spec, first[0][:100])}; {csv_delimiter(other)}.")
 
 
 def _quoted(spec: TableSpec, text: str) -> str:
@@ -166,7 +161,7 @@ def _has_operation(spec: TableSpec, path: str, first: Sequence[str], columns: in
         return is_one and more == 1
     if is_one and more == 0:
         raise InputRefused(
-            f"table {spec.name}: {path}: the first line has {len(first)} values, as many as `csv: {{columns: [..]}}`, and begins with {first[0]!r}: "
+            f"the first line has {len(first)} values, as many as `csv: {{columns: [..]}}`, and begins with {first[0]!r}: "
             "with the operation before them one column is missing. Name the columns that the files have now, or let the files name them (DMS: "
             "AddColumnName)."
         )
@@ -183,7 +178,9 @@ def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str],
             head = files.head(spark, path, size, unpack=True)
         except Exception as error:
             failures.raise_environment_error(error)
-            raise InputRefused(f"{path}: cannot be read ({files.plain_reason(error)}). Have the sink write it again, or remove it.") from None
+            raise InputRefused(f"cannot be read ({files.plain_reason(error)}). Have the sink write it again, or remove it.") from None
+        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise InputRefused("is UTF-16, as its first bytes say. Have the source write UTF-8, or convert the file")
         text = head.decode("utf-8-sig", errors="surrogateescape")
         lines = io.StringIO(text, newline="\n")
         records = (
@@ -194,19 +191,21 @@ def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str],
         try:
             first = next(records, [])
         except csv.Error as error:
-            raise InputRefused(f"{path}: the first line is not CSV ({error}). Correct `csv:`, or repair the file.") from None
+            if "\n" not in text and "\r" in text:
+                raise InputRefused("its lines end in carriage returns alone. Have the source end them with line feeds") from None
+            raise InputRefused(f"the first line is not CSV ({error}). Correct `csv:`, or repair the file.") from None
         if len(head) < size or lines.tell() < len(text):
             break
     marked = head.startswith(codecs.BOM_UTF8)
     ends = ("\n",) if used.header else ("\n", used.delimiter)
     if marked and used.quote and text.startswith(used.quote) and any(end in first[0] for end in ends):
         raise InputRefused(
-            f"{path}: a byte order mark stands before a quoted value with a delimiter or a line break, which Spark divides there. Have the source "
+            "a byte order mark stands before a quoted value with a delimiter or a line break, which Spark divides there. Have the source "
             "write UTF-8 without a byte order mark."
         )
     if used.header and any("\udc80" <= char <= "\udcff" for name in first for char in name):
         shown = ", ".join(first).encode("ascii", "backslashreplace").decode()
-        raise InputRefused(f"{path}: the header is not UTF-8: {shown[:100]}. Have the source write UTF-8, or convert the file.")
+        raise InputRefused(f"the header is not UTF-8: {shown[:100]}. Have the source write UTF-8, or convert the file.")
     if not first and text.strip("\r\n"):
         first = [""]
     if used.quote and len(head) < size:
