@@ -114,7 +114,7 @@ def widest(left: Type, right: Type, numbers: bool = False, also: Collection[str]
     """Return the narrowest type that holds every value of both without loss, or None without one.
 
     int < bigint < decimal; int < double; float < double (int and float: double). Decimals grow up to 38 digits. Arrays, maps and structs are compared
-    member by member, and a struct gains members. `numbers`: an integer and a fraction always make a double, because JSON has only one kind of number.
+    member by member, and a struct gains members. `numbers`: a whole number and a fraction are a double; whoever stores the values must check them.
     `also`: the requested kinds of ON_REQUEST.
     """
     if left == right:

@@ -14,7 +14,7 @@ The first rule that fits a writer's column and the stored column with the same s
 | a timestamp for dates, or the reverse | refused; with `date_to_timestamp: evolve` dates become midnights: a new generation |
 | bytes for text, or the reverse | refused; with `string_to_bytes: evolve` text becomes UTF-8 bytes: a new generation |
 | a struct with more, fewer or wider members | each member follows as a column does (`core/schema/nested_types.py`): a new generation |
-| integers for fractions, or the reverse (JSON without schema) | double: a new generation |
+| integers for fractions, or the reverse | double, if every integer is the same number then: a new generation |
 | two scalars without a common number type (boolean → text) | refused; with `to_string: evolve` text: a new generation |
 | another type (not a guessed one), after the column was removed or before it existed | a new column; the view shows the newest of a name |
 | arrays of another depth (`integer[]` has `{1}` and `{{1}}`) | refused; with `to_string: evolve` text, as JSON: a new generation |
@@ -145,7 +145,7 @@ def _of_nulls(fields: Collection[Field], name: str) -> Field | None:
 def _compare(field: Field, column: WriterField, writer: WriterSchema, explicit: Collection[str], grows: bool, of_key: bool) -> _Compared:
     """Return what a writer's column changes in a stored one. `explicit`: kinds of changes that a policy may follow; `grows`: see `nested_types`.
 
-    `of_key`: whether the column is one of the key. Then only whole numbers become text: the texts of other values differ where the keys do not.
+    `of_key`: whether the column is one of the key. Then whole numbers become no doubles, and nothing else text: other values may have several texts.
     """
     stored, given = nested_types.marked(types.parse(field.type), field.undecided), _marked(column)
     kind: types.Type | None
@@ -155,7 +155,7 @@ def _compare(field: Field, column: WriterField, writer: WriterSchema, explicit: 
         change = TO_STRING if kind else "incompatible"
         changes = [Change(change, field.source, field.type, types.text(column.type))] if stored != kind else []
     else:
-        kind, changes = nested_types.joined(stored, given, field.source, column.inferred, explicit, grows)
+        kind, changes = nested_types.joined(stored, given, field.source, not of_key, explicit, grows)
     if kind is not None and column.name not in (field.source, *field.formerly) and _is_newest(writer, field):
         changes.append(Change("renamed", column.name, field.source))
     return _Compared(field, kind, tuple(changes))
@@ -330,7 +330,7 @@ def _explicit_kinds(column: WriterField, key: Sequence[str]) -> list[str]:
 
 def _joined(stored: types.Type, column: WriterField, also: Collection[str]) -> types.Type | None:
     """Return the type that can store both the stored values and the new ones, or None. `also` is that of `types.widest`."""
-    return types.widest(stored, column.type, column.inferred, also)
+    return types.widest(stored, column.type, True, also)
 
 
 def _only_text(stored: types.Type, column: WriterField) -> bool:

@@ -41,7 +41,7 @@ def _first(change: Change, frames: Sequence[Frame], opened: Inputs) -> str:
         stored = types.parse(change.before)
         # text that a schema gives another meaning (base64 of a decimal) is only looked at where no writer explains the change
         fields = [(writer.id, field) for writer in frame.writers for field in writer.fields if field.name == change.column]
-        others = [writer for writer, field in fields if types.widest(stored, field.type, field.inferred) is None]
+        others = [writer for writer, field in fields if types.widest(stored, field.type, numbers=True) is None]
         of = f"_writer IN ({', '.join(map(literal, others))}) AND " if others else ""
         tests = [f"coalesce({of}{_does_not_fit(value, kind, stored)}, false)" for value in values]
         shown = " ".join(f"WHEN {test} THEN {conversions.plain(value, kind, ('string',))}" for test, value in zip(tests, values))
