@@ -149,15 +149,14 @@ def _typed(raw: RawFrame) -> RawFrame:
         raise InputRefused(
             f"container: kafka expects a column `value`; found {', '.join(has)}. Set `container: value` if the files hold the values alone."
         )
-    headers = has.get("headers", ("",))
-    if headers[0] == "array" and not (headers[1][0] == "struct" and {"key", "value"} <= {name for name, _ in headers[1][1]}):
+    # Lenses' sinks write a member for each header
+    by_name = has.pop("headers")[0] if has.get("headers", ("",))[0] in ("struct", "map") else ""
+    headers = has.get("headers")
+    if headers and not (headers[0] == "array" and headers[1][0] == "struct" and {"key", "value"} <= {name for name, _ in headers[1][1]}):
         raise InputRefused(
             f"container: kafka expects a column `headers` of type array<struct<key:string,value:binary>>; found {types.text(headers)}. Have the "
             "writer store it so, as Spark's Kafka source does, or leave it out."
         )
-    if headers[0] in ("struct", "map"):
-        # Lenses' sinks write a member for each header. Debezium's old key would be one of a map
-        del has["headers"]
     origin = (FILE, BLOCK, ROW)
     inner = has.get("metadata", ("", ()))
     scalars = {name for name, kind in (inner[1] if inner[0] == "struct" else ()) if types.is_scalar(kind)}
@@ -173,6 +172,7 @@ def _typed(raw: RawFrame) -> RawFrame:
     key = "CAST(_value.key AS STRING)" if kind in ("string", "binary") else "to_json(_value.key)" if kind else "CAST(NULL AS STRING)"
     old = "_value.oldkey" if has.get("oldkey") == ("string",) else "CAST(NULL AS STRING)"
     old = f"CAST({_header(OLD_KEY_HEADER)} AS STRING)" if "headers" in has else old
+    old = f"CAST(try_element_at(_value.headers, {literal(OLD_KEY_HEADER)}) AS STRING)" if by_name == "map" else old
     extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _old_key")
     if only_tombstones or has["value"][0] in ("string", "binary"):
         text = "CAST(NULL AS STRING)" if only_tombstones else "CAST(_value.value AS STRING)"
