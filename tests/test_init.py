@@ -247,6 +247,9 @@ CSV = {
     "semicolons": ("id;name;price\n1;Ann, B;1,5\n2;Ben;2,5\n", {"delimiter": ";"}, None),
     "tabs": ("id\tname\n1\tAnn\n", {"delimiter": "\t"}, None),
     "commas": ('id,name\n1,"a;b"\n2,c\n', None, None),
+    "the index of pandas": (",id,name,seq\n0,7,Ann,1\n1,8,Ben,2\n", None, None),
+    "a delimiter behind the last": ("id,name,seq,\n7,Ann,1,\n8,Ben,2,\n", None, None),
+    "an empty value without header": (",1,Ann\n4,2,Ben\n", None, {"columns": ["column_1", "column_2", "column_3"]}),
     "semicolons without header": ("1;Ann\n2;Ben\n", None, {"columns": ["column_1", "column_2"], "delimiter": ";"}),
 }
 

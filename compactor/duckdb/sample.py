@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.names import of_header
 from compactor.core.sources import increment, source_profile
 from compactor.core.sources.source_profile import FileSample
 
@@ -119,7 +120,7 @@ def _csv(text: str, dms: bool) -> FileSample:
     delimiter, header = _query(f"SELECT Delimiter, HasHeader FROM sniff_csv(?, {options})", head.encode())[0]
     parsed = islice(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), _CSV_ROWS)
     rows = [[None if cell in ("", _NULL) else cell for cell in row] for row in parsed if row]
-    first = [str(name) for name in rows[0]] if rows else []
+    first = of_header([name or "" for name in rows[0]]) if rows else []
     between = re.escape(delimiter)
     quoted = bool(re.search(f'(?m)(?:^|{between})""(?:{between}|\r?$)', head)) and not re.search(f"(?m){between}(?:{between}|\r?$)", head)
     dialect = {} if delimiter == "," else {"delimiter": delimiter}
@@ -139,10 +140,15 @@ def _csv(text: str, dms: bool) -> FileSample:
 def _is_header(rows: Sequence[Sequence[Any]], dms: bool) -> bool:
     """Return whether the first row holds names. DMS writes them only when asked: then the second row has a digit where the first has none."""
     first, second = rows[0], (rows[1:2] or [()])[0]
-    if None in first or len({*first}) < len(first):
+    if not dms:
+        # the index of pandas, and columns behind the last, have no names
+        first = first[first[0] is None : max((at + 1 for at, cell in enumerate(first) if cell), default=0)]
+    if not first or None in first or len({*first}) < len(first):
         return False
     names = all(_NAME.fullmatch(cell) for cell in first)
-    return not dms or "Op" in first or (names and any(_has_digit(cell) and not _has_digit(name) for name, cell in zip(first, second)))
+    if not dms:
+        return names or len(first) == len(rows[0])
+    return "Op" in first or (names and any(_has_digit(cell) and not _has_digit(name) for name, cell in zip(first, second)))
 
 
 def _has_digit(cell: str | None) -> bool:

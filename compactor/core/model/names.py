@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 CHARS_MAX = 128
 _CUT = 115  # leaves room for the digest and `_999`
@@ -57,6 +57,15 @@ def unique(name: str, taken: Iterable[str]) -> str:
     ('a_3', 'ſtraße_2')
     """
     return Taken(taken).free(name)
+
+
+def of_header(cells: Sequence[str]) -> list[str]:
+    """Return the names in a CSV header. Without one, as pandas' index and a spreadsheet's columns behind the last are, a column has its number.
+
+    >>> of_header(["", "id", "v", ""])
+    ['_1', 'id', 'v', '_4']
+    """
+    return [cell or unique(f"_{at}", cells) for at, cell in enumerate(cells, 1)]
 
 
 class Taken:

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from compactor.core.model.errors import InputRefused
-from compactor.core.model.names import unique
+from compactor.core.model.names import of_header
 from compactor.core.model.spec import Csv, TableSpec
 from compactor.core.results.phrases import csv_delimiter
 from compactor.core.schema import avro
@@ -114,10 +114,7 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
         if not first:
             # a blank file has no rows, and so any columns
             return _Layout(tuple(needed) or ("blank",), True, False)
-        names: list[str] = []
-        for name in first:
-            # pandas names no index, and Excel no columns behind the last
-            names.append(name or unique("_", [*first, *names]))
+        names = of_header(first)
         if needed and {name.lower() for name in needed}.isdisjoint(name.lower() for name in names):
             begins = _quoted(spec, used.delimiter.join(first)[:100])
             raise InputRefused(
