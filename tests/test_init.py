@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import re
@@ -126,6 +127,20 @@ def test_files_with_a_registry_lack_nothing(tmp_path: Path) -> None:
     spec = loaded(tmp_path / "compactor.yaml").spec("enrollment")
     assert (spec.key, spec.subject) == (("course_code", "student_id", "term"), "pga.public.enrollment-value")
     assert (spec.landing.endswith("files_avro/public.enrollment"), spec.pattern) == (True, "dt=%Y-%m-%d/hour=%H")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_records_with_their_place_in_metadata_are_kafka_records(tmp_path: Path, packed: bool) -> None:
+    """As Lenses' sinks write them; the bytes of key and value are JSON, or `packed`: base64 of JSON."""
+    (tmp_path / "lake" / "student").mkdir(parents=True)
+    parts: dict[str, Any] = {"key": {"id": 1}, "value": {"op": "c", "before": None, "after": {"id": 1, "v": "a"}, "source": {"lsn": 1}}}
+    if packed:
+        parts = {name: base64.b64encode(json.dumps(part).encode()).decode() for name, part in parts.items()}
+    record = {**parts, "metadata": {"topic": "student", "partition": 0, "offset": 1}}
+    (tmp_path / "lake" / "student" / "a.json").write_text(json.dumps(record) + "\n")
+    (table,) = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    settings = table["settings"]
+    assert (settings["envelope"], settings["container"], settings["key"]) == ("debezium", "kafka", ["id"])
 
 
 def test_values_in_the_registrys_wire_format_are_what_its_schema_says(tmp_path: Path) -> None:

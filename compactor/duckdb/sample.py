@@ -17,6 +17,7 @@ from typing import Any
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.names import of_header
 from compactor.core.sources import increment, source_profile
+from compactor.core.sources.records import parsed
 from compactor.core.sources.source_profile import FileSample
 
 _LINES = """
@@ -64,7 +65,8 @@ def _documents(line: str) -> Iterator[Any]:
             document, end = _DECODER.raw_decode(text)
         except (ValueError, RecursionError):
             return
-        yield document
+        # a JSON string with a document in it
+        yield parsed(document) if isinstance(document, str) and document.lstrip().startswith("{") else document
         text = text[end:].lstrip()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -82,23 +83,37 @@ def unwrapped(document: Any) -> tuple[Record | None, str, Any, bool]:
     The value is None where it is no JSON object, such as Avro's bytes, and where the record is a tombstone.
     """
     name, value = without_schema(document)
-    if not isinstance(value, dict) or not ("value" in value or "payload" in value) or not {"offset", "partition", "topic", "headers"} & value.keys():
+    if not isinstance(value, dict) or not ("value" in value or "payload" in value):
         return None, name, value, value is document
-    text = value.get("key")
+    # Lenses' sinks write the record's place into `metadata`
+    inside = value["metadata"] if isinstance(value.get("metadata"), dict) else {}
+    if not ({"offset", "partition", "topic", "headers"} & value.keys() or {"offset", "partition", "topic"} <= inside.keys()):
+        return None, name, value, value is document
+    text = _plain(value.get("key"))
     _, key = without_schema(parsed(text))
     # a value alone, as ExtractField leaves it, names no column, and neither does text that is no JSON
     bare = key is not None or (isinstance(text, str) and parsed(text) is None and text.strip() != "null")
     names = key_columns(key) if isinstance(key, dict) else None if bare else ()
-    sent = value.get("value", value.get("payload"))
+    sent = _plain(value.get("value", value.get("payload")))
     own_key = names if value.get("key", LEAF) != LEAF else None
     # Connect's JSON without schemas writes a null value as text
     sent = None if isinstance(sent, str) and sent.strip() == "null" else sent
-    # Lenses' sinks write the record's place into `metadata`
-    place = {**value, **(value["metadata"] if isinstance(value.get("metadata"), dict) else {})}
+    place = {**value, **inside}
     record = Record(str(place.get("topic") or ""), place.get("offset") is not None, own_key, sent is not None)
     inner = parsed(sent)
     name, content = without_schema(inner)
     return record, name, None if not isinstance(content, dict) or content.keys() == {"b64"} else content, content is inner
+
+
+def _plain(value: Any) -> Any:
+    """Return a value, or the text whose base64 it is (`spark/input/kafka.py`)."""
+    if not isinstance(value, str) or not value.startswith("e"):
+        return value
+    try:
+        text = base64.b64decode(value, validate=True).decode()
+    except ValueError:
+        return value
+    return text if text.startswith("{") else value
 
 
 def key_columns(key: Mapping[str, Any]) -> tuple[str, ...]:

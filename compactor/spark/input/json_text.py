@@ -7,6 +7,7 @@ half a character, so that different texts become equal. Here such records are UN
 |---|---|
 | a document | a row |
 | documents one after the other (Firehose writes no line ends) | a row for each, in their order |
+| a JSON string with a document in it (Connect's StringConverter with a JSON format) | the row of its document |
 | `[`, `{..},` or `]`: an array with an object a line (Aiven's sink) | the row of its document, or a blank one |
 | an array of several, part of a document, a document and other text | one row, UNREADABLE or refused by the decoder |
 
@@ -122,7 +123,7 @@ def documents(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
 
 _QUICK = f"startswith({TEXT}, '{{') AND octet_length(substring_index({TEXT}, '}}', 1)) + 1 = octet_length({TEXT}) AND NOT contains({TEXT}, '[[')"
 """SQL: whether a line is one document at a quick look; false for some that are."""
-_SINGLE = f"NOT startswith(ltrim({TEXT}), '[') AND ({_fits(TEXT)} OR trim({TEXT}) = '')"
+_SINGLE = f"left(ltrim({TEXT}), 1) NOT IN ('[', '\"') AND ({_fits(TEXT)} OR trim({TEXT}) = '')"
 """SQL: whether a line is one document or blank; may be null if not."""
 
 
@@ -131,6 +132,9 @@ def _divided(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
     pieces = f"split(regexp_replace({bare}, {literal(_ADJACENT)}, '$1\\n'), '\\n')"
     whole = f"forall(_p, _d -> _d = '' OR (json_object_keys(_d) IS NOT NULL AND coalesce({_fits('_d')}, false)))"
     single = f"array(named_struct('text', {TEXT}, 'why', {{0}}))"
+    string = f"{from_json(_with_end(TEXT), literal('d STRING'))}.d"
+    # a text that holds no document goes on as it is
+    unquoted = let(string, "_s", f"CASE WHEN startswith(ltrim(_s), '{{') AND {_fits('_s')} THEN _s ELSE {TEXT} END")
     packed = f"CASE WHEN startswith(CAST({TEXT} AS BINARY), X'1F8B') THEN {literal(_PACKED)} END"
     each = "transform(_p, _d -> named_struct('text', _d, 'why', CAST(NULL AS STRING)))"
     divided = f"CASE WHEN {whole} THEN {each} ELSE {single.format(_why(TEXT))} END"
@@ -140,6 +144,7 @@ def _divided(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
         f"WHEN {_QUICK} THEN {single.format('CAST(NULL AS STRING)')} "
         # `no_document` also names texts that are one JSON value and no record
         f"WHEN {_SINGLE} OR {no_document} IS NOT NULL THEN {single.format(no_document)} "
+        f"WHEN startswith(ltrim({TEXT}), '\"') AND {_is_one(TEXT)} THEN array(named_struct('text', {unquoted}, 'why', CAST(NULL AS STRING))) "
         f"ELSE {let(pieces, '_p', divided)} END"
     )
     rows = lines.selectExpr(FILE, BLOCK, f"inline({rows_of_line}) AS ({TEXT}, {UNREADABLE})")
