@@ -164,7 +164,9 @@ def copy_with_avro(spark: SparkSession, path: str, to: str, schema: str) -> None
 
 def reader(spark: SparkSession, of: Columns) -> DataFrameReader:
     """Return a reader of files with these columns, as Spark reads them."""
-    return spark.read.schema(T.StructType.fromJson(json.loads(of.read))).format("parquet")
+    # a damaged page would be other values; writers that give no checksum are read as before
+    reader = spark.read.option("parquet.page.verify-checksum.enabled", "true")
+    return reader.schema(T.StructType.fromJson(json.loads(of.read))).format("parquet")
 
 
 def values(of: Columns, key: Sequence[str] = ()) -> list[str]:
