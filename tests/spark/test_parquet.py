@@ -63,7 +63,7 @@ def test_nanoseconds_nulls_and_metadata(lake: Lake) -> None:
         "id": 1, "seq": 2, "ts": INSTANT, "local": INSTANT, "deep": {"at": INSTANT, "n": 1}, "many": [INSTANT, None], "by": {"a": INSTANT},
         "_metadata": {"file_path": "x.csv", "row": 1}, "v": None,
     }  # fmt: skip
-    assert (two["ts"], two["deep"], two["many"], two["v"]) == ("1970-01-01T00:00:00.000000Z", None, [], None)
+    assert (two["ts"], two["deep"], two["many"], two["v"]) == ("1969-12-31T23:59:59.999999Z", None, [], None)
     assert (three["v"], three["ts"], three["_metadata"]["row"]) == ("a", None, 1)
     assert lake.problems(spec) == []
 
