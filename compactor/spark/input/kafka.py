@@ -143,8 +143,10 @@ def _json_header(name: str) -> str:
 def _typed(raw: RawFrame) -> RawFrame:
     assert raw.schema is not None
     has = raw.blocks("headers")
+    inner = has.get("metadata", ("", ()))
+    place = dict(inner[1]) if inner[0] == "struct" else {}
     # Lenses leaves out the value of tombstones, and begins a file with other columns for them
-    only_tombstones = "value" not in has and {"key", "metadata"} <= {*has}
+    only_tombstones = "value" not in has and "key" in has and {"topic", "partition", "offset"} <= place.keys()
     if "value" not in has and not only_tombstones:
         raise InputRefused(
             f"container: kafka expects a column `value`; found {', '.join(has)}. Set `container: value` if the files hold the values alone."
@@ -158,8 +160,7 @@ def _typed(raw: RawFrame) -> RawFrame:
             "writer store it so, as Spark's Kafka source does, or leave it out."
         )
     origin = (FILE, BLOCK, ROW)
-    inner = has.get("metadata", ("", ()))
-    scalars = {name for name, kind in (inner[1] if inner[0] == "struct" else ()) if types.is_scalar(kind)}
+    scalars = {name for name, kind in place.items() if types.is_scalar(kind)}
 
     def number(name: str, kind: str) -> str:
         if name in has:
@@ -171,8 +172,9 @@ def _typed(raw: RawFrame) -> RawFrame:
     kind = has.get("key", ("",))[0]
     key = "CAST(_value.key AS STRING)" if kind in ("string", "binary") else "to_json(_value.key)" if kind else "CAST(NULL AS STRING)"
     old = "_value.oldkey" if has.get("oldkey") == ("string",) else "CAST(NULL AS STRING)"
-    old = f"CAST({_header(OLD_KEY_HEADER)} AS STRING)" if "headers" in has else old
-    old = f"CAST(try_element_at(_value.headers, {literal(OLD_KEY_HEADER)}) AS STRING)" if by_name == "map" else old
+    in_map = f"try_element_at(_value.headers, {literal(OLD_KEY_HEADER)})" if by_name == "map" else ""
+    header = _header(OLD_KEY_HEADER) if "headers" in has else in_map
+    old = f"CAST({header} AS STRING)" if header else old
     extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _old_key")
     if only_tombstones or has["value"][0] in ("string", "binary"):
         text = "CAST(NULL AS STRING)" if only_tombstones else "CAST(_value.value AS STRING)"
