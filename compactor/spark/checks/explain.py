@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from compactor.core.catalog.feed import OFF, continued
+from compactor.core.model import times
 from compactor.core.model.position import TIE_BREAKERS, members
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import BatchSummary
@@ -65,7 +66,8 @@ def _feed(work: Resolution) -> tuple[str, str]:
         parent=parent.version if parent else None,
         writer="",
         run="",
-        time="the time of the commit",
+        # the commit has no time yet
+        time=times.from_micros(0),
         operation="commit",
         position=batch.summary.last,
         truncated_to=work.plan.barrier,
