@@ -110,7 +110,7 @@ def feed_tables(connection: Any, spec: TableSpec, newest: Snapshot, snapshots: S
     return [ViewDef(table.database, table.name, f"SELECT * FROM {source}", (*table.columns, *table.partition_columns)) for table, source in tables]
 
 
-_EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
+_EXACT = (*types.INTEGERS, "decimal")
 
 
 def _check_types(spec: TableSpec, schema: Schema, newest: Snapshot) -> None:

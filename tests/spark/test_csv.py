@@ -98,7 +98,7 @@ def test_a_byte_order_mark_before_a_quoted_delimiter_is_refused(lake: Lake) -> N
     path = put(spec, 1, '\ufeff"1,2",1,a\n')
     frames, unreadable = read(lake, spec, path)
     assert [] == frames
-    assert "a byte order mark stands before a quoted value with a delimiter" in unreadable[str(path)].text
+    assert unreadable[str(path)].text.startswith("a byte order mark stands before a quoted value with a delimiter")
 
 
 def test_files_whose_header_is_refused_leave_the_others_in_one_frame(lake: Lake) -> None:

@@ -189,7 +189,11 @@ def test_a_value_that_stops_a_table_is_named(lake: Lake) -> None:
     assert str(refused.value).endswith("The first such value, of n, is 'n/a': increment_2024030502/b.json, record 4.")
     for change, said in (
         ({"at": {"zip": "x"}}, "of at.zip, is 'x': increment_2024030502/b.json, record 4."),
-        ({"id": 1.5}, "Repair the producer, or rename the column. The first such value, of id, is '1.5': increment_"),
+        (
+            {"id": 1.5},
+            "declare `types: {id: bigint}`, and their records go to quarantine. Repair the producer, or rename the column. The first such value, "
+            "of id, is '1.5': increment_",
+        ),
         ({"n": {"a": 1}}, """of n, is '{"a":1}': increment_2024030502/b.json, record 4."""),
     ):
         odd.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {**rows[0], **change}]))

@@ -8,6 +8,7 @@ import hmac
 import json
 from collections.abc import Collection, Sequence
 
+from compactor.core.model import types
 from compactor.core.model.errors import Refused
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Erased
@@ -37,15 +38,12 @@ def check_secret(erased: Erased, secret: bytes, table: str) -> None:
         )
 
 
-_SAME_TEXT = ("tinyint", "smallint", "int", "bigint")
-"""Types whose values stay the same text when a column changes from one to another."""
-
-
 def check_key(table: str, before: Schema, after: Schema) -> None:
     """Raise Refused if the key of a table with erased keys becomes another one, or one of other types: the hashes would recognise no key."""
+    # a whole number stays the same text when its column changes from one type of these to another
     was, now = ([(name, schema.field(name).type) for name in schema.key] for schema in (before, after))
     if [name for name, _ in was] == [name for name, _ in now] and all(
-        old == new or {old, new} <= set(_SAME_TEXT) for (_, old), (_, new) in zip(was, now)
+        old == new or {old, new} <= {*types.INTEGERS} for (_, old), (_, new) in zip(was, now)
     ):
         return
     shown = [", ".join(f"{name} {kind}" for name, kind in key) for key in (was, now)]

@@ -54,8 +54,8 @@ class Policy:
 
     @property
     def follows_everything(self) -> bool:
-        """Return whether no change leaves out values: every kind has the policy `evolve`."""
-        return all(policy == "evolve" for policy in (self.standard, *dict(self.kinds).values()))
+        """Return whether no change leaves out values, or hides a column: every kind has the policy `evolve`."""
+        return not self.hides and all(policy == "evolve" for policy in (self.standard, *dict(self.kinds).values()))
 
     def of(self, kind: str) -> str:
         return dict(self.kinds).get(kind, "fail" if kind in EXPLICIT else self.standard)

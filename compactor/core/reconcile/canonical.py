@@ -10,13 +10,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from compactor.core.model import types
 from compactor.core.model.schema import Field, Schema
 
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _LAKE: dict[str, tuple[str, ...]] = {
-    "integer": (*_INTEGERS, "decimal", "string"),
-    "number": (*_INTEGERS, "decimal", "string"),
-    "double": (*_INTEGERS, "float", "double", "string"),
+    "integer": (*types.INTEGERS, "decimal", "string"),
+    "number": (*types.INTEGERS, "decimal", "string"),
+    "double": (*types.INTEGERS, "float", "double", "string"),
     "single": ("float", "double", "string"),
     "boolean": ("boolean", "string"),
     "date": ("date", "string"),
@@ -82,7 +82,7 @@ class Columns:
     def ranged(self) -> bool:
         """Return whether both sides store the first key column as a whole number, so that it has ranges."""
         first = self.key[0]
-        return first.form == "integer" and base(first.type) in _INTEGERS
+        return first.form == "integer" and base(first.type) in types.INTEGERS
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -330,7 +330,7 @@ def _explicit_kinds(column: WriterField, key: Sequence[str]) -> list[str]:
 
 def _joined(stored: types.Type, column: WriterField, also: Collection[str]) -> types.Type | None:
     """Return the type that can store both the stored values and the new ones, or None. `also` is that of `types.widest`."""
-    return types.widest(stored, column.type, True, also)
+    return types.widest(stored, column.type, numbers=True, also=also)
 
 
 def _only_text(stored: types.Type, column: WriterField) -> bool:

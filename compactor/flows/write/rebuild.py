@@ -365,7 +365,7 @@ def _origin(table: Table, head: Snapshot, texts: Sequence[str] = ()) -> Snapshot
     if adopted is not None:
         return adopted
     # a column or its type may be known from erased records only
-    anew = table.spec.policy.follows_everything and not table.spec.policy.hides and head.erased is None
+    anew = table.spec.policy.follows_everything and head.erased is None
     if not texts and (not _same_rows(table, head) or anew):
         return None
     fields = (dataclasses.replace(field, type="string", default=types.constant(field.default, ("string",))) for field in head.schema.fields)

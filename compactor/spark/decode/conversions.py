@@ -352,7 +352,7 @@ def is_mistyped(raw: str, old: types.Type, value: str, kind: types.Type) -> str 
     Values that a source can hold and no engine can are not mistyped but null, by policy: infinities, and dates and timestamps before year 0 or after
     9999.
     """
-    whole = ("tinyint", "smallint", "int", "bigint", "decimal")
+    whole = (*types.INTEGERS, "decimal")
     if old[0] in whole and kind[0] in whole and types.widest(old, kind) != kind:
         return f"({raw} IS NOT NULL AND ({value}) IS NULL)"
     if {old[0], kind[0]} == {"string", "binary"} or (old[0] == "struct" and kind[0] in whole):

@@ -38,7 +38,7 @@ TOAST, ANY = "toast", "any"
 _OUT_OF_LINE = ("string", "binary", "array", "map", "struct", "decimal")
 """Kinds of stored types whose PostgreSQL types have no fixed length. A numeric of some 34 digits is large enough."""
 _WHOLE = f"^(0|-?[1-9][0-9]{{0,17}}){END}"
-_EXACT, _PADDED = ("tinyint", "smallint", "int", "bigint", "decimal"), r"^\s*[+-]?0[0-9]"
+_EXACT, _PADDED = (*types.INTEGERS, "decimal"), r"^\s*[+-]?0[0-9]"
 """Exact numbers, and text of digits that a number would lose."""
 _DECIMAL = f"^-?(0|[1-9][0-9]*)([.][0-9]+)?{END}"
 _MOMENT = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?" + END

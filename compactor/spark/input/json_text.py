@@ -123,7 +123,7 @@ def documents(lines: DataFrame, too_long: str, no_document: str) -> DataFrame:
 
 _QUICK = f"startswith({TEXT}, '{{') AND octet_length(substring_index({TEXT}, '}}', 1)) + 1 = octet_length({TEXT}) AND NOT contains({TEXT}, '[[')"
 """SQL: whether a line is one document at a quick look; false for some that are."""
-_SINGLE = f"left(ltrim({TEXT}), 1) NOT IN ('[', '\"') AND ({_fits(TEXT)} OR trim({TEXT}) = '')"
+_SINGLE = f"(startswith({TEXT}, '{{') OR left(ltrim({TEXT}), 1) NOT IN ('[', '\"')) AND ({_fits(TEXT)} OR trim({TEXT}) = '')"
 """SQL: whether a line is one document or blank; may be null if not."""
 
 

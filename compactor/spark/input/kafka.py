@@ -151,10 +151,11 @@ def _typed(raw: RawFrame) -> RawFrame:
         raise InputRefused(
             f"container: kafka expects a column `value`; found {', '.join(has)}. Set `container: value` if the files hold the values alone."
         )
-    # Lenses' sinks write a member for each header
-    by_name = has.pop("headers")[0] if has.get("headers", ("",))[0] in ("struct", "map") else ""
-    headers = has.get("headers")
-    if headers and not (headers[0] == "array" and headers[1][0] == "struct" and {"key", "value"} <= {name for name, _ in headers[1][1]}):
+    headers = has.get("headers", ("",))
+    if headers[0] in ("struct", "map"):
+        # Lenses' sinks write a member for each header
+        del has["headers"]
+    elif headers[0] and not (headers[0] == "array" and headers[1][0] == "struct" and {"key", "value"} <= {name for name, _ in headers[1][1]}):
         raise InputRefused(
             f"container: kafka expects a column `headers` of type array<struct<key:string,value:binary>>; found {types.text(headers)}. Have the "
             "writer store it so, as Spark's Kafka source does, or leave it out."
@@ -172,9 +173,10 @@ def _typed(raw: RawFrame) -> RawFrame:
     kind = has.get("key", ("",))[0]
     key = "CAST(_value.key AS STRING)" if kind in ("string", "binary") else "to_json(_value.key)" if kind else "CAST(NULL AS STRING)"
     old = "_value.oldkey" if has.get("oldkey") == ("string",) else "CAST(NULL AS STRING)"
-    in_map = f"try_element_at(_value.headers, {literal(OLD_KEY_HEADER)})" if by_name == "map" else ""
-    header = _header(OLD_KEY_HEADER) if "headers" in has else in_map
-    old = f"CAST({header} AS STRING)" if header else old
+    if "headers" in has:
+        old = f"CAST({_header(OLD_KEY_HEADER)} AS STRING)"
+    elif headers[0] == "map":
+        old = f"CAST(try_element_at(_value.headers, {literal(OLD_KEY_HEADER)}) AS STRING)"
     extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _old_key")
     if only_tombstones or has["value"][0] in ("string", "binary"):
         text = "CAST(NULL AS STRING)" if only_tombstones else "CAST(_value.value AS STRING)"
