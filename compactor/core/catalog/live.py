@@ -224,7 +224,7 @@ def _order_value(snapshot: Snapshot, files: TableDef, name: str) -> str:
 def _operation(spec: TableSpec, snapshot: Snapshot, files: TableDef) -> str | None:
     """Return the column of the files with the operation, in lower case."""
     columns = set(_columns(files))
-    if spec.op:
+    if spec.op is not None:
         return spec.op.lower() if spec.op.lower() in columns else None
     # a run has stored it as a column of the row
     payload = {field.source.lower() for field in snapshot.schema.payload} - {name.lower() for name in spec.metadata_columns}

@@ -130,8 +130,9 @@ class TableKeys(Section):
     order_by: Names = ()
     """Columns that order the changes, most significant first. Cannot be changed after the first commit. Default: by envelope and connector
     (docs/sources.md#the-order-of-events)."""
-    op: Text | None = None
-    """(flat) Column with the operation. Default: op, else __op, else Op; if there is none, every row is an upsert."""
+    op: Annotated[str | None, Form("the name of a column, or '' for none")] = None
+    """(flat) Column with the operation; '' for none, so that a column op is stored. Default: __op, else op or Op; if there is none, every row is an
+    upsert."""
     op_map: Annotated[tuple[tuple[str, str], ...], pairs(Literal["c", "u", "d", "r", "t", "ignore"], "{I: c, U: u, D: d}")] = ()
     """(flat) The source's operation codes, each to c, u, d, r, t or ignore: {I: c, UB: ignore, UA: u, D: d}."""
     delete_when: Text | None = None

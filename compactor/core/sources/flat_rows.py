@@ -78,6 +78,8 @@ def operation_column(spec: TableSpec, columns: Collection[str]) -> str | None:
     A connector's operation is `__op`, whatever columns the row itself has. `columns` are those of one writer, so that the answer does not depend on
     the other files of a run.
     """
+    if spec.op == "":
+        return None
     if spec.op:
         return spec.op if spec.op in columns else next((name for name in sorted(columns) if name.lower() == spec.op.lower()), None)
     if OPERATION in columns:
@@ -86,7 +88,7 @@ def operation_column(spec: TableSpec, columns: Collection[str]) -> str | None:
     if not plain:
         return None
     if len(plain) > 1:
-        raise InputRefused(f"table {spec.name}: the rows have the columns {plain[0]} and {plain[1]}; set `op:` to the one with the operation.")
+        raise InputRefused(f"table {spec.name}: the rows have the columns {plain[0]} and {plain[1]}; set `op:` to the one with the operation, or to '' if none has it.")
     if DELETED in columns or any(name.startswith("__source_") for name in columns):
         raise InputRefused(
             f"table {spec.name}: the rows have a connector's metadata columns without {OPERATION}, and a column {plain[0]}. If it has the operation, "

@@ -180,11 +180,11 @@ def _change_event(value: Mapping[str, Any]) -> Iterator[Row]:
     yield Row(table, {"i": "c"}.get(kind, kind), row, old if kind == "d" else {}, tuple(value.get("oldKeyNames") or ()) or None, "oldKeyNames")
 
 
-def flat(value: Mapping[str, Any], column: str = "", codes: Mapping[str, str] = OPERATIONS) -> Iterator[Row]:
-    """Yield the change that a plain row describes. `column`: that of its operation, if it has a name of its own; `codes`: code → meaning."""
-    named = (name for name in value if name.lower() == column.lower()) if column else ("__op", "op", "Op")
+def flat(value: Mapping[str, Any], column: str | None = None, codes: Mapping[str, str] = OPERATIONS) -> Iterator[Row]:
+    """Yield the change that a plain row describes. `column`: that of its operation, as in `op`; `codes`: code → meaning."""
+    named = ("__op", "op", "Op") if column is None else (name for name in value if name.lower() == column.lower())
     code = next((str(value[name]) for name in named if value.get(name)), "c").strip().lower()
-    if code == flat_rows.MESSAGE not in codes and flat_rows.OPERATION in value and column.lower() in ("", flat_rows.OPERATION):
+    if code == flat_rows.MESSAGE not in codes and flat_rows.OPERATION in value and column in (None, flat_rows.OPERATION):
         return
     deleted = str(value.get("__deleted")).lower() == "true" or codes.get(code) == "d"
     op = "d" if deleted else codes.get(code, "u")

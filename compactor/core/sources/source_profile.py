@@ -161,13 +161,13 @@ class SourceProfile:
             return f"{name} = '{next((text for text in texts if _TRUE.fullmatch(text)), 'true')}'"
         return f"{name} = 1" if values else name
 
-    def loses_deletes(self, op: str, order_by: Sequence[str]) -> bool:
+    def loses_deletes(self, op: str | None, order_by: Sequence[str]) -> bool:
         """Return whether the deletes are tombstones that count as ignored: beside an operation, in an order of more than offsets (`decode/flat.py`).
 
         `op`, `order_by`: those of the table.
         """
         marked = self.envelope != "flat" or DELETED in self.columns or self.sample.gone
-        if marked or not self.tombstones or not {op, OPERATION, *PLAIN_OPERATION} & {*self.columns}:
+        if marked or not self.tombstones or not ({OPERATION, *PLAIN_OPERATION} if op is None else {op}) & {*self.columns}:
             return False
         return not {*order_by} <= {*OFFSETS} if order_by else connector(source_columns(self.columns)) is not None
 

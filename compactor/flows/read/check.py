@@ -126,7 +126,7 @@ def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
 
 def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mapping[str, FileInfo], committed: bool) -> Iterator[tuple[str, str, str]]:
     unreadable: list[str] = []
-    plain = partial(records.flat, column=spec.op or "", codes=flat_rows.operations(spec))
+    plain = partial(records.flat, column=spec.op, codes=flat_rows.operations(spec))
     profiles_by_source = sample(table.storage, table.env.read_sample, files, infos, unreadable, plain)
     profiles = [profile for profile in profiles_by_source.values() if profile.columns or profile.csv or profile.opaque]
     if unreadable or not profiles:
@@ -164,9 +164,9 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool
         return
     if problem := flat_rows.unsent(spec, columns) or _never_null(spec, profiles):
         yield "columns with a meaning", problem, ""
-    if spec.key and not spec.delete_when and any(profile.loses_deletes(spec.op or "", spec.order_by) for profile in profiles):
+    if spec.key and not spec.delete_when and any(profile.loses_deletes(spec.op, spec.order_by) for profile in profiles):
         yield "deletes", flat_rows.LOST_DELETES, ""
-    if not spec.op:
+    if spec.op is None:
         yield from [*_deletes(spec, profiles, committed)][:1]
     present = {name.lower() for name in columns}
     configured: dict[str, tuple[str, ...]] = {"key": spec.key, "cluster_by": spec.cluster_by, "track": spec.track}
@@ -234,7 +234,7 @@ def _repeated(spec: TableSpec, profile: SourceProfile, committed: bool) -> str:
     # two shards may have equal keys, and two snapshots in one file have
     if evidence is None or own or spec.shard or (committed and 2 * evidence.values > evidence.rows):
         return ""
-    without_operation = spec.source.order_columns and not {spec.op, *_OPERATIONS} & {*profile.columns}
+    without_operation = spec.source.order_columns and not {*(_OPERATIONS if spec.op is None else (spec.op, flat_rows.DELETED))} & {*profile.columns}
     if without_operation:
         # each row may be another state of the same one: only a column that is named like a key speaks against it, and many rows of few keys
         named = [name for name in evidence.unique if key_inference.is_named_like_a_key(name, spec.name)]

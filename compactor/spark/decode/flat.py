@@ -111,7 +111,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     row_op = f"WHEN _op = 'd' THEN {'NULL' if redundant else literal('d')} WHEN {deleted} THEN 'd' WHEN _code IS NULL THEN '{bare}' ELSE {op_of_code}"
     op_sql = f"CASE WHEN _op IS NULL OR {silent} OR {other} THEN NULL {row_op} END"
     unknown_code = f"_invalid IS NULL AND _op IS NOT NULL AND _code IS NOT NULL AND NOT ({silent}) AND {op_of_code} IS NULL"
-    what = literal("; name it in `op_map`, or the operation's column in `op`")
+    what = literal("; name it in `op_map`, or in `op` the column with the operation ('' for none)")
     problem = f"CASE WHEN {unknown_code} THEN concat('has an unknown operation ', {cited('_code')}, {what}) END"
     keep = [name for name in frame.rows.columns if name not in (OP, INVALID, SOURCE_COLUMN, TIME, BEFORE, DELETES)]
     left_out = [] if beside is None or DELETED in columns else [f"CASE WHEN _op = 'd' THEN {literal(beside)} END AS {LEFT_OUT}"]
