@@ -88,7 +88,8 @@ def operation_column(spec: TableSpec, columns: Collection[str]) -> str | None:
     if not plain:
         return None
     if len(plain) > 1:
-        raise InputRefused(f"table {spec.name}: the rows have the columns {plain[0]} and {plain[1]}; set `op:` to the one with the operation, or to '' if none has it.")
+        which = "set `op:` to the one with the operation, or to '' if none has it"
+        raise InputRefused(f"table {spec.name}: the rows have the columns {plain[0]} and {plain[1]}; {which}.")
     if DELETED in columns or any(name.startswith("__source_") for name in columns):
         raise InputRefused(
             f"table {spec.name}: the rows have a connector's metadata columns without {OPERATION}, and a column {plain[0]}. If it has the operation, "
