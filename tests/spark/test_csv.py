@@ -316,6 +316,24 @@ def test_a_quoted_value_that_never_ends_makes_the_file_unreadable(lake: Lake) ->
         assert f"record {number} (a header counts): a quoted value does not end" in str(reason), waits
 
 
+@pytest.mark.slow
+def test_a_carriage_return_at_the_end_of_the_last_value_is_kept_or_its_file_refused(lake: Lake) -> None:
+    """Spark does not say whether a value was quoted. Line ends of CRLF and of LF may be mixed, and are no values."""
+    spec = lake.spec(quarantine_share=1.0)
+    longer = "".join(f"{n},1,i\r\n" for n in range(100, 10_100))
+    put(spec, 1, 'id,seq,v\n1,1,"a\r"\n2,1,b\n3,1,"c\r"', "a.csv")
+    put(spec, 1, 'id,seq,v\r\n4,1,"d"\r\n5,1,e\n6,1,"f\rf"\r\n7,1,"\r\n"\n\r\n', "b.csv")
+    put(spec, 1, 'id,seq,v\r\n8,1,"h\r"\r\n9,1,i\r\n', "c.csv")
+    put(spec, 1, f"id,seq,v\r\n{longer}", "d.csv")
+    put(spec, 1, f'id,seq,v\r\n{longer.replace("i", "j")}10,1,"k\r"\n', "e.csv")
+    lake.run(spec)
+    rows = {row["id"]: row["v"] for row in lake.rows(spec)}
+    assert {**dict.fromkeys(range(100, 10100), "i"), 1: "a\r", 2: "b", 3: "c\r", 4: "d", 5: "e", 6: "f\rf", 7: "\r\n"} == rows
+    waits = {item.path.rpartition("/")[2]: item.reason for item in quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))}
+    assert ["c.csv", "e.csv"] == sorted(waits)
+    assert all("has a quoted value that ends in a carriage return at the end of a line" in str(reason) for reason in waits.values())
+
+
 def test_a_cut_compressed_file_is_named(lake: Lake) -> None:
     """Half a gzip is no half of its rows."""
     spec = lake.spec()

@@ -2,9 +2,8 @@
 
 A line ends with LF or CRLF, each as it likes. One task reads each file whole, because a line break may stand inside a value.
 
-A quote that is not doubled (`\\"`, as MySQL writes it) makes the file unreadable: what follows could belong to any value. So does a quoted value that
-never ends, which Spark takes for one that ends with the file. Spark reads the bytes as Latin-1, which loses none, and `_text` makes UTF-8 of them, so
-that a record with other bytes is noticed.
+A quote that is not doubled (`\\"`, as MySQL writes it) makes the file unreadable: what follows could belong to any value. So do those of `csv_ends`.
+Spark reads the bytes as Latin-1, which loses none, and `_text` makes UTF-8 of them, so that a record with other bytes is noticed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import csv
 import dataclasses
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -25,12 +24,13 @@ from compactor.core.model.spec import Csv, TableSpec
 from compactor.core.results.phrases import csv_delimiter
 from compactor.core.schema import avro
 from compactor.core.sources import increment
-from compactor.spark import failures, measured
+from compactor.spark import failures
 from compactor.spark.columns import BLOCK, FILE, ROW, TEXT, UNREADABLE, VALUE
 from compactor.spark.consistency import ConsistentReads, together
-from compactor.spark.input import files
+from compactor.spark.input import csv_ends, files
+from compactor.spark.input.csv_ends import RETURN
 from compactor.spark.input.files import Origins, RawFrame
-from compactor.spark.sql import literal, named, not_utf8, quoted
+from compactor.spark.sql import literal, not_utf8, quoted
 
 _EMPTY = "\u0001empty\u0001"
 """The text that Spark gives for an unquoted empty value, to distinguish it from the null marker and from a quoted empty value."""
@@ -38,7 +38,6 @@ _OPERATIONS = ("I", "U", "D")
 _DELIMITERS = (";", "\t", "|", ",")
 _CORRUPT = "_corrupt_line"
 _BYTES = "ISO-8859-1"
-_QUOTES = "Have the source write CSV as RFC 4180 says (MySQL: ESCAPED BY '\"'), or set `csv: {quote: ''}` if no value is quoted"
 _ESCAPE, _ESCAPE_KEPT = "\\", "\u0001escape\u0001"
 """The character that begins an escape, and what stands for an escaped one while the others are replaced."""
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
@@ -71,6 +70,8 @@ class _Layout:
     """Whether the first line holds the names."""
     marked: bool
     """Whether a byte order mark stands before the first value of a row."""
+    returns: bool = False
+    """Whether a carriage return at the end of the last value belongs to it."""
 
 
 def settings(spec: TableSpec) -> Csv:
@@ -107,7 +108,7 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
             "names in the file's order, or `schema:` to an .avsc file. If the first line of each file holds the names (DMS: AddColumnName), set "
             "`csv: {header: true}`."
         )
-    first, marked = _first_record(spark, path, used)
+    first, marked, returns = _first_record(spark, path, used)
     _check_delimiter(spec, used, first)
     if used.header:
         needed = dict.fromkeys((*spec.key, *spec.order_by))
@@ -126,14 +127,14 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
         if twice:
             alike = dict.fromkeys(_quoted(spec, name) for name in names if name.lower() == twice[0])
             raise InputRefused(f"the header names {' and '.join(alike)} twice; expected names that differ in more than case. Repair the file.")
-        return _Layout(tuple(names), True, False)
+        return _Layout(tuple(names), True, False, returns)
     columns = used.columns
     if len(columns) > 1 and [name.lower() for name in columns] == [value.lower() for value in first[-len(columns) :]]:
         raise InputRefused("the first line has the names in `csv: {columns: [..]}`: expected a row. Set `header: true` instead.")
     operation = spec.source.operation_column
     if spec.source.unnamed_operation and operation and operation not in columns and _has_operation(spec, path, first, len(columns)):
         columns = (operation, *columns)
-    return _Layout(columns, False, marked)
+    return _Layout(columns, False, marked, returns)
 
 
 def _check_delimiter(spec: TableSpec, used: Csv, first: Sequence[str]) -> None:
@@ -165,8 +166,8 @@ def _has_operation(spec: TableSpec, path: str, first: Sequence[str], columns: in
     return more != 0
 
 
-def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str], bool]:
-    """Return the values of the first record, and whether a byte order mark is before them. Values longer than the head are cut.
+def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str], bool, bool]:
+    """Return the values of the first record, whether a byte order mark is before them, and `_Layout.returns`. Values longer than the head are cut.
 
     A blank file has no values, and a blank line before others is one value.
     """
@@ -205,25 +206,7 @@ def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str],
         raise InputRefused(f"the header is not UTF-8: {shown[:100]}. Have the source write UTF-8, or convert the file.")
     if not first and text.strip("\r\n"):
         first = [""]
-    if used.quote and len(head) < size:
-        _check_closed(text, used, used.quote)
-    return first, marked
-
-
-def _check_closed(text: str, used: Csv, quote: str) -> None:
-    """Raise InputRefused if a file, which is `text`, ends inside of a quoted value."""
-    number = 1
-    try:
-        for record in csv.reader(io.StringIO(text, newline="\n"), delimiter=used.delimiter, quotechar=quote, strict=True):
-            number += bool(record)
-    except csv.Error as error:
-        # Spark says what else it cannot read
-        if "unexpected end of data" in str(error):
-            raise InputRefused(_not_closed(number)) from None
-
-
-def _not_closed(number: int) -> str:
-    return f"cannot be read ({_record(number)}: a quoted value does not end. {_QUOTES})"
+    return first, marked, len(head) < size and csv_ends.check(text, used)
 
 
 def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, paths: list[str], reads: ConsistentReads) -> RawFrame:
@@ -257,14 +240,17 @@ def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, pa
 
 def _named(rows: DataFrame, used: Csv, layout: _Layout, origins: Origins) -> RawFrame:
     last = len(layout.names) - 1
-    # an empty line that ends with CRLF; those that end with LF are no records either
-    rows = rows.where("NOT (_c0 <=> '\\r')" if last == 0 else f"NOT (_c0 <=> '\\r' AND {_CORRUPT} <=> '')")
+    if not layout.returns:
+        # an empty line that ends with CRLF; those that end with LF are no records either
+        rows = rows.where("NOT (_c0 <=> '\\r')" if last == 0 else f"NOT (_c0 <=> '\\r' AND {_CORRUPT} <=> '')")
     places = [f"_c{at}" for at in range(last + 1)]
     read = [_unmarked("_c0", used) if layout.marked else "_c0", *places[1:]]
     texts = [f"{_text(value)} AS {name}" for name, value in zip(places[:last], read)]
-    # the rest of the line's end; alone it stands for an unquoted empty value
-    ended = f"CASE WHEN {read[last]} <> '\\r' THEN regexp_replace({read[last]}, '\\\\r$', '') END"
-    texts.append(f"{_text(ended)} AS _c{last}")
+    ended, returns = read[last], "false"
+    if not layout.returns:
+        # the rest of the line's end; alone it stands for an unquoted empty value
+        ended, returns = f"CASE WHEN {ended} <> '\\r' THEN regexp_replace({ended}, '\\\\r$', '') END", f"endswith({ended}, '\r')"
+    texts += [f"{_text(ended)} AS _c{last}", f"{returns} AS {RETURN}"]
     rows = rows.selectExpr(*files.origin(origins), *texts, f"{_text(_CORRUPT)} AS {_CORRUPT}")
     values = []
     for name, value in zip(layout.names, places):
@@ -278,7 +264,7 @@ def _named(rows: DataFrame, used: Csv, layout: _Layout, origins: Origins) -> Raw
     unreadable_line = f"CASE {_unclear(used, places)}WHEN {quoted(_CORRUPT)} IS NOT NULL THEN {literal(why)} ELSE {not_utf8(bytes_of_all)} END"
     schema = ("struct", tuple((name, ("string",)) for name in layout.names))
     value = f"named_struct({', '.join(values)}) AS _value"
-    columns = (FILE, BLOCK, ROW, value, f"{unreadable_line} AS {UNREADABLE}", f"{quoted(_CORRUPT)} AS {_LINE}")
+    columns = (FILE, BLOCK, ROW, value, f"{unreadable_line} AS {UNREADABLE}", f"{quoted(_CORRUPT)} AS {_LINE}", RETURN)
     return RawFrame(rows.selectExpr(*columns), schema)
 
 
@@ -327,38 +313,8 @@ def reason(error: BaseException) -> str | None:
     if "Unescaped quote" not in text:
         return None
     place = re.search(r"\brecord=(\d+)", text)
-    return f"{_record(int(place[1]) + 1 if place else None)}: a quote in a quoted value is not doubled; a backslash does not escape it. {_QUOTES}"
-
-
-def _record(number: int | None) -> str:
-    return f"record {number or '?'} (a header counts)"
-
-
-def unclosed(spark: SparkSession, spec: TableSpec, raw: RawFrame, paths: Mapping[str, str], reads: ConsistentReads) -> files.Unreadable:
-    """Return the files of a frame whose last value begins with a quote and never ends: it has the lines after it. `paths`: FILE → location."""
-    used = settings(spec)
-    if not used.quote or raw.schema is None:
-        return {}
-    last = f"{VALUE}.{quoted(raw.schema[1][-1][0])}"
-    trimmed = f"rtrim('\r\n', {last})"
-    one_line = f"CASE WHEN NOT contains({trimmed}, '\n') THEN replace({trimmed}, {literal(used.quote)}, {literal(used.quote * 2)}) END"
-    at_end = named(f"max_by(contains({last}, '\n'), {ROW})", "lines"), named(f"max_by({one_line}, {ROW})", "one_line")
-    ends = raw.rows.groupBy(FILE).agg(*at_end, named("count(1)", "records")).where("lines")
-    out = {}
-    for row in ends.collect():
-        path = paths[row[FILE]]
-        # the last line of the file is inside of the value: all its quotes are doubled, but for the one that ends the value; or the value begins there
-        quotes = f"octet_length(value) - octet_length(replace(value, {literal(used.quote)}, ''))"
-        lines = reads.open(spark.read.format("text").options(lineSep="\n"), [path]).where("trim(value) NOT IN ('', '\r')")
-        begins = "false"
-        if row.one_line is not None:
-            begins = f"endswith(rtrim('\r', value), {literal(used.delimiter + used.quote + row.one_line)})"
-        inside = f"({quotes}) % 2 = 0 OR {begins} AS inside"
-        counted = lines.selectExpr(inside, "struct(_metadata.file_block_start, monotonically_increasing_id()) AS place")
-        if measured.compute(counted, {"inside": "max_by(inside, place)"})["inside"]:
-            number = row.records + (1 if used.header else 0)
-            out[path] = files.Problem(_not_closed(number))
-    return out
+    record = csv_ends.record(int(place[1]) + 1 if place else None)
+    return f"{record}: a quote in a quoted value is not doubled; a backslash does not escape it. {csv_ends.QUOTES}"
 
 
 def with_text(rows: DataFrame, spec: TableSpec) -> DataFrame:

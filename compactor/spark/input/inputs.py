@@ -28,7 +28,7 @@ from compactor.ports import Storage
 from compactor.spark import failures, measured
 from compactor.spark.columns import FILE, TEXT
 from compactor.spark.consistency import ConsistentReads
-from compactor.spark.input import csv_files, csv_types, files, json_text, kafka, limits, parquet_files
+from compactor.spark.input import csv_ends, csv_files, csv_types, files, json_text, kafka, limits, parquet_files
 from compactor.spark.jvm import hadoop
 from compactor.spark.jvm.private import jvm
 
@@ -100,7 +100,7 @@ class Inputs:
         self._raws[kind] = [csv_files.with_text(raw.rows, self.spec) if kind == "csv" else raw.rows for raw in raws]
         if kind != "csv":
             return raws
-        self._check_closed(raws)
+        self._check_ends(raws)
         operation = self.spec.op or self.spec.source.operation_column
         return csv_types.add_types(raws, stored, schema, (operation,) if operation else (), self.spec.source.before_prefix)
 
@@ -210,12 +210,12 @@ class Inputs:
         """Record that these files of a raw frame cannot be used. An unpacked copy stands for its file."""
         self.unreadable.update({self._copies.get(path, path): problem for path in paths})
 
-    def _check_closed(self, raws: Sequence[files.RawFrame]) -> None:
-        """Raise LoadSetAside if a quoted value in some file never ends."""
+    def _check_ends(self, raws: Sequence[files.RawFrame]) -> None:
+        """Raise LoadSetAside if a quoted value in some file does not end where Spark ends it."""
         before = len(self.unreadable)
         for raw in raws:
             paths = {self.origins.path(self._copies.get(path, path)): path for path in raw.paths}
-            for path, problem in csv_files.unclosed(self.spark, self.spec, raw, paths, self.reads).items():
+            for path, problem in csv_ends.unclear(self.spark, csv_files.settings(self.spec), raw, paths, self.reads).items():
                 self.refuse([path], problem)
         if len(self.unreadable) > before:
             raise LoadSetAside
