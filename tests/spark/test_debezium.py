@@ -263,6 +263,23 @@ def test_numbers_of_a_transaction_alone_identify_no_event(lake: Lake, connector:
 
 
 @pytest.mark.slow
+def test_changes_that_mysql_sends_again_are_counted_anew_and_are_the_same(lake: Lake) -> None:
+    """The connector was killed within a transaction: it skips what was acknowledged, and begins with 1. The tables have no key."""
+    spec = debezium(lake, key=(), container="value")
+
+    def change(op: str, pos: int, total_order: int, **images: Any) -> dict[str, Any]:
+        source = {"connector": "mariadb", "db": "shop", "table": "t", "file": "bin.000104", "pos": pos, "row": 0}
+        return {**other(op, source, **images), "transaction": {"id": "0-1-77", "total_order": total_order}}
+
+    rows: dict[str, Any] = {"before": {"v": "b"}, "after": {"v": "c"}}
+    lake.land(spec, 1, [change("c", at, number, after={"v": "b"}) for number, at in enumerate((100, 200), 1)] + [change("u", 300, 3, **rows)])
+    lake.run(spec)
+    lake.land(spec, 2, [change("c", 200, 1, after={"v": "b"}), change("u", 300, 2, **rows)])
+    assert 2 == lake.run(spec).counts["duplicate"]
+    assert ["b", "c"] == sorted(row["v"] for row in lake.rows(spec))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("connector", "source"), [
     ("mysql", {"db": "shop", "table": "t", "file": "bin.000003", "row": 0}),
     ("mongodb", {"db": "shop", "collection": "t", "ts_ms": 1}),

@@ -91,7 +91,10 @@ def with_digest(frame: Frame) -> Frame:
 
 
 def _of_log(rows: DataFrame) -> str:
-    """SQL for a CASE: the identity of a change by its place in MySQL's or SQL Server's log. Rows of a snapshot have none."""
+    """SQL for a CASE: the identity of a change by its place in MySQL's or SQL Server's log. Rows of a snapshot have none.
+
+    Not by `total_order`: after a restart within a transaction MySQL's connector sends the rest again, and counts from 1.
+    """
     if "_content" not in rows.columns:
         return ""
     change = "_op <> 'r' AND coalesce(lower(_source.snapshot), '') IN ('', 'false')"
@@ -102,7 +105,7 @@ def _of_log(rows: DataFrame) -> str:
     out = ""
     for connectors, members in places.items():
         whole = " AND ".join(f"{member} IS NOT NULL" for member in members)
-        place = f"concat_ws(':', 'l', _position.epoch, {', '.join(members)}, _source.total_order, _content)"
+        place = f"concat_ws(':', 'l', _position.epoch, {', '.join(members)}, _content)"
         out += f"WHEN _source.connector IN ({connectors}) AND {change} AND {whole} THEN {place} "
     return out
 
