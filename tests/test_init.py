@@ -330,6 +330,7 @@ CONTRADICTIONS = {
     "a delete with a filler for it": ({"id": 2, "u": 0}, 102, "a deleted row has another value in u"),
     "rows that share it": (None, "u1", "u has 5 values in 6 inserted rows"),
     "a delete of its row": ({"id": 0, "u": 102}, 102, ""),
+    "a delete of a row whose key is the empty text": ({"id": 9, "u": "", "v": "x"}, "u2", ""),
 }
 
 

@@ -186,7 +186,10 @@ def contradicted(sample: RowSample, columns: Sequence[str], key: Sequence[str], 
         return tuple(row.get(name) for name in key)
 
     rows = [row for each in (*sample.files, sample.changed) for row in each]
-    if empty := next((name for name in key for row in sample.gone if rows and sample.is_never_null(name) and row.get(name) is None), ""):
+    never_null = {name for name in columns if rows and sample.is_never_null(name)}
+    # empty text counts as null, and may be the key of a row that has its other values
+    cut = [row for row in sample.gone if any(row.get(name) is None for name in never_null - {*key})]
+    if empty := next((name for name in key for row in cut if name in never_null and row.get(name) is None), ""):
         return f"a deleted row has no value in {empty}"
     keys = {*map(of, rows)}
     places = {(name, row[name]): of(row) for name in candidates(sample, columns) if name not in key for row in rows if row.get(name) is not None}
