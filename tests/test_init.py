@@ -313,11 +313,12 @@ def test_the_order_is_guessed(tmp_path: Path, case: str) -> None:
     assert sentence in question
 
 
+@pytest.mark.parametrize("deletes", [1, 0])
 @pytest.mark.parametrize("more", [{}, {"__deleted": "false"}])
-def test_deletes_without_a_row_have_their_place_by_offset(tmp_path: Path, more: dict[str, str]) -> None:
-    """As ExtractNewRecordState writes them by default; beside `__deleted` each delete has a row."""
+def test_deletes_without_a_row_have_their_place_by_offset(tmp_path: Path, more: dict[str, str], deletes: int) -> None:
+    """As ExtractNewRecordState writes them by default, perhaps later; beside `__deleted` each delete has a row."""
     (tmp_path / "lake/student").mkdir(parents=True)
-    values = [{"id": 1, "__op": "c", "__lsn": 5, **more}, None]
+    values = [{"id": 1, "__op": "c", "__lsn": 5, **more}, *[None] * deletes]
     records = [{"topic": "t", "partition": 0, "offset": at, "key": {"id": 1}, "value": value} for at, value in enumerate(values)]
     (tmp_path / "lake/student/a.json").write_text("".join(json.dumps(record) + "\n" for record in records))
     (table,) = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))["tables"]

@@ -301,6 +301,17 @@ def test_databases_stand_for_schemas_and_collections_for_tables(lake: Lake, conn
 
 
 @pytest.mark.slow
+def test_a_large_number_in_another_table_of_the_stream_is_not_this_table_s(lake: Lake) -> None:
+    """Its column has the name of one of doubles here."""
+    spec = debezium(lake, source_table="shop.t")
+    values = [("t", 1, 1.5), ("u", 2, 2224413703742259952), ("t", 3, 1e308)]
+    source = {"connector": "mysql", "db": "shop", "file": "bin.000001", "row": 0}
+    lake.land(spec, 1, [other("c", {**source, "table": name, "pos": at}, after={"id": at, "f": value}) for name, at, value in values])
+    assert 1 == lake.run(spec).counts["ignored"]
+    assert ([(1, 1.5), (3, 1e308)], []) == ([(row["id"], float(row["f"])) for row in lake.rows(spec)], lake.unusable(spec))
+
+
+@pytest.mark.slow
 def test_an_unchanged_array_of_uuids(lake: Lake) -> None:
     """Its placeholder is the uuid that Java makes of the text."""
     spec = debezium(lake)

@@ -950,6 +950,17 @@ def test_rows_of_several_tables_by_pattern(lake: Lake) -> None:
 
 
 @pytest.mark.slow
+def test_rows_of_other_tables_give_no_types_to_columns_of_the_same_names(lake: Lake) -> None:
+    """A number that a double cannot hold is no reason against a row of another table either."""
+    spec = lake.spec(source_table="shop.t")
+    mine = [{"id": id_, "seq": 1, "f": id_ + 0.5, "many": [id_], "__db": "shop", "__table": "t"} for id_ in (1, 2)]
+    others = [{"id": "x", "seq": 1, "f": value, "many": {"k": 1}, "__db": "shop", "__table": "u"} for value in (2224413703742259952, "text")]
+    lake.land(spec, 1, [mine[0], *others, mine[1]])
+    assert 2 == lake.run(spec).counts["ignored"]
+    assert [(1, 1.5, [1]), (2, 2.5, [2])] == [(row["id"], row["f"], row["many"]) for row in lake.rows(spec)]
+
+
+@pytest.mark.slow
 def test_rows_of_an_incremental_snapshot_have_no_lsn(lake: Lake) -> None:
     """They fill in missing rows, and are older than every change."""
     spec = lake.spec(order_by=())

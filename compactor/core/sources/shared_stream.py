@@ -59,8 +59,9 @@ def condition(source_table: str, table: str, above: Sequence[str], literal: Call
     tests = []
     for part in tables(source_table):
         levels = min(part.count(".") + 1, len(names))
-        compared = [(names[levels - 1], levels), *([(f"CASE WHEN {schema} IS NULL THEN {table} END", 1)] if levels > 1 else [])]
-        for value, number in compared:
+        for number in range(levels, 0, -1):
+            # fewer levels where the record names no more
+            value = names[number - 1] if number == levels else f"CASE WHEN {names[number]} IS NULL THEN {names[number - 1]} END"
             text = _last(part, number)
             tests.append(f"{value} RLIKE {literal(pattern(text))}" if "*" in text else f"{value} = {literal(text)}")
     return f"coalesce({' OR '.join(tests)}, false)"

@@ -166,8 +166,12 @@ class SourceProfile:
 
         `op`, `order_by`: those of the table.
         """
+        return self.tombstones and self.would_lose_deletes(op, order_by)
+
+    def would_lose_deletes(self, op: str | None, order_by: Sequence[str]) -> bool:
+        """Return whether `loses_deletes` would be true once a row is deleted, unless the connector then writes the row."""
         marked = self.envelope != "flat" or DELETED in self.columns or self.sample.gone
-        if marked or not self.tombstones or not ({OPERATION, *PLAIN_OPERATION} if op is None else {op}) & {*self.columns}:
+        if marked or not ({OPERATION, *PLAIN_OPERATION} if op is None else {op}) & {*self.columns}:
             return False
         return not {*order_by} <= {*OFFSETS} if order_by else connector(source_columns(self.columns)) is not None
 

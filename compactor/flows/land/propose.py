@@ -217,7 +217,7 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
         "format": profile.format,
         "schema": {"subject": profile.subject} if profile.subject else {},
         "source_table": profile.table if shared else "",
-        "order_by": ["offset"] if profile.has_offsets and profile.loses_deletes(operation.get("op"), ()) else [],
+        "order_by": ["offset"] if profile.has_offsets and profile.would_lose_deletes(operation.get("op"), ()) else [],
     }
     if not unnamed:
         # dates and times in CSV are text unless they are declared

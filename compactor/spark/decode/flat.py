@@ -13,7 +13,7 @@ rows only: the hour of a row's folder is its place in the order and its time (`s
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -36,7 +36,7 @@ from compactor.spark.decode.order import FULL_LOADS, PLAIN_ROWS, SOURCE, default
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.json_text import no_object
 from compactor.spark.rows import survey
-from compactor.spark.sql import cited, literal, mapped, once
+from compactor.spark.sql import cited, from_json, literal, mapped, once
 
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
@@ -65,12 +65,19 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
             *unknown,
         )
         return Frame(rows.drop(BEFORE).selectExpr("*", "_after AS _before"), raw.schema, (described,), one_image=True)
-    parsed = once(bodies(raw.rows, spec).selectExpr("*", "json_object_keys(_body) AS _keys"))
+    origin, other = [], "false"
+    if spec.source_table:
+        names = flat_rows.origin(_ORIGIN)
+        origin = [f"{from_json('_body', literal(', '.join(f'`{name}` STRING' for name in _ORIGIN)))} AS _origin"]
+        is_named = f"coalesce({', '.join(f'_origin.{name}' for name in names[0])}) IS NOT NULL"
+        other = f"{is_named} AND {_other('_origin.{}'.format, names, spec.source_table)}"
+    parsed = once(bodies(raw.rows, spec).selectExpr("*", "json_object_keys(_body) AS _keys", *origin))
     rows = parsed.selectExpr(
         *PLACE,
         TEXT,
         f"coalesce({raw.unreadable}, CASE WHEN NOT {empty} AND _keys IS NULL THEN {no_object('_body')} END) AS _invalid",
-        f"CASE WHEN NOT {empty} AND _keys IS NOT NULL THEN 'u' {tombstone} END AS _op",
+        # the values of another table's rows would give types to columns of the same names
+        f"CASE WHEN NOT {empty} AND _keys IS NOT NULL AND NOT ({other}) THEN 'u' {tombstone} END AS _op",
         f"{json_writer('_keys')} AS _writer",
         SCHEMA,
         "_body AS _after",
@@ -137,13 +144,19 @@ def _micros(value: str, kind: types.Type, unit: int) -> str:
     return f"unix_micros({value})" if kind == ("timestamp",) else f"try_multiply(try_cast({value} AS BIGINT), {unit}L)"
 
 
+_ORIGIN = tuple(f"{prefix}{field}" for field in ("table", "collection", "schema", "db") for prefix in ("__", "__source_"))
+"""All columns in which rows may name their table."""
+
+
 def _of_other_table(frame: Frame, columns: dict[str, types.Type], spec: TableSpec) -> str:
-    """SQL: whether a row is of another table than `source_table`. Rows that do not name their table are all taken."""
-    table, above = flat_rows.origin(columns)
-    if not (spec.source_table and table):
-        return "false"
-    name, *levels = (", ".join(f"CAST({frame.value(column)} AS STRING)" for column in names) for names in (table, *above))
-    return of_other_table(f"coalesce({name})", [f"coalesce({level})" for level in levels], spec.source_table)
+    """SQL: whether a row is not of `source_table`. Rows that do not name their table are all taken if none does."""
+    origin = flat_rows.origin(columns)
+    return _other(lambda name: f"CAST({frame.value(name)} AS STRING)", origin, spec.source_table) if spec.source_table and origin[0] else "false"
+
+
+def _other(text: Callable[[str], str], origin: tuple[list[str], list[list[str]]], source_table: str) -> str:
+    table, *above = (f"coalesce({', '.join(map(text, names))})" for names in (origin[0], *origin[1]))
+    return of_other_table(table, above, source_table)
 
 
 def _message(frame: Frame, by_writer: dict[str, str | None], messages: Collection[str]) -> str:

@@ -23,7 +23,7 @@ from compactor.core.schema.nested_types import BLANK, unmarked
 from compactor.core.schema.semantic_types import VARIABLE_DECIMAL
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import shared_stream
-from compactor.spark.columns import AFTER, BEFORE, INVALID
+from compactor.spark.columns import AFTER, BEFORE, INVALID, OP
 from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.order import WRAPPED, OrderNames, of_snapshot
 from compactor.spark.sql import as_column, from_json, let, literal, member, once, quoted, struct
@@ -96,7 +96,8 @@ class Frame:
         rows = rows.withColumn(BEFORE, as_column(AFTER)) if self.one_image else rows
         reasons = [*([_not_exact(doubles, members)] if doubles else []), *(_not_packed(columns, ids) for columns, ids in packed.items())]
         if reasons:
-            invalid = f"coalesce({', '.join([INVALID, *reasons])}) AS {INVALID}"
+            # what is ignored may be a row of another table, with columns of the same names
+            invalid = f"coalesce({INVALID}, CASE WHEN {OP} IS NOT NULL THEN coalesce({', '.join(reasons)}) END) AS {INVALID}"
             rows = rows.selectExpr(*[invalid if column == INVALID else column for column in self.rows.columns])
         return dataclasses.replace(self, rows=rows, images=images, writers=tuple(writers), members=members)
 
