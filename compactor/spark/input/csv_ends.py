@@ -27,7 +27,7 @@ RETURN = "_return"
 """boolean: whether Spark's last value of a line ends in a carriage return."""
 
 _RETURNS = (
-    "has a quoted value that ends in a carriage return at the end of a line, where it cannot be told from the line's own. Have the source end lines "
+    "has a quoted value that ends in a carriage return at the end of a line, where it looks like a part of the line's end. Have the source end lines "
     "with LF, or write another column last"
 )
 
