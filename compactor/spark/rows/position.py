@@ -72,6 +72,8 @@ def with_position(frame: Frame, spec: TableSpec, order: Order, epoch: str, valid
     misordered = coalesce([order_texts.problem(order[at][0], *required[at]) for at in texts] or ["NULL"])
     names = ", ".join(name for name, _ in order)
     advice = "set `order_by:` to columns that every change has; a snapshot's rows may lack them, if `op` or `__op` is r"
+    if not frame.images[1]:
+        advice = "the records have a key and no value, as tombstones have. Set `order_by: [offset]` (a table that exists: and `compactor rebuild`)"
     reason = literal(f"a column of the order ({names}) is null or not of the order's type; {advice}")
     fillers = _fillers(frame, spec, typed, order)
     tested = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} {fillers}ELSE {misordered} END"
