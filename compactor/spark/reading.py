@@ -109,6 +109,8 @@ class _Surveyed:
     counts: survey.SurveyResult
     unusable: tuple[Unusable, ...]
     """The first invalid records."""
+    snapshots: tuple[tuple[int, str, int], ...] = ()
+    """`State.snapshot_lsns` with the batch."""
 
 
 @dataclass(frozen=True)
@@ -311,8 +313,10 @@ def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) 
     since = parent.source_time if parent and parent.epoch == spec.epoch else None
     placed = [with_position(frame, spec, order, epoch) for frame in frames]
     counts = survey.count_records(placed, spec, since, opened.raws)
-    if (lsn := batch_order.snapshot_lsn(parent, order, counts)) is not None:
-        placed = [with_position(frame, spec, order, epoch, snapshot_lsn=lsn) for frame in frames]
+    snapshots = batch_order.snapshot_lsns(opened, parent, order, counts)
+    first = snapshots if counts.first_commit else ()
+    if first:
+        placed = [with_position(frame, spec, order, epoch, snapshots=first, shard=shard(spec)) for frame in frames]
         counts = survey.count_records(placed, spec, since, opened.raws)
     opened.check_names(counts.files)
     unusable = tuple(item for frame in placed if counts.invalid for item in unusable_records(frame, opened))
@@ -322,8 +326,8 @@ def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) 
     batch_order.check_offsets(spec, parent, order, counts)
     flat.check_deletes(spec, counts, parent)
     # that each record can be used is not computed again
-    placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, valid=True, snapshot_lsn=lsn) for frame in frames]
-    return _Surveyed(tuple(placed), order, counts, unusable)
+    placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, True, first, shard(spec)) for frame in frames]
+    return _Surveyed(tuple(placed), order, counts, unusable, snapshots)
 
 
 def _read_again(opened: Inputs) -> bool:
@@ -372,6 +376,7 @@ def _summary(opened: Inputs, parent: Snapshot | None, surveyed: _Surveyed, evolv
         last=latest([file.last for file in counted.values()]),
         truncate=batch_order.barrier(spec, parent, counts, order),
         shard_truncates=counts.shard_truncates,
+        snapshot_lsns=surveyed.snapshots,
         source_time=counts.source_time,
         offsets=counts.offsets if order and order[0][0] in OFFSETS else (),
         least_offsets=counts.least_offsets if order and order[0][0] in OFFSETS else (),

@@ -98,7 +98,11 @@ def test_a_late_event_brings_a_column_that_stored_rows_are_older_than(lake: Lake
             lake.run(spec)
         lake.land(spec, 2, [{"id": 1, "seq": 0, "c": 7}])
         assert 1 == lake.run(spec).counts["late"]
-        assert (2, 1, 2, 7) == next((row["seq"], row["a"], row["b"], row["c"]) for row in lake.rows(spec) if row["id"] == 1), name
+        for compacted in (False, True):
+            if compacted:
+                lake.run(lake.with_settings(spec, compact_every=0.0))
+                assert lake.snapshot(spec).delta is None
+            assert (2, 1, 2, 7) == next((row["seq"], row["a"], row["b"], row["c"]) for row in lake.rows(spec) if row["id"] == 1), name
         assert [] == lake.problems(spec)
 
 

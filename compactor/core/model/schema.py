@@ -23,7 +23,7 @@ RESERVED = (
     *("_op", "_position", "_missing", "_from", "_to", "_link", "_source", "_file", "_time", "_metadata", "_origin", "_behind", "_mistyped"),
     *("_partition", "_content", "_applied", "_duplicate", "_late", "_superseded", "_ties", "_unchanged", *HISTORY),
     *("__shown", "__time_us", "__begun_us", "__missing", "__link", "history_set", "history_day", "history_part"),
-    *("daily_day", "daily_part"),
+    *("daily_day", "daily_part", "_left", "_arrived", "_p", "__time", "__e", "__at", "__load", "__content"),
 )
 """Columns that compactor stores or uses beside the payload. A source column with such a name is stored as `<name>_2`."""
 

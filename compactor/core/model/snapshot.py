@@ -231,6 +231,8 @@ class State:
     watermark: Watermark = NOTHING_KNOWN
     shards_truncated_to: tuple[tuple[str, Position], ...] = ()
     """The truncate barrier of each shard that had a truncate; then `truncated_to` is None."""
+    snapshot_lsns: tuple[tuple[int, str, int], ...] = ()
+    """(epoch, shard, LSN) of PostgreSQL's initial snapshots: the first transaction after one has no other place (`spark/rows/batch_order.py`)."""
 
     @property
     def data_files(self) -> list[tuple[str, DataFile]]:
@@ -295,7 +297,7 @@ class Snapshot(State, Commit):
 
     def emptied(self) -> Snapshot:
         """Return a table of the same columns and order without rows, which nothing was ever ingested into."""
-        nothing: dict[str, Any] = dict.fromkeys(("segments", "offsets", "purged_offsets", "shards_truncated_to"), ())
+        nothing: dict[str, Any] = dict.fromkeys(("segments", "offsets", "purged_offsets", "shards_truncated_to", "snapshot_lsns"), ())
         nothing |= dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
         return dataclasses.replace(self, **nothing)
 

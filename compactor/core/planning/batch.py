@@ -30,7 +30,7 @@ class Plan:
     moves: bool
     """Whether some change may be one of a key."""
     tombstones: bool
-    """Whether some state may be a tombstone."""
+    """Whether some state may be a tombstone, or wait for one."""
     barrier: Position | None
     """The newest truncate, or beginning of an epoch that replaces: rows at or below it are gone. None with shards."""
     barriers: tuple[tuple[str, Position], ...]
@@ -54,7 +54,7 @@ def plan(spec: TableSpec, parent: Snapshot | None, summary: BatchSummary, whole:
     barriers = summary.barriers(parent.shards_truncated_to if parent else ())
     # without key an update removes a row, too
     removals = summary.deletes or summary.moves or (spec.keyless and summary.changes > summary.inserts)
-    tombstones = bool(removals or (parent and parent.tombstones) or spec.source.full_loads)
+    tombstones = bool(removals or (parent and (parent.tombstones or parent.unavailable_columns)) or spec.source.full_loads)
     sizes = f"{files:,} bytes of files (1 MB more for each) and {merged:,} stored ones are merged"
     reasons = [
         ("new base", "all stored rows are merged with the changes") if whole else ("new Delta", "the changes are few against the rows of the base"),

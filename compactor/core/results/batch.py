@@ -46,6 +46,8 @@ class BatchSummary:
     source_time: str | None
     shard_truncates: tuple[tuple[str, Position], ...] = ()
     """The Position of the newest truncate of each shard that has one."""
+    snapshot_lsns: tuple[tuple[int, str, int], ...] = ()
+    """`State.snapshot_lsns`, of the table and the batch."""
     raw: tuple[tuple[str, str], ...] = ()
     """The columns of the landed files (name, Hive type); () for text files."""
     raw_format: str = ""

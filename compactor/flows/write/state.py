@@ -87,6 +87,7 @@ def after(table: Table, parent: Snapshot | None, summary: BatchSummary, staged: 
         source_time=_greatest([before.source_time, summary.source_time]),
         truncated_to=None if table.spec.shard else latest([summary.truncate, before.truncated_to]),
         shards_truncated_to=summary.barriers(before.shards_truncated_to),
+        snapshot_lsns=summary.snapshot_lsns,
         epoch=table.spec.epoch,
         envelope=table.spec.envelope,
         # a commit that brought nothing new says nothing about what the next one will bring

@@ -76,7 +76,7 @@ def _padded(lsn: str) -> str:
 
 
 _COMPUTED = {
-    # a snapshot's rows have no commit: the LSN at which it was taken lies above older slots' (and see `batch_order.snapshot_lsn`)
+    # a snapshot's rows have no commit: the LSN at which it was taken lies above older slots' (and see `position.with_position`)
     "commit_lsn": f"coalesce({_COMMIT}, try_cast(_source.lsn AS BIGINT))",
     # a snapshot's rows were read before the changes of the transactions that were open then
     "lsn": "CASE WHEN _op <> 'r' THEN try_cast(_source.lsn AS BIGINT) END",

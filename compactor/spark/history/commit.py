@@ -78,11 +78,13 @@ def _work(resolution: Resolution, commit: str = "") -> Iterator[_Work]:
 
 def _versions(batch: SparkBatch) -> Versions:
     spec, schema = batch.spec, batch.summary.evolved.schema
-    tracked = {name: called(name, schema.payload) for name in spec.track}
+    # whether a column is hidden, or its name is used again, changes nothing of the versions
+    tracked = {name: called(name, schema.fields) for name in spec.track}
     if unknown := [name for name, field in tracked.items() if field is None]:
         sources = ", ".join(field.source for field in schema.payload)
         raise Refused(f"table {spec.name}: `track` names {unknown[0]}, which is not a column of the table. Its columns are: {sources}.")
-    columns = [field.name for field in schema.payload if not tracked or field in tracked.values()]
+    sent = {field.source for field in tracked.values() if field}
+    columns = [field.name for field in schema.fields if not tracked or field.source in sent]
     return Versions(schema, batch.summary.order, batch.version, columns)
 
 

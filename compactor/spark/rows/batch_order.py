@@ -5,14 +5,16 @@ A text column is compared as numbers if it holds whole numbers, because '9' > '1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
+from compactor.core.model.inputs import path_of
 from compactor.core.model.position import OFFSETS, Order, Position, at_or_below, latest, offsets_problem, same_order
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.phrases import counted
+from compactor.core.sources.increment import shard_of
 from compactor.spark.checks import misfits
 from compactor.spark.decode.decoder import DECODERS
 from compactor.spark.decode.frame import Frame
@@ -116,20 +118,13 @@ def epoch(opened: Inputs) -> str:
     return f"CASE{cases} ELSE {most} END" if cases else str(most)
 
 
-def snapshot_lsn(parent: Snapshot | None, order: position.Order, counts: survey.SurveyResult) -> int | None:
-    """Return the LSN of PostgreSQL's initial snapshot that was taken while the first transaction of the stream was open; None if none was.
-
-    The connector sends no commit LSN with that transaction. The transaction's changes are newer than the snapshot, whenever they were written. Where
-    several snapshots are in one batch, nothing shows to which of them they belong.
-    """
-    if [name for name, _ in order[:2]] != ["commit_lsn", "lsn"] or counts.open_lsn is None:
-        return None
-    newest = parent.position if parent else None
-    # the newest event of the table is a snapshot's row: no change has come after the snapshot
-    stored = [newest[1]] if newest and newest[2] is None else []
-    lsns: Collection[object] = counts.snapshot_lsns or stored
-    lsn = next(iter(lsns)) if len(lsns) == 1 else None
-    return lsn if isinstance(lsn, int) and counts.open_lsn <= lsn else None
+def snapshot_lsns(opened: Inputs, parent: Snapshot | None, order: Order, counts: survey.SurveyResult) -> tuple[tuple[int, str, int], ...]:
+    """Return (epoch, shard, LSN) of PostgreSQL's initial snapshots that the table or the batch has rows of."""
+    if [name for name, _ in order[:2]] != ["commit_lsn", "lsn"]:
+        return ()
+    epochs, pattern = {item.name: item.epoch for item in opened.inputs}, opened.spec.pattern if opened.spec.shard else ""
+    arrived = ((epochs.get(file, opened.spec.epoch), shard_of(pattern, path_of(file)), lsn) for file, lsn in counts.snapshot_lsns)
+    return tuple(sorted({*(parent.snapshot_lsns if parent else ()), *arrived}))
 
 
 def barrier(spec: TableSpec, parent: Snapshot | None, counts: survey.SurveyResult, order: position.Order) -> Position | None:

@@ -55,8 +55,17 @@ def built(epoch: str, values: Sequence[str], order: Order, row: str = "_row") ->
     return f"named_struct('epoch', {epoch}, {middle}'file', {file}, 'block', _block, 'row', {row})"
 
 
-def with_position(frame: Frame, spec: TableSpec, order: Order, epoch: str, valid: bool = False, snapshot_lsn: int | None = None) -> Frame:
-    """Return the frame with POSITION. `epoch` is SQL; `valid`: no record is INVALID, as an earlier pass found; see `batch_order.snapshot_lsn`.
+SnapshotLsns = Sequence[tuple[int, str, int]]
+"""(epoch, shard, LSN) of initial snapshots (`State.snapshot_lsns`)."""
+
+
+def with_position(
+    frame: Frame, spec: TableSpec, order: Order, epoch: str, valid: bool = False, snapshots: SnapshotLsns = (), shard: str = ""
+) -> Frame:
+    """Return the frame with POSITION. `epoch` and `shard` are SQL; `valid`: no record is INVALID, as an earlier pass found.
+
+    `snapshots`: where changes may be in the first transaction after one. PostgreSQL's connector sends no commit LSN with it. It was open when the
+    snapshot was taken, and so its changes, whose own LSNs are lower, are newer than the snapshot's rows.
 
     A row whose order column is null, where it must not be, or misordered text (`order_texts`), becomes INVALID. Invalid rows have no OP.
     A TIME that is none becomes null.
@@ -64,8 +73,11 @@ def with_position(frame: Frame, spec: TableSpec, order: Order, epoch: str, valid
     assert frame.images is not None
     parts = [order_part(frame, frame.images, spec, name, types.parse(kind)) for name, kind in order]
     typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
-    if snapshot_lsn is not None:
-        typed[0] = f"CASE WHEN {FIRST_COMMIT} AND _op <> 'r' THEN greatest({typed[0]}, {snapshot_lsn}L) ELSE {typed[0]} END"
+    if snapshots:
+        taken = ", ".join(f"named_struct('epoch', {at}, 'shard', {literal(name)}, 'lsn', {lsn}L)" for at, name, lsn in snapshots)
+        own = f"_s.epoch = {epoch} AND _s.shard = {shard or chr(39) * 2} AND _s.lsn >= {typed[0]}"
+        later = f"array_min(filter(array({taken}), _s -> {own})).lsn"
+        typed[0] = f"CASE WHEN {FIRST_COMMIT} AND _op <> 'r' THEN coalesce({later}, {typed[0]}) ELSE {typed[0]} END"
     required = [(part, frame.order_names.may_be_null(name, at == 0)) for at, (part, (name, _)) in enumerate(zip(typed, order))]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
     texts = [at for at, (name, kind) in enumerate(order) if kind == "string" and order_texts.column_of(name) is not None]
@@ -125,13 +137,13 @@ def fixed(position: Position, order: Order) -> str:
     return f"named_struct({inside})"
 
 
-def behind(purged_to: Position | None, purged_offsets: Partitions, order: Order, keyless: bool = False) -> str | None:
-    """SQL on Changes: whether a purged tombstone may be newer than the event. None if nothing was purged. See `State.purged_to`.
+def behind(purged_to: Position | None, purged_offsets: Partitions, order: Order, keyless: bool = False) -> str:
+    """SQL on Changes: whether a purged tombstone may be newer than the event. See `State.purged_to`.
 
     Without key an event is its own key, in whatever file it is sent again.
     """
     if purged_to is None:
-        return None
+        return "false"
     bounds = " ".join(f"WHEN {partition} THEN _position.o1 <= {offset}" for partition, offset in purged_offsets)
     in_partition = f" OR (_position.epoch = {purged_to[0]} AND CASE _partition {bounds} ELSE false END)" if bounds else ""
     # a snapshot's row without a place in the log shows the present

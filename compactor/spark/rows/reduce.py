@@ -30,6 +30,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
+from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import LINK_MARK, SEGMENT
 from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
@@ -68,7 +69,7 @@ class Reducer:
     stored: bool = True
     """Whether some states are stored rows."""
     tombstones: bool = True
-    """Whether some state may be a tombstone."""
+    """Whether some state may be a tombstone, or wait for one."""
     placed: bool = False
     """Whether the states have SEGMENT, with all states of a key in one Segment. Then reducing them needs no other exchange and sort than writing."""
     shard: str = ""
@@ -143,7 +144,7 @@ class Reducer:
             f"SELECT {listed([*segment, *back, *self._values(), *self._state(), *behind, *self._counts()])}",
             f"FROM (SELECT *, {listed(self._compared())}",
             f"FROM (SELECT *, {listed(self._registers())}" if self.partial else "",
-            f"FROM (SELECT {listed([*columns, *self._newest(), *(['max_by(_behind, _newest) AS _behind'] if judged else [])])}",
+            f"FROM (SELECT {listed([*columns, *self._newest(), *([f'max(_behind AND _origin = {EVENT}) AS _behind'] if judged else [])])}",
             f"FROM (SELECT {listed([*segment, *named, *self._clocks(), *behind])}",
             f"FROM {states})",
             "WHERE NOT coalesce(_newest <= _bound, false)" if self.bounded else "",
@@ -204,6 +205,10 @@ class Reducer:
         greatest = f"max(struct({place} AS e, {{}}{'_sent' if self.partial else '_content'} AS h))"
         latest = f"CASE WHEN _newest IS NOT NULL THEN {moved} END"
         newest_moved = f"max_by(_moved, {latest})" if self.tombstones or self.partial else "CAST(NULL AS STRING)"
+        if self.partial:
+            # a create waits for the values of its old key, also when an update without them has come
+            waiting = f"CASE WHEN startswith(_moved, '{LINK_MARK}') AND NOT coalesce(_gone >= _at, false) THEN _at END"
+            newest_moved = f"coalesce({newest_moved}, CASE WHEN NOT coalesce(max(_gone) >= max({waiting}), false) THEN max_by(_moved, {waiting}) END)"
         # 'found' comes before 'x': a removal that took its row never waits again, also where the base has it as it waited
         newest_moved = "min(_moved)" if self.keyless else newest_moved
         made = [
@@ -366,6 +371,21 @@ def _final(name: str) -> str:
 
 def _was(name: str) -> str:
     return quoted("_w_" + name)
+
+
+def without_later(rows: DataFrame, spec: TableSpec, schema: Schema, partial: Sequence[str], order: position.Order) -> DataFrame:
+    """Return stored rows, under `patch_rows` with an entry in `_own` for each partial column that is younger than the row: no event had a value."""
+    later = [field for field in schema.later if field.name in partial] if spec.patch_rows else []
+    if not later:
+        return rows
+    younger = [
+        f"CASE WHEN _version < {field.since} AND try_element_at(_own, {literal(field.name)}) IS NULL "
+        f"THEN struct({literal(field.name)}, {position.lacks(order)}) END"
+        for field in later
+    ]
+    own, ddl = f"map_from_entries(array_compact(array({', '.join(younger)})))", position.own_ddl(order)
+    marked = f"map_concat(coalesce(_own, CAST(map() AS {ddl})), CAST({own} AS {ddl})) AS _own"
+    return rows.selectExpr(*[marked if name == "_own" else quoted(name) for name in rows.columns])
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:

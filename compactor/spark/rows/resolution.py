@@ -9,7 +9,6 @@ change carries is a state of the new key with neither `_at` nor `_gone`: it give
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -17,7 +16,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.errors import CheckFailed, InputRefused
 from compactor.core.model.position import Span, at_or_below, spanned
-from compactor.core.model.schema import Field, Schema
+from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import COUNTS
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
@@ -31,7 +30,7 @@ from compactor.spark.keys import key_columns, key_types
 from compactor.spark.measured import Numbers, Pass
 from compactor.spark.reading import SparkBatch
 from compactor.spark.rows import keyless, position, survey
-from compactor.spark.rows.reduce import EVENT, HAS_NEW_KEY, MADE, MADE_OF_BATCH, OUTCOMES, Reducer, register, union
+from compactor.spark.rows.reduce import EVENT, HAS_NEW_KEY, MADE, MADE_OF_BATCH, OUTCOMES, Reducer, register, union, without_later
 from compactor.spark.sql import DIGEST, listed, literal, named, null, query, quoted
 from compactor.spark.tables.segments import Placement, placement
 from compactor.spark.tables.table_reader import TableReader
@@ -167,7 +166,7 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
     beyond = _beyond_retention(batch, rows) if made.behind else None
     if beyond is not None:
         # what they would do to other keys is not done either
-        kept = _without(batch, beyond)
+        kept = _without(batch, beyond, behind)
         rest = resolve(kept, whole, several_passes)
         return dataclasses.replace(rest, own=(*own, kept.changes, *rest.own))
     if spec.keyless:
@@ -192,28 +191,18 @@ def _with_stored(batch: SparkBatch, made: Plan, events: DataFrame, stored: Table
         # the look-up stays on all cores
         base = base.repartition(1)
     rows = [frame for frame in (base, stored.delta()) if frame is not None]
-    later = [field for field in batch.summary.evolved.schema.later if field.name in made.partial] if batch.spec.patch_rows else []
-    if later and rows:
-        rows = [_without_later(union(rows), later, batch.summary.order)]
-    return union([events, *rows])
+    schema = batch.summary.evolved.schema
+    return union([events, *(without_later(frame, batch.spec, schema, made.partial, batch.summary.order) for frame in rows)])
 
 
-def _without_later(rows: DataFrame, later: Sequence[Field], order: position.Order) -> DataFrame:
-    """Return stored rows with an entry in `_own` for each of these columns that is younger than the row: none of its events had a value for it."""
-    younger = [
-        f"CASE WHEN _version < {field.since} AND try_element_at(_own, {literal(field.name)}) IS NULL "
-        f"THEN struct({literal(field.name)}, {position.lacks(order)}) END"
-        for field in later
-    ]
-    own, ddl = f"map_from_entries(array_compact(array({', '.join(younger)})))", position.own_ddl(order)
-    marked = f"map_concat(coalesce(_own, CAST(map() AS {ddl})), CAST({own} AS {ddl})) AS _own"
-    return rows.selectExpr(*[marked if name == "_own" else quoted(name) for name in rows.columns])
+def _without(batch: SparkBatch, keys: DataFrame, behind: str) -> SparkBatch:
+    """Return the batch without the changes of these keys that are `behind` (SQL) a purge; they count as beyond retention.
 
-
-def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
-    """Return the batch without the changes of these keys; they count as beyond retention. The removal of an update counts with the update."""
+    The removal of an update counts with the update.
+    """
     key = list(batch.summary.evolved.schema.key)
-    rows = batch.changes.where(f"_op <> 't' AND _origin = {EVENT}").join(keys, key, "left_semi")
+    old = f"(_op <> 't' AND coalesce({behind}, false))"
+    rows = batch.changes.where(f"{old} AND _origin = {EVENT}").join(keys, key, "left_semi")
     rows = rows.selectExpr("*", *position.record_place(batch.spec))
     counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
     set_aside = survey.list_unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))", batch.raws, batch.spec)
@@ -222,7 +211,8 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
     beyond = batch.summary.beyond_retention + sum(counts.values())
     summary = dataclasses.replace(batch.summary, inputs=inputs, beyond_retention=beyond, unusable=unusable)
     _check_limits(batch.spec, summary)
-    return dataclasses.replace(batch, summary=summary, changes=measured.materialize(batch.changes.join(keys, key, "left_anti")))
+    kept = batch.changes.where(f"NOT {old}").unionByName(batch.changes.where(old).join(keys, key, "left_anti"))
+    return dataclasses.replace(batch, summary=summary, changes=measured.materialize(kept))
 
 
 def _other_half_may_be_stored(batch: SparkBatch, late: bool) -> bool:
@@ -235,7 +225,7 @@ def _other_half_may_be_stored(batch: SparkBatch, late: bool) -> bool:
 
 
 _BEYOND = f"(_origin = {EVENT} AND {BEHIND})"
-"""SQL: whether a reduced row is that of changes which are older than purged tombstones, without a stored row. A purged delete may have ended it."""
+"""SQL: whether some changes of a reduced row are older than purged tombstones, without a stored row. A purged delete may have ended it."""
 
 
 def _beyond_retention(batch: SparkBatch, rows: DataFrame) -> DataFrame | None:

@@ -84,10 +84,10 @@ class SurveyResult:
     """(partition, least offset) of the changes that are newer at their source than `since`."""
     streams: tuple[Brought, ...] = ()
     """What each stream brought, without the times of reads of snapshots: they may be ahead of changes that are still to come."""
-    snapshot_lsns: frozenset[int] = frozenset()
-    """The LSNs of PostgreSQL's initial snapshots whose rows were read; of several in one file the least and the greatest."""
-    open_lsn: int | None = None
-    """The least LSN of a change before which its connector had seen no commit: it was in the first transaction after an initial snapshot."""
+    snapshot_lsns: frozenset[tuple[str, int]] = frozenset()
+    """(input path, LSN) of PostgreSQL's initial snapshots whose rows were read; of several in one file the least and the greatest."""
+    first_commit: bool = False
+    """Whether a change is in the first transaction after an initial snapshot: its connector had seen no commit before."""
     moves: int = 0
     """Changes that name the key that their row had before, counted when the Changes are (`without_invalid`)."""
     left_out: tuple[str, str] | None = None
@@ -148,8 +148,8 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
         _by_partition(rows, "least", min),
         _by_partition(rows, "newer", min),
         brought_by_stream((path_of(row[FILE]), _partition(row, spec), None if row[OP] == "r" else row.time, row[OP] is not None) for row in streamed),
-        frozenset(lsn for row in of["r"] for lsn in (row.least_lsn, row.greatest_lsn) if lsn is not None),
-        min((row.least_lsn for row in rows if row[OP] not in (None, "r") and row.least_lsn is not None), default=None),
+        frozenset((row[FILE], lsn) for row in of["r"] for lsn in (row.least_lsn, row.greatest_lsn) if lsn is not None),
+        any(row[OP] not in (None, "r") and row.least_lsn is not None for row in rows),
         left_out=max(((row.left_out, row[FILE]) for row in rows if row.left_out is not None), default=None),
     )
 

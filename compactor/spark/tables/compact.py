@@ -18,16 +18,16 @@ from compactor.core.model.files import Segment
 from compactor.core.model.position import Position, Span, spanned
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.model.spec import TableSpec
+from compactor.core.model.spec import ROW_ID, TableSpec
 from compactor.core.planning import compaction
 from compactor.core.results.batch import Staged
 from compactor.ports import Storage
 from compactor.spark import measured
-from compactor.spark.columns import AT, OWN, SEGMENT, STATE
+from compactor.spark.columns import AT, MOVED, OWN, SEGMENT, STATE
 from compactor.spark.keys import segment_index
 from compactor.spark.measured import Pass
 from compactor.spark.rows import keyless, position
-from compactor.spark.rows.reduce import Reducer, union
+from compactor.spark.rows.reduce import Reducer, union, without_later
 from compactor.spark.sql import listed, query, quoted
 from compactor.spark.tables import segments
 from compactor.spark.tables.segments import Placement
@@ -77,10 +77,11 @@ def merged(
     if delta is None:
         return query("compact", f"SELECT {'' if in_place else by_segment}{named}\nFROM {{base}}", base=base)
     kept = f"SELECT {named if in_place else columns}\nFROM {{base}} LEFT ANTI JOIN {{delta}} USING ({keys})"
-    states = f"SELECT {columns}, _origin FROM {{delta}}"
+    states, met = f"SELECT {columns}, _origin FROM {{delta}}", base
     if partial or (snapshot.delta and snapshot.delta.tombstones):
         lacking = f"(SELECT {keys} FROM {{delta}}{'' if partial else ' WHERE _gone IS NOT NULL'})"
-        states = f"SELECT {columns}, _origin FROM {{base}} LEFT SEMI JOIN {lacking} USING ({keys})\nUNION ALL {states}"
+        met = without_later(base, spec, schema, partial, snapshot.order)
+        states = f"SELECT {columns}, _origin FROM {{met}} LEFT SEMI JOIN {lacking} USING ({keys})\nUNION ALL {states}"
     if spec.in_one_task(snapshot.size):
         states = f"SELECT /*+ COALESCE(1) */ * FROM ({states})"
     reducer = Reducer(schema, snapshot.order, snapshot.version, spec.keyless, partial=() if spec.keyless else partial)
@@ -90,7 +91,7 @@ def merged(
     else:
         text = f"{kept}\nUNION ALL\nSELECT {columns}\nFROM {changed}"
         text = f"SELECT {by_segment}{named}\nFROM ({text})" if placed else text
-    return query("compact", text, base=base, delta=delta)
+    return query("compact", text, base=base, delta=delta, **({"met": met} if "{met}" in text else {}))
 
 
 def write(storage: Storage, made: Compacted, spec: TableSpec, snapshot: Snapshot, commit: str, purge_through: int) -> Staged:
@@ -109,9 +110,9 @@ def purged(rows: DataFrame, purge_through: int, schema: Schema, keep: bool) -> D
         return rows
     old = _old_tombstone(purge_through)
     if keep:
-        # a removal that waits for its row still needs its values
+        # A removal that waits for its row still needs its values. A key change without values carries none: late ones would take newer ones' place.
         bare = f"({old} AND NOT {keyless.is_waiting()})"
-        emptied = {AT, OWN, *schema.values}
+        emptied = {AT, OWN, *schema.values, *([] if schema.key == (ROW_ID,) else [MOVED])}
         columns = [f"CASE WHEN NOT {bare} THEN {quoted(name)} END AS {quoted(name)}" if name in emptied else quoted(name) for name in rows.columns]
         return rows.selectExpr(*columns)
     return measured.observe(rows, "purged", {"last": f"max(CASE WHEN {old} THEN _gone END)"}).where(f"NOT ({old})")

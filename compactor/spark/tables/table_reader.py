@@ -130,7 +130,8 @@ class TableReader:
         rows = union([frame for frame in (base, delta) if frame is not None])
         waiting = rows.where(f"startswith(_moved, '{LINK_MARK}')")
         halves = [f"substring({MOVED}, {len(LINK_MARK) + 1}) AS {LINK}", f"{key_sql.row_key(self.schema)} AS _key"]
-        left, arrived = (waiting.where(f"_gone {which}").selectExpr(*halves) for which in ("IS NOT NULL", "IS NULL"))
+        is_gone = "coalesce(_gone >= _at, _gone IS NOT NULL)"
+        left, arrived = (waiting.where(test).selectExpr(*halves) for test in (is_gone, f"NOT {is_gone}"))
         return key_sql.link_key_changes(changes, self.schema, left, arrived)
 
     def rows_for_removals(self, events: DataFrame, first: Position | None) -> DataFrame | None:
