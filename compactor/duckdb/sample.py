@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -88,13 +89,14 @@ def _avro(data: bytes, rows_max: int) -> list[Any]:
 
     try:
         reader = fastavro.reader(io.BytesIO(data))
-        header = source_profile.example(reader.metadata["avro.schema"])
-        try:
-            return [{"schema": header["schema"], "payload": record} for record in islice(reader, rows_max)]
-        except ValueError:
-            # a compression whose package is not installed, such as Snappy: the header still shows the columns
-            return [header]
-    except (LookupError, TypeError, AttributeError, OverflowError, SchemaRefused, fastavro.schema.SchemaParseException) as error:
+        header, records = source_profile.example(reader.metadata["avro.schema"]), []
+        # a time of 24:00, a date beyond the year 9999, or a compression whose package is not installed, such as Snappy
+        with suppress(ValueError, OverflowError):
+            for record in islice(reader, rows_max):
+                records.append({"schema": header["schema"], "payload": record})
+        # the header still shows the columns
+        return records or [header]
+    except (LookupError, TypeError, AttributeError, SchemaRefused, fastavro.schema.SchemaParseException) as error:
         raise ValueError(f"no Avro file of records ({type(error).__name__})") from None
 
 

@@ -256,9 +256,9 @@ class Reader:
                         continue
                     formats.add(kind)
                     landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
-                # Avro records have all types but those of `types:`; the schema in a Parquet footer may say less than `schema:`
-                over = {part.avro: typed if part.avro and (kind == "avro" or not raw.avro) else schema for part, _ in decoded}
-                frames += [self._described(frame, over[part.avro], typed) for part, frame in decoded]
+                # An Avro schema says all but what `types:` does. That in a Parquet footer may lack what numbers mean (`connect.meta.data=false`).
+                says_all = {part.avro: part.avro and (part.by_id or kind == "avro" or '"connect.name"' in part.avro) for part, _ in decoded}
+                frames += [self._described(frame, typed if says_all[part.avro] else schema, typed) for part, frame in decoded]
                 unpacked += [part for part, _ in decoded]
         deletions.check_columns(spec, frames)
         frames += repair.frames(opened, frames, stored)

@@ -56,7 +56,7 @@ def test_every_field_of_a_state_comes_from_the_edit() -> None:
     """A field that is added to State needs no line in `apply`."""
     other = State(
         Schema((), ()), (("lsn", "string"),), "c", (), None, "h", (1,), "s", (2,), (3,), ((4, 4),), 9, "f", "b", "dms", 5, (("a", "int"),), "avro", ((0, 1),), None,
-        WATERMARK, (("eu", (1,)),),
+        WATERMARK, (("eu", (1,)),), ((0, "eu", 7),),
     )  # fmt: skip
     assert all(getattr(other, each.name) != getattr(STATE, each.name) or each.name in ("delta", "history") for each in dataclasses.fields(State))
     assert apply(PARENT, Edit("restore", "w", other, replaces=True), STAMP).state == other

@@ -71,6 +71,21 @@ def test_declared_columns_come_before_the_schema_of_a_file(lake: Lake) -> None:
         assert lake.rows(spec) == [{"id": 1, "d": "2022-01-08"}]
 
 
+@pytest.mark.slow
+def test_the_schema_of_a_file_counts_and_not_the_newest_of_its_subject(lake: Lake) -> None:
+    """ALTER TABLE .. MODIFY at datetime(6): until then Debezium sends milliseconds. `init` proposes the registry's subject."""
+    millis, micros = ({"type": "long", "connect.name": f"io.debezium.time.{name}"} for name in ("Timestamp", "MicroTimestamp"))
+    before, after = ({**ROW, "connect.name": "m.t.Value", "fields": [ROW["fields"][0], {"name": "at", "type": kind}]} for kind in (millis, micros))
+    spec = lake.spec(order_by=("id",), avro_schema=json.dumps(after))
+    folder = Path(spec.landing) / "increment_2024030500"
+    folder.mkdir(parents=True)
+    for id_, (schema, value) in enumerate(((before, 1_700_000_000_123), (after, 1_700_000_000_123_456)), 1):
+        rows = pa.table({"id": pa.array([id_], pa.int32()), "at": pa.array([value], pa.int64())})
+        pq.write_table(rows.replace_schema_metadata({"parquet.avro.schema": json.dumps(schema)}), folder / f"{id_}.parquet")
+    lake.run(spec)
+    assert ["2023-11-14T22:13:20.123000Z", "2023-11-14T22:13:20.123456Z"] == [row["at"] for row in lake.rows(spec)]
+
+
 def test_verify_tells_that_values_mean_something_else_now(lake: Lake) -> None:
     """Numbers of an earlier version, dates of this one."""
     spec = lake.spec(order_by=("id",))

@@ -346,3 +346,20 @@ def test_a_header_that_is_no_json_is_no_header(lake: Lake) -> None:
         lake.run(spec)
         results.append((lake.rows(spec), lake.snapshot(spec).unresolved))
     assert [([{"d": "2024-03-06", "n": Decimal("1.50"), "v": None}], 1)] * 2 == results
+
+
+@pytest.mark.slow
+def test_a_decimal_of_many_digits_is_one_text_beside_any_other_number(lake: Lake) -> None:
+    """`decimal.format: NUMERIC`. It is a key here: its text must not depend on a long fraction in the same record."""
+    spec = lake.spec(envelope="debezium", key=("k",), order_by=())
+    kinds = [{"field": name, "type": "bytes", "optional": name != "k", "name": "org.apache.kafka.connect.data.Decimal",
+              "parameters": {"scale": scale, "connect.decimal.precision": "50"}} for name, scale in (("k", "2"), ("d", "20"))]  # fmt: skip
+    images = [{"type": "struct", "optional": True, "field": image, "fields": kinds} for image in ("before", "after")]
+    schema = json.dumps({"type": "struct", "fields": [*images, {"field": "op", "type": "string"}]})
+    source = '{"connector": "mysql", "db": "s", "table": "t", "file": "bin.000001", "row": 0, "pos": %d}'
+    row, moved, short = '{"k": 4.00, "d": 0.12345678901234567890}', '{"k": 7.00, "d": 2E-20}', '{"k": 4.00, "d": null}'
+    changes = [("c", "null", row), ("c", "null", moved), ("u", row, short), ("d", short, "null")]
+    payloads = (f'{{"op": "{op}", "before": {before}, "after": {after}, "source": {source % at}}}' for at, (op, before, after) in enumerate(changes))
+    lake.land(spec, 1, [f'{{"schema": {schema}, "payload": {payload}}}' for payload in payloads])
+    lake.run(spec)
+    assert [("7.00", "2E-20")] == [(row["k"], row["d"]) for row in lake.rows(spec)]

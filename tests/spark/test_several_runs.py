@@ -160,6 +160,24 @@ def test_a_newer_change_of_its_key_does_not_hide_one_from_before_a_purge(lake: L
     assert [] == lake.problems(spec)
 
 
+def test_a_removal_that_waits_takes_its_row_beside_a_new_column(lake: Lake) -> None:
+    """Both are from before the column: the row comes in one run with the column, and has its default already."""
+    spec = debezium(lake, key=())
+    old = [{"field": "v", "type": "string"}]
+    new = [*old, {"field": "n", "type": "int32", "optional": True, "default": 3}]
+
+    def change(fields: list[Event], op: str, at: int, row: dict[str, Any]) -> Event:
+        images = [{"type": "struct", "optional": True, "field": image, "fields": fields} for image in ("before", "after")]
+        schema = {"type": "struct", "fields": [*images, {"field": "op", "type": "string"}]}
+        return {"schema": schema, "payload": event(op, at, before=row if op == "d" else None, after=None if op == "d" else row)}
+
+    ingest(lake, spec, [change(old, "c", 200, {"v": "a"}), change(old, "d", 210, {"v": "b"})])
+    rows = [change(old, "c", 100, {"v": "b"}), change(old, "c", 110, {"v": "b"}), change(new, "c", 300, {"v": "c", "n": 5})]
+    ingest(lake, spec, rows, hour=2)
+    assert [("a", 3), ("b", 3), ("c", 5)] == sorted((row["v"], row["n"]) for row in lake.rows(spec))
+    assert [] == lake.problems(spec)
+
+
 @pytest.mark.parametrize("track", [(), ("x",)])
 def test_versions_do_not_depend_on_what_is_shown_later(lake: Lake, track: tuple[str, ...]) -> None:
     """Two versions that differ in a column stay two when the source drops it, and `drop: hide` hides it."""

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.spark
 V1 = {"type": "record", "name": "Student", "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]}]}
 V2 = {**V1, "fields": [*V1["fields"], {"name": "town", "type": "string", "default": "Ulm"}]}
 KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
-SCHEMAS = {1: V1, 2: V2, 7: KEY, 8: "long", 300: V1}
+NULLS = {**V1, "fields": [{"name": name, "type": ["null", "string"]} for name in ("a", "b")]}
+SCHEMAS = {1: V1, 2: V2, 5: NULLS, 7: KEY, 8: "long", 300: V1}
 
 
 def schema(number: int) -> str:
@@ -128,6 +129,15 @@ def test_each_record_is_read_by_the_schema_it_names(lake: Lake) -> None:
 
 
 @pytest.mark.slow
+def test_a_record_of_nulls_fits_its_schema(lake: Lake) -> None:
+    """Spark makes one of bytes that it cannot read, too; those go to quarantine."""
+    spec = table(lake, key=(), quarantine_share=0.9)
+    values = [wire(5, {"a": "x", "b": None}), wire(5, {"a": None, "b": None}), b"\0\0\0\0\5\7"]
+    lake.land(spec, 1, [line(at, value) for at, value in enumerate(values)])
+    assert 1 == lake.run(spec).counts["quarantined"]
+    assert [("x", None), (None, None)] == sorted(((row["a"], row["b"]) for row in lake.rows(spec)), key=str)
+
+
 def test_records_of_two_schemas_are_rows_of_their_own_without_key(lake: Lake) -> None:
     """The first of each schema in a file too; the file that lands again adds none."""
     spec = lake.spec(container="kafka", key=(), order_by=("id",))

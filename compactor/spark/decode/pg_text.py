@@ -66,14 +66,16 @@ def _as_strings(text: str, others: str, numbers: str, mark: str = "") -> str:
     return f"regexp_replace({text}, {literal(pattern)}, '$1\"{mark}$2\"')"
 
 
-def fractions_kept(text: str, when: str) -> str:
-    """SQL: JSON text whose long fractions are strings that begin with MARK, if `when` (SQL) holds.
+def fractions_kept(text: str, decimals: str, long: bool = False) -> str:
+    """SQL: JSON text whose fractions are strings that begin with MARK, where `decimals` (SQL) holds; with `long` also where one of them is long.
 
     Spark's JSON reader writes an object anew that it returns as text, and its fractions as doubles. `fractions_back` makes numbers of these strings.
+    A decimal of many digits becomes text: it must not depend on the other numbers of its record whether `4.00` is `4.0`.
     """
     others = rf'[^"0-9-]++|{STRING}|-?[0-9]++(?![0-9.eE])|-(?![0-9])'
     kept = _as_strings(text, others, _FRACTION, MARK)
-    return f"CASE WHEN {when} AND {text} RLIKE {literal(_LONG_FRACTION)} THEN {kept} ELSE {text} END"
+    tests = [f"({decimals}) AND {text} RLIKE {literal(FRACTION)}", *([f"{text} RLIKE {literal(_LONG_FRACTION)}"] if long else [])]
+    return f"CASE WHEN {' OR '.join(tests)} THEN {kept} ELSE {text} END"
 
 
 def fractions_back(text: str) -> str:

@@ -58,6 +58,8 @@ class RawFrame:
     """The locations of the files."""
     marked: types.Type | None = None
     """The schema with marks for what has no type yet (`core/schema/nested_types.py`), which is text in the rows; None without any."""
+    by_id: bool = False
+    """Whether `avro` is the schema that each record names by id."""
 
     @property
     def described(self) -> types.Type:

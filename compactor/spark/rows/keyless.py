@@ -160,12 +160,18 @@ def _comparisons(schema: Schema, order: position.Order) -> list[_Comparison]:
             tests.append(f"({' OR '.join(sides)}) = {str(field.name in names).lower()}")
         return " AND ".join(tests)
 
-    pairs = dict.fromkeys((before, after) for index, before in enumerate(lacking) for after in lacking[index:] if before != after)
+    # rows and removals from before a column came, too: some have its default already, and some null
+    pairs: dict[tuple[frozenset[str], frozenset[str]], list[frozenset[str]]] = {}
+    for index, before in enumerate(lacking):
+        for after in dict.fromkeys(lacking[index:]):
+            if before | after:
+                pairs.setdefault((before, before | after), []).append(after)
     if len(pairs) > COMPARISONS_MAX:
         every, none = frozenset(field.name for field in fields), frozenset[str]()
         some = [f"NOT ({lacks(none, place)})" for place in ("_at", "_gone")]
         return [_Comparison(), _Comparison(every, some[0]), _Comparison(every, lacks(none, "_at"), some[1])]
-    return [_Comparison(), *(_Comparison(before | after, lacks(before, "_at"), lacks(after, "_gone")) for before, after in pairs)]
+    removals = {pair: " OR ".join(f"({lacks(after, '_gone')})" for after in afters) for pair, afters in pairs.items()}
+    return [_Comparison(), *(_Comparison(pair[1], lacks(pair[0], "_at"), f"({tests})") for pair, tests in removals.items())]
 
 
 def match_removals(heads: DataFrame, schema: Schema, order: position.Order, version: int) -> DataFrame:
