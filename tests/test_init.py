@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -355,6 +356,25 @@ def test_a_key_of_records_that_does_not_identify_rows_is_asked(tmp_path: Path, c
     asked = [(each["settings"]["key"], each["question"]) for each in table["questions"] if "key" in each["settings"]]
     assert [key for key, _ in asked] == ([["id"]] if why else [])
     assert all(why in question for _, question in asked), asked
+
+
+def test_avro_values_that_python_cannot_hold_are_numbers(tmp_path: Path) -> None:
+    """A time of 24:00, as MariaDB has it: the records name their table, and no second one is seen in the folder."""
+    kinds = {"id": "long", "at": {"type": "int", "logicalType": "time-millis"}}
+    row = {"type": "record", "name": "Value", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
+    source = {"type": "record", "name": "Source", "fields": [{"name": name, "type": "string"} for name in ("connector", "db", "table")]}
+    members = {"before": ["null", row], "after": ["null", "Value"], "source": source, "op": "string"}
+    schema = {"type": "record", "name": "Envelope", "fields": [{"name": name, "type": kind} for name, kind in members.items()]}
+    records = [
+        {"before": None, "after": {"id": at, "at": value}, "source": {"connector": "mysql", "db": "shop", "table": "t"}, "op": "c"}
+        for at, value in enumerate((0, 86_400_000))
+    ]
+    (tmp_path / "lake/m.shop.t").mkdir(parents=True)
+    for record in records:
+        with (tmp_path / f"lake/m.shop.t/{record['after']['id']}.avro").open("wb") as file:
+            fastavro.writer(file, fastavro.parse_schema(schema), [record])
+    (table,) = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    assert (table["settings"]["envelope"], "source_table" in table["settings"]) == ("debezium", False)
 
 
 def test_the_key_of_parquet_files_is_guessed_by_its_name(tmp_path: Path) -> None:
