@@ -137,7 +137,7 @@ class Reducer:
         segment = [SEGMENT] if self.placed else []
         behind = ["_behind"] if judged else []
         # the tombstone that a key change leaves is no change of the old key; the removal of an update is one of its row
-        own = "_behind" if self.keyless else f"_behind AND _origin = {EVENT}"
+        is_behind = "_behind" if self.keyless else f"_behind AND _origin = {EVENT}"
         # a key column may be called like one of ours
         keys = [f"_k{at}" for at in range(len(self.keys))]
         named, columns = [f"{key} AS {own}" for own, key in zip(keys, self.keys)], [*segment, *keys]
@@ -146,7 +146,7 @@ class Reducer:
             f"SELECT {listed([*segment, *back, *self._values(), *self._state(), *behind, *self._counts()])}",
             f"FROM (SELECT *, {listed(self._compared())}",
             f"FROM (SELECT *, {listed(self._registers())}" if self.partial else "",
-            f"FROM (SELECT {listed([*columns, *self._newest(), *([f'max({own}) AS _behind'] if judged else [])])}",
+            f"FROM (SELECT {listed([*columns, *self._newest(), *([f'max({is_behind}) AS _behind'] if judged else [])])}",
             f"FROM (SELECT {listed([*segment, *named, *self._clocks(), *behind])}",
             f"FROM {states})",
             "WHERE NOT coalesce(_newest <= _bound, false)" if self.bounded else "",
