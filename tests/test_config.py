@@ -576,11 +576,11 @@ def test_a_bad_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
 def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
     """What `defaults:` says wrong is told once, not for every table."""
     with pytest.raises(ConfigError) as refused:
-        loaded(tmp_path, "defaults: {format: xml}\ntables:\n  a: {key: x}\n  b: {key: [x], op: ''}\n")
+        loaded(tmp_path, "defaults: {format: xml}\ntables:\n  a: {key: x}\n  b: {key: [x], topic: ''}\n")
     assert [line.split(": ")[1] for line in str(refused.value).splitlines()] == [
         "key defaults.format",
         "table a, key key",
-        "table b, key op",
+        "table b, key topic",
     ]
 
 

@@ -186,6 +186,8 @@ class Reducer:
         content = self.content()
         clocks += [f"CASE WHEN _gone IS NULL THEN {content} ELSE 0L END AS _content"]
         if self.partial:
+            # a create waits for the values of its old key, also when an update without them has come
+            clocks += [f"CASE WHEN startswith(_moved, '{LINK_MARK}') AND NOT coalesce(_gone >= _at, false) THEN _at END AS _waits"]
             sent = [f"CASE WHEN {register(name).entry} IS NULL THEN {self._hashed(name, quoted(name))} END" for name in self.partial]
             clocks += [f"CASE WHEN _gone IS NULL THEN xxhash64({', '.join([content, *sent])}) ELSE 0L END AS _sent"]
         clocks += [f"coalesce(_at <= {self.bound()}, false) AS _ended", f"{self.bound()} AS _bound"] if self.bounded else []
@@ -208,9 +210,7 @@ class Reducer:
         latest = f"CASE WHEN _newest IS NOT NULL THEN {moved} END"
         newest_moved = f"max_by(_moved, {latest})" if self.tombstones or self.partial else "CAST(NULL AS STRING)"
         if self.partial:
-            # a create waits for the values of its old key, also when an update without them has come
-            waiting = f"CASE WHEN startswith(_moved, '{LINK_MARK}') AND NOT coalesce(_gone >= _at, false) THEN _at END"
-            newest_moved = f"coalesce({newest_moved}, CASE WHEN NOT coalesce(max(_gone) >= max({waiting}), false) THEN max_by(_moved, {waiting}) END)"
+            newest_moved = f"coalesce({newest_moved}, CASE WHEN NOT coalesce(max(_gone) >= max(_waits), false) THEN max_by(_moved, _waits) END)"
         # 'found' comes before 'x': a removal that took its row never waits again, also where the base has it as it waited
         newest_moved = "min(_moved)" if self.keyless else newest_moved
         made = [
