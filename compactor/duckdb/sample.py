@@ -91,11 +91,12 @@ def _avro(data: bytes, rows_max: int) -> list[Any]:
         reader = fastavro.reader(io.BytesIO(data))
         text = reader.metadata["avro.schema"]
         header = source_profile.example(text)
-        # the numbers as they are, if some value is none of Python's: a time of 24:00, or a date beyond the year 9999
+        with suppress(ValueError, OverflowError):
+            return [{"schema": header["schema"], "payload": record} for record in islice(reader, rows_max)]
+        # the numbers as they are: some value is none of Python's, such as a time of 24:00, or a date beyond the year 9999
         plain = data.replace(text.encode(), text.replace('"logicalType"', '"logicalTypX"').encode(), 1)
-        for content in (data, plain):
-            with suppress(ValueError, OverflowError):
-                return [{"schema": header["schema"], "payload": record} for record in islice(fastavro.reader(io.BytesIO(content)), rows_max)]
+        with suppress(ValueError, OverflowError):
+            return [{"schema": header["schema"], "payload": record} for record in islice(fastavro.reader(io.BytesIO(plain)), rows_max)]
         # a compression whose package is not installed, such as Snappy: the header still shows the columns
         return [header]
     except (LookupError, TypeError, AttributeError, SchemaRefused, fastavro.schema.SchemaParseException) as error:

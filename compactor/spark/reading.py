@@ -19,7 +19,7 @@ from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, Refused, SchemaRefused
 from compactor.core.model.inputs import Input
-from compactor.core.model.position import OFFSETS, Order, earliest, latest
+from compactor.core.model.position import OFFSETS, Order, SnapshotLsns, earliest, latest
 from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary
@@ -109,7 +109,7 @@ class _Surveyed:
     counts: survey.SurveyResult
     unusable: tuple[Unusable, ...]
     """The first invalid records."""
-    snapshots: tuple[tuple[int, str, int], ...] = ()
+    snapshots: SnapshotLsns = ()
     """`State.snapshot_lsns` with the batch."""
 
 
@@ -257,8 +257,9 @@ class Reader:
                     formats.add(kind)
                     landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
                 # An Avro schema says all but what `types:` does. That in a Parquet footer may lack what numbers mean (`connect.meta.data=false`).
-                says_all = {part.avro: part.avro and (part.by_id or kind == "avro" or '"connect.name"' in part.avro) for part, _ in decoded}
-                frames += [self._described(frame, typed if says_all[part.avro] else schema, typed) for part, frame in decoded]
+                for part, frame in decoded:
+                    says_all = part.avro and (part.by_id or kind == "avro" or '"connect.name"' in part.avro)
+                    frames.append(self._described(frame, typed if says_all else schema, typed))
                 unpacked += [part for part, _ in decoded]
         deletions.check_columns(spec, frames)
         frames += repair.frames(opened, frames, stored)
@@ -314,9 +315,9 @@ def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) 
     placed = [with_position(frame, spec, order, epoch) for frame in frames]
     counts = survey.count_records(placed, spec, since, opened.raws)
     snapshots = batch_order.snapshot_lsns(opened, parent, order, counts)
-    first = snapshots if counts.first_commit else ()
+    first, own = snapshots if counts.first_commit else (), shard(spec) or "''"
     if first:
-        placed = [with_position(frame, spec, order, epoch, snapshots=first, shard=shard(spec)) for frame in frames]
+        placed = [with_position(frame, spec, order, epoch, False, first, own) for frame in frames]
         counts = survey.count_records(placed, spec, since, opened.raws)
     opened.check_names(counts.files)
     unusable = tuple(item for frame in placed if counts.invalid for item in unusable_records(frame, opened))
@@ -326,7 +327,7 @@ def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) 
     batch_order.check_offsets(spec, parent, order, counts)
     flat.check_deletes(spec, counts, parent)
     # that each record can be used is not computed again
-    placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, True, first, shard(spec)) for frame in frames]
+    placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, True, first, own) for frame in frames]
     return _Surveyed(tuple(placed), order, counts, unusable, snapshots)
 
 

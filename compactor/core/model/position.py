@@ -173,6 +173,8 @@ def scope(order: Order) -> str:
     return PARTITION if names[0] in OFFSETS else TABLE
 
 
+SnapshotLsns = tuple[tuple[int, str, int], ...]
+"""(epoch, shard, LSN) of PostgreSQL's initial snapshots."""
 Partitions = tuple[tuple[int, int], ...]
 """(partition, offset) for partitions of a topic: the greatest offset, unless a name says otherwise."""
 

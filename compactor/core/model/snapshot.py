@@ -15,7 +15,7 @@ from compactor.core.model.errors import StateRefused
 from compactor.core.model.files import DataFile, Delta, Directory, FeedPart, Segment
 from compactor.core.model.history import History
 from compactor.core.model.inputs import NOTHING_KNOWN, Input, LedgerFile, Watermark
-from compactor.core.model.position import Partitions, Position, Span, latest, spanned
+from compactor.core.model.position import Partitions, Position, SnapshotLsns, Span, latest, spanned
 from compactor.core.model.schema import Schema
 
 FORMAT = 3
@@ -231,8 +231,8 @@ class State:
     watermark: Watermark = NOTHING_KNOWN
     shards_truncated_to: tuple[tuple[str, Position], ...] = ()
     """The truncate barrier of each shard that had a truncate; then `truncated_to` is None."""
-    snapshot_lsns: tuple[tuple[int, str, int], ...] = ()
-    """(epoch, shard, LSN) of PostgreSQL's initial snapshots: the first transaction after one has no other place (`spark/rows/batch_order.py`)."""
+    snapshot_lsns: SnapshotLsns = ()
+    """The first transaction after an initial snapshot has no other place in the order (`spark/rows/position.py`)."""
 
     @property
     def data_files(self) -> list[tuple[str, DataFile]]:

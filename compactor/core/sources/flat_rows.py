@@ -98,6 +98,11 @@ def operation_column(spec: TableSpec, columns: Collection[str]) -> str | None:
     return plain[0]
 
 
+def operation_names(op: str | None) -> tuple[str, ...]:
+    """Return the names of the columns that may have the operation, under the setting `op`."""
+    return (OPERATION, *PLAIN_OPERATION) if op is None else (op,)
+
+
 def is_message(columns: Collection[str]) -> bool:
     """Return whether the columns are those of a logical message in its envelope."""
     return {"op", "source", "message"} <= {*columns} and not {OPERATION, DELETED, "before", "after"} & {*columns}

@@ -182,7 +182,7 @@ def _change_event(value: Mapping[str, Any]) -> Iterator[Row]:
 
 def flat(value: Mapping[str, Any], column: str | None = None, codes: Mapping[str, str] = OPERATIONS) -> Iterator[Row]:
     """Yield the change that a plain row describes. `column`: that of its operation, as in `op`; `codes`: code → meaning."""
-    named = ("__op", "op", "Op") if column is None else (name for name in value if name.lower() == column.lower())
+    named = flat_rows.operation_names(None) if column is None else (name for name in value if name.lower() == column.lower())
     code = next((str(value[name]) for name in named if value.get(name)), "c").strip().lower()
     if code == flat_rows.MESSAGE not in codes and flat_rows.OPERATION in value and column in (None, flat_rows.OPERATION):
         return

@@ -12,7 +12,7 @@ from compactor.core.model.position import OFFSETS
 from compactor.core.model.spec import OPERATIONS, TableSpec
 from compactor.core.schema import avro
 from compactor.core.sources import increment, records, value_forms
-from compactor.core.sources.flat_rows import DELETED, OPERATION, PLAIN_OPERATION, connector, source_columns
+from compactor.core.sources.flat_rows import DELETED, OPERATION, PLAIN_OPERATION, connector, operation_names, source_columns
 from compactor.core.sources.key_inference import RowSample
 from compactor.core.sources.records import PlainRow
 from compactor.core.sources.value_forms import CSV_FORMS, DECIMAL, JSON_FORMS, wide_enough
@@ -171,7 +171,7 @@ class SourceProfile:
     def would_lose_deletes(self, op: str | None, order_by: Sequence[str]) -> bool:
         """Return whether `loses_deletes` would be true once a row is deleted, unless the connector then writes the row."""
         marked = self.envelope != "flat" or DELETED in self.columns or self.sample.gone
-        if marked or not ({OPERATION, *PLAIN_OPERATION} if op is None else {op}) & {*self.columns}:
+        if marked or not {*operation_names(op)} & {*self.columns}:
             return False
         return not {*order_by} <= {*OFFSETS} if order_by else connector(source_columns(self.columns)) is not None
 

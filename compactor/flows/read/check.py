@@ -34,7 +34,6 @@ from compactor.flows.table import Table
 _SIBLINGS_MAX = 1000
 """Files beside a missing landing folder that are looked at for a folder with a similar name."""
 
-_OPERATIONS = ("__op", "op", "Op", "__deleted")
 
 _OF_TABLE = ("hint", "ledger", "shown", "snapshot")
 """Kinds of files (`Layout.kind`) that only the root of a table with versions has."""
@@ -214,12 +213,13 @@ def _never_null(spec: TableSpec, profiles: Sequence[SourceProfile]) -> str:
 
 def _deletes(spec: TableSpec, profiles: Sequence[SourceProfile], committed: bool) -> Iterator[tuple[str, str, str]]:
     """Yield what looks like an operation, or else like a mark of deleted rows, and is not set."""
+    marks = {*flat_rows.operation_names(None), flat_rows.DELETED}
     for profile in profiles:
         if (operation := profile.likely_operation) and operation["op"] not in (spec.delete_when or ""):
             settings = " and ".join(f"`{name}: {proposal.flow(value)}`" for name, value in operation.items())
             hint = f"the values of {operation['op']} look like operations; set {settings}, or each delete is one more row"
             yield ("operation", hint, "") if profile.certain_operation else (DELETED, "", hint)
-        elif spec.envelope != "flat" or operation or committed or spec.delete_when or {*_OPERATIONS} & {*profile.columns}:
+        elif spec.envelope != "flat" or operation or committed or spec.delete_when or marks & {*profile.columns}:
             continue
         elif deletes := profile.likely_deletes:
             yield DELETED, "", f'{deletes.split()[0]} may mark deleted rows; then set `delete_when: "{deletes}"`'
@@ -234,7 +234,7 @@ def _repeated(spec: TableSpec, profile: SourceProfile, committed: bool) -> str:
     # two shards may have equal keys, and two snapshots in one file have
     if evidence is None or own or spec.shard or (committed and 2 * evidence.values > evidence.rows):
         return ""
-    without_operation = spec.source.order_columns and not {*(_OPERATIONS if spec.op is None else (spec.op, flat_rows.DELETED))} & {*profile.columns}
+    without_operation = spec.source.order_columns and not {*flat_rows.operation_names(spec.op), flat_rows.DELETED} & {*profile.columns}
     if without_operation:
         # each row may be another state of the same one: only a column that is named like a key speaks against it, and many rows of few keys
         named = [name for name in evidence.unique if key_inference.is_named_like_a_key(name, spec.name)]

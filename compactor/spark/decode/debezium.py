@@ -17,13 +17,12 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
-from compactor.core.schema.semantic_types import DECIMAL, DIGITS
 from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.columns import AFTER, BEFORE, OLD_KEY, OP, PLACE, RECORD_KEY, SCHEMA, TEXT, WRITER
 from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import PARTIAL, Frame, image_names, is_cell, json_writer, of_other_table, plain_writer
 from compactor.spark.decode.order import source_fields, transaction_fields, with_own_fields
-from compactor.spark.decode.pg_text import fractions_back, fractions_kept
+from compactor.spark.decode.pg_text import fractions_back, fractions_kept, names_decimal
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.json_text import no_object
 from compactor.spark.sql import as_column, cited, from_json, literal, member, null, once, quoted
@@ -93,8 +92,7 @@ def wrapped(text: str, outer: str = "") -> tuple[str, str]:
 
 def _has_decimals(schema: str, spec: TableSpec) -> str:
     """SQL: whether some column may be a decimal, by the text of a schema or by the settings; null for no schema."""
-    named = " OR ".join(f"contains({schema}, {literal(f'{chr(34)}{name}{chr(34)}')})" for name in (DECIMAL, DIGITS))
-    return "true" if spec.types or spec.avro_schema else f"({named})"
+    return "true" if spec.types or spec.avro_schema else names_decimal(schema)
 
 
 def outer_of(text: str, kept: str = "") -> str:

@@ -10,7 +10,10 @@
 
 from __future__ import annotations
 
+import json
+
 from compactor.core.model import types
+from compactor.core.schema.semantic_types import DECIMAL, DIGITS
 from compactor.core.schema.writer import WriterField
 from compactor.core.sources.postgres import HEX
 from compactor.spark.sql import cast, from_json, literal
@@ -76,6 +79,11 @@ def fractions_kept(text: str, decimals: str, long: bool = False) -> str:
     kept = _as_strings(text, others, _FRACTION, MARK)
     tests = [f"({decimals}) AND {text} RLIKE {literal(FRACTION)}", *([f"{text} RLIKE {literal(_LONG_FRACTION)}"] if long else [])]
     return f"CASE WHEN {' OR '.join(tests)} THEN {kept} ELSE {text} END"
+
+
+def names_decimal(text: str) -> str:
+    """SQL: whether a text has the name of a decimal, as the text of a schema has it; null for null."""
+    return f"({' OR '.join(f'contains({text}, {literal(json.dumps(name))})' for name in (DECIMAL, DIGITS))})"
 
 
 def fractions_back(text: str) -> str:

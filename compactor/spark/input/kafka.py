@@ -28,10 +28,9 @@ from pyspark.sql.avro.functions import from_avro
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused, RegistryRefused, SchemaRefused
 from compactor.core.schema import avro, writer
-from compactor.core.schema.semantic_types import DECIMAL
 from compactor.spark.columns import BLOCK, FILE, KEY, KEY_WIRE, OFFSET, OLD_KEY, PARTITION, ROW, TEXT, UNREADABLE, VALUE, WIRE
 from compactor.spark.decode import conversions
-from compactor.spark.decode.pg_text import fractions_back, fractions_kept
+from compactor.spark.decode.pg_text import fractions_back, fractions_kept, names_decimal
 from compactor.spark.input import json_text
 from compactor.spark.input.files import RawFrame, from_spark
 from compactor.spark.sql import EXACT_JSON, as_column, from_json, let, literal, member, once, quoted, struct
@@ -86,7 +85,7 @@ def _checked(rows: DataFrame) -> DataFrame:
 
 
 def _json(raw: RawFrame) -> RawFrame:
-    kept = fractions_kept(TEXT, f"contains({TEXT}, {literal(DECIMAL)})", True)
+    kept = fractions_kept(TEXT, names_decimal(TEXT), long=True)
     record = once(_readable(raw).selectExpr("*", f"{from_json(kept, literal(_RECORD), columnNameOfCorruptRecord='_corrupt')} AS _record"))
     value = "coalesce(_record.value, _record.payload)"
     # a line that is not a JSON object goes on unchanged; the envelope reports it with file and row
@@ -283,8 +282,7 @@ def _of_schema(raw: RawFrame, rows: DataFrame, number: int, schemas: Callable[[i
         columns = ["base64(_wire) AS _text" if name == TEXT else name for name in rows.columns if name not in (WIRE, UNREADABLE)]
         return dataclasses.replace(raw, rows=rows.selectExpr(*columns, f"{reason} AS {UNREADABLE}"))
     # Spark makes a record of nulls of what it cannot read. Inside of another record, which has the same bytes, that is no record of nulls.
-    readable = json.loads(avro.readable_by_spark(text) or text)
-    around = json.dumps({"type": "record", "name": "compactor_value", "fields": [{"name": "value", "type": readable}]})
+    around = json.dumps({"type": "record", "name": "compactor_value", "fields": [{"name": "value", "type": json.loads(text)}]})
     read = rows.drop(TEXT, UNREADABLE).withColumn(VALUE, _datum(WIRE, around)["value"])
     schema = from_spark(read.schema[VALUE].dataType)
     misfit = literal(f"does not fit the schema with id {number}, which it names")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.inputs import path_of
-from compactor.core.model.position import OFFSETS, Order, Position, at_or_below, latest, offsets_problem, same_order
+from compactor.core.model.position import OFFSETS, Order, Position, SnapshotLsns, at_or_below, latest, offsets_problem, same_order
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.phrases import counted
@@ -118,8 +118,8 @@ def epoch(opened: Inputs) -> str:
     return f"CASE{cases} ELSE {most} END" if cases else str(most)
 
 
-def snapshot_lsns(opened: Inputs, parent: Snapshot | None, order: Order, counts: survey.SurveyResult) -> tuple[tuple[int, str, int], ...]:
-    """Return (epoch, shard, LSN) of PostgreSQL's initial snapshots that the table or the batch has rows of."""
+def snapshot_lsns(opened: Inputs, parent: Snapshot | None, order: Order, counts: survey.SurveyResult) -> SnapshotLsns:
+    """Return PostgreSQL's initial snapshots that the table or the batch has rows of."""
     if [name for name, _ in order[:2]] != ["commit_lsn", "lsn"]:
         return ()
     epochs, pattern = {item.name: item.epoch for item in opened.inputs}, opened.spec.pattern if opened.spec.shard else ""

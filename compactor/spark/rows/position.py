@@ -14,7 +14,7 @@ from compactor.core.model import position as core
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.inputs import NAME_ENDING
-from compactor.core.model.position import Partitions, Position
+from compactor.core.model.position import Partitions, Position, SnapshotLsns
 from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import BEFORE, EVENT, INVALID, OP, ROW, TIME
 from compactor.spark.decode.frame import Frame
@@ -55,12 +55,8 @@ def built(epoch: str, values: Sequence[str], order: Order, row: str = "_row") ->
     return f"named_struct('epoch', {epoch}, {middle}'file', {file}, 'block', _block, 'row', {row})"
 
 
-SnapshotLsns = Sequence[tuple[int, str, int]]
-"""(epoch, shard, LSN) of initial snapshots (`State.snapshot_lsns`)."""
-
-
 def with_position(
-    frame: Frame, spec: TableSpec, order: Order, epoch: str, valid: bool = False, snapshots: SnapshotLsns = (), shard: str = ""
+    frame: Frame, spec: TableSpec, order: Order, epoch: str, valid: bool = False, snapshots: SnapshotLsns = (), shard: str = "''"
 ) -> Frame:
     """Return the frame with POSITION. `epoch` and `shard` are SQL; `valid`: no record is INVALID, as an earlier pass found.
 
@@ -75,7 +71,7 @@ def with_position(
     typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
     if snapshots:
         taken = ", ".join(f"named_struct('epoch', {at}, 'shard', {literal(name)}, 'lsn', {lsn}L)" for at, name, lsn in snapshots)
-        own = f"_s.epoch = {epoch} AND _s.shard = {shard or chr(39) * 2} AND _s.lsn >= {typed[0]}"
+        own = f"_s.epoch = {epoch} AND _s.shard = {shard} AND _s.lsn >= {typed[0]}"
         later = f"array_min(filter(array({taken}), _s -> {own})).lsn"
         typed[0] = f"CASE WHEN {FIRST_COMMIT} AND _op <> 'r' THEN coalesce({later}, {typed[0]}) ELSE {typed[0]} END"
     required = [(part, frame.order_names.may_be_null(name, at == 0)) for at, (part, (name, _)) in enumerate(zip(typed, order))]

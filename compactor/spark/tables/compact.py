@@ -91,7 +91,7 @@ def merged(
     else:
         text = f"{kept}\nUNION ALL\nSELECT {columns}\nFROM {changed}"
         text = f"SELECT {by_segment}{named}\nFROM ({text})" if placed else text
-    return query("compact", text, base=base, delta=delta, **({"met": met} if "{met}" in text else {}))
+    return query("compact", text, base=base, delta=delta, met=met)
 
 
 def write(storage: Storage, made: Compacted, spec: TableSpec, snapshot: Snapshot, commit: str, purge_through: int) -> Staged:
