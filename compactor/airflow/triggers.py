@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -13,6 +12,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from compactor.airflow.hours import read_hour
 from compactor.airflow.opened import opened, opened_in_triggerer
 from compactor.core.model.errors import CompactorError
+from compactor.core.parallel import in_parallel
 from compactor.ports import RemoteRunner, Submitted
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ SPARK_UI = "Spark UI"
 
 POLL_SECONDS = 30.0
 """Interval between two checks of a trigger."""
-
-_LISTINGS = 8
-"""Folders that are listed at the same time."""
 
 
 def arrived(config: str, table: str, hours: list[str]) -> list[str]:
@@ -49,9 +46,8 @@ def missing(app: App, tables: Iterable[str], hour: str) -> list[str]:
     from compactor.flows.read import arrived as landed
 
     names = [name for name in tables if name in app.settings.tables]
-    with ThreadPoolExecutor(_LISTINGS) as pool:
-        arrivals = pool.map(lambda name: landed.arrived(app.table(name), read_hour(hour)), names)
-        return [name for name, file_landed in zip(names, arrivals) if not file_landed]
+    arrivals = in_parallel(lambda name: landed.arrived(app.table(name), read_hour(hour)), names)
+    return [name for name, file_landed in zip(names, arrivals) if not file_landed]
 
 
 def not_whole(app: App, tables: Iterable[str], hour: str) -> dict[str, str]:
@@ -59,9 +55,8 @@ def not_whole(app: App, tables: Iterable[str], hour: str) -> dict[str, str]:
     from compactor.flows.read import arrived as landed
 
     names = list(tables)
-    with ThreadPoolExecutor(_LISTINGS) as pool:
-        reasons = pool.map(lambda name: landed.whole(app.table(name), read_hour(hour)), names)
-        return {name: reason for name, reason in zip(names, reasons) if reason is not None}
+    reasons = in_parallel(lambda name: landed.whole(app.table(name), read_hour(hour)), names)
+    return {name: reason for name, reason in zip(names, reasons) if reason is not None}
 
 
 class HourTrigger(BaseTrigger):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from compactor.config.settings import Settings, load
 from compactor.config.values import is_s3
 from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
+from compactor.core.parallel import in_parallel
 from compactor.core.results.reports import Progress
 from compactor.core.settings.job_config import JobConfig
 from compactor.duckdb import sample
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     from compactor.registry.confluent import ConfluentRegistry
     from compactor.registry.files import FileRegistry
-
-_FILES = 16
-"""Files of tables that are read at a time."""
 
 _AppT = TypeVar("_AppT", bound="AppBase")
 
@@ -57,8 +54,7 @@ def read_settings(path: str | Path, connect: Callable[[Settings], None] | None =
         return settings, {}
     storage = any_storage(settings.s3_keys)
     places = [info.path for info in storage.list(folder) if info.path.endswith(".yaml")]
-    with ThreadPoolExecutor(_FILES) as pool:
-        more = dict(zip(places, (data.decode() for data in pool.map(storage.read, places)), strict=True))
+    more = dict(zip(places, (data.decode() for data in in_parallel(storage.read, places)), strict=True))
     return (load(path, more=more) if more else settings), more
 
 

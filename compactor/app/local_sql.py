@@ -7,7 +7,6 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from compactor.app.query import GENERATION, Rows
@@ -16,6 +15,7 @@ from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.parallel import in_parallel
 from compactor.duckdb import exact, queries
 from compactor.duckdb.exact import Inexact
 from compactor.duckdb.session import Session, StatementRefused, UnknownTable, connect
@@ -163,8 +163,7 @@ class LocalSql:
 
     def _listed(self) -> Iterator[str]:
         """Yield what `show tables` shows: views of tables that have a version."""
-        with ThreadPoolExecutor(16) as pool:
-            snapshots = pool.map(lambda spec: visible(self._app.table(spec.name)), self._specs)
+        snapshots = in_parallel(lambda spec: visible(self._app.table(spec.name)), self._specs)
         for spec, snapshot in sorted(zip(self._specs, snapshots, strict=True), key=lambda each: each[0].view):
             if snapshot is not None:
                 names = [spec.view, *([history_views.name(spec)] if snapshot.history else []), *([_changes(spec, snapshot)] if snapshot.feed else [])]

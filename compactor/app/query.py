@@ -65,7 +65,7 @@ def with_sql_errors(call: Callable[[], _T]) -> _T:
 
 
 def _reason(error: Exception) -> str:
-    from compactor.spark.input.files import reason
+    from compactor.spark.failures import reason
 
     if getattr(error, "java_exception", None) is not None:
         return reason(error).removeprefix("java.lang.RuntimeException: ")

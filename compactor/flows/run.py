@@ -91,6 +91,11 @@ def commit_table(table: Table) -> Committed:
     table.step("discover", 0.0)
     before = current = table.newest()
     step = Committed(table, before)
+    if current is not None and compaction.hides_values(table.spec, current):
+        # before a view shows deleted rows without their values
+        if compacted := compact(table, current, Spending())[0]:
+            step.made.append(compacted)
+            current = compacted
     if current is not None:
         current, step.resumed = resume(table, current)
 

@@ -39,7 +39,6 @@ from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
 from compactor.spark.history import parts as history_parts
 from compactor.spark.input import kafka, rewrite
-from compactor.spark.input.files import reason
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.interpreting import Sessions
 from compactor.spark.keys import segment_index
@@ -199,7 +198,8 @@ class SparkEngine:
         except CompactorError:
             raise
         except Exception as error:
-            raise failures.environment_error(error) or Refused(f"table {spec.name}: Spark failed while comparing: {reason(error)}") from error
+            failures.raise_environment_error(error)
+            raise Refused(f"table {spec.name}: Spark failed while comparing: {failures.reason(error)}") from error
 
     def _compared(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None
@@ -235,7 +235,7 @@ class SparkEngine:
             yield work.schema, work.rows, batch, work
 
     def _history(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input] = (), work: Resolution | None = None) -> list[Check]:
-        return history_check.check(self._spark, spec, snapshot, inputs, work) if snapshot.history is not None else []
+        return history_check.check(self._spark, spec, snapshot, inputs, work) if spec.history and snapshot.history is not None else []
 
     def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
         with self._rows(spec, snapshot, waiting, locations) as (schema, rows, _, _):
@@ -258,8 +258,8 @@ class SparkEngine:
             try:
                 other.live(spec.soft).write.format("noop").mode("overwrite").save()
             except Exception:
-                raise Refused(f"table {spec.name}: Spark failed while comparing: {reason(error)}") from error
-            return Difference(unreadable=reason(error))
+                raise Refused(f"table {spec.name}: Spark failed while comparing: {failures.reason(error)}") from error
+            return Difference(unreadable=failures.reason(error))
 
     def write_history(self, resolution: Resolution, commit: str, staged: Staged) -> History:
         # where every event is applied, no key has two

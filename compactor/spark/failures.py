@@ -80,6 +80,11 @@ _DAMAGED: _Rule = (
 _CLASS = re.compile(r"[\w.$]+(?:Exception|Error|Failure)\b")
 _FILE = re.compile(r"\b(?:s3a?|hdfs|file):/\S+?\.parquet\b")
 
+_JAVA_CLASSES = re.compile(r"^(?:\[[A-Z_.]+\] |(?:[a-z_]\w*\.)+[A-Z][\w$]*(?:: |$))+")
+"""The class of Spark's error, or of Java's, before its message."""
+_ADVICE = re.compile(r" If necessary set .*", re.DOTALL)
+"""Settings of Spark that Spark recommends. They would make such a value null, and nobody would notice."""
+
 
 def environment_error(error: BaseException, stored: bool = False) -> CompactorError | None:
     """Return the error to raise if the environment caused `error`, or None if the data may have caused it.
@@ -147,6 +152,24 @@ def translating(method: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return call
+
+
+def plain_reason(error: BaseException) -> str:
+    """Return the reason without the names of classes, for people who look for a mistake in their file and not in Spark."""
+    text = reason(error)
+    name = re.sub(r"(Exception|Error)$", "", text.rstrip(": ").rpartition(".")[2])
+    plain = _ADVICE.sub("", _JAVA_CLASSES.sub("", text)) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    return "a number or a time is beyond the range of its type" if plain == "long overflow" else plain
+
+
+def reason(error: BaseException) -> str:
+    """Return the first line of a Java or Python error's innermost cause, without the stack trace."""
+    java = getattr(error, "java_exception", None)
+    cause = java
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    text = str(cause.toString() if cause is not None else error)
+    return text.splitlines()[0][:400] if text else type(error).__name__
 
 
 def kind(error: BaseException) -> str:

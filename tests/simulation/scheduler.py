@@ -10,10 +10,12 @@ The same decisions give the same life. Decisions come from a random seed (`Habit
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from greenlet import getcurrent, greenlet
 
@@ -94,7 +96,9 @@ class Actor:
 
     def resume(self, fate: str) -> None:
         """Run to the next port call. Raises what the function raises."""
-        self._greenlet.switch(fate)
+        # an actor is one greenlet: its calls are made one after another, however many there are
+        with patch("compactor.core.parallel.FEW", sys.maxsize):
+            self._greenlet.switch(fate)
 
     def end(self) -> None:
         """Unwind the function; its port calls fail from now on."""

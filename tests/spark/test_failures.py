@@ -8,7 +8,6 @@ from pyspark.errors import IllegalArgumentException
 
 from compactor.core.model.errors import CompactorError, EngineEnded, InconsistentRead, InputRefused, Refused, Stopped, Unavailable
 from compactor.spark import failures, gateway
-from compactor.spark.input import files
 
 STAGE = (
     "An error occurred while calling o74.parquet.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 "
@@ -226,4 +225,4 @@ def test_every_public_method_of_a_class_tells_so() -> None:
 )
 def test_the_reason_of_a_file_is_without_java_and_settings_of_spark(text: str, reason: str) -> None:
     """Its readers look for a mistake in their file."""
-    assert files.plain_reason(RuntimeError(text)) == reason
+    assert failures.plain_reason(RuntimeError(text)) == reason

@@ -102,8 +102,8 @@ class Input:
 
     @property
     def waiting(self) -> int:
-        """Return the number of its records in quarantine."""
-        return 0 if self.outcome == GIVEN_UP else self.quarantined
+        """Return the number of its records in quarantine. What a restore has undone waits as a whole, for `--reabsorb`."""
+        return 0 if self.outcome in (GIVEN_UP, "undone") else self.quarantined
 
     @property
     def in_quarantine(self) -> bool:

@@ -172,9 +172,15 @@ def affordable(targets: Sequence[Segment], budget: int | None, spent: int, whole
     return tuple(chosen)
 
 
-def one_version(spec: TableSpec) -> bool:
-    """Return whether a compaction takes every Segment with Delta rows, so that the base alone is one version."""
-    return spec.read_optimized or "base" in spec.iceberg
+def takes_every(spec: TableSpec, snapshot: Snapshot) -> bool:
+    """Return whether a compaction takes every Segment with Delta rows: so that the base alone is one version, or for `hides_values`."""
+    return spec.read_optimized or "base" in spec.iceberg or hides_values(spec, snapshot)
+
+
+def hides_values(spec: TableSpec, snapshot: Snapshot) -> bool:
+    """Return whether `delete: soft` shows deleted rows from now on, and the last values of some are in the base alone."""
+    delta = snapshot.delta
+    return delta is not None and spec.soft and not delta.soft and delta.tombstones > 0
 
 
 def stored_defaults(spec: TableSpec, schema: Schema) -> tuple[str, ...]:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from compactor.core.model.errors import InputRefused, Refused, TryLater
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input, other_events
 from compactor.core.model.snapshot import Erased, Snapshot
+from compactor.core.parallel import in_parallel
 from compactor.core.results.batch import ErasedRecords
 from compactor.core.results.phrases import counted
 from compactor.core.results.reports import ReencryptReport
@@ -170,10 +170,6 @@ def rewrite(table: Table, file: RawFile) -> None:
     table.storage.delete([info.path for info in table.storage.list(file.copy.path.rpartition("/")[0])])
 
 
-AT_ONCE = 8
-"""Files at a time: looking at one is a request without content."""
-
-
 @logs.of_table
 def reencrypt(table: Table) -> ReencryptReport:
     """Encrypt the table's raw files that have another key, copies of an interrupted erase among them. Raises Refused without `archive_kms_key`.
@@ -185,7 +181,7 @@ def reencrypt(table: Table) -> ReencryptReport:
         raise Refused(f"table {table.name}: `archive_kms_key` is not set, so its raw files have the key of all other files. Nothing was changed.")
     listed = [info.path for part in ("archive", "quarantine", "_compactor/rewriting") for info in table.storage.list(layout.inside(part))]
     paths = [path for path in listed if layout.raw_file(path)]
-    with logs.phase(table, "encrypting") as phase, ThreadPoolExecutor(AT_ONCE) as pool:
-        changed = sum(pool.map(table.storage.encrypt, paths))
+    with logs.phase(table, "encrypting") as phase:
+        changed = sum(in_parallel(table.storage.encrypt, paths))
         phase.did(f"encrypted {changed:,} of {counted(len(paths), 'raw file')}", files=changed)
     return ReencryptReport(table.name, key, len(paths), changed)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from compactor.core.model.errors import Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import AGAIN, GIVEN_UP, LATER, ORIGINAL, Input
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.parallel import in_parallel
 from compactor.core.results.phrases import counted
 from compactor.core.schema.adoption import ADOPTED
 from compactor.flows import ledger, logs, owner
@@ -22,10 +24,8 @@ from compactor.flows.table import Table
 
 def archive(table: Table, snapshot: Snapshot) -> int:
     """Move the Snapshot's pending inputs to where they belong; gives back how many had not been moved yet."""
-    moved = 0
     with logs.phase(table, "archiving") as phase:
-        for item in snapshot.pending:
-            moved += _archived(table, item)
+        moved = sum(in_parallel(partial(_archived, table), snapshot.pending))
         if moved:
             phase.did(f"archived {counted(moved, 'file')}", files=moved)
     return moved
@@ -33,7 +33,7 @@ def archive(table: Table, snapshot: Snapshot) -> int:
 
 def unfinished(table: Table, pending: Sequence[Input]) -> tuple[Input, ...]:
     """Those of `pending` that are not where they belong yet: what the next Snapshot has to carry on."""
-    return tuple(item for item in pending if _to_move(table, item))
+    return tuple(item for item, left in zip(pending, in_parallel(partial(_to_move, table), pending)) if left)
 
 
 def still_landed(table: Table, item: Input) -> bool:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.parallel import in_parallel
 from compactor.core.results import notice
 from compactor.core.results.notice import Alert
 from compactor.core.schema.policy import Decision
@@ -53,8 +53,6 @@ def notify_all(table: Table, message: notice.Message, what: str) -> bool:
 
 FAILED, RECOVERED = "run_failed", "run_recovered"
 
-_AT_ONCE = 8
-
 
 def alert(table: Table, event: str, reason: str, where: Mapping[str, str]) -> None:
     """Send an alert to the table's `notify:` targets. A failure is remembered, with its DAG."""
@@ -70,8 +68,8 @@ def alert(table: Table, event: str, reason: str, where: Mapping[str, str]) -> No
 
 def recovered(tables: Sequence[Table], where: Mapping[str, str]) -> list[str]:
     """Report those tables that are up to date again after their failure in the same DAG was reported. Return their names."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return [table.name for table, was_reported in zip(tables, pool.map(lambda table: _recovered(table, where), tables)) if was_reported]
+    reported = in_parallel(lambda table: _recovered(table, where), tables)
+    return [table.name for table, was_reported in zip(tables, reported) if was_reported]
 
 
 def _recovered(table: Table, where: Mapping[str, str]) -> bool:

@@ -6,12 +6,12 @@ It never looks into landing, so the answer for a past moment is the same wheneve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from compactor.core.model import times
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.parallel import in_parallel
 from compactor.core.planning import compaction
 from compactor.core.results.record import RunRecord
 from compactor.core.results.timeline import Timeline, version_of
@@ -22,16 +22,12 @@ from compactor.flows.read import arrived
 from compactor.flows.record import last_idle
 from compactor.flows.table import Table
 
-_TABLES = 16
-"""Tables that are read at a time. Reading waits for storage."""
-
 
 def timelines(env: Environment, specs: Sequence[TableSpec], at: float, count: int) -> list[Timeline]:
     """Return each table up to the moment `at` (epoch seconds): its `count` newest versions and run records."""
     moment = times.from_seconds(at, "milliseconds")
     idle = last_idle(env, specs, moment)
-    with ThreadPoolExecutor(_TABLES, thread_name_prefix="report") as pool:
-        return list(pool.map(lambda spec: _timeline(Table(env, spec), moment, count, idle.get(spec.name)), specs))
+    return in_parallel(lambda spec: _timeline(Table(env, spec), moment, count, idle.get(spec.name)), specs)
 
 
 def _timeline(table: Table, moment: str, count: int, idle: str | None) -> Timeline:

@@ -17,6 +17,7 @@ from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import AGAIN, GIVEN_UP, Input
 from compactor.core.model.schema import Schema, called
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.parallel import in_parallel
 from compactor.core.planning import compaction, landing
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.phrases import counted
@@ -200,7 +201,7 @@ class _Ingestion:
         summary = batch.summary
         young = {path for path in summary.unfinished if self._young(path)}
         landed = [item for item in summary.inputs if item.id not in self.locations]
-        return [item.path for item in landed if item.path in young or not self._unchanged(item)]
+        return [item.path for item, unchanged in zip(landed, in_parallel(self._unchanged, landed)) if item.path in young or not unchanged]
 
     def _written(self, batch: Batch, commit: str) -> Edit:
         table, parent = self.table, self.parent
@@ -249,7 +250,8 @@ class _Ingestion:
 
 def why_new_base(table: Table, parent: Snapshot | None, summary: BatchSummary) -> str | None:
     """Return why the commit of a batch writes a new base, or None if it writes a Delta."""
-    rewritten = bool(summary.evolved.retyped) or _holds_other_defaults(table, parent, summary.evolved.schema) or _hides_values(table, parent)
+    rewritten = bool(summary.evolved.retyped) or _holds_other_defaults(table, parent, summary.evolved.schema)
+    rewritten = rewritten or (parent is not None and compaction.hides_values(table.spec, parent))
     return compaction.whole_base(table.spec, parent, summary.changes, rewritten, summary.truncate is not None)
 
 
@@ -263,12 +265,6 @@ def _holds_other_defaults(table: Table, parent: Snapshot | None, schema: Schema)
     if not (table.spec.soft or parent.unavailable_columns):
         return False
     return schema.defaults_moved(parent.schema, parent.position_max)
-
-
-def _hides_values(table: Table, parent: Snapshot | None) -> bool:
-    """Return whether deleted rows are shown from now on, and some of their values are in the base alone."""
-    delta = parent.delta if parent else None
-    return delta is not None and table.spec.soft and not delta.soft and delta.tombstones > 0
 
 
 def _left_in_folders(schema: Schema, inputs: Sequence[Input]) -> list[str]:

@@ -35,10 +35,10 @@ class Spending:
         self._lock = threading.Lock()
         self._spent = 0
 
-    def take(self, spec: TableSpec, targets: Sequence[Segment]) -> tuple[tuple[Segment, ...], str | None]:
+    def take(self, spec: TableSpec, targets: Sequence[Segment], whole: bool) -> tuple[tuple[Segment, ...], str | None]:
         """Spend the budget on the first of these Segments. Return them, and why the others wait, if any do."""
         with self._lock:
-            chosen = compaction.affordable(targets, spec.compact_budget, self._spent, compaction.one_version(spec))
+            chosen = compaction.affordable(targets, spec.compact_budget, self._spent, whole)
             self._spent += sum(segment.size for segment in chosen)
             if len(chosen) == len(targets):
                 return chosen, None
@@ -55,7 +55,7 @@ def due(table: Table, snapshot: Snapshot) -> bool:
 
 
 def worth(table: Table, snapshot: Snapshot, shares: dict[str, int]) -> tuple[Segment, ...]:
-    return compaction.targets(snapshot, shares, snapshot.brought, compaction.one_version(table.spec), bool(table.spec.iceberg))
+    return compaction.targets(snapshot, shares, snapshot.brought, compaction.takes_every(table.spec, snapshot), bool(table.spec.iceberg))
 
 
 def compact(table: Table, newest: Snapshot, spending: Spending) -> tuple[Snapshot | None, str | None]:
@@ -89,7 +89,7 @@ class _Compaction:
         self.table, self.read = table, read
         self.commit = table.next_commit(read)
         shares = table.engine().shares(table.spec, read)
-        self.targets, self.waiting = spending.take(table.spec, worth(table, read, shares))
+        self.targets, self.waiting = spending.take(table.spec, worth(table, read, shares), compaction.takes_every(table.spec, read))
         # their rows are those of `read` already
         self.unchanged = {(segment.id, segment.low, segment.high) for segment in read.segments if not shares.get(segment.id, 0)}
         self.staged: Staged | None = None

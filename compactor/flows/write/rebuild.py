@@ -32,7 +32,7 @@ from compactor.flows.keep.raw_files import DISCARDED
 from compactor.flows.publish import archive, publish
 from compactor.flows.publish.sync import show_and_archive
 from compactor.flows.read import quarantine
-from compactor.flows.table import Table
+from compactor.flows.table import Table, listed
 from compactor.flows.transact import preview, transact
 from compactor.flows.write import restore, state
 from compactor.flows.write.commit import why_new_base
@@ -311,8 +311,7 @@ def _sources(table: Table, snapshot: Snapshot, compared: bool) -> tuple[list[Inp
     """
     entries = ledger.everything(table, snapshot)
     inputs, _ = archive.taken(table, entries)
-    again = archive.again(entries)
-    discarded = ledger.with_outcome(entries, DISCARDED)
+    table, again, discarded = listed(table), archive.again(entries), ledger.with_outcome(entries, DISCARDED)
     chosen: dict[str, Input] = {}
     gone, chosen_paths = [], set()
     for item in reversed(inputs):
@@ -341,6 +340,7 @@ def _sources(table: Table, snapshot: Snapshot, compared: bool) -> tuple[list[Inp
 
 def _steady(table: Table, inputs: Iterable[Input], places: dict[tuple[str, str], str]) -> bool:
     """Whether those that were read in landing are still what the ledger names."""
+    table = listed(table)
     return all(archive.still_landed(table, item) for item in inputs if places[item.id] == table.layout.landed(item.path))
 
 

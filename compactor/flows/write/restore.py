@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from datetime import datetime
 
+from compactor.core.catalog import history_views
 from compactor.core.catalog.feed import begun_anew
 from compactor.core.model import times
 from compactor.core.model.edit import Edit, NewestIs
@@ -84,6 +85,9 @@ def restore(table: Table, target: Snapshot) -> TableReport:
     notes = [f"the state of version {target.version}; `compactor versions restore {table.name} --as-of {head_version}` goes back"]
     notes += [f"{counted(undone, 'file')} undone: left in place; `--reabsorb` takes them again"] if undone else []
     notes += [f"{counted(waiting, 'file')} in quarantine as then: `compactor quarantine {table.name}`"] if waiting else []
+    if head.history is not None and made.history is None:
+        view = f"{table.spec.database}.{history_views.name(table.spec)}"
+        notes += [f"version {target.version} has no history: drop {view}, which shows what was undone; the next commit begins a history"]
     notes += [f"{redone} files that an earlier restore had undone are in the table again"] if redone else []
     return TableReport(table.name, "committed", made.version, (f"restore {made.version}",), len(made.inputs), rows=made.rows, notes=tuple(notes))
 

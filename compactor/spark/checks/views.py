@@ -24,7 +24,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.planning import audit as rules
 from compactor.core.planning.audit import Measured
 from compactor.spark import failures
-from compactor.spark.input.files import from_spark, reason
+from compactor.spark.input.files import from_spark
 from compactor.spark.sql import null, quoted
 from compactor.spark.tables.table_reader import TableReader
 
@@ -95,5 +95,5 @@ def _offending(session: SparkSession, spec: TableSpec, rule: Rule) -> tuple[int,
         example = rows.selectExpr("to_json(struct(*)) AS row").first() if number else None
     except Exception as error:
         failures.raise_environment_error(error)
-        return reason(error)
+        return failures.reason(error)
     return number, example.row if example else ""

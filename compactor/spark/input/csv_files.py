@@ -176,7 +176,7 @@ def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str],
             head = files.head(spark, path, size, unpack=True)
         except Exception as error:
             failures.raise_environment_error(error)
-            raise InputRefused(f"cannot be read ({files.plain_reason(error)}). Have the sink write it again, or remove it.") from None
+            raise InputRefused(f"cannot be read ({failures.plain_reason(error)}). Have the sink write it again, or remove it.") from None
         if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise InputRefused("is UTF-16, as its first bytes say. Have the source write UTF-8, or convert the file")
         text = head.decode("utf-8-sig", errors="surrogateescape")

@@ -10,9 +10,10 @@ import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -21,6 +22,7 @@ from compactor.core.formats.avro import SYNC, CutShort, container_schema
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused, Refused, SchemaRefused
 from compactor.core.model.layout import join, relative
+from compactor.core.parallel import in_parallel
 from compactor.core.schema import avro, nested_types
 from compactor.core.schema.writer import WriterField, avro_type, from_avro
 from compactor.spark import failures
@@ -186,28 +188,47 @@ _VARIABLE = (
 
 
 def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[parquet_files.Columns, list[str]]:
-    groups: dict[parquet_files.Columns, list[str]] = {}
-    for path in paths:
-        try:
-            schema = parquet_files.columns(spark, path)
-            if schema.avro is not None and not _describes(schema.avro, schema):
-                schema = parquet_files.columns(spark, path, described=False)
-            if schema not in groups:
-                types.renamed(_struct(schema), _distinct)
-        except InputRefused as error:
-            unreadable[path] = Problem(str(error))
-            continue
-        except Exception as error:
-            failures.raise_environment_error(error)
-            why = plain_reason(error)
-            # Parquet reports this for files without the magic bytes at their end, and the footer is written last
-            unreadable[path] = Problem(f"not a readable Parquet file ({why})", "is not a Parquet file" in why)
-            continue
-        if "${" in schema.read:
-            unreadable[path] = Problem(_VARIABLE)
-            continue
-        groups.setdefault(schema, []).append(path)
+    return _grouped(paths, partial(_footer, spark), unreadable)
+
+
+K = TypeVar("K")
+
+
+def _grouped(paths: Sequence[str], read_schema: Callable[[str], K | Problem], unreadable: Unreadable) -> dict[K, list[str]]:
+    """Return the files by schema, without those that have a Problem, which are `unreadable`."""
+    groups: dict[K, list[str]] = {}
+    for path, schema in zip(paths, in_parallel(read_schema, paths)):
+        if isinstance(schema, Problem):
+            unreadable[path] = schema
+        else:
+            groups.setdefault(schema, []).append(path)
     return groups
+
+
+def _footer(spark: SparkSession, path: str) -> parquet_files.Columns | Problem:
+    try:
+        schema = parquet_files.columns(spark, path)
+        if schema.avro is not None and not _describes(schema.avro, schema):
+            schema = parquet_files.columns(spark, path, described=False)
+        if "${" in schema.read:
+            return Problem(_VARIABLE)
+        return _names_repeat(_struct(schema)) or schema
+    except InputRefused as error:
+        return Problem(str(error))
+    except Exception as error:
+        failures.raise_environment_error(error)
+        why = failures.plain_reason(error)
+        # Parquet reports this for files without the magic bytes at their end, and the footer is written last
+        return Problem(f"not a readable Parquet file ({why})", "is not a Parquet file" in why)
+
+
+@lru_cache(maxsize=64)
+def _names_repeat(kind: types.Type) -> Problem | None:
+    try:
+        types.renamed(kind, _distinct)
+    except InputRefused as error:
+        return Problem(str(error))
+    return None
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -250,6 +271,7 @@ def _marked(meant: T.DataType, read_as: T.DataType) -> types.Type:
     return from_spark(meant)
 
 
+@lru_cache(maxsize=64)
 def _struct(columns: parquet_files.Columns) -> types.Type:
     return from_spark(T.StructType.fromJson(json.loads(columns.meant)))
 
@@ -279,23 +301,30 @@ def _by_header(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
     A file that ends inside a block is unfinished. An empty block before the last one is noticed in the bytes that are read here only, the first 4 MB:
     to look for it behind them would read each large file twice.
     """
-    groups: dict[str, list[str]] = {}
-    for path in paths:
-        try:
-            begin = head(spark, path)
-            end = _tail(spark, path, SYNC) if len(begin) == _HEAD else begin[-SYNC:]
-            text = container_schema(begin, end)
-            if text not in groups:
-                from_avro(text)
-                with contextlib.suppress(SchemaRefused):
-                    # what cannot be used may lie beside the row, or be null everywhere
-                    types.renamed(avro_type(text), _distinct)
-            groups.setdefault(text, []).append(path)
-        except (ValueError, InputRefused) as error:
-            unreadable[path] = Problem(str(error), isinstance(error, CutShort))
-        except SchemaRefused as error:
-            unreadable[path] = Problem(f"its Avro schema cannot be used: {error}")
-    return groups
+    return _grouped(paths, partial(_header, spark), unreadable)
+
+
+def _header(spark: SparkSession, path: str) -> str | Problem:
+    try:
+        begin = head(spark, path)
+        text = container_schema(begin, _tail(spark, path, SYNC) if len(begin) == _HEAD else begin[-SYNC:])
+    except (ValueError, InputRefused) as error:
+        return Problem(str(error), isinstance(error, CutShort))
+    return _unusable(text) or text
+
+
+@lru_cache(maxsize=64)
+def _unusable(schema: str) -> Problem | None:
+    try:
+        from_avro(schema)
+        with contextlib.suppress(SchemaRefused):
+            # what cannot be used may lie beside the row, or be null everywhere
+            types.renamed(avro_type(schema), _distinct)
+    except SchemaRefused as error:
+        return Problem(f"its Avro schema cannot be used: {error}")
+    except (ValueError, InputRefused) as error:
+        return Problem(str(error))
+    return None
 
 
 _HEAD = 4 << 20
@@ -348,29 +377,3 @@ def _texts(value: str, kind: types.Type) -> list[str]:
         return [*_texts(f"map_keys({value})", ("array", kind[1])), *_texts(f"map_values({value})", ("array", kind[2]))]
     inside = ", ".join(_texts("_x", kind[1])) if kind[0] == "array" else ""
     return [f"transform({value}, _x -> concat_ws(',', {inside}))"] if inside else []
-
-
-_CLASS = re.compile(r"^(?:\[[A-Z_.]+\] |(?:[a-z_]\w*\.)+[A-Z][\w$]*(?:: |$))+")
-"""The class of Spark's error, or of Java's, before its message."""
-
-
-_ADVICE = re.compile(r" If necessary set .*", re.DOTALL)
-"""Settings of Spark that Spark recommends. They would make such a value null, and nobody would notice."""
-
-
-def plain_reason(error: BaseException) -> str:
-    """Return the reason without the names of classes, for people who look for a mistake in their file and not in Spark."""
-    text = reason(error)
-    name = re.sub(r"(Exception|Error)$", "", text.rstrip(": ").rpartition(".")[2])
-    plain = _ADVICE.sub("", _CLASS.sub("", text)) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
-    return "a number or a time is beyond the range of its type" if plain == "long overflow" else plain
-
-
-def reason(error: BaseException) -> str:
-    """Return the first line of a Java or Python error's innermost cause, without the stack trace."""
-    java = getattr(error, "java_exception", None)
-    cause = java
-    while cause is not None and cause.getCause() is not None:
-        cause = cause.getCause()
-    text = str(cause.toString() if cause is not None else error)
-    return text.splitlines()[0][:400] if text else type(error).__name__

@@ -191,7 +191,7 @@ class Inputs:
 
     def reason(self, error: Exception) -> str:
         """Return why Spark failed, for reports."""
-        return files.plain_reason(error) if self.spec.quotes_records else failures.kind(error)
+        return failures.plain_reason(error) if self.spec.quotes_records else failures.kind(error)
 
     def _opened(self, kind: str, paths: list[str]) -> list[files.RawFrame]:
         raws, unreadable = self._read(kind, paths)
@@ -336,7 +336,7 @@ def _copy_unpacked(spark: SparkSession, path: str, target: str, most: int) -> in
             java.org.apache.commons.io.FileUtils.copyInputStreamToFile(content, java.java.io.File(target))
     except Exception as error:
         failures.raise_environment_error(error)
-        raise InputRefused(f"{path}: cannot be unpacked ({files.plain_reason(error)}). Have the sink write it again, or remove it.") from None
+        raise InputRefused(f"{path}: cannot be unpacked ({failures.plain_reason(error)}). Have the sink write it again, or remove it.") from None
     return os.path.getsize(target)
 
 

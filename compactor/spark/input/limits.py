@@ -8,12 +8,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import types
 from compactor.core.model.inputs import InputLimits
+from compactor.core.parallel import in_parallel
 from compactor.spark.input.files import Problem, RawFrame, Unreadable, head
 from compactor.spark.jvm import hadoop
 from compactor.spark.jvm.private import jvm
@@ -25,7 +25,6 @@ _PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst")
 """Suffixes of Hadoop's other codecs."""
 _IN_BLOCKS = (".lz4", ".snappy")
 _NO_BLOCKS = Problem("is not in Hadoop's block form of snappy or LZ4, which Spark reads: have the writer use gzip or zstd")
-_AT_A_TIME = 8
 _BUFFER = 1 << 16
 
 
@@ -89,8 +88,7 @@ def bombs(spark: SparkSession, sizes: Mapping[str, int], limits: InputLimits) ->
             return _NO_BLOCKS
         return long_line if _begins_long(spark, path, most) else None
 
-    with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        return {path: each for path, each in zip(suspects, pool.map(problem, suspects)) if each}
+    return {path: why for path, why in zip(suspects, in_parallel(problem, suspects)) if why}
 
 
 def _has_blocks(spark: SparkSession, path: str, size: int) -> bool:

@@ -19,7 +19,7 @@ from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.layout import join
 from compactor.core.sources.kafka_files import Bounds, Fetched, Offsets
 from compactor.ports import Storage
-from compactor.spark.input.files import reason
+from compactor.spark import failures
 from compactor.spark.jvm.private import jvm
 from compactor.spark.sql import named
 
@@ -52,7 +52,7 @@ class KafkaTopics:
         try:
             admin = java.org.apache.kafka.clients.admin.Admin.create(settings)
         except Py4JJavaError as error:
-            raise Refused(f"kafka: {self._servers}: {reason(error)}") from None
+            raise Refused(f"kafka: {self._servers}: {failures.reason(error)}") from None
         try:
             names = java.java.util.ArrayList()
             for topic in topics:
@@ -123,7 +123,7 @@ class KafkaTopics:
         return {(place.topic(), place.partition()): answer.get(place).offset() for place in places}
 
     def _translated(self, error: Exception) -> Exception:
-        message = reason(error)
+        message = failures.reason(error)
         if "UnknownTopicOrPartition" in message:
             return Refused(f"kafka: {self._servers} has no such topic: {message}. Set `topic:` to the name that the connector gave it.")
         if "Timeout" in message or "TimedOut" in message or "Disconnect" in message or "No resolvable bootstrap" in message:

@@ -9,7 +9,7 @@ A stored removal has `_moved` = 'x'. Once it took its row, `_moved` is 'found', 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,12 +22,12 @@ from compactor.spark.columns import AFTER, BEFORE, BLOCK, EVENT, GONE, MOVED, OP
 from compactor.spark.decode.frame import Frame
 from compactor.spark.rows import position
 from compactor.spark.rows.reduce import NEWEST, REMOVAL
-from compactor.spark.sql import EXACT_JSON, literal, quoted
+from compactor.spark.sql import EXACT_JSON, literal, named, quoted
 
 MATCHED = "found"
 """The MOVED of a removal that took its row, and of the row that it took."""
 COMPARISONS_MAX = 3
-"""Comparisons by fewer than all columns. Each is a step of the plan, and Spark cannot send plans of any depth. Beyond, two leave out all of these."""
+"""Comparisons by fewer than all columns within one plan. Each is a step of the plan, and Spark cannot send plans of any depth."""
 LIVE, TAKEN, WAITING, TOOK = "live", "taken", "waiting", "took"
 """What a state is to others of its content: a row, one that a removal took, a removal that waits for its row, and one that took it."""
 
@@ -143,8 +143,25 @@ def changed_columns(schema: Schema) -> list[Field]:
     return [field for field in bounded if field.first or field.last]
 
 
-def _comparisons(schema: Schema, order: position.Order) -> list[_Comparison]:
-    """Return the comparisons by all columns, and by fewer where the row is from before a column came, or the removal from after it went."""
+def takes_steps(schema: Schema) -> bool:
+    """Return whether rows and removals of these columns are compared in more steps than one plan has. Each column that came or went adds some."""
+    return len(changed_columns(schema)) > 1
+
+
+def _lacks(schema: Schema, place: str, order: position.Order) -> str:
+    """SQL: the columns that an event at a Position lacks, of those that came or went."""
+    tests = []
+    for field in changed_columns(schema):
+        sides = [f"{place} {sign} {position.fixed(bound, order)}" for sign, bound in (("<", field.first), (">", field.last)) if bound]
+        tests.append(f"CASE WHEN {' OR '.join(sides)} THEN {literal(field.name)} END")
+    return f"array_compact(array({', '.join(tests)}))"
+
+
+def _comparisons(schema: Schema, order: position.Order, heads: DataFrame | None) -> list[_Comparison]:
+    """Return the comparisons by all columns, and by fewer where the row is from before a column came, or the removal from after it went.
+
+    `heads`: only those comparisons are returned that some of these states need. One Spark job.
+    """
     fields = changed_columns(schema)
     cuts = [(field.first, 0, field.name) for field in fields if field.first] + [(field.last, 1, field.name) for field in fields if field.last]
     cuts.sort(key=lambda cut: (sort_key(cut[0]), cut[1]))
@@ -154,29 +171,38 @@ def _comparisons(schema: Schema, order: position.Order) -> list[_Comparison]:
         lacking.append(lacking[-1] | {name} if went else lacking[-1] - {name})
 
     def lacks(names: frozenset[str], place: str) -> str:
-        tests = []
-        for field in fields:
-            sides = [f"{place} {sign} {position.fixed(bound, order)}" for sign, bound in (("<", field.first), (">", field.last)) if bound]
-            tests.append(f"({' OR '.join(sides)}) = {str(field.name in names).lower()}")
-        return " AND ".join(tests)
+        chosen = ", ".join(literal(field.name) for field in fields if field.name in names)
+        return f"{_lacks(schema, place, order)} = CAST(array({chosen}) AS ARRAY<STRING>)"
 
+    rows, removals = set(lacking), set(lacking)
+    if heads is not None:
+        rows = _those(heads.where("_gone IS NULL"), _lacks(schema, "_at", order))
+        removals = _those(heads.where(is_waiting()), _lacks(schema, "_gone", order))
     # rows and removals from before a column came, too: some have its default already, and some null
     pairs: dict[tuple[frozenset[str], frozenset[str]], list[frozenset[str]]] = {}
     for index, before in enumerate(lacking):
         for after in dict.fromkeys(lacking[index:]):
-            if before | after:
+            if before | after and before in rows and after in removals:
                 pairs.setdefault((before, before | after), []).append(after)
-    if len(pairs) > COMPARISONS_MAX:
-        every, none = frozenset(field.name for field in fields), frozenset[str]()
-        some = [f"NOT ({lacks(none, place)})" for place in ("_at", "_gone")]
-        return [_Comparison(), _Comparison(every, some[0]), _Comparison(every, lacks(none, "_at"), some[1])]
-    removals = {pair: " OR ".join(f"({lacks(after, '_gone')})" for after in afters) for pair, afters in pairs.items()}
-    return [_Comparison(), *(_Comparison(pair[1], lacks(pair[0], "_at"), f"({tests})") for pair, tests in removals.items())]
+    tests = {pair: " OR ".join(f"({lacks(after, '_gone')})" for after in afters) for pair, afters in pairs.items()}
+    fewer = [_Comparison(pair[1], lacks(pair[0], "_at"), f"({test})") for pair, test in tests.items()]
+    # a row that is equal in more columns goes first
+    return [_Comparison(), *sorted(fewer, key=lambda each: len(each.left_out))]
 
 
-def match_removals(heads: DataFrame, schema: Schema, order: position.Order, version: int) -> DataFrame:
-    """Return states (one for each identity) in which removals and rows of equal content have taken each other."""
-    for compared in _comparisons(schema, order):
+def _those(states: DataFrame, lacks: str) -> set[frozenset[str]]:
+    return {frozenset(row.lacks) for row in states.select(named(lacks, "lacks")).distinct().collect()}
+
+
+def match_removals(heads: DataFrame, schema: Schema, order: position.Order, version: int, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:
+    """Return states (one for each identity) in which removals and rows of equal content have taken each other.
+
+    `keep` returns rows computed once. Where there are more comparisons than a plan can have, `heads` are computed already.
+    """
+    comparisons = _comparisons(schema, order, heads if takes_steps(schema) else None)
+    for at, compared in enumerate(comparisons):
+        if at > COMPARISONS_MAX and at % COMPARISONS_MAX == 1:
+            heads = keep(heads)
         heads = _matched(heads, schema, order, version, compared)
     return heads
 
