@@ -19,7 +19,7 @@ from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, Refused, SchemaRefused
 from compactor.core.model.inputs import Input
-from compactor.core.model.position import OFFSETS, Order, SnapshotLsns, earliest, latest
+from compactor.core.model.position import NO_STARTS, OFFSETS, Order, Starts, earliest, latest
 from compactor.core.model.snapshot import Erased, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary
@@ -109,8 +109,8 @@ class _Surveyed:
     counts: survey.SurveyResult
     unusable: tuple[Unusable, ...]
     """The first invalid records."""
-    snapshots: SnapshotLsns = ()
-    """`State.snapshot_lsns` with the batch."""
+    starts: Starts = NO_STARTS
+    """`State.starts` with the batch."""
 
 
 @dataclass(frozen=True)
@@ -312,12 +312,12 @@ def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) 
     order = batch_order.order_columns(opened, parent, frames)
     epoch = batch_order.epoch(opened)
     since = parent.source_time if parent and parent.epoch == spec.epoch else None
-    placed = [with_position(frame, spec, order, epoch) for frame in frames]
+    own, starts = shard(spec) or "''", parent.starts if parent else NO_STARTS
+    placed = [with_position(frame, spec, order, epoch, False, starts, own) for frame in frames]
     counts = survey.count_records(placed, spec, since, opened.raws)
-    snapshots = batch_order.snapshot_lsns(opened, parent, order, counts)
-    first, own = snapshots if counts.first_commit else (), shard(spec) or "''"
-    if first:
-        placed = [with_position(frame, spec, order, epoch, False, first, own) for frame in frames]
+    before, starts = starts, batch_order.starts(opened, parent, order, counts)
+    if starts != before and starts.transactions:
+        placed = [with_position(frame, spec, order, epoch, False, starts, own) for frame in frames]
         counts = survey.count_records(placed, spec, since, opened.raws)
     opened.check_names(counts.files)
     unusable = tuple(item for frame in placed if counts.invalid for item in unusable_records(frame, opened))
@@ -327,8 +327,8 @@ def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) 
     batch_order.check_offsets(spec, parent, order, counts)
     flat.check_deletes(spec, counts, parent)
     # that each record can be used is not computed again
-    placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, True, first, own) for frame in frames]
-    return _Surveyed(tuple(placed), order, counts, unusable, snapshots)
+    placed = placed if counts.invalid else [with_position(frame, spec, order, epoch, True, starts, own) for frame in frames]
+    return _Surveyed(tuple(placed), order, counts, unusable, starts)
 
 
 def _read_again(opened: Inputs) -> bool:
@@ -377,7 +377,7 @@ def _summary(opened: Inputs, parent: Snapshot | None, surveyed: _Surveyed, evolv
         last=latest([file.last for file in counted.values()]),
         truncate=batch_order.barrier(spec, parent, counts, order),
         shard_truncates=counts.shard_truncates,
-        snapshot_lsns=surveyed.snapshots,
+        starts=surveyed.starts,
         source_time=counts.source_time,
         offsets=counts.offsets if order and order[0][0] in OFFSETS else (),
         least_offsets=counts.least_offsets if order and order[0][0] in OFFSETS else (),

@@ -74,3 +74,24 @@ def test_a_null_in_whole_images_of_deleted_rows_shows_no_key() -> None:
     proposed = key_inference.propose(sample, ("id", "v", "w"), "t")
     assert proposed is not None
     assert proposed.columns == ("id",)
+
+
+@pytest.mark.parametrize("zero", [False, True], ids=["no tenant is 0", "a tenant is 0"])
+def test_a_filler_in_a_deleted_row_refutes_the_key_of_the_records(zero: bool) -> None:
+    """With `message.key.columns` the source sends its own key of a deleted row and fills the rest: also where one row really has the filler."""
+    sample, columns = RowSample(), ("id", "tenant", "v")
+    for at in MANY:
+        sample.add({"id": at, "tenant": at % 3 if zero else at % 3 + 1, "v": "x"})
+    for at in (5, 3):
+        sample.remove({"id": at, "tenant": 0})
+    assert "another value" in key_inference.contradicted(sample, columns, ("tenant", "id"), "t")
+    assert not key_inference.contradicted(sample, columns, ("id",), "t")
+
+
+def test_a_deleted_row_whose_key_the_sample_does_not_show_refutes_no_key() -> None:
+    """A row that has moved to another tenant was deleted under its former key."""
+    sample = RowSample()
+    for at in MANY:
+        sample.add({"id": at, "tenant": at % 3, "v": "x"})
+    sample.remove({"id": 4, "tenant": 2})
+    assert not key_inference.contradicted(sample, ("id", "tenant", "v"), ("tenant", "id"), "t")

@@ -424,7 +424,10 @@ def test_pins_quarantine_landing_and_unknown_files_are_named() -> None:
     kept = Lake(table(archive="keep"))
     kept.deliver("increment_2026010100/a.json", [row(3, 1)])
     kept.run()
-    with pytest.raises(Refused, match=r"1 file in landing, .*: remove what is ingested \(`archive: keep` leaves it there\), or leave them there"):
+    with pytest.raises(
+        Refused,
+        match=r"1 file in landing, .*: run the table, and remove what is ingested and stays \(`archive: keep` or `copy`, .*\), or leave them there",
+    ):
         done(kept, 3)
     other = old().copy()
     other.storage.write("/lake/t/archive/hand/made.json", b"private")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import Conflict, Refused, TryLater
+from compactor.flows.read import quarantine
 from compactor.flows.table import Table
+from compactor.flows.verbs import discard_table
 from compactor.flows.write import restore
 from tests.faults import Crash, Faults, every_fault
 from tests.flows.test_every_crash import WAYS, first, second, stages, third
@@ -121,6 +124,37 @@ def test_later_increments_go_on_top_and_what_was_undone_stays_out() -> None:
     assert len(rows) == 12
     assert [row for row in rows if row[0] in (50, 51)] == []
     assert lake.failed_checks() == []
+
+
+def test_records_in_quarantine_of_an_undone_file_wait_with_it() -> None:
+    """Given up alone, or replayed, they would make the ledger say that the rows of their file are in the table."""
+    lake = Lake(table(quarantine_share=1.0))
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    lake.run()
+    lake.deliver("increment_2026010101/b.json", [line("c", [2], [2], {"a": 2}), "{", line("c", [3], [3], {"a": 3})])
+    lake.run()
+    both = lake.look().rows  # type: ignore[union-attr]
+    report = lake.restore(1)
+    assert [note for note in report.notes if "quarantine" in note] == []
+    with pytest.raises(Refused, match="is not in quarantine"):
+        discard_table(Table(lake.env(), lake.spec), ["increment_2026010101/b.json"], records=True)
+    assert lake.replay().outcome == "idle"
+    assert lake.look().rows == ((1, 1),)  # type: ignore[union-attr]
+    lake.reabsorb()
+    assert lake.look().rows == both  # type: ignore[union-attr]
+    assert [item.records for item in quarantine.waiting(Table(lake.env(), lake.spec), lake.newest())] == [1]
+    assert lake.failed_checks() == []
+
+
+def test_a_version_without_history_names_the_view_that_shows_what_was_undone() -> None:
+    """No later publish replaces it before a commit begins a history."""
+    lake = Lake(table())
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    lake.run()
+    lake.spec = dataclasses.replace(lake.spec, history=True)
+    lake.deliver("increment_2026010101/b.json", [line("c", [2], [2], {"a": 2})])
+    lake.run()
+    assert any("drop school.t_history, which shows what was undone" in note for note in lake.restore(1).notes)
 
 
 def test_what_was_undone_is_taken_again_on_request() -> None:

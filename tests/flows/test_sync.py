@@ -201,6 +201,18 @@ def test_a_run_that_has_published_is_done_when_only_the_table_of_landed_files_is
         lake.run()
 
 
+def test_a_landing_folder_that_was_moved_gets_another_table() -> None:
+    """A registered table stays where it is, and loses its folders."""
+    lake = Lake(table())
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    lake.run()
+    lake.spec = dataclasses.replace(lake.spec, landing="/elsewhere/t")
+    lake.deliver("increment_2026010101/b.json", [line("c", [2], [2], {"a": 2})])
+    assert [note for note in lake.run().notes if "not updated" in note] == []
+    names = [lake.catalog.table("school", name) for name in ("t_incremental", "t_incremental_g2")]
+    assert ["/lake/t/incremental", "/elsewhere/t"] == [there.location for there in names if there is not None]
+
+
 def test_two_environments_on_one_database_leave_each_other_alone() -> None:
     """The second one commits its rows and publishes nothing; neither its runs nor its vacuum change what the first one shows."""
     first = Lake(table(history=True, feed="net"))

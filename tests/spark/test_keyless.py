@@ -52,6 +52,34 @@ def test_an_image_may_leave_out_nulls_that_the_other_has(lake: Lake) -> None:
     assert [{"id": 1, "v": "a", "e": 3}, {"id": 2, "v": "a", "e": None}, rows[4]] == sorted(left(lake, table), key=lambda row: row["id"])
 
 
+COLUMNS = {
+    "one came, one went": (
+        [(None, {"a": 1, "b": "x"}), (None, {"a": 1, "b": "y", "d": 5}), (None, {"a": 1, "b": "z", "d": 6}), (None, {"a": 1, "d": 7})],
+        [{"a": 1, "d": 5}, {"a": 1, "d": 6}],
+        [(1, None), (1, 7)],
+    ),
+    "four came": (
+        [(None, {"a": 9}), *((None, {"a": 1, **{f"d{at}": number for at in range(1, came + 1)}}) for came in range(1, 5) for number in (0, came))],
+        [{"a": 1, "d1": 2, "d2": 2, "d3": 0, "d4": 0}, {"a": 1, "d1": 4, "d2": 4, "d3": 4, "d4": 4}, {"a": 1, "d1": 1, "d2": 0, "d3": 0, "d4": 0}],
+        [(1, 0), (1, 0), (1, 0), (1, 0), (1, 3), (9, None)],
+    ),
+}
+"""Inserts, before images of deletes after them, and (a, d or d1) of the rows that are left."""
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_removal_takes_the_row_that_is_equal_in_all_columns_both_have(lake: Lake, name: str) -> None:
+    """However many columns came and went between them."""
+    inserts, removed, rest = COLUMNS[name]
+    changes = [change(10 * at, before, after) for at, (before, after) in enumerate([*inserts, *((row, None) for row in removed)], 1)]
+    for way, runs in {"once": [changes], "apart": [[each] for each in changes]}.items():
+        table = spec(lake, way)
+        for hour, rows in enumerate(runs):
+            lake.land(table, hour, rows)
+            lake.run(table)
+        assert sorted(rest, key=str) == sorted(((row["a"], row.get("d", row.get("d1"))) for row in left(lake, table)), key=str), way
+
+
 def program(seed: int) -> tuple[list[dict[str, Any]], list[str]]:
     """Changes of a table that had rows before them, and what is left of the rows that they brought."""
     chance, changes = random.Random(seed), list[dict[str, Any]]()

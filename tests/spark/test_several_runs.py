@@ -12,6 +12,7 @@ import pytest
 from compactor.core.model.policy import Policy
 from compactor.core.model.spec import TableSpec
 from compactor.flows.table import Table
+from compactor.flows.write import restore
 from compactor.flows.write.rebuild import rebuild
 from tests.spark.lake import Lake
 from tests.spark.test_debezium import GONE, debezium, event
@@ -69,6 +70,83 @@ def test_a_second_snapshot_leaves_the_first_transaction_after_the_first_one(lake
     assert [] == lake.problems(spec)
     rebuild(Table(lake.env, spec), None, True, False, False)
     assert {1: "read again", 2: "open"} == column(lake, spec, "v")
+
+
+def again(lsn: int, resumed: int, total: int, row: dict[str, Any]) -> Event:
+    """A change of the first transaction that a connector sends after it was killed within it and began again."""
+    made = first("u", lsn, row)
+    made["source"]["sequence"] = json.dumps([str(resumed), str(lsn)])
+    return numbered(made, total)
+
+
+def numbered(made: Event, total: int) -> Event:
+    """Return a change of the transaction 7 with its number in it."""
+    made["source"]["txId"] = 7
+    made["transaction"] = {"id": f"7:{made['source']['lsn']}", "total_order": total, "data_collection_order": total}
+    return made
+
+
+SENT = [numbered(first("u", 1000 + 100 * at, {"id": 1, "v": str(at)}), at) for at in (1, 2)]
+SENT_AGAIN = [again(1000 + 100 * at, 1100, at, {"id": 1, "v": str(at)}) for at in (2, 3, 4)]
+NEXT = [event("u", 1600, after={"id": 2, "v": "next"}, commit=1500)]
+
+
+@pytest.mark.parametrize("read", [[first("r", 1000, {"id": 1, "v": "read"})], []], ids=["after a snapshot", "without one"])
+@pytest.mark.parametrize("runs", [[0, 0, 0, 0], [0, 1, 2, 3], [0, 1, 3, 2]], ids=["one run", "four", "the rest late"])
+def test_a_connector_that_was_killed_in_its_first_transaction_sends_another_sequence(lake: Lake, read: list[Event], runs: list[int]) -> None:
+    """As PostgreSQL's Debezium 3.7 does after kill -9: `[null, lsn]` before, and `[where it began again, lsn]` after. The newest change wins."""
+    spec = debezium(lake, write_mode="merge-on-read")
+    parts = [read, SENT, SENT_AGAIN, NEXT]
+    ingest(lake, spec, *[[each for at, part in zip(runs, parts) for each in part if at == run] for run in sorted({*runs})])
+    assert {1: "4", 2: "next"} == column(lake, spec, "v")
+    assert [] == lake.problems(spec)
+
+
+def test_such_a_change_is_the_same_change_in_a_table_without_key(lake: Lake) -> None:
+    """Its sequence is no part of its identity."""
+    spec = debezium(lake, key=())
+    for each in (inserted := json.loads(json.dumps([*SENT, *SENT_AGAIN]))):
+        each["op"] = "c"
+    ingest(lake, spec, inserted[:2], inserted[2:])
+    assert ["1", "2", "3", "4"] == sorted(row["v"] for row in lake.rows(spec))
+    assert [] == lake.problems(spec)
+
+
+def test_soft_deletes_show_last_values_as_soon_as_they_are_set(lake: Lake) -> None:
+    """They are in the base alone, so the run compacts before it shows the deleted rows, although nothing has landed."""
+    spec = lake.spec(write_mode="merge-on-read", order_by=("seq",))
+    lake.land(spec, 1, [{"id": at, "seq": at, "v": f"v{at}", "__op": "c"} for at in range(1, 9)])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 3, "seq": 20, "__op": "d"}])
+    lake.run(spec)
+    spec = dataclasses.replace(spec, delete="soft")
+    assert ("compact 3",) == lake.run(spec).operations
+    assert {"id": 3, "seq": 3, "v": "v3", "_deleted": True} in lake.rows(spec)
+    assert [] == lake.problems(spec)
+    assert "idle" == lake.run(spec).outcome
+
+
+def test_a_history_that_was_switched_off_is_not_verified(lake: Lake) -> None:
+    """The next commit takes it out of the Snapshot."""
+    spec = lake.spec(history=True, order_by=("seq",))
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "v": "a"}])
+    lake.run(spec)
+    assert [] == lake.problems(dataclasses.replace(spec, history=False))
+
+
+def test_a_restore_that_takes_columns_away_begins_the_feed_anew(lake: Lake) -> None:
+    """When such a column comes again, a follower would have values in it that the view has not."""
+    spec = lake.spec(feed="net", order_by=("seq",))
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "v": "a"}])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 1, "seq": 2, "v": "a", "c": 5}])
+    lake.run(spec)
+    at = restore.at_version(Table(lake.env, spec), 1)
+    restore.restore(Table(lake.env, spec), at)
+    snapshot = lake.snapshot(spec)
+    assert snapshot is not None
+    assert snapshot.feed is not None
+    assert 3 == snapshot.feed.began
 
 
 @pytest.mark.parametrize("together", [True, False])

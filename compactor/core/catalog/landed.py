@@ -47,8 +47,8 @@ def other_tables(spec: TableSpec, current: TableDef, registered: Registered) -> 
 
 
 def _continued(there: TableDef, made: TableDef) -> tuple[Column, ...] | None:
-    """Return the columns of a registered table and the new ones after them; None if the files have other types."""
-    if there.format != made.format:
+    """Return the columns of a registered table and the new ones after them; None if the files have other types, or lie in another folder."""
+    if (there.format, there.location) != (made.format, made.location):
         return None
     if made.format == "json":
         return there.columns

@@ -88,7 +88,8 @@ class Input:
 
         Of a file whose records were repaired, the original is read beside the repaired copy.
         """
-        content = f"~{self.content}" if self.content > 1 else ""
+        # a path may end as if it were that of another content
+        content = f"~{self.content}" if self.content > 1 or path_of(self.path) != self.path else ""
         return f"{self.path}{content}{ORIGINAL if self.etag.endswith(ORIGINAL) else ''}"
 
     def as_unreadable(self, reason: str) -> Input:
@@ -114,8 +115,8 @@ class Input:
 def path_of(name: str) -> str:
     """Return the path of an input by its name.
 
-    >>> path_of("hour/a.json"), path_of("hour/a.json~2"), path_of("hour/a.json~2~original")
-    ('hour/a.json', 'hour/a.json', 'hour/a.json')
+    >>> path_of("hour/a.json"), path_of("hour/a.json~2"), path_of("hour/a.json~2~original"), path_of(Input("a~2", 1, "", "", None).name)
+    ('hour/a.json', 'hour/a.json', 'hour/a.json', 'a~2')
     """
     return re.sub(NAME_ENDING, "", name)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Optional
 
 Position = tuple[Any, ...]
@@ -173,8 +174,19 @@ def scope(order: Order) -> str:
     return PARTITION if names[0] in OFFSETS else TABLE
 
 
-SnapshotLsns = tuple[tuple[int, str, int], ...]
-"""(epoch, shard, LSN) of PostgreSQL's initial snapshots."""
+@dataclass(frozen=True)
+class Starts:
+    """Where PostgreSQL's connector began: the first transaction after it has no other place in the order (`spark/rows/position.py`)."""
+
+    snapshots: tuple[tuple[int, str, int], ...] = ()
+    """(epoch, shard, LSN) of initial snapshots."""
+    transactions: tuple[tuple[int, str, int], ...] = ()
+    """(epoch, shard, transaction) of the first transactions."""
+
+
+NO_STARTS = Starts()
+
+
 Partitions = tuple[tuple[int, int], ...]
 """(partition, offset) for partitions of a topic: the greatest offset, unless a name says otherwise."""
 

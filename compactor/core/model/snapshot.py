@@ -15,7 +15,7 @@ from compactor.core.model.errors import StateRefused
 from compactor.core.model.files import DataFile, Delta, Directory, FeedPart, Segment
 from compactor.core.model.history import History
 from compactor.core.model.inputs import NOTHING_KNOWN, Input, LedgerFile, Watermark
-from compactor.core.model.position import Partitions, Position, SnapshotLsns, Span, latest, spanned
+from compactor.core.model.position import NO_STARTS, Partitions, Position, Span, Starts, latest, spanned
 from compactor.core.model.schema import Schema
 
 FORMAT = 3
@@ -231,8 +231,7 @@ class State:
     watermark: Watermark = NOTHING_KNOWN
     shards_truncated_to: tuple[tuple[str, Position], ...] = ()
     """The truncate barrier of each shard that had a truncate; then `truncated_to` is None."""
-    snapshot_lsns: SnapshotLsns = ()
-    """The first transaction after an initial snapshot has no other place in the order (`spark/rows/position.py`)."""
+    starts: Starts = NO_STARTS
 
     @property
     def data_files(self) -> list[tuple[str, DataFile]]:
@@ -297,7 +296,8 @@ class Snapshot(State, Commit):
 
     def emptied(self) -> Snapshot:
         """Return a table of the same columns and order without rows, which nothing was ever ingested into."""
-        nothing: dict[str, Any] = dict.fromkeys(("segments", "offsets", "purged_offsets", "shards_truncated_to", "snapshot_lsns"), ())
+        nothing: dict[str, Any] = dict.fromkeys(("segments", "offsets", "purged_offsets", "shards_truncated_to"), ())
+        nothing["starts"] = NO_STARTS
         nothing |= dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
         return dataclasses.replace(self, **nothing)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from compactor.core.model.files import Delta, Segment
 from compactor.core.model.inputs import Brought, Input
-from compactor.core.model.position import Partitions, Position, SnapshotLsns, latest
+from compactor.core.model.position import NO_STARTS, Partitions, Position, Starts, latest
 from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable
 
@@ -46,8 +46,8 @@ class BatchSummary:
     source_time: str | None
     shard_truncates: tuple[tuple[str, Position], ...] = ()
     """The Position of the newest truncate of each shard that has one."""
-    snapshot_lsns: SnapshotLsns = ()
-    """`State.snapshot_lsns`, of the table and the batch."""
+    starts: Starts = NO_STARTS
+    """`State.starts`, of the table and the batch."""
     raw: tuple[tuple[str, str], ...] = ()
     """The columns of the landed files (name, Hive type); () for text files."""
     raw_format: str = ""

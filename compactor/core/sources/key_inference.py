@@ -192,12 +192,13 @@ def contradicted(sample: RowSample, columns: Sequence[str], key: Sequence[str], 
     if empty := next((name for name in key for row in cut if name in never_null and row.get(name) is None), ""):
         return f"a deleted row has no value in {empty}"
     keys = {*map(of, rows)}
-    places = {(name, row[name]): of(row) for name in candidates(sample, columns) if name not in key for row in rows if row.get(name) is not None}
-    if not any(of(row) in keys for row in sample.gone):
-        # 0 and false may be fillers, too
-        ends = (places.get(item, of(row)) != of(row) for row in sample.gone for item in row.items() if item[1])
-        if any(ends):
-            return f"a deleted row has another value in {', '.join(key)}"
+    places = {(name, row[name]): of(row) for name in candidates(sample, columns) for row in rows if row.get(name) is not None}
+    gone = [row for row in sample.gone if of(row) not in keys]
+    # 0 and false may be fillers, too
+    others = [(item[0], of(row), places[item]) for row in gone for item in row.items() if item[1] and places.get(item, of(row)) != of(row)]
+    filled = any(not old for _, ended, there in others for old, new in zip(ended, there) if old != new)
+    if filled or (len(gone) == len(sample.gone) and any(name not in key for name, _, _ in others)):
+        return f"a deleted row has another value in {', '.join(key)}"
     evidence = repeated(sample, columns, key, table)
     return evidence.sentence if evidence and not evidence.together else ""
 

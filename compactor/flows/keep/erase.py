@@ -121,7 +121,10 @@ def _check(table: Table, newest: Snapshot, request: Request) -> None:
         problems.append("it was adopted, and a rebuild needs version 1, which has the rows it began with")
     waits = quarantine.waiting(table, newest)
     if waits or next(iter(table.storage.list(layout.inside("quarantine"))), None) is not None:
-        problems.append("files or records are in quarantine, and nobody knows whose they are; replay or discard them (`compactor quarantine`)")
+        problems.append(
+            "files or records are in quarantine, and nobody knows whose they are; replay or discard them (`compactor quarantine`), or "
+            "have what a restore has undone ingested again (`--reabsorb`)"
+        )
     before = newest.version + 1 if request.keys or newest.erased is None else newest.erased.version
     pinned = [pin.name for pin in newest.pins if pin.version < before]
     if pinned:
@@ -129,7 +132,7 @@ def _check(table: Table, newest: Snapshot, request: Request) -> None:
     landed = _landing(table)
     if landed and not request.leave_landing:
         # ingested files may hold the keys, too
-        way = "run the table first" if table.spec.archive == "move" else f"remove what is ingested (`archive: {table.spec.archive}` leaves it there)"
+        way = "run the table, and remove what is ingested and stays (`archive: keep` or `copy`, also if it was set before)"
         problems.append(f"{counted(len(landed), 'file')} in landing, such as {landed[0]}: {way}, or leave them there (--leave-landing)")
     if problems:
         raise Refused(f"table {table.name} cannot be erased from: {'; '.join(problems)}. Nothing was changed.")

@@ -186,10 +186,13 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
     if profile.key_from == records.OLD_KEYS and profile.keys_differ:
         # whole rows, each without its nulls
         key = None
-    refuted = _refuted(profile, columns, name) if key else ""
+    # a router adds the name of a table or shard to the key alone
+    absent = tuple(each for each in key or () if columns and each not in columns) if profile.key_from == records.RECORD_KEYS else ()
+    refuted = f"no sampled row has {', '.join(absent)}" if absent else _refuted(profile, columns, name) if key else ""
     if refuted:
-        rest = dataclasses.replace(profile.sample, old=tuple(each for each in profile.sample.old if each not in (key or ())))
-        columns, profile, key = tuple(each for each in columns if each not in (key or ())), dataclasses.replace(profile, sample=rest), None
+        refused = absent or key or ()
+        rest = dataclasses.replace(profile.sample, old=tuple(each for each in profile.sample.old if each not in refused))
+        columns, profile, key = tuple(each for each in columns if each not in refused), dataclasses.replace(profile, sample=rest), None
     proposed = key_inference.propose(profile.sample, columns, name) if key is None and not profile.opaque else None
     if guess and not refuted and proposed and proposed.likely and not unnamed:
         key, key_from = proposed.columns, f"inferred, verify it: {proposed.reason}"

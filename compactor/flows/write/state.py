@@ -87,7 +87,7 @@ def after(table: Table, parent: Snapshot | None, summary: BatchSummary, staged: 
         source_time=_greatest([before.source_time, summary.source_time]),
         truncated_to=None if table.spec.shard else latest([summary.truncate, before.truncated_to]),
         shards_truncated_to=summary.barriers(before.shards_truncated_to),
-        snapshot_lsns=summary.snapshot_lsns,
+        starts=summary.starts,
         epoch=table.spec.epoch,
         envelope=table.spec.envelope,
         # a commit that brought nothing new says nothing about what the next one will bring
@@ -227,7 +227,9 @@ def with_changes(table: Table, parent: Snapshot | None, edit: Edit, resolution: 
 def _comparable(parent: Snapshot, made: Snapshot, continued: Feed) -> bool:
     """Return whether the rows that readers saw before and see after differ by changes of events alone.
 
-    Not so after a rebuild with another key, and where `delete: soft` was switched: then rows appear or vanish that no event has touched.
+    Not so after a rebuild with another key, where `delete: soft` was switched, and where a restore has taken columns away: then rows appear, vanish
+    or lose values that no event has touched.
     """
     same_soft = parent.feed is None or parent.feed.soft == continued.soft
-    return same_soft and (parent.schema.key, parent.order) == (made.schema.key, made.order)
+    keeps_columns = set(parent.schema.names) <= set(made.schema.names)
+    return same_soft and keeps_columns and (parent.schema.key, parent.order) == (made.schema.key, made.order)

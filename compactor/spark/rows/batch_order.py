@@ -5,12 +5,12 @@ A text column is compared as numbers if it holds whole numbers, because '9' > '1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.inputs import path_of
-from compactor.core.model.position import OFFSETS, Order, Position, SnapshotLsns, at_or_below, latest, offsets_problem, same_order
+from compactor.core.model.position import NO_STARTS, OFFSETS, Order, Position, Starts, at_or_below, latest, offsets_problem, same_order
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.phrases import counted
@@ -118,13 +118,22 @@ def epoch(opened: Inputs) -> str:
     return f"CASE{cases} ELSE {most} END" if cases else str(most)
 
 
-def snapshot_lsns(opened: Inputs, parent: Snapshot | None, order: Order, counts: survey.SurveyResult) -> SnapshotLsns:
-    """Return PostgreSQL's initial snapshots that the table or the batch has rows of."""
+_FIRST_MAX = 20
+"""Numbers of first transactions that are kept: a connector begins seldom."""
+
+
+def starts(opened: Inputs, parent: Snapshot | None, order: Order, counts: survey.SurveyResult) -> Starts:
+    """Return the initial snapshots and first transactions that the table or the batch has rows of."""
+    before = parent.starts if parent else NO_STARTS
     if [name for name, _ in order[:2]] != ["commit_lsn", "lsn"]:
-        return ()
+        return before
     epochs, pattern = {item.name: item.epoch for item in opened.inputs}, opened.spec.pattern if opened.spec.shard else ""
-    arrived = ((epochs.get(file, opened.spec.epoch), shard_of(pattern, path_of(file)), lsn) for file, lsn in counts.snapshot_lsns)
-    return tuple(sorted({*(parent.snapshot_lsns if parent else ()), *arrived}))
+
+    def those(earlier: Iterable[tuple[int, str, int]], arrived: Iterable[tuple[str, int]]) -> tuple[tuple[int, str, int], ...]:
+        more = ((epochs.get(file, opened.spec.epoch), shard_of(pattern, path_of(file)), number) for file, number in arrived)
+        return tuple(sorted({*earlier, *more}))
+
+    return Starts(those(before.snapshots, counts.snapshot_lsns), those(before.transactions, counts.first_transactions)[-_FIRST_MAX:])
 
 
 def barrier(spec: TableSpec, parent: Snapshot | None, counts: survey.SurveyResult, order: position.Order) -> Position | None:

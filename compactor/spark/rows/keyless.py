@@ -41,7 +41,7 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
     assert frame.images is not None
     rows = frame.rows
     has_order = "total_order" in dict(rows.dtypes)[SOURCE]
-    event = "concat_ws(':', 'e', _position.epoch, _source.sequence, _source.lsn, _source.txId, _source.total_order)" if has_order else "NULL"
+    event = "concat_ws(':', 'e', _position.epoch, _source.lsn, _source.txId, _source.total_order)" if has_order else "NULL"
     # MySQL and SQL Server number the events of a transaction too, but not the transactions
     has_number = "_source.total_order IS NOT NULL AND coalesce(_source.sequence, _source.lsn, _source.txId) IS NOT NULL" if has_order else "false"
     if any(name in OFFSETS for name, _ in order):

@@ -14,9 +14,9 @@ from compactor.core.model import position as core
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.inputs import NAME_ENDING
-from compactor.core.model.position import Partitions, Position, SnapshotLsns
+from compactor.core.model.position import NO_STARTS, Partitions, Position, Starts
 from compactor.core.model.spec import TableSpec
-from compactor.spark.columns import BEFORE, EVENT, INVALID, OP, ROW, TIME
+from compactor.spark.columns import BEFORE, EVENT, INVALID, OP, ROW, SOURCE, TIME
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import FIRST_COMMIT, exactly, expression, in_range
 from compactor.spark.rows import order_texts
@@ -56,12 +56,12 @@ def built(epoch: str, values: Sequence[str], order: Order, row: str = "_row") ->
 
 
 def with_position(
-    frame: Frame, spec: TableSpec, order: Order, epoch: str, valid: bool = False, snapshots: SnapshotLsns = (), shard: str = "''"
+    frame: Frame, spec: TableSpec, order: Order, epoch: str, valid: bool = False, starts: Starts = NO_STARTS, shard: str = "''"
 ) -> Frame:
     """Return the frame with POSITION. `epoch` and `shard` are SQL; `valid`: no record is INVALID, as an earlier pass found.
 
-    `snapshots`: where changes may be in the first transaction after one. PostgreSQL's connector sends no commit LSN with it. It was open when the
-    snapshot was taken, and so its changes, whose own LSNs are lower, are newer than the snapshot's rows.
+    `starts`: PostgreSQL's connector sends no commit LSN with the first transaction that it sees, and after a restart within it a lower one. So its
+    changes are ordered by their own LSN. Those of a transaction that was open when a snapshot was taken are newer than the snapshot's rows.
 
     A row whose order column is null, where it must not be, or misordered text (`order_texts`), becomes INVALID. Invalid rows have no OP.
     A TIME that is none becomes null.
@@ -69,11 +69,16 @@ def with_position(
     assert frame.images is not None
     parts = [order_part(frame, frame.images, spec, name, types.parse(kind)) for name, kind in order]
     typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
-    if snapshots:
-        taken = ", ".join(f"named_struct('epoch', {at}, 'shard', {literal(name)}, 'lsn', {lsn}L)" for at, name, lsn in snapshots)
-        own = f"_s.epoch = {epoch} AND _s.shard = {shard} AND _s.lsn >= {typed[0]}"
-        later = f"array_min(filter(array({taken}), _s -> {own})).lsn"
-        typed[0] = f"CASE WHEN {FIRST_COMMIT} AND _op <> 'r' THEN coalesce({later}, {typed[0]}) ELSE {typed[0]} END"
+    if starts.transactions and "sequence:" in dict(frame.rows.dtypes)[SOURCE]:
+
+        def those(entries: Sequence[tuple[int, str, int]], test: str) -> str:
+            each = ", ".join(f"named_struct('epoch', {at}, 'shard', {literal(name)}, 'number', {number}L)" for at, name, number in entries)
+            return f"filter(array({each}), _s -> _s.epoch = {epoch} AND _s.shard = {shard} AND _s.number {test})"
+
+        own = "try_cast(_source.lsn AS BIGINT)"
+        later = f"array_min({those(starts.snapshots, f'>= {own}')}).number" if starts.snapshots else "NULL"
+        first = f"{FIRST_COMMIT} OR size({those(starts.transactions, '= try_cast(_source.txId AS BIGINT)')}) > 0"
+        typed[0] = f"CASE WHEN _op <> 'r' AND ({first}) THEN coalesce({later}, {own}) ELSE {typed[0]} END"
     required = [(part, frame.order_names.may_be_null(name, at == 0)) for at, (part, (name, _)) in enumerate(zip(typed, order))]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
     texts = [at for at, (name, kind) in enumerate(order) if kind == "string" and order_texts.column_of(name) is not None]

@@ -86,8 +86,8 @@ class SurveyResult:
     """What each stream brought, without the times of reads of snapshots: they may be ahead of changes that are still to come."""
     snapshot_lsns: frozenset[tuple[str, int]] = frozenset()
     """(input path, LSN) of PostgreSQL's initial snapshots whose rows were read; of several in one file the least and the greatest."""
-    first_commit: bool = False
-    """Whether a change is in the first transaction after an initial snapshot: its connector had seen no commit before."""
+    first_transactions: frozenset[tuple[str, int]] = frozenset()
+    """(input path, transaction) of changes whose connector had seen no commit before; of several in one file the least and the greatest."""
     moves: int = 0
     """Changes that name the key that their row had before, counted when the Changes are (`without_invalid`)."""
     left_out: tuple[str, str] | None = None
@@ -148,8 +148,8 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
         _by_partition(rows, "least", min),
         _by_partition(rows, "newer", min),
         brought_by_stream((path_of(row[FILE]), _partition(row, spec), None if row[OP] == "r" else row.time, row[OP] is not None) for row in streamed),
-        frozenset((row[FILE], lsn) for row in of["r"] for lsn in (row.least_lsn, row.greatest_lsn) if lsn is not None),
-        any(row[OP] not in (None, "r") and row.least_lsn is not None for row in rows),
+        frozenset((row[FILE], lsn) for row in of["r"] for lsn in (row.least_start, row.greatest_start) if lsn is not None),
+        frozenset((row[FILE], number) for row in rows if row[OP] not in (None, "r") for number in (row.least_start, row.greatest_start) if number),
         left_out=max(((row.left_out, row[FILE]) for row in rows if row.left_out is not None), default=None),
     )
 
@@ -215,7 +215,8 @@ def _grouped(frame: Frame, spec: TableSpec, since: str | None) -> DataFrame:
     lost = "CASE WHEN _before IS NULL THEN named_struct('f', _file, 'b', _block, 'r', _row, 'op', _op) END"
     kinds = dict(frame.rows.dtypes)
     has_lsn = "sequence:" in kinds[SOURCE] and "o1:bigint" in kinds[POSITION]
-    lsn = f"CASE WHEN {FIRST_COMMIT} THEN _position.o1 END" if has_lsn else "CAST(NULL AS BIGINT)"
+    number = "CASE WHEN _op = 'r' THEN _position.o1 ELSE try_cast(_source.txId AS BIGINT) END"
+    start = f"CASE WHEN {FIRST_COMMIT} THEN {number} END" if has_lsn else "CAST(NULL AS BIGINT)"
     newer = f"_time > {unless('_time IS NULL', times.to_micros(since)) if since else 'NULL'}"
     current = f"_op IS NOT NULL AND _position.epoch = {spec.epoch}"
     text = f"""
@@ -231,8 +232,8 @@ SELECT _file, _writer, _partition, _op,
   max(CASE WHEN {current} THEN _offset END) AS offset,
   min(CASE WHEN _op IS NOT NULL THEN _offset END) AS least,
   min(CASE WHEN {current} AND {newer} THEN _offset END) AS newer,
-  min({lsn}) AS least_lsn,
-  max({lsn}) AS greatest_lsn,
+  min({start}) AS least_start,
+  max({start}) AS greatest_start,
   {f"max({LEFT_OUT})" if LEFT_OUT in kinds else "CAST(NULL AS STRING)"} AS left_out,
   {BY_HASH} AS _by_hash
 FROM {{records}}
