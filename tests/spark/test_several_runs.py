@@ -112,20 +112,6 @@ def test_such_a_change_is_the_same_change_in_a_table_without_key(lake: Lake) -> 
     assert [] == lake.problems(spec)
 
 
-def test_soft_deletes_show_last_values_as_soon_as_they_are_set(lake: Lake) -> None:
-    """They are in the base alone, so the run compacts before it shows the deleted rows, although nothing has landed."""
-    spec = lake.spec(write_mode="merge-on-read", order_by=("seq",))
-    lake.land(spec, 1, [{"id": at, "seq": at, "v": f"v{at}", "__op": "c"} for at in range(1, 9)])
-    lake.run(spec)
-    lake.land(spec, 2, [{"id": 3, "seq": 20, "__op": "d"}])
-    lake.run(spec)
-    spec = dataclasses.replace(spec, delete="soft")
-    assert ("compact 3",) == lake.run(spec).operations
-    assert {"id": 3, "seq": 3, "v": "v3", "_deleted": True} in lake.rows(spec)
-    assert [] == lake.problems(spec)
-    assert "idle" == lake.run(spec).outcome
-
-
 def test_a_history_that_was_switched_off_is_not_verified(lake: Lake) -> None:
     """The next commit takes it out of the Snapshot."""
     spec = lake.spec(history=True, order_by=("seq",))
