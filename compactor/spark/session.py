@@ -205,9 +205,8 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         # Tombstones go into folders of their own. Rows are sorted by key, and Spark would sort them by folder first: it keeps a file open for each.
         "spark.sql.optimizer.plannedWrite.enabled": "false",
         "spark.sql.maxConcurrentOutputFileWriters": "100",
-        # A sink may write a file for each event. Spark would list each by a task of its own, and reserve a task for 32 of them.
+        # A sink may write a file for each event. Spark would list each by a task of its own.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "64",
-        "spark.sql.files.openCostInBytes": str(1 << 20),
         # A marker file would be the only object in a table's folder that no Snapshot lists.
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.ui.showConsoleProgress": str(settings.verbose).lower(),

@@ -22,7 +22,7 @@ from compactor.spark.columns import AFTER, BEFORE, BLOCK, EVENT, GONE, MOVED, OP
 from compactor.spark.decode.frame import Frame
 from compactor.spark.rows import position
 from compactor.spark.rows.reduce import NEWEST, REMOVAL
-from compactor.spark.sql import EXACT_JSON, literal, named, quoted
+from compactor.spark.sql import EXACT_JSON, literal, quoted
 
 MATCHED = "found"
 """The MOVED of a removal that took its row, and of the row that it took."""
@@ -176,8 +176,11 @@ def _comparisons(schema: Schema, order: position.Order, heads: DataFrame | None)
 
     rows, removals = set(lacking), set(lacking)
     if heads is not None:
-        rows = _those(heads.where("_gone IS NULL"), _lacks(schema, "_at", order))
-        removals = _those(heads.where(is_waiting()), _lacks(schema, "_gone", order))
+        undecided = heads.where(f"_gone IS NULL OR {is_waiting()}").selectExpr(
+            "_gone IS NOT NULL AS waits", f"{_lacks(schema, NEWEST, order)} AS lacks"
+        )
+        states = [(state.waits, frozenset(state.lacks)) for state in undecided.distinct().collect()]
+        rows, removals = ({lacks for waits, lacks in states if waits == one} for one in (False, True))
     # rows and removals from before a column came, too: some have its default already, and some null
     pairs: dict[tuple[frozenset[str], frozenset[str]], list[frozenset[str]]] = {}
     for index, before in enumerate(lacking):
@@ -188,10 +191,6 @@ def _comparisons(schema: Schema, order: position.Order, heads: DataFrame | None)
     fewer = [_Comparison(pair[1], lacks(pair[0], "_at"), f"({test})") for pair, test in tests.items()]
     # a row that is equal in more columns goes first
     return [_Comparison(), *sorted(fewer, key=lambda each: len(each.left_out))]
-
-
-def _those(states: DataFrame, lacks: str) -> set[frozenset[str]]:
-    return {frozenset(row.lacks) for row in states.select(named(lacks, "lacks")).distinct().collect()}
 
 
 def match_removals(heads: DataFrame, schema: Schema, order: position.Order, version: int, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:
