@@ -103,8 +103,8 @@ class Rows:
     def to_pandas(self, columns: Sequence[str] | None = None, filter: str | None = None) -> pandas.DataFrame:
         """Return the rows as a pandas DataFrame.
 
-        Whole numbers and booleans keep their type beside nulls (`Int64`, `boolean`); decimals are `decimal.Decimal`, dates `datetime.date`. Raises
-        Refused for dates and nested times outside of the years 1 to 9999.
+        Whole numbers and booleans keep their type beside nulls (`Int64`, `boolean`), whole numbers also inside of lists, structs and maps. Decimals
+        are `decimal.Decimal`, dates `datetime.date`. Raises Refused for dates and nested times outside of the years 1 to 9999.
         """
         _require("pandas")
         import pandas
@@ -116,7 +116,7 @@ class Rows:
         }
         rows = self.to_arrow(columns, filter)
         try:
-            return rows.to_pandas(types_mapper=exact.get)
+            return rows.to_pandas(types_mapper=exact.get, integer_object_nulls=True)
         except ValueError as error:
             raise Refused(f"table {self._source.stored.name}: a value does not fit pandas ({error}). Use to_arrow, or other columns.") from error
 

@@ -169,3 +169,18 @@ def test_no_value_and_no_name_of_a_file_reaches_a_terminal_as_it_is(
     text = shown.getvalue() if shown else capsys.readouterr().out
     assert text.startswith('n\n"a\\x1b\tb\nc"\n[')
     assert json.loads(text[text.index("[") :]) == [{f"n{EVIL}": EVIL}]
+
+
+def test_json_of_rows_is_a_document_or_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """A statement that fails at its first row leaves no half of one."""
+    with pytest.raises(ZeroDivisionError):
+        grid.rows_as_json(str(1 // 0) for _ in range(1))
+    grid.rows_as_json([])
+    assert capsys.readouterr().out == "[]\n"
+
+
+def test_half_a_character_is_escaped_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a record may have it in the name of a column. UTF-8 has no bytes for it."""
+    console.as_json({"a\ud83d": "\\ é \udc00"})
+    written = capsys.readouterr().out.encode().decode()
+    assert json.loads(written) == {"a\ud83d": "\\ é \udc00"}

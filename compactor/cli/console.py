@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import sys
 import threading
 import time
@@ -38,7 +39,9 @@ _LATE_MAX = 10
 
 
 def as_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    # half a character, such as a record may have in a name, has no UTF-8
+    print(re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text))
 
 
 def clear(about: str) -> None:

@@ -145,12 +145,12 @@ def cells(row: str) -> list[tuple[str, str | None]]:
 
 
 def rows_as_json(rows: Iterable[str]) -> None:
-    sys.stdout.write("[")
-    before = "\n"
+    before = "[\n"
+    # nothing is written before the first row is there: an error leaves no half of a document
     for row in rows:
         sys.stdout.write(before + row)
         before = ",\n"
-    sys.stdout.write("\n]\n" if before == ",\n" else "]\n")
+    sys.stdout.write("\n]\n" if before == ",\n" else "[]\n")
 
 
 def rows_as_csv(columns: Sequence[str], rows: Iterable[str]) -> None:

@@ -9,14 +9,15 @@ from typing import TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-AT_ONCE = 8
+AT_ONCE = 16
 """Calls at a time."""
 FEW = 4
 """Up to so many calls are made one after another, in the caller's thread: others would gain nothing, and what fails fails at the same place again."""
 
 
-def in_parallel(call: Callable[[T], R], items: Iterable[T], at_once: int = AT_ONCE) -> list[R]:
-    """Return what `call` returns for each item, in the order of the items. Raises the first error; calls that have not begun by then are not made.
+def in_parallel(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Return what `call` returns for each item, in the order of the items. Raises the first error in this order; calls that have not begun when its
+    turn comes are not made.
 
     >>> in_parallel(len, ["a", "bc"]), in_parallel(abs, range(-9, 1))
     ([1, 2], [9, 8, 7, 6, 5, 4, 3, 2, 1, 0])
@@ -24,5 +25,5 @@ def in_parallel(call: Callable[[T], R], items: Iterable[T], at_once: int = AT_ON
     every = [*items]
     if len(every) <= FEW:
         return [call(item) for item in every]
-    with ThreadPoolExecutor(at_once) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         return [*pool.map(call, every)]

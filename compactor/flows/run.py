@@ -27,7 +27,7 @@ from compactor.flows.record import Recorder
 from compactor.flows.table import Table, listed
 from compactor.flows.transact import ATTEMPTS, days_end, freeze
 from compactor.flows.write import commit, rebuild
-from compactor.flows.write.compact import Spending, compact, due
+from compactor.flows.write.compact import Spending, compact, due, with_values
 
 log = logging.getLogger(__name__)
 
@@ -91,13 +91,10 @@ def commit_table(table: Table) -> Committed:
     table.step("discover", 0.0)
     before = current = table.newest()
     step = Committed(table, before)
-    if current is not None and compaction.hides_values(table.spec, current):
-        # before a view shows deleted rows without their values
-        if compacted := compact(table, current, Spending())[0]:
-            step.made.append(compacted)
-            current = compacted
     if current is not None:
-        current, step.resumed = resume(table, current)
+        shows = with_values(table, current)
+        step.made += [shows] if shows.version > current.version else []
+        current, step.resumed = resume(table, shows)
 
     def ingest() -> Snapshot | None:
         return ingested(table, current, lambda newest: commit.commit(table, newest), step.made)

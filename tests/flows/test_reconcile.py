@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.model.errors import Unavailable
+from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.schema import Field, Schema
 from compactor.core.reconcile.canonical import Columns, Pair, SourceColumn, pair_columns
 from compactor.core.reconcile.dialects import POSTGRES, SPARK, postgres_form
@@ -32,20 +32,20 @@ class Memory:
         self.all, self.ranged, self.reads = list(rows), ranged, 0
 
     def bounds(self) -> tuple[int, int] | None:
-        numbers = [int(key) for key, _, _ in self.all]
+        numbers = [int(key) for key, _, _ in self.all] if self.ranged else []
         return (min(numbers), max(numbers)) if self.ranged and numbers else None
 
     def _of(self, part: Part) -> list[tuple[str, str | None, str]]:
         def inside(key: str) -> bool:
             ranged = (part.low is None or int(key) >= part.low) and (part.high is None or int(key) < part.high)
-            return ranged and _md5(key).startswith(part.prefix)
+            return ranged and _md5(key or "").startswith(part.prefix)
 
         return [row for row in self.all if inside(row[0])]
 
     def checksums(self, part: Part, split: Split) -> dict[str, Checksum]:
         sums: dict[str, Checksum] = {}
         for key, value, _ in self._of(part):
-            label = str(int(key) - (int(key) - (part.low or 0)) % split.width) if split.width else _md5(key)[: split.digits]
+            label = str(int(key) - (int(key) - (part.low or 0)) % split.width) if split.width else _md5(key or "")[: split.digits]
             count, total = sums.get(label, (0, 0))
             sums[label] = (count + 1, total + int(_md5(f"{key}:{value}")[:15], 16))
             self.reads += 1
@@ -126,6 +126,13 @@ def rows(count: int) -> list[tuple[str, str | None, str]]:
 def edited(there: list[tuple[str, str | None, str]], at: int, value: str | None) -> list[tuple[str, str | None, str]]:
     """The same rows, one with another value."""
     return [*there[:at], (there[at][0], value, there[at][2]), *there[at + 1 :]]
+
+
+def test_a_key_that_is_no_value_of_its_type_is_named() -> None:
+    """The canonical text of such a value is null, and rows with it cannot be looked up."""
+    lake = rows(5)
+    with pytest.raises(Refused, match=r"a row of the lake has the key \(None,\); null stands for what is no value of the source's type"):
+        Both(Memory(rows(5), False), Memory([*lake, (None, "v", "1")], False)).compared()  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("ranged", [True, False], ids=["ranges of numbers", "digits of the key's digest"])

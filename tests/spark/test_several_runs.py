@@ -102,6 +102,30 @@ def test_a_connector_that_was_killed_in_its_first_transaction_sends_another_sequ
     assert [] == lake.problems(spec)
 
 
+def test_changes_that_name_no_transaction_are_placed_by_the_snapshot(lake: Lake) -> None:
+    """A transform has dropped the field, or `add.fields` does not list it."""
+    spec = debezium(lake, write_mode="merge-on-read")
+    runs = json.loads(json.dumps([READS, OPEN, LATER]))
+    for each in (each for run in runs for each in run):
+        del each["source"]["txId"]
+    ingest(lake, spec, *runs)
+    assert {1: "open", 2: "open", 9: "later"} == column(lake, spec, "v")
+    assert [] == lake.problems(spec)
+
+
+def test_each_of_many_shards_has_first_transactions_of_its_own(lake: Lake) -> None:
+    """However many they are."""
+    spec = dataclasses.replace(debezium(lake, write_mode="merge-on-read"), pattern="{db}/increment_%Y%m%d%H", shard="db")
+    for hour, events in enumerate([SENT, SENT_AGAIN]):
+        for shard in range(22):
+            path = Path(spec.landing) / f"s{shard:02d}" / f"increment_20240305{hour:02d}" / "part-0.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(json.dumps(each) + "\n" for each in events))
+        lake.run(spec)
+    assert {"4"} == {row["v"] for row in lake.rows(spec)}
+    assert [] == lake.problems(spec)
+
+
 def test_such_a_change_is_the_same_change_in_a_table_without_key(lake: Lake) -> None:
     """Its sequence is no part of its identity."""
     spec = debezium(lake, key=())

@@ -176,12 +176,14 @@ def scope(order: Order) -> str:
 
 @dataclass(frozen=True)
 class Starts:
-    """Where PostgreSQL's connector began: the first transaction after it has no other place in the order (`spark/rows/position.py`)."""
+    """PostgreSQL's initial snapshots, and the transactions that its connector sent first: changes of these name no commit, and are placed by their
+    own LSN, or by the snapshot's if that is greater (`spark/rows/position.py`).
+    """
 
     snapshots: tuple[tuple[int, str, int], ...] = ()
     """(epoch, shard, LSN) of initial snapshots."""
     transactions: tuple[tuple[int, str, int], ...] = ()
-    """(epoch, shard, transaction) of the first transactions."""
+    """(epoch, shard, transaction) of the first transactions; 0 where changes name none."""
 
 
 NO_STARTS = Starts()

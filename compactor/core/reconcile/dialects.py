@@ -161,6 +161,7 @@ MYSQL = Dialect(
 
 _SPARK_TRIMMED = "regexp_replace(regexp_replace({v}, '([.][0-9]*?)0+$', '$1'), '[.]$', '')"
 # Spark has no function for the bits of a double; adding zero makes 0 of -0
+_SPARK_BOOLEAN = "CASE WHEN lower({v}) IN ('true', 't', '1') THEN 'true' WHEN lower({v}) IN ('false', 'f', '0') THEN 'false' ELSE {v} END"
 _SPARK_DOUBLE = "(CASE WHEN {v} IS NOT NULL THEN reflect('java.lang.Double', 'doubleToLongBits', {v} + 0D) END)"
 SPARK = Dialect(
     mark="`",
@@ -171,6 +172,8 @@ SPARK = Dialect(
         "double": _SPARK_DOUBLE.replace("{v}", "try_cast({v} AS double)"),
         "single": _SPARK_DOUBLE.replace("{v}", "try_cast(try_cast({v} AS float) AS double)"),
         "boolean": "lower(cast({v} AS string))",
+        # PostgreSQL's COPY writes t and f, and MySQL's a bit as a digit
+        ("boolean", "string"): _SPARK_BOOLEAN,
         "date": "cast(datediff(try_cast({v} AS date), DATE'1970-01-01') AS string)",
         "moment": "cast(unix_micros(try_cast({v} AS timestamp)) AS string)",
         "time": _SPARK_TRIMMED,

@@ -190,6 +190,11 @@ def _suspects(source: Side, pinned: Pinned, options: Options) -> tuple[int, tupl
             if batch:
                 results = pool.submit(source.digests, batch)
                 here, there = pinned.side.digests(batch), results.result()
+                if unnamed := next((key for key in (*here, *there) if None in key), None):
+                    raise Refused(
+                        f"a row of {'the lake' if unnamed in here else 'the source'} has the key {unnamed}; null stands for what is no value of the "
+                        "source's type, or infinite or NaN. Nothing distinguishes such rows: correct them, and compare again"
+                    )
                 both = {key: (there.get(key, ()), here.get(key, ())) for key in sorted({*here, *there})}
                 suspects.update({key: rows for key, rows in both.items() if not _same(*rows)})
                 continue

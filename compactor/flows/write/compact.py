@@ -82,6 +82,12 @@ def compact(table: Table, newest: Snapshot, spending: Spending) -> tuple[Snapsho
     return made, work[0].waiting if work else None
 
 
+def with_values(table: Table, snapshot: Snapshot) -> Snapshot:
+    """Return the Snapshot to show: a compacted one where `delete: soft` would show deleted rows without their last values."""
+    hidden = compaction.hides_values(table.spec, snapshot)
+    return (compact(table, snapshot, Spending())[0] if hidden else None) or snapshot
+
+
 class _Compaction:
     """Segments compacted once, from the version `read`."""
 

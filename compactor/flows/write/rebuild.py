@@ -310,8 +310,8 @@ def _sources(table: Table, snapshot: Snapshot, compared: bool) -> tuple[list[Inp
     did, so unless the rows are `compared` it is gone.
     """
     entries = ledger.everything(table, snapshot)
-    inputs, _ = archive.taken(table, entries)
-    table, again, discarded = listed(table), archive.again(entries), ledger.with_outcome(entries, DISCARDED)
+    table, discarded = listed(table), ledger.with_outcome(entries, DISCARDED)
+    (inputs, _), again = archive.taken(table, entries), archive.again(entries)
     chosen: dict[str, Input] = {}
     gone, chosen_paths = [], set()
     for item in reversed(inputs):

@@ -31,6 +31,7 @@ from compactor.flows.publish.sync import resume, show_and_archive
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 from compactor.flows.write import commit, state
+from compactor.flows.write.compact import with_values
 
 
 def at_version(table: Table, version: int) -> Snapshot:
@@ -78,7 +79,7 @@ def restore(table: Table, target: Snapshot) -> TableReport:
         return _edit(table, target, parent, head_version) if parent is not None else None
 
     made = table.existing(transact(table, planned))
-    show_and_archive(table, made)
+    show_and_archive(table, with_values(table, made))
     undone = sum(item.outcome == "undone" for item in made.inputs)
     waiting = sum(item.in_quarantine for item in made.inputs)
     redone = sum(item.outcome != "undone" and not item.in_quarantine for item in made.inputs)

@@ -6,6 +6,7 @@ A text column is compared as numbers if it holds whole numbers, because '9' > '1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
@@ -118,8 +119,8 @@ def epoch(opened: Inputs) -> str:
     return f"CASE{cases} ELSE {most} END" if cases else str(most)
 
 
-_FIRST_MAX = 20
-"""Numbers of first transactions that are kept: a connector begins seldom."""
+_STARTS_MAX = 20
+"""Starts of one shard that are kept: a connector begins seldom."""
 
 
 def starts(opened: Inputs, parent: Snapshot | None, order: Order, counts: survey.SurveyResult) -> Starts:
@@ -129,11 +130,12 @@ def starts(opened: Inputs, parent: Snapshot | None, order: Order, counts: survey
         return before
     epochs, pattern = {item.name: item.epoch for item in opened.inputs}, opened.spec.pattern if opened.spec.shard else ""
 
-    def those(earlier: Iterable[tuple[int, str, int]], arrived: Iterable[tuple[str, int]]) -> tuple[tuple[int, str, int], ...]:
+    def newest(earlier: Iterable[tuple[int, str, int]], arrived: Iterable[tuple[str, int]]) -> tuple[tuple[int, str, int], ...]:
         more = ((epochs.get(file, opened.spec.epoch), shard_of(pattern, path_of(file)), number) for file, number in arrived)
-        return tuple(sorted({*earlier, *more}))
+        by_shard = groupby(sorted({*earlier, *more}), key=lambda start: start[:2])
+        return tuple(start for _, group in by_shard for start in [*group][-_STARTS_MAX:])
 
-    return Starts(those(before.snapshots, counts.snapshot_lsns), those(before.transactions, counts.first_transactions)[-_FIRST_MAX:])
+    return Starts(newest(before.snapshots, counts.snapshot_lsns), newest(before.transactions, counts.first_transactions))
 
 
 def barrier(spec: TableSpec, parent: Snapshot | None, counts: survey.SurveyResult, order: position.Order) -> Position | None:

@@ -9,8 +9,9 @@ A stored removal has `_moved` = 'x'. Once it took its row, `_moved` is 'found', 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
@@ -41,7 +42,9 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
     assert frame.images is not None
     rows = frame.rows
     has_order = "total_order" in dict(rows.dtypes)[SOURCE]
-    event = "concat_ws(':', 'e', _position.epoch, _source.lsn, _source.txId, _source.total_order)" if has_order else "NULL"
+    # PostgreSQL's connector may send a change again with another sequence; wal2json's format 1 has no other place
+    place = "coalesce(_source.lsn, _source.sequence)"
+    event = f"concat_ws(':', 'e', _position.epoch, {place}, _source.txId, _source.total_order)" if has_order else "NULL"
     # MySQL and SQL Server number the events of a transaction too, but not the transactions
     has_number = "_source.total_order IS NOT NULL AND coalesce(_source.sequence, _source.lsn, _source.txId) IS NOT NULL" if has_order else "false"
     if any(name in OFFSETS for name, _ in order):
@@ -143,64 +146,70 @@ def changed_columns(schema: Schema) -> list[Field]:
     return [field for field in bounded if field.first or field.last]
 
 
-def takes_steps(schema: Schema) -> bool:
-    """Return whether rows and removals of these columns are compared in more steps than one plan has. Each column that came or went adds some."""
-    return len(changed_columns(schema)) > 1
+def _lacking(fields: Sequence[Field]) -> list[frozenset[str]]:
+    """Return the columns that an event lacks, of these that came or went: before the first of them changed, and after each change."""
+    cuts = [(field.first, 0, field.name) for field in fields if field.first] + [(field.last, 1, field.name) for field in fields if field.last]
+    lacking = [frozenset(field.name for field in fields if field.first)]
+    for (_, went), group in groupby(sorted(cuts, key=lambda cut: (sort_key(cut[0]), cut[1])), key=lambda cut: cut[:2]):
+        names = {name for _, _, name in group}
+        lacking.append(lacking[-1] | names if went else lacking[-1] - names)
+    return lacking
 
 
-def _lacks(schema: Schema, place: str, order: position.Order) -> str:
-    """SQL: the columns that an event at a Position lacks, of those that came or went."""
+Pairs = dict[tuple[frozenset[str], frozenset[str]], list[frozenset[str]]]
+"""(columns that a row lacks, columns that it or a removal lacks) → those that the removals lack."""
+
+
+def _pairs(lacking: Sequence[frozenset[str]], rows: Collection[frozenset[str]], removals: Collection[frozenset[str]]) -> Pairs:
+    """`rows`, `removals`: what some of them lack."""
+    pairs: Pairs = {}
+    # rows and removals from before a column came, too: some have its default already, and some null
+    for at, before in enumerate(lacking):
+        for after in dict.fromkeys(lacking[at:]):
+            if before | after and before in rows and after in removals:
+                pairs.setdefault((before, before | after), []).append(after)
+    return pairs
+
+
+def _lacks(fields: Sequence[Field], place: str, order: position.Order) -> str:
+    """SQL: the columns that an event at a Position lacks, of these that came or went."""
     tests = []
-    for field in changed_columns(schema):
+    for field in fields:
         sides = [f"{place} {sign} {position.fixed(bound, order)}" for sign, bound in (("<", field.first), (">", field.last)) if bound]
         tests.append(f"CASE WHEN {' OR '.join(sides)} THEN {literal(field.name)} END")
     return f"array_compact(array({', '.join(tests)}))"
 
 
-def _comparisons(schema: Schema, order: position.Order, heads: DataFrame | None) -> list[_Comparison]:
-    """Return the comparisons by all columns, and by fewer where the row is from before a column came, or the removal from after it went.
-
-    `heads`: only those comparisons are returned that some of these states need. One Spark job.
-    """
-    fields = changed_columns(schema)
-    cuts = [(field.first, 0, field.name) for field in fields if field.first] + [(field.last, 1, field.name) for field in fields if field.last]
-    cuts.sort(key=lambda cut: (sort_key(cut[0]), cut[1]))
-    # the columns that an event lacks: before the first cut, and after each
-    lacking = [frozenset(field.name for field in fields if field.first)]
-    for _, went, name in cuts:
-        lacking.append(lacking[-1] | {name} if went else lacking[-1] - {name})
-
+def _comparisons(fields: Sequence[Field], pairs: Pairs, order: position.Order) -> list[_Comparison]:
     def lacks(names: frozenset[str], place: str) -> str:
         chosen = ", ".join(literal(field.name) for field in fields if field.name in names)
-        return f"{_lacks(schema, place, order)} = CAST(array({chosen}) AS ARRAY<STRING>)"
+        return f"{_lacks(fields, place, order)} = CAST(array({chosen}) AS ARRAY<STRING>)"
 
-    rows, removals = set(lacking), set(lacking)
-    if heads is not None:
-        undecided = heads.where(f"_gone IS NULL OR {is_waiting()}").selectExpr(
-            "_gone IS NOT NULL AS waits", f"{_lacks(schema, NEWEST, order)} AS lacks"
-        )
-        states = [(state.waits, frozenset(state.lacks)) for state in undecided.distinct().collect()]
-        rows, removals = ({lacks for waits, lacks in states if waits == one} for one in (False, True))
-    # rows and removals from before a column came, too: some have its default already, and some null
-    pairs: dict[tuple[frozenset[str], frozenset[str]], list[frozenset[str]]] = {}
-    for index, before in enumerate(lacking):
-        for after in dict.fromkeys(lacking[index:]):
-            if before | after and before in rows and after in removals:
-                pairs.setdefault((before, before | after), []).append(after)
     tests = {pair: " OR ".join(f"({lacks(after, '_gone')})" for after in afters) for pair, afters in pairs.items()}
-    fewer = [_Comparison(pair[1], lacks(pair[0], "_at"), f"({test})") for pair, test in tests.items()]
+    made = [_Comparison(pair[1], lacks(pair[0], "_at"), f"({test})") for pair, test in tests.items()]
     # a row that is equal in more columns goes first
-    return [_Comparison(), *sorted(fewer, key=lambda each: len(each.left_out))]
+    return sorted(made, key=lambda each: len(each.left_out))
 
 
 def match_removals(heads: DataFrame, schema: Schema, order: position.Order, version: int, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:
     """Return states (one for each identity) in which removals and rows of equal content have taken each other.
 
-    `keep` returns rows computed once. Where there are more comparisons than a plan can have, `heads` are computed already.
+    They are compared by all columns, and then by fewer where the row is from before a column came, or the removal from after it went. `keep` returns
+    rows computed once.
     """
-    comparisons = _comparisons(schema, order, heads if takes_steps(schema) else None)
-    for at, compared in enumerate(comparisons):
-        if at > COMPARISONS_MAX and at % COMPARISONS_MAX == 1:
+    heads, fields = _matched(heads, schema, order, version, _Comparison()), changed_columns(schema)
+    lacking = _lacking(fields)
+    pairs = _pairs(lacking, lacking, lacking)
+    if len(pairs) > COMPARISONS_MAX:
+        heads = keep(heads)
+        # mostly nothing waits any more, and no other comparison is needed
+        undecided = heads.where(f"_gone IS NULL OR {is_waiting()}").selectExpr(
+            "_gone IS NOT NULL AS waits", f"{_lacks(fields, NEWEST, order)} AS lacks"
+        )
+        states = [(state.waits, frozenset(state.lacks)) for state in undecided.distinct().collect()]
+        pairs = _pairs(lacking, *({lacks for waits, lacks in states if waits == one} for one in (False, True)))
+    for at, compared in enumerate(_comparisons(fields, pairs, order)):
+        if at and at % COMPARISONS_MAX == 0:
             heads = keep(heads)
         heads = _matched(heads, schema, order, version, compared)
     return heads

@@ -70,14 +70,11 @@ def with_position(
     parts = [order_part(frame, frame.images, spec, name, types.parse(kind)) for name, kind in order]
     typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
     if starts.transactions and "sequence:" in dict(frame.rows.dtypes)[SOURCE]:
-
-        def those(entries: Sequence[tuple[int, str, int]], test: str) -> str:
-            each = ", ".join(f"named_struct('epoch', {at}, 'shard', {literal(name)}, 'number', {number}L)" for at, name, number in entries)
-            return f"filter(array({each}), _s -> _s.epoch = {epoch} AND _s.shard = {shard} AND _s.number {test})"
-
         own = "try_cast(_source.lsn AS BIGINT)"
-        later = f"array_min({those(starts.snapshots, f'>= {own}')}).number" if starts.snapshots else "NULL"
-        first = f"{FIRST_COMMIT} OR size({those(starts.transactions, '= try_cast(_source.txId AS BIGINT)')}) > 0"
+        numbers = ", ".join(f"struct({at}, {literal(name)}, {number}L)" for at, name, number in starts.transactions)
+        first = f"{FIRST_COMMIT} OR coalesce(struct({epoch}, {shard}, try_cast(_source.txId AS BIGINT)) IN ({numbers}), false)"
+        lsns = [f"CASE WHEN {epoch} = {at} AND {shard} = {literal(name)} AND {lsn} >= {own} THEN {lsn}L END" for at, name, lsn in starts.snapshots]
+        later = f"least(CAST(NULL AS BIGINT), NULL, {', '.join(lsns)})" if lsns else "NULL"
         typed[0] = f"CASE WHEN _op <> 'r' AND ({first}) THEN coalesce({later}, {own}) ELSE {typed[0]} END"
     required = [(part, frame.order_names.may_be_null(name, at == 0)) for at, (part, (name, _)) in enumerate(zip(typed, order))]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"

@@ -158,7 +158,7 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
     elif made.small:
         states = states.coalesce(1)
     rows, numbers = reducer.rows(states), None
-    if made.behind or several_passes or (spec.keyless and made.tombstones and keyless.takes_steps(schema)):
+    if made.behind or several_passes:
         rows, numbers = measured.materialize_and_measure(rows, OUTCOMES)
         own.append(rows)
     else:
@@ -171,13 +171,11 @@ def resolve(batch: SparkBatch, whole: bool, several_passes: bool = False) -> Res
         return dataclasses.replace(rest, own=(*own, kept.changes, *rest.own))
     if spec.keyless:
         # removals are matched across all ranges: rows are placed after that
-        if made.tombstones:
+        def keep(frame: DataFrame) -> DataFrame:
+            own.append(measured.materialize(frame))
+            return own[-1]
 
-            def kept_now(frame: DataFrame) -> DataFrame:
-                own.append(measured.materialize(frame))
-                return own[-1]
-
-            rows = keyless.match_removals(rows, reducer.schema, reducer.order, batch.version, kept_now)
+        rows = keyless.match_removals(rows, reducer.schema, reducer.order, batch.version, keep) if made.tombstones else rows
         rows = placed.place(rows, reducer.schema) if placed is not None else rows
     return Resolution(batch, made, reducer, rows, placed, numbers, linked, tuple(own))
 

@@ -87,7 +87,7 @@ class SurveyResult:
     snapshot_lsns: frozenset[tuple[str, int]] = frozenset()
     """(input path, LSN) of PostgreSQL's initial snapshots whose rows were read; of several in one file the least and the greatest."""
     first_transactions: frozenset[tuple[str, int]] = frozenset()
-    """(input path, transaction) of changes whose connector had seen no commit before; of several in one file the least and the greatest."""
+    """(input path, transaction, 0 without one) of changes whose connector had seen no commit; of several in one file the least and the greatest."""
     moves: int = 0
     """Changes that name the key that their row had before, counted when the Changes are (`without_invalid`)."""
     left_out: tuple[str, str] | None = None
@@ -129,6 +129,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
     files, by_file = _by(rows, FILE), _by(changes, FILE)
     upserts = {row[WRITER] for row in images}
     source_times = [row.time for row in rows if row.time is not None]
+    later = [row for row in rows if row[OP] not in (None, "r")]
     streamed = [row for row in rows if not repaired_table(path_of(row[FILE]))]
     return SurveyResult(
         {name: FileCounts(_sum(group, "n"), _sum(group, "invalid"), *_bounds(by_file.get(name, ()))) for name, group in files.items()},
@@ -149,7 +150,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
         _by_partition(rows, "newer", min),
         brought_by_stream((path_of(row[FILE]), _partition(row, spec), None if row[OP] == "r" else row.time, row[OP] is not None) for row in streamed),
         frozenset((row[FILE], lsn) for row in of["r"] for lsn in (row.least_start, row.greatest_start) if lsn is not None),
-        frozenset((row[FILE], number) for row in rows if row[OP] not in (None, "r") for number in (row.least_start, row.greatest_start) if number),
+        frozenset((row[FILE], number) for row in later for number in (row.least_start, row.greatest_start) if number is not None),
         left_out=max(((row.left_out, row[FILE]) for row in rows if row.left_out is not None), default=None),
     )
 
@@ -215,7 +216,7 @@ def _grouped(frame: Frame, spec: TableSpec, since: str | None) -> DataFrame:
     lost = "CASE WHEN _before IS NULL THEN named_struct('f', _file, 'b', _block, 'r', _row, 'op', _op) END"
     kinds = dict(frame.rows.dtypes)
     has_lsn = "sequence:" in kinds[SOURCE] and "o1:bigint" in kinds[POSITION]
-    number = "CASE WHEN _op = 'r' THEN _position.o1 ELSE try_cast(_source.txId AS BIGINT) END"
+    number = "CASE WHEN _op = 'r' THEN _position.o1 ELSE coalesce(try_cast(_source.txId AS BIGINT), 0L) END"
     start = f"CASE WHEN {FIRST_COMMIT} THEN {number} END" if has_lsn else "CAST(NULL AS BIGINT)"
     newer = f"_time > {unless('_time IS NULL', times.to_micros(since)) if since else 'NULL'}"
     current = f"_op IS NOT NULL AND _position.epoch = {spec.epoch}"
