@@ -334,6 +334,18 @@ def test_a_stream_of_several_tables(lake: Lake) -> None:
         assert {1: ("moved", None)} == shown(lake, spec)
 
 
+@pytest.mark.parametrize("xids", [[7, 8], [7, 7], [None, None]], ids=["as sent", "used again", "without include-xids"])
+def test_rows_of_two_transactions_in_format_1_are_two_without_a_key(lake: Lake, xids: list[int | None]) -> None:
+    """Only `nextlsn` tells their transactions apart: numbers of transactions come again, and need not be sent."""
+    spec = lake.spec(envelope="wal2json", key=(), order_by=(), source_table="public.t")
+    documents = [many(100 + at, ("insert", {"id": at}, None), ("insert", {"id": 10 + at}, None)) for at in (1, 2)]
+    for document, xid in zip(documents, xids):
+        document["xid"] = xid
+    lake.land(spec, 1, [{name: value for name, value in each.items() if value is not None} for each in documents])
+    lake.run(spec)
+    assert [1, 2, 11, 12] == sorted(row["id"] for row in lake.rows(spec))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("format_", [1, 2])
 def test_a_table_without_key(lake: Lake, format_: int) -> None:
