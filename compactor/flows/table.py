@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -248,12 +249,15 @@ class Listed:
         self.write, self.replace, self.put_if_absent = storage.write, storage.replace, storage.put_if_absent
         self.move, self.delete = storage.move, storage.delete
         self._folders: dict[str, dict[str, FileInfo]] = {}
+        self._listing = threading.Lock()
 
     def stat(self, path: str) -> FileInfo | None:
         """Return the file as it was when its folder was first asked about, or None."""
         folder = path.rpartition("/")[0]
-        if folder not in self._folders:
-            self._folders[folder] = {info.path: info for info in self.list(folder)}
+        # threads that ask for files of one folder wait for one listing
+        with self._listing:
+            if folder not in self._folders:
+                self._folders[folder] = {info.path: info for info in self.list(folder)}
         return self._folders[folder].get(path)
 
 

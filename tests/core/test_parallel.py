@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
 from compactor.core.parallel import AT_ONCE, FEW, in_parallel
+from compactor.flows.table import Listed
+from tests.parts.memory_storage import MemoryStorage
 
 
 def test_calls_that_wait_for_each_other_are_made_at_once() -> None:
@@ -42,3 +45,16 @@ def test_after_an_error_no_other_call_begins(count: int) -> None:
     with pytest.raises(PermissionError, match="no"):
         in_parallel(call, range(count))
     assert len(made) < 3 * AT_ONCE
+
+
+def test_threads_that_ask_for_files_of_one_folder_list_it_once() -> None:
+    """Whoever looks at many files of a folder pays for one request."""
+    storage = MemoryStorage()
+    paths = [f"/lake/landing/{number}.json" for number in range(3 * AT_ONCE)]
+    for path in paths:
+        storage.write(path, b"1")
+    listings = []
+    looked_at = Listed(storage)
+    looked_at.list = lambda folder: (listings.append(folder), time.sleep(0.01), [*storage.list(folder)])[2]  # type: ignore[assignment, func-returns-value]
+    assert [info.path for info in in_parallel(looked_at.stat, paths) if info is not None] == paths
+    assert listings == ["/lake/landing"]

@@ -297,9 +297,8 @@ class Snapshot(State, Commit):
     def emptied(self) -> Snapshot:
         """Return a table of the same columns and order without rows, which nothing was ever ingested into."""
         nothing: dict[str, Any] = dict.fromkeys(("segments", "offsets", "purged_offsets", "shards_truncated_to"), ())
-        nothing["starts"] = NO_STARTS
         nothing |= dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
-        return dataclasses.replace(self, **nothing)
+        return dataclasses.replace(self, **nothing, starts=NO_STARTS)
 
     @property
     def never_ingested(self) -> bool:

@@ -160,8 +160,8 @@ MYSQL = Dialect(
 )
 
 _SPARK_TRIMMED = "regexp_replace(regexp_replace({v}, '([.][0-9]*?)0+$', '$1'), '[.]$', '')"
-# Spark has no function for the bits of a double; adding zero makes 0 of -0
 _SPARK_BOOLEAN = "CASE WHEN lower({v}) IN ('true', 't', '1') THEN 'true' WHEN lower({v}) IN ('false', 'f', '0') THEN 'false' ELSE {v} END"
+# Spark has no function for the bits of a double; adding zero makes 0 of -0
 _SPARK_DOUBLE = "(CASE WHEN {v} IS NOT NULL THEN reflect('java.lang.Double', 'doubleToLongBits', {v} + 0D) END)"
 SPARK = Dialect(
     mark="`",
