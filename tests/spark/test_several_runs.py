@@ -72,6 +72,17 @@ def test_a_second_snapshot_leaves_the_first_transaction_after_the_first_one(lake
     assert {1: "read again", 2: "open"} == column(lake, spec, "v")
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_a_second_snapshot_is_newer_than_the_first_transaction_after_the_first_one(lake: Lake, together: bool) -> None:
+    """Its changes have no commit LSN either, and lower LSNs than the second snapshot."""
+    spec = debezium(lake, write_mode="merge-on-read")
+    runs = [READS, [first("u", 500, {"id": 1, "v": "first"})], [event("u", 610, after={"id": 1, "v": "then"}, commit=600)]]
+    runs.append([first("r", 1000, {"id": 1, "v": "read again"})])
+    ingest(lake, spec, *([[each for run in runs for each in run]] if together else runs))
+    assert "read again" == column(lake, spec, "v")[1]
+    assert [] == lake.problems(spec)
+
+
 def again(lsn: int, resumed: int, total: int, row: dict[str, Any]) -> Event:
     """A change of the first transaction that a connector sends after it was killed within it and began again."""
     made = first("u", lsn, row)

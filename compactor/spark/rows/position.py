@@ -61,7 +61,8 @@ def with_position(
     """Return the frame with POSITION. `epoch` and `shard` are SQL; `valid`: no record is INVALID, as an earlier pass found.
 
     `starts`: PostgreSQL's connector sends no commit LSN with the first transaction that it sees, and after a restart within it a lower one. So its
-    changes are ordered by their own LSN. Those of a transaction that was open when a snapshot was taken are newer than the snapshot's rows.
+    changes are ordered by their own LSN. Those of a transaction that was open when the first snapshot was taken are newer than the snapshot's
+    rows; of later snapshots nobody knows whether it was.
 
     A row whose order column is null, where it must not be, or misordered text (`order_texts`), becomes INVALID. Invalid rows have no OP.
     A TIME that is none becomes null.
@@ -73,9 +74,9 @@ def with_position(
         own = "try_cast(_source.lsn AS BIGINT)"
         numbers = ", ".join(f"struct({at}, {literal(name)}, {number}L)" for at, name, number in starts.transactions)
         first = f"{FIRST_COMMIT} OR coalesce(struct({epoch}, {shard}, try_cast(_source.txId AS BIGINT)) IN ({numbers}), false)"
-        lsns = [f"CASE WHEN {epoch} = {at} AND {shard} = {literal(name)} AND {lsn} >= {own} THEN {lsn}L END" for at, name, lsn in starts.snapshots]
-        later = f"least(CAST(NULL AS BIGINT), NULL, {', '.join(lsns)})" if lsns else "NULL"
-        typed[0] = f"CASE WHEN _op <> 'r' AND ({first}) THEN coalesce({later}, {own}) ELSE {typed[0]} END"
+        lsns = [f"CASE WHEN {epoch} = {at} AND {shard} = {literal(name)} THEN {lsn}L END" for at, name, lsn in starts.snapshots]
+        taken = f"least(CAST(NULL AS BIGINT), NULL, {', '.join(lsns)})" if lsns else "NULL"
+        typed[0] = f"CASE WHEN _op <> 'r' AND ({first}) THEN greatest({taken}, {own}) ELSE {typed[0]} END"
     required = [(part, frame.order_names.may_be_null(name, at == 0)) for at, (part, (name, _)) in enumerate(zip(typed, order))]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
     texts = [at for at, (name, kind) in enumerate(order) if kind == "string" and order_texts.column_of(name) is not None]
