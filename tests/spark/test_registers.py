@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import Staged
+from compactor.flows.publish.sync import sync_table
 from compactor.flows.table import Table
 from compactor.flows.write.compact import Spending, compact
 from compactor.spark.engine import SparkEngine
@@ -62,6 +64,8 @@ def test_rows_that_a_delta_hides_have_their_values_once_they_are_shown(lake: Lak
     lake.land(spec, 1, [row("d", 1, 20)])
     lake.run(spec)
     soft = dataclasses.replace(spec, delete="soft")
+    with pytest.raises(Refused, match="Run the table: it compacts first"):
+        sync_table(Table(lake.env, soft))
     assert ("compact 3",) == lake.run(soft).operations
     assert {1: ("n1", True), 2: ("n2", False), 3: ("n3", False)} == shown(lake, soft)
     assert "idle" == lake.run(soft).outcome

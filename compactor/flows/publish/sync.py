@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from compactor.core.model.errors import NoRowsYet
+from compactor.core.model.errors import NoRowsYet, Refused
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.planning import compaction
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import from_avro
 from compactor.flows.publish import archive, audit, publish
@@ -35,11 +36,16 @@ def show_and_archive(table: Table, made: Snapshot) -> None:
 def sync_table(table: Table, applied: bool = True) -> str:
     """Bring database, tables, partitions and views up to date; gives back what was done, in words. Commits nothing, reads no row.
 
-    A table without Snapshot is shown empty when its schema is declared (a registry's subject, an .avsc file). Raises NoRowsYet when it is not.
+    A table without Snapshot is shown empty when its schema is declared (a registry's subject, an .avsc file). Raises NoRowsYet when it is not, and
+    Refused where only a run can show what the settings ask for.
     `applied`: whether the catalog carries out what it is given.
     """
     snapshot = table.newest()
     if snapshot is not None:
+        if compaction.hides_values(table.spec, snapshot):
+            raise Refused(
+                f"table {table.name}: `delete: soft` shows deleted rows, whose values are in the base alone. Run the table: it compacts first"
+            )
         shown = publish.publish(table, snapshot, again=True)
         if applied:
             # of a version that was blocked nothing was archived
