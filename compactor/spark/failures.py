@@ -164,22 +164,24 @@ def plain_reason(error: BaseException) -> str:
 
 def reason(error: BaseException) -> str:
     """Return the first line of a Java or Python error's innermost cause, without the stack trace."""
-    java = getattr(error, "java_exception", None)
-    cause = java
-    while cause is not None and cause.getCause() is not None:
-        cause = cause.getCause()
+    cause = _innermost(getattr(error, "java_exception", None))
     text = str(cause.toString() if cause is not None else error)
     return text.splitlines()[0][:400] if text else type(error).__name__
 
 
 def kind(error: BaseException) -> str:
     """Return the class of an error's innermost cause and Spark's name of it: all that reports say where they may not quote records."""
-    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    while cause is not None and cause.getCause() is not None:
-        cause = cause.getCause()
+    cause = _innermost(getattr(error, "java_exception", None) or getattr(error, "_origin", None))
     name = cause.getClass().getName() if cause is not None else type(error).__name__
     condition = re.search(r"\[[A-Z][A-Z_.]+\]", str(error))
     return f"{name}{f' {condition[0]}' if condition else ''}; its message is not shown, because it may quote values of the table"
+
+
+def _innermost(cause: Any) -> Any:
+    """Return the innermost cause of a Java error; None for none."""
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    return cause
 
 
 def _text(error: BaseException) -> str:

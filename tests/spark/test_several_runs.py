@@ -83,6 +83,18 @@ def test_a_second_snapshot_is_newer_than_the_first_transaction_after_the_first_o
     assert [] == lake.problems(spec)
 
 
+def test_the_first_of_many_snapshots_places_a_late_first_transaction(lake: Lake) -> None:
+    """A connector with `snapshot.mode=always` takes one at each start."""
+    spec = debezium(lake, write_mode="merge-on-read")
+    ingest(lake, spec, READS, [event("u", 510, after={"id": 2, "v": "then"}, commit=500)])
+    for at in range(22):
+        lake.land(spec, 3, [first("r", 1000 + at, {"id": 9, "v": "read again"})], file=f"{at}.json")
+    lake.run(spec)
+    ingest(lake, spec, OPEN, hour=4)
+    assert {1: "open", 2: "then", 9: "read again"} == column(lake, spec, "v")
+    assert [] == lake.problems(spec)
+
+
 def again(lsn: int, resumed: int, total: int, row: dict[str, Any]) -> Event:
     """A change of the first transaction that a connector sends after it was killed within it and began again."""
     made = first("u", lsn, row)

@@ -176,12 +176,12 @@ def scope(order: Order) -> str:
 
 @dataclass(frozen=True)
 class Starts:
-    """PostgreSQL's initial snapshots, and the transactions that its connector sent first: changes of these name no commit, and are placed by their
-    own LSN, or by the snapshot's if that is greater (`spark/rows/position.py`).
+    """PostgreSQL's first initial snapshot, and the transactions that its connector sent first: changes of these name no commit, and are placed by
+    their own LSN, or by the snapshot's if that is greater (`spark/rows/position.py`).
     """
 
     snapshots: tuple[tuple[int, str, int], ...] = ()
-    """(epoch, shard, LSN) of initial snapshots."""
+    """(epoch, shard, LSN) of the first one of each shard."""
     transactions: tuple[tuple[int, str, int], ...] = ()
     """(epoch, shard, transaction) of the first transactions; 0 where changes name none."""
 

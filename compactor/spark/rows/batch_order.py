@@ -119,23 +119,24 @@ def epoch(opened: Inputs) -> str:
     return f"CASE{cases} ELSE {most} END" if cases else str(most)
 
 
-_STARTS_MAX = 20
-"""Starts of one shard that are kept: a connector begins seldom."""
+_FIRST_MAX = 20
+"""First transactions of one shard that are kept: a connector begins seldom."""
 
 
 def starts(opened: Inputs, parent: Snapshot | None, order: Order, counts: survey.SurveyResult) -> Starts:
-    """Return the initial snapshots and first transactions that the table or the batch has rows of."""
+    """Return the first initial snapshot of each shard, and the first transactions, of the table and the batch."""
     before = parent.starts if parent else NO_STARTS
     if [name for name, _ in order[:2]] != ["commit_lsn", "lsn"]:
         return before
     epochs, pattern = {item.name: item.epoch for item in opened.inputs}, opened.spec.pattern if opened.spec.shard else ""
 
-    def newest(earlier: Iterable[tuple[int, str, int]], arrived: Iterable[tuple[str, int]]) -> tuple[tuple[int, str, int], ...]:
+    def kept(earlier: Iterable[tuple[int, str, int]], arrived: Iterable[tuple[str, int]], which: slice) -> tuple[tuple[int, str, int], ...]:
         more = ((epochs.get(file, opened.spec.epoch), shard_of(pattern, path_of(file)), number) for file, number in arrived)
         by_shard = groupby(sorted({*earlier, *more}), key=lambda start: start[:2])
-        return tuple(start for _, group in by_shard for start in [*group][-_STARTS_MAX:])
+        return tuple(start for _, group in by_shard for start in [*group][which])
 
-    return Starts(newest(before.snapshots, counts.snapshot_lsns), newest(before.transactions, counts.first_transactions))
+    snapshots = kept(before.snapshots, counts.snapshot_lsns, slice(1))
+    return Starts(snapshots, kept(before.transactions, counts.first_transactions, slice(-_FIRST_MAX, None)))
 
 
 def barrier(spec: TableSpec, parent: Snapshot | None, counts: survey.SurveyResult, order: position.Order) -> Position | None:

@@ -74,8 +74,8 @@ def with_position(
         own = "try_cast(_source.lsn AS BIGINT)"
         numbers = ", ".join(f"struct({at}, {literal(name)}, {number}L)" for at, name, number in starts.transactions)
         first = f"{FIRST_COMMIT} OR coalesce(struct({epoch}, {shard}, try_cast(_source.txId AS BIGINT)) IN ({numbers}), false)"
-        lsns = [f"CASE WHEN {epoch} = {at} AND {shard} = {literal(name)} THEN {lsn}L END" for at, name, lsn in starts.snapshots]
-        taken = f"least(CAST(NULL AS BIGINT), NULL, {', '.join(lsns)})" if lsns else "NULL"
+        lsns = " ".join(f"WHEN {epoch} = {at} AND {shard} = {literal(name)} THEN {lsn}L" for at, name, lsn in starts.snapshots)
+        taken = f"CASE {lsns} END" if lsns else "NULL"
         typed[0] = f"CASE WHEN _op <> 'r' AND ({first}) THEN greatest({taken}, {own}) ELSE {typed[0]} END"
     required = [(part, frame.order_names.may_be_null(name, at == 0)) for at, (part, (name, _)) in enumerate(zip(typed, order))]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
