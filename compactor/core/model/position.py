@@ -217,3 +217,8 @@ def offsets_problem(absorbed: Partitions, batch: Partitions, truncate: bool, new
 def at_or_below(position: Position | None, bound: Position | None) -> bool:
     """Return whether `position` ≤ `bound`. False if either is None."""
     return position is not None and bound is not None and sort_key(position) <= sort_key(bound)
+
+
+def after(position: Position | None, other: Position | None) -> bool:
+    """Return whether `position` > `other`. False if either is None."""
+    return position is not None and other is not None and not at_or_below(position, other)

@@ -1,6 +1,6 @@
 """Evolution: how a table's schema follows its writers. For each writer's column:
 
-1. `_owner` finds the stored column that takes its values. `_compare` names their type and what changes; `_new` does without one.
+1. `stored_column` finds the stored column that takes its values. `_compare` names their type and what changes; `_new` does without one.
 2. `_decide` about each change by the table's policy.
 3. `_apply` what is decided to the column.
 
@@ -29,17 +29,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.core.model import names, types
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.policy import EVOLVE, EXPLICIT, TO_STRING, Policy
-from compactor.core.model.position import Position, at_or_below, latest, sort_key
+from compactor.core.model.position import Position, after, at_or_below, latest, sort_key
 from compactor.core.model.schema import RESERVED, Field, Schema, called
 from compactor.core.model.spec import ROW_ID
 from compactor.core.results.phrases import absent_key
-from compactor.core.schema import nested_types, policy
+from compactor.core.schema import nested_types, policy, stored_column
 from compactor.core.schema.policy import Change, Decision
 from compactor.core.schema.writer import WriterField, WriterSchema
 
@@ -78,68 +78,102 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
     `follow`: the table's policy. Raises SchemaRefused, which carries the decisions, for a change that cannot or must not be followed.
     """
     before = {field.name: field for field in schema.fields} if schema else {}
-    fields = dict(before) if schema or key else {ROW_ID: Field(ROW_ID, ROW_ID, "string", visible=False)}
-    columns: dict[str, dict[str, str]] = {}
-    # several writers of a run may have the same change
-    decisions: dict[tuple[str, str], Decision] = {}
-    inferred: dict[str, bool] = {}
-    guessed: set[str] = set()
-    # in a run the newest writer decides which column a name means; writers without Position come first
+    identity = {} if schema or key else {ROW_ID: Field(ROW_ID, ROW_ID, "string", visible=False)}
+    run = _Run(before, {**before, **identity}, tuple(writers), key, version, table, follow)
+    # the newest writer decides which column a name means; writers without Position come first
     for writer in sorted(writers, key=lambda w: (w.first is not None, sort_key(w.first or ()))):
-        columns[writer.id] = {}
-        # of a column that only incomplete events have had, nothing shows which others there were
-        others = [position for field in fields.values() if field.last is not None for position in (field.first, field.last)]
-        for column in writer.fields:
-            explicit = _explicit_kinds(column, key)
-            also = [kind for kind in explicit if follow.of(kind) == "evolve"]
-            stored = _owner(fields.values(), column, writer, others, writers, also)
-            new = stored.name not in before if stored else schema is None
-            grows = new or policy.action(follow, "added") != "leave out"
-            if stored:
-                compared = _compare(stored, column, writer, explicit, grows, column.name in key)
-            else:
-                compared = _new(fields.values(), column, writer, version)
-            # text of JSON with a schema and without it has two meanings: dates and days, numbers and base64
-            mixed = column.inferred != inferred.setdefault(compared.field.name, column.inferred)
-            decided = _decide(compared, follow, new, mixed)
-            for decision in decided:
-                decisions.setdefault((decision.change.kind, decision.change.column), decision)
-            if compared.type is None:
-                raise SchemaRefused(_no_type(compared, column, table), tuple(decisions.values()))
-            actions = {decision.change.kind: decision.action for decision in decided}
-            if stored or "leave out" not in actions.values():
-                renamed = any(change.kind == "renamed" for change in compared.changes) and actions.get("renamed", "rename") == "rename"
-                field = _apply(compared.field, compared.type, column, writer, renamed, table)
-                fields[field.name], columns[writer.id][column.name] = field, field.name
-                if column.guessed and writer.whole:
-                    guessed.add(field.name)
-        for name in writer.undecided if writer.whole else ():
-            # a column with nulls only has no type, but it exists
-            if of := _of_nulls(fields.values(), name):
-                fields[of.name] = dataclasses.replace(of, last=latest([of.last, writer.last]))
-    newest = latest([writer.last for writer in writers if writer.whole])
-    for name in guessed:
-        # those who leave out nulls have as many writers as sets of columns: a column that some new record of the run has is not away after it
-        if name not in before or not at_or_below(_of_file(fields[name].last), _of_file(before[name].last)):
-            fields[name] = dataclasses.replace(fields[name], last=latest([fields[name].last, newest]))
-    for writer in writers:
-        nulls = {name: of.name for name in writer.undecided if (of := _of_nulls(fields.values(), name))}
-        columns[writer.id] = {**nulls, **columns[writer.id]}
-    stored_key = _key(fields.values(), key, table, schema)
-    for decision in () if follow.patch_rows else _removed(before, fields.values(), stored_key, follow):
-        decisions.setdefault((decision.change.kind, decision.change.column), decision)
-    policy.check(table, tuple(decisions.values()), follow)
-    retyped = tuple(name for name, field in before.items() if fields[name].type != field.type)
-    shown = _shown(fields.values(), stored_key if follow.hides else None)
+        run.follow(writer)
+    run.date_guessed()
+    fields = run.fields.values()
+    stored_key = _key(fields, key, table, schema)
+    run.note(() if follow.patch_rows else _removed(before, fields, stored_key, follow))
+    decisions = tuple(run.decisions.values())
+    policy.check(table, decisions, follow)
+    retyped = tuple(name for name, field in before.items() if run.fields[name].type != field.type)
+    shown = _shown(fields, stored_key if follow.hides else None)
     generation = (schema.generation if schema else 1) + (1 if retyped else 0)
     evolved = Schema(tuple(shown), stored_key, generation, schema.registered if schema else None)
-    return Evolved(evolved, columns, retyped, tuple(decisions.values()))
+    return Evolved(evolved, {writer.id: run.names(writer) for writer in writers}, retyped, decisions)
 
 
-def _of_nulls(fields: Collection[Field], name: str) -> Field | None:
-    """Return the stored column that a writer's column of nulls is; None if no other writer has shown its type."""
-    same = [field for field in fields if field.source == name] or [field for field in fields if name in field.formerly]
-    return _newest(same) if same else None
+@dataclass
+class _Run:
+    """The stored columns while they follow a run's writers, one writer after the other."""
+
+    before: Mapping[str, Field]
+    """Stored name → column, before the run; empty for a new table."""
+    fields: dict[str, Field]
+    """Stored name → column, so far."""
+    writers: tuple[WriterSchema, ...]
+    key: Sequence[str]
+    version: int
+    table: str
+    policy: Policy
+    columns: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+    """Writer id → {source name: stored name}, without columns of nulls."""
+    decisions: dict[tuple[str, str], Decision] = dataclasses.field(default_factory=dict)
+    """(kind of change, column) → decision. Several writers may have the same change."""
+    inferred: dict[str, bool] = dataclasses.field(default_factory=dict)
+    """Stored name → whether the first writer with the column is JSON without schema."""
+    guessed: set[str] = dataclasses.field(default_factory=set)
+    """Stored names of the columns whose type some complete writer only guesses."""
+
+    def follow(self, writer: WriterSchema) -> None:
+        """Make the columns those after this writer."""
+        self.columns[writer.id] = {}
+        # of a column that only incomplete events have had, nothing shows which others there were
+        others = [position for field in self.fields.values() if field.last is not None for position in (field.first, field.last)]
+        for column in writer.fields:
+            self._follow(column, writer, others)
+        for name in writer.undecided if writer.whole else ():
+            # a column with nulls only has no type, but it exists
+            if of := stored_column.of_nulls(self.fields.values(), name):
+                self.fields[of.name] = dataclasses.replace(of, last=latest([of.last, writer.last]))
+
+    def _follow(self, column: WriterField, writer: WriterSchema, others: Sequence[Position | None]) -> None:
+        explicit = _explicit_kinds(column, self.key)
+        also = [kind for kind in explicit if self.policy.of(kind) == "evolve"]
+        stored = stored_column.of_column(self.fields.values(), column, writer, others, self.writers, also)
+        new = stored.name not in self.before if stored else not self.before
+        if stored:
+            grows = new or policy.action(self.policy, "added") != "leave out"
+            compared = _compare(stored, column, writer, explicit, grows, column.name in self.key)
+        else:
+            compared = _new(self.fields.values(), column, writer, self.version)
+        # text of JSON with a schema and without it has two meanings: dates and days, numbers and base64
+        mixed = column.inferred != self.inferred.setdefault(compared.field.name, column.inferred)
+        decided = _decide(compared, self.policy, new, mixed)
+        self.note(decided)
+        if compared.type is None:
+            raise SchemaRefused(_no_type(compared, column, self.table), tuple(self.decisions.values()))
+        actions = {decision.change.kind: decision.action for decision in decided}
+        if not stored and "leave out" in actions.values():
+            return
+        renamed = any(change.kind == "renamed" for change in compared.changes) and actions.get("renamed", "rename") == "rename"
+        field = _apply(compared.field, compared.type, column, writer, renamed, self.table)
+        self.fields[field.name], self.columns[writer.id][column.name] = field, field.name
+        if column.guessed and writer.whole:
+            self.guessed.add(field.name)
+
+    def note(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            self.decisions.setdefault((decision.change.kind, decision.change.column), decision)
+
+    def date_guessed(self) -> None:
+        """Date a column whose type is guessed by the run's newest writer, if some new record has it.
+
+        A source that leaves out nulls has as many writers as sets of columns. None of these columns is away after the run.
+        """
+        newest = latest([writer.last for writer in self.writers if writer.whole])
+        for name in self.guessed:
+            field, was = self.fields[name], self.before.get(name)
+            if was is None or not at_or_below(_of_file(field.last), _of_file(was.last)):
+                self.fields[name] = dataclasses.replace(field, last=latest([field.last, newest]))
+
+    def names(self, writer: WriterSchema) -> dict[str, str]:
+        """Return source name → stored name of a writer's columns, columns of nulls included."""
+        nulls = {name: of.name for name in writer.undecided if (of := stored_column.of_nulls(self.fields.values(), name))}
+        return {**nulls, **self.columns[writer.id]}
 
 
 def _compare(field: Field, column: WriterField, writer: WriterSchema, explicit: Collection[str], grows: bool, of_key: bool) -> _Compared:
@@ -172,7 +206,7 @@ def _new(fields: Collection[Field], column: WriterField, writer: WriterSchema, v
     kind, given = types.text(column.type), _marked(column)
     last = writer.last if writer.whole else None
     field = Field(name, column.name, kind, version, writer.first, last, column.default)
-    same = _of_source(fields, column.name)
+    same = stored_column.of_source(fields, column.name)
     if same:
         return _Compared(field, given, (Change("replaced", column.name, same[-1].type, kind),))
     older = "null in older rows" if column.default is None else f"older rows read {json.dumps(column.default, ensure_ascii=False)}"
@@ -255,69 +289,12 @@ def _is_newest(writer: WriterSchema, field: Field) -> bool:
 
 def _away(field: Field, newest: Position | None) -> bool:
     """Return whether a column is missing from the newest event, which has other columns. `newest`: where any column was written last."""
-    return _after(newest, field.last)
-
-
-def _owner(
-    fields: Collection[Field],
-    column: WriterField,
-    writer: WriterSchema,
-    others: Sequence[Position | None],
-    writers: Sequence[WriterSchema],
-    also: Collection[str],
-) -> Field | None:
-    """Return the stored column that takes a writer's column, None if it is a new one.
-
-    `others`: where some writer, of an earlier run or before this one, had other columns. `writers`: all of this run.
-    """
-    named = _of_source(fields, column.name) or _under_another_name(fields, column, writer)
-    if not named:
-        return None
-    newest = _newest(named)
-    if column.marked or newest.undecided:
-        return newest
-    for field in reversed(named):
-        if _joined(types.parse(field.type), column, also) == types.parse(field.type):
-            return field
-    # another guessed type is no reason for a new column: the guess from the next file may differ again
-    if column.guessed or _joined(types.parse(newest.type), column, also) is not None:
-        return newest
-    # between this writer and the column's first one, or its last one and this writer, some writer had other columns and not this one
-    without = [each.first for each in writers if each.whole and column.name not in each.names]
-    came_later = any(_after(position, writer.last) and _after(newest.first, position) for position in (*others, *without))
-    was_away = any(_after(position, newest.last) and at_or_below(position, writer.first) for position in (*others, *without))
-    return None if came_later or was_away else newest
-
-
-def _after(position: Position | None, other: Position | None) -> bool:
-    return at_or_below(other, position) and not at_or_below(position, other)
+    return after(newest, field.last)
 
 
 def _of_file(position: Position | None) -> Position | None:
     """Return a Position without block and row: where a record of JSON lies depends on what is read beside its file."""
     return position and position[:-2]
-
-
-def _of_source(fields: Collection[Field], name: str) -> list[Field]:
-    """Return the columns of a source name. The identity of rows without key is no column of the source."""
-    return [field for field in fields if field.source == name and field.name != ROW_ID]
-
-
-def _under_another_name(fields: Collection[Field], column: WriterField, writer: WriterSchema) -> list[Field]:
-    """Return the stored columns that Avro aliases connect with a writer's column, in either direction, or whose name differs in case only.
-
-    The writer must not have both.
-    """
-    joined = [field for field in fields if column.name in field.formerly or field.source in column.aliases]
-    names_ = writer.names
-    if not joined and [name.lower() for name in names_].count(column.name.lower()) == 1:
-        joined = [field for field in fields if field.source.lower() == column.name.lower()]
-    return [field for field in joined if field.source not in names_ and field.visible]
-
-
-def _newest(named: Sequence[Field]) -> Field:
-    """Return the column that was written last, of columns with the same source name."""
-    return max(named, key=lambda field: sort_key(field.last or ()))
 
 
 def _explicit_kinds(column: WriterField, key: Sequence[str]) -> list[str]:
@@ -328,14 +305,9 @@ def _explicit_kinds(column: WriterField, key: Sequence[str]) -> list[str]:
     return [kind for kind in EXPLICIT if kind != "string_to_bytes" or not (column.name in key or column.inferred)]
 
 
-def _joined(stored: types.Type, column: WriterField, also: Collection[str]) -> types.Type | None:
-    """Return the type that can store both the stored values and the new ones, or None. `also` is that of `types.widest`."""
-    return types.widest(stored, column.type, numbers=True, also=also)
-
-
 def _only_text(stored: types.Type, column: WriterField) -> bool:
     """Return whether only text can store both: scalars without a common number type, arrays of different depths, arrays that come as text."""
-    if _joined(stored, column, EXPLICIT) is not None:
+    if stored_column.joined(stored, column, EXPLICIT) is not None:
         return False
     depth, given = types.depth(stored), types.depth(column.type)
     # PostgreSQL's text of an array: those of one batch may have several depths, and a column of text takes it as it is
