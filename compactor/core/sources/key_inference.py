@@ -192,12 +192,18 @@ def contradicted(sample: RowSample, columns: Sequence[str], key: Sequence[str], 
     if empty := next((name for name in key for row in cut if name in never_null and row.get(name) is None), ""):
         return f"a deleted row has no value in {empty}"
     keys = {*map(of, rows)}
-    places = {(name, row[name]): of(row) for name in candidates(sample, columns) for row in rows if row.get(name) is not None}
-    gone = [row for row in sample.gone if of(row) not in keys]
-    # 0 and false may be fillers, too
-    others = [(item[0], of(row), places[item]) for row in gone for item in row.items() if item[1] and places.get(item, of(row)) != of(row)]
-    filled = any(not old for _, ended, there in others for old, new in zip(ended, there) if old != new)
-    if filled or (len(gone) == len(sample.gone) and any(name not in key for name, _, _ in others)):
+    # what identifies a row alone: (column, value) → the row's key
+    key_of = {(name, row[name]): of(row) for name in candidates(sample, columns) for row in rows if row.get(name) is not None}
+    unmatched = [row for row in sample.gone if of(row) not in keys]
+    # values of such deleted rows that identify another row: (column, the deleted row's key, the other row's). 0 and false may be fillers
+    others = [
+        (name, of(row), key_of[name, value])
+        for row in unmatched
+        for name, value in row.items()
+        if value and key_of.get((name, value), of(row)) != of(row)
+    ]
+    has_filler = any(not its for _, deleted, other in others for its, value in zip(deleted, other) if its != value)
+    if has_filler or (len(unmatched) == len(sample.gone) and any(name not in key for name, _, _ in others)):
         return f"a deleted row has another value in {', '.join(key)}"
     evidence = repeated(sample, columns, key, table)
     return evidence.sentence if evidence and not evidence.together else ""
