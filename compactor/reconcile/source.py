@@ -101,7 +101,7 @@ class SqlSource(ABC):
             with connection.cursor() as cursor:
                 return work(cursor)
         except self._driver.Error as error:
-            raise self._translated(error) from None
+            raise self._translated(error) from error
         finally:
             self._free.put(connection)
 
@@ -130,8 +130,9 @@ _POSTGRES_SETTINGS = (
     "lock_timeout = '5s'",
 )
 _POSTGRES_COLUMNS = """
-select a.attname, format_type(a.atttypid, a.atttypmod), t.typtype = 'e', a.attgenerated <> ''
-from pg_attribute a join pg_type t on t.oid = a.atttypid
+select a.attname, case t.typtype when 'd' then format_type(t.typbasetype, t.typtypmod) else format_type(a.atttypid, a.atttypmod) end,
+    coalesce(b.typtype, t.typtype) = 'e', a.attgenerated <> ''
+from pg_attribute a join pg_type t on t.oid = a.atttypid left join pg_type b on b.oid = t.typbasetype and t.typtype = 'd'
 where a.attrelid = {relation}::regclass and a.attnum > 0 and not a.attisdropped order by a.attnum
 """
 _POSTGRES_LSN = "select (case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_insert_lsn() end - '0/0'::pg_lsn)::bigint"
@@ -193,13 +194,21 @@ class PostgresSource(SqlSource):
         return (Unavailable if isinstance(error, self._driver.OperationalError) else Refused)(f"{self.address}: {sentence}")
 
 
-_MYSQL_SETTINGS = ("sql_mode = 'PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES'", "time_zone = '+00:00'", "lock_wait_timeout = 5", "transaction read only")
+_MYSQL_SETTINGS = (
+    "sql_mode = 'PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES'",
+    "time_zone = '+00:00'",
+    "lock_wait_timeout = 5",
+    "transaction read only",
+    "max_error_count = 65535",
+)
+_MYSQL_TOO_LARGE = 1301
 _MYSQL_BUSY = {0, 1040, 1203, 1205, 1213, 2002, 2003, 2006, 2013, 2014}
 """A connection that was lost before, too many connections, a lock that is waited for, a server that does not answer."""
 _MYSQL_TOO_LONG = {1317, 1969, 3024}
 _MYSQL_NO_RIGHT = 1227
 _MYSQL_COLUMNS = (
-    "select column_name, column_type, character_set_name, generation_expression from information_schema.columns where {} order by ordinal_position"
+    "select column_name, column_type, character_set_name, collation_name, generation_expression from information_schema.columns where {} "
+    "order by ordinal_position"
 )
 
 
@@ -230,11 +239,26 @@ class MysqlSource(SqlSource):
 
         super().__init__(pymysql, table, connections, connect)
 
+    def query(self, text: str) -> Sequence[Sequence[Any]]:
+        def work(cursor: Any) -> Sequence[Sequence[Any]]:
+            cursor.execute(text)
+            rows: Sequence[Sequence[Any]] = cursor.fetchall()
+            cursor.execute("show warnings")
+            if any(code == _MYSQL_TOO_LARGE for _, code, *_ in cursor.fetchall()):
+                # the server makes null of it, with a warning
+                raise Refused(
+                    f"{self.address}: some row of {self.table} makes a text that is larger than the server's max_allowed_packet (bytes are "
+                    "written with two digits each). Raise max_allowed_packet on the server, and compare again."
+                )
+            return rows
+
+        return self._run(work)
+
     def columns(self) -> list[SourceColumn]:
         """Return the table's columns. A generated one has no form: whether it is in the change stream depends on the capture."""
         columns = []
-        for name, kind, charset, made in self.query(_MYSQL_COLUMNS.format(self._where)):
-            text = "generated column" if made else f"{kind} character set {charset}" if charset else kind
+        for name, kind, charset, collation, made in self.query(_MYSQL_COLUMNS.format(self._where)):
+            text = "generated column" if made else f"{kind} character set {charset} collate {collation}" if charset else kind
             columns.append(SourceColumn(name, text, None if made else mysql_form(text)))
         return columns
 

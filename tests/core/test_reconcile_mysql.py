@@ -57,7 +57,7 @@ def test_a_column_is_compared_in_a_form_or_the_reason_is_named(stored: str, sour
 FORMS = {
     "id": ("bigint", "bigint(20) unsigned", "integer"), "price": ("decimal(12,2)", "decimal(12,2)", "number"), "ratio": ("double", "double", "double"),
     "yes": ("boolean", "tinyint(1)", "boolean"), "born": ("date", "date", "date"), "at": ("timestamp", "datetime(3)", "moment"),
-    "clock": ("string", "time(3)", "time"), "raw": ("binary", "blob", "bytes"), "fixed": ("string", "char(8)", "padded"), "o`k": ("string", "text character set latin1", "text"),
+    "clock": ("string", "time(3)", "time"), "raw": ("binary", "blob", "bytes"), "fixed": ("string", "char(8)", "padded"), "o`k": ("string", "text character set latin1 collate latin1_swedish_ci", "text"),
 }  # fmt: skip
 PAIRS = tuple(Pair(name.replace("`", ""), stored, name, source, kind, name == "id") for name, (stored, source, kind) in FORMS.items())
 """A pair of each form."""
@@ -91,7 +91,7 @@ KEYS = [
     ("raw", "00ff", "`raw`", "x'00ff'"),
     ("fixed", "O'B\\", "`fixed`", "'O''B\\'"),
     ("ok", "name", "`o``k`", "'name'"),
-    ("ok", "名", "`o``k`", "convert('名' using latin1)"),
+    ("ok", "名", "`o``k`", "convert('名' using latin1) collate latin1_swedish_ci"),
     ("yes", "true", "(case `yes` + 0 <> 0 when 1 then 'true' when 0 then 'false' end)", "'true'"),
 ]
 
@@ -253,7 +253,8 @@ def test_a_server_that_knows_only_the_new_statement_for_its_binlog_is_asked_by_i
 def test_a_generated_column_is_not_compared(server: FakeServer) -> None:
     """Whether it is in the stream depends on the capture."""
     source: Any = SimpleNamespace(
-        query=lambda text: [("id", "int(11)", None, None), ("made", "int", None, "`id` + 1"), ("b", "text", "latin1", "")], _where=""
+        query=lambda text: [("id", "int(11)", None, None, None), ("made", "int", None, None, "`id` + 1"), ("b", "text", "latin1", "latin1_bin", "")],
+        _where="",
     )
     assert [(column.name, column.form) for column in MysqlSource.columns(source)] == [("id", "integer"), ("made", None), ("b", "text")]
 

@@ -13,11 +13,11 @@ import pytest
 from compactor.app import App
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.position import Order, Position
-from compactor.core.reconcile.canonical import Pair
+from compactor.core.reconcile.canonical import Columns, Pair
 from compactor.core.reconcile.dialects import POSTGRES
 from compactor.core.reconcile.repair import signal_data
 from compactor.core.reconcile.report import DIFFERENT, EQUAL
-from compactor.flows.read.reconcile import Options
+from compactor.flows.read.reconcile import Options, current_rows
 from compactor.flows.table import Table
 from compactor.reconcile.source import PostgresSource
 from tests.parts import decoding
@@ -203,6 +203,21 @@ def test_no_microsecond_is_lost_beyond_what_a_double_has(url: str, kind: str) ->
     with PostgresSource(url, "every") as opened:
         made = {moment: opened.query(f"select {POSTGRES.text(pair)} from (select {POSTGRES.value(pair, str(moment))} as x) t") for moment in MOMENTS}
     assert made == {moment: [(str(moment),)] for moment in MOMENTS}
+
+
+def test_a_key_that_the_source_s_type_does_not_have_is_no_row(url: str) -> None:
+    """Such as a row too many in the lake, or one with a damaged key. A domain is compared as the type below it."""
+    kinds = {"uuid": ("123e4567-e89b-12d3-a456-426655440000", "no uuid"), "feeling": ("sad", "glad"), "small": ("7", "70000")}
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("create type feeling as enum ('sad', 'so so'); create domain small as smallint check (value < 100)")
+        for kind, (key, _) in kinds.items():
+            connection.execute(f"create table t_{kind} (k {kind} primary key); insert into t_{kind} values ('{key}')")
+    for kind, (key, other) in kinds.items():
+        with PostgresSource(url, f"t_{kind}") as opened:
+            (column,) = opened.columns()
+            assert column.form
+            opened.select(Columns((Pair("k", "string", "k", column.type, column.form, True),), ()))
+            assert [(key,)] == [*current_rows(opened, [(other,), (key,), (f"{other}0",)], None, lambda: False)]
 
 
 def at(table: Table) -> tuple[Order, Position | None]:

@@ -13,9 +13,11 @@ import pytest
 
 from compactor.app import App
 from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.reconcile.canonical import Columns, Pair
 from compactor.core.reconcile.dialects import MYSQL
 from compactor.core.reconcile.repair import signal_data
 from compactor.core.reconcile.report import DIFFERENT, EQUAL
+from compactor.core.reconcile.side import Part, Split
 from compactor.flows.read.reconcile import Options
 from compactor.reconcile.source import MysqlSource
 from tests.parts.mariadb import Capture, mariadb_server
@@ -175,6 +177,44 @@ def test_a_connection_only_reads_but_for_a_signal(source: Capture) -> None:
             opened.signal("debezium signal", "one", "{}")
         with pytest.raises(Refused, match="READ ONLY"):
             opened.query("delete from every")
+
+
+def compared(opened: MysqlSource, key: str) -> Columns:
+    """All columns of the table that have a form, as a lake of text has them."""
+    return Columns(tuple(Pair(each.name, "string", each.name, each.type, each.form, each.name == key) for each in opened.columns() if each.form), ())
+
+
+def test_what_the_server_cannot_send_is_no_null(source: Capture) -> None:
+    """It makes null of a text beyond max_allowed_packet (16 MB), of which the digits of 12 MB are one."""
+    execute(source, "create table large (id int primary key, body longblob)", "insert into large values (1, repeat('a', 12000000)), (2, 'b')")
+    with MysqlSource(f"mysql://hive:it%27s@127.0.0.1:{source.port}/school", "large") as opened:
+        opened.select(compared(opened, "id"))
+        assert [("2",)] == [*opened.side.rows([("2",)])]
+        with pytest.raises(Refused, match=r"`school`.`large`.*max_allowed_packet"):
+            opened.side.rows([("1",)])
+        with pytest.raises(Refused, match="max_allowed_packet"):
+            opened.side.checksums(Part(), Split(digits=1))
+
+
+@pytest.mark.parametrize("kind", ["utf8mb4 collate utf8mb4_unicode_ci", "utf8mb4 collate utf8mb4_bin", "latin1 collate latin1_general_cs"])
+def test_a_key_of_text_in_any_collation(source: Capture, kind: str) -> None:
+    """Looked up alone and among others, also one that its character set does not have."""
+    execute(source, f"create table text_ (k varchar(20) character set {kind} primary key)", "insert into text_ values ('Straße'), ('b')")
+    with MysqlSource(f"mysql://hive:it%27s@127.0.0.1:{source.port}/school", "text_") as opened:
+        opened.select(compared(opened, "k"))
+        for key in ("Straße", "b"):
+            assert [(key,)] == [*opened.side.rows([(key,)])]
+        assert {("Straße",), ("b",)} == {*opened.side.rows([("b",), ("Straße",), ("名",)])} - {("?",)}
+
+
+def test_keys_of_mariadb_s_own_types(source: Capture) -> None:
+    """A uuid, and addresses."""
+    ids = ("123e4567-e89b-12d3-a456-426655440000", "10.0.0.1", "2001:db8::1")
+    for kind, text in zip(("uuid", "inet4", "inet6"), ids):
+        execute(source, f"create table k_{kind} (k {kind} primary key)", f"insert into k_{kind} values ('{text}')")
+        with MysqlSource(f"mysql://hive:it%27s@127.0.0.1:{source.port}/school", f"k_{kind}") as opened:
+            opened.select(compared(opened, "k"))
+            assert [(text,)] == [*opened.side.rows([(text,)])]
 
 
 def test_rows_damaged_by_hand_are_repaired_while_the_source_is_written_to(source: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

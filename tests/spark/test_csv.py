@@ -34,7 +34,7 @@ def put(spec: TableSpec, hour: int, text: str, file: str = "part-0.csv") -> Path
 
 
 def read(lake: Lake, spec: TableSpec, *paths: Path) -> tuple[list[files.RawFrame], files.Unreadable]:
-    return csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [*map(str, paths)], ConsistentReads({}))
+    return csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), dict.fromkeys(map(str, paths), 0), ConsistentReads({}))
 
 
 def test_flat_rows_in_csv(lake: Lake) -> None:
@@ -56,6 +56,7 @@ DIALECTS = {
     "carriage returns inside": (Csv(), 'id,seq,v\n1,1,"a\rb"\n2,1,c\n3,1,d\n4,1,e', ["a\rb", "c", "d", "e"]),
     "tabulators": (Csv(delimiter="\t"), "id\tseq\tv\n1\t1\ta,b\n2\t1\tc\n3\t1\td\n4\t1\te\n", ["a,b", "c", "d", "e"]),
     "nothing is quoted": (Csv(quote=""), 'id,seq,v\n1,1,"a\n2,1,"b"\n3,1,c"\n4,1,d\n', ['"a', '"b"', 'c"', "d"]),
+    "null characters, of MySQL's bits": (Csv(quote=""), "id,seq,v\n1,1,\0\n2,1,\0a\n3,1,a\0b\n4,1,\0\0\n", ["\0", "\0a", "a\0b", "\0\0"]),
     "backslashes are text": (Csv(), 'id,seq,v\n1,1,"a\\"\n2,1,b\\\n3,1,"\\""x"\n4,1,d\n', ["a\\", "b\\", '\\"x', "d"]),
     "byte order mark": (Csv(), "\ufeffid,seq,v\n1,1,a\n2,1,b\n3,1,ä\n4,1,€\n", ["a", "b", "ä", "€"]),
     "byte order mark without header": (Csv(columns=("id", "seq", "v")), "\ufeff1,1,a\n2,1,b\n3,1,ä\n4,1,€\n", ["a", "b", "ä", "€"]),
@@ -70,7 +71,7 @@ def test_dialects(lake: Lake) -> None:
     for number, (name, (csv, text, expected)) in enumerate(DIALECTS.items()):
         spec = lake.spec(f"t{number}", csv=csv)
         put(spec, 1, text)
-        raws = csv_types.add_types(read(lake, spec, next(Path(spec.landing).rglob("*.csv")))[0], (), None)
+        raws = csv_types.add_types(read(lake, spec, next(Path(spec.landing).rglob("*.csv")))[0], (), None, spec)
         rows = raws[0].rows.selectExpr("_value.id", "_value.v", "_unreadable").orderBy("id").collect()
         assert [(at + 1, value, None) for at, value in enumerate(expected)] == [tuple(row) for row in rows], name
 
@@ -212,7 +213,7 @@ def test_guesses_lose_no_digit(lake: Lake) -> None:
         + "\n"
         + "".join(",".join(f'"{text}"' if text.endswith("\n") else text for text in row) + "\n" for row in rows),
     )
-    (raw,) = csv_types.add_types(read(lake, spec, path)[0], (), None)
+    (raw,) = csv_types.add_types(read(lake, spec, path)[0], (), None, spec)
     fields = {field.name: field for field in raw.fields or ()}
     assert {name: kind for name, (_, kind) in GUESSES.items()} == {name: csv_types.types.text(field.type) for name, field in fields.items()}
     printed = raw.rows.selectExpr(*[f"CAST(_value.`{name}` AS STRING) AS `{name}`" for name in GUESSES]).collect()

@@ -100,6 +100,7 @@ TYPES: list[tuple[str, dict[str, Any], Any, str, Any]] = [
     ("with time zone", of("string", "io.debezium.time.ZonedTimestamp"), "2024-03-05T12:00:00.5+05:30", "timestamp", "2024-03-05T06:30:00.500000Z"),
     ("infinity with time zone", of("string", "io.debezium.time.ZonedTimestamp"), "infinity", "timestamp", None),
     ("isostring timestamp", of("string", "io.debezium.time.IsoTimestamp"), "2024-03-05T12:00:00Z", "timestamp", "2024-03-05T12:00:00.000000Z"),
+    ("isostring time", of("string", "io.debezium.time.IsoTime"), "10:00:00.5Z", "string", "10:00:00.5"),
     ("time in milliseconds", of("int32", "io.debezium.time.Time"), 43200005, "string", "12:00:00.005000"),
     ("time in microseconds", of("int64", "io.debezium.time.MicroTime"), 43200 * 10**6, "string", "12:00:00"),
     ("the end of a day", of("int64", "io.debezium.time.MicroTime"), 86400 * 10**6, "string", "24:00:00"),

@@ -250,14 +250,16 @@ def test_a_text_column_that_becomes_an_array_stays_text(lake: Lake) -> None:
 
 
 @pytest.mark.slow
-def test_a_transaction_that_commits_late_wins(lake: Lake) -> None:
-    """The commit orders, not the LSN of the change: this one was written early and committed last."""
+def test_a_transaction_that_commits_late_loses_nothing(lake: Lake) -> None:
+    """It was written early and committed last: its rows, which it had locked, have no other change in between."""
     spec = wal2json(lake)
-    lake.land(spec, 1, [one("I", 1, {"id": 1, "v": "a"}), one("U", 5, {"id": 1, "v": "late commit"}, {"id": 1}, at=50)])
+    lake.land(spec, 1, [one("I", 1, {"id": 1, "v": "a"}), one("I", 2, {"id": 2, "v": "b"})])
     lake.run(spec)
-    lake.land(spec, 2, [one("U", 20, {"id": 1, "v": "quick"}, {"id": 1}, at=20)])
+    lake.land(spec, 2, [one("U", 20, {"id": 2, "v": "quick"}, {"id": 2}, at=20)])
     lake.run(spec)
-    assert {1: ("late commit", None)} == shown(lake, spec)
+    lake.land(spec, 3, [one("U", 5, {"id": 1, "v": "late commit"}, {"id": 1}, at=50)])
+    lake.run(spec)
+    assert {1: ("late commit", None), 2: ("quick", None)} == shown(lake, spec)
 
 
 @pytest.mark.slow
@@ -438,10 +440,6 @@ def test_a_column_with_the_name_of_an_order_column_is_a_column(lake: Lake) -> No
         assert [{"id": 1, "change_lsn": expected}] == lake.rows(spec)
 
 
-ORIGIN = "2000-01-01 00:00:00+00"
-"""The time of a transaction that a replication origin replays: it has none."""
-
-
 @pytest.mark.slow
 def test_columns_whose_names_differ_in_case_are_two(lake: Lake) -> None:
     """PostgreSQL tells "V" from v. In Spark they would be one member of an image."""
@@ -452,21 +450,42 @@ def test_columns_whose_names_differ_in_case_are_two(lake: Lake) -> None:
 
 
 @pytest.mark.slow
-def test_transactions_without_a_commit_time_are_ordered_by_lsn(lake: Lake) -> None:
-    """Where the table begins with some, LSNs order all of it; in a table that is ordered by commit time they are invalid."""
+@pytest.mark.parametrize("time", ["2024-03-05 10:00:00.1+00", "2000-01-01 00:00:00+00", "1999-12-31 19:00:00-05", None])
+@pytest.mark.parametrize("apart", [False, True], ids=["one run", "two runs"])
+def test_a_transaction_of_another_server_is_newer_than_what_it_meets(lake: Lake, time: str | None, apart: bool) -> None:
+    """A subscriber is captured: what a replication origin replays has the time of that server, or none. Its change is the later one of the row."""
     spec = wal2json(lake)
-    lake.land(spec, 1, [one("I", 1, {"id": 1, "v": "a"}, at=9), one("U", 2, {"id": 1, "v": "b"}, {"id": 1}, timestamp=ORIGIN)])
+    first = [one("I", 1, {"id": 1, "v": "a"}, at=9), one("I", 2, {"id": 2, "v": "x"}, at=9), one("U", 3, {"id": 1, "v": "own"}, {"id": 1}, at=10)]
+    replayed = [one("U", 4, {"id": 1, "v": "replayed"}, {"id": 1}, timestamp=time), one("D", 5, old={"id": 2}, timestamp=time)]
+    for hour, events in enumerate([first, replayed] if apart else [[*first, *replayed]], 1):
+        lake.land(spec, hour, events)
+        lake.run(spec)
+    assert shown(lake, spec) == {1: ("replayed", None)}
+
+
+@pytest.mark.slow
+def test_a_message_with_a_comma_too_many(lake: Lake) -> None:
+    """Version 2.5, format 1, outside of a transaction: every message but the first of a session."""
+    spec = wal2json(lake)
+    beat = '{"change":[,{"kind":"message","transactional":false,"prefix":"heartbeat","content":"{\\"change\\":[,x"}]}'
+    lake.land(spec, 1, [many(1, ("insert", {"id": 1, "v": '{"change":[,', "n": 1}, None)), beat])
     lake.run(spec)
-    lake.land(spec, 2, [one("I", 3, {"id": 2, "v": "x"}, at=9), one("D", 4, old={"id": 2}, timestamp="1999-12-31 19:00:00-05")])
+    lake.land(spec, 2, [beat, beat])
     lake.run(spec)
-    assert shown(lake, spec) == {1: ("b", None)}
-    timed = wal2json(lake, name="timed", quarantine_rows=None)
-    lake.land(timed, 1, [one("I", 1, {"id": 1, "v": "a"})])
-    lake.run(timed)
-    lake.land(timed, 2, [one("U", 2, {"id": 1, "v": "b"}, {"id": 1}, timestamp=ORIGIN), one("I", 3, {"id": 3, "v": "c"})])
-    lake.run(timed)
-    assert shown(lake, timed) == {1: ("a", None), 3: ("c", None)}
-    assert [number for number, reason in lake.unusable(timed) if "a column of the order (commit_time, change_lsn) is null" in reason] == [1]
+    assert shown(lake, spec) == {1: ('{"change":[,', 1)}
+    assert [] == lake.unusable(spec)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format_", [1, 2])
+def test_an_update_whose_identity_is_not_the_key(lake: Lake, format_: int) -> None:
+    """REPLICA IDENTITY USING INDEX on another column: nothing shows the row that goes when the key changes."""
+    spec = wal2json(lake)
+    first, change, old = {"id": 1, "v": "a", "n": 1}, {"id": 10, "v": "a", "n": 1}, {"v": "a"}
+    one_by_one = [one("I", 1, first), one("U", 2, change, old)]
+    lake.land(spec, 1, one_by_one if format_ == 2 else [many(1, ("insert", first, None)), many(2, ("update", change, old))])
+    with pytest.raises(InputRefused, match="no value for the key column id, which its identity"):
+        lake.run(spec)
 
 
 @pytest.mark.slow

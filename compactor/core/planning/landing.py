@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from compactor.core.formats.csv_dialect import columns_of_line
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input
@@ -64,7 +65,7 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
     misplaced: list[str] = []
     unusable: list[str] = []
     unfinished: set[str] = set()
-    files = list(files)
+    files, columns = list(files), columns_of_line(spec)
     for item in files:
         marker = spec.complete is not None and item.path.rpartition("/")[2] == spec.complete
         if marker or (increment.ignored(item.path, spec.ignore) and increment.repaired_table(item.path) != spec.name):
@@ -92,7 +93,8 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
             unfinished.add(place.folder)
         else:
             content = contents[item.path] + 1
-            new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=_epoch(spec, place), content=content))
+            epoch = _epoch(spec, place)
+            new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=epoch, content=content, columns=columns))
     placed = bool(new or waiting or old or skipped or unusable)
     near = (path for path in misplaced if increment.file_format(path) and increment.resembles(spec.pattern, path))
     astray = dict.fromkeys(near if placed or not first else ())

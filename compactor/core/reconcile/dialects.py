@@ -17,7 +17,7 @@ from compactor.core.reconcile.canonical import Pair, base
 _INDIRECT = frozenset({"double", "single", "boolean"})
 """The forms whose text SQL cannot turn into a value of the column's type again: the text of a double is its bits."""
 
-_CHARSET = re.compile(r" character set (\w+)$")
+_CHARSET = re.compile(r" character set (\w+) collate (\w+)$")
 _FRACTION = re.compile(r"\((?:\d+,)?[1-9]\d*\)")
 
 Expressions = Mapping["str | tuple[str, str]", str]
@@ -72,8 +72,8 @@ class Dialect:
         given = self.literal(text)
         charset = _CHARSET.search(pair.source_type)
         if charset and not self.lake and not text.isascii():
-            # MySQL refuses to compare a column with a character that its character set does not have
-            given = f"convert({given} using {charset[1]})"
+            # MySQL refuses to compare a column with a character that its character set does not have, and with a text of another collation
+            given = f"convert({given} using {charset[1]}) collate {charset[2]}"
         kind = pair.type if self.lake else pair.source_type
         return self._expression(self.values, pair).format(t=given, raw=text, type=kind) if self._direct(pair) else given
 
@@ -160,23 +160,28 @@ MYSQL = Dialect(
 )
 
 _SPARK_TRIMMED = "regexp_replace(regexp_replace({v}, '([.][0-9]*?)0+$', '$1'), '[.]$', '')"
-_SPARK_BOOLEAN = "CASE WHEN lower({v}) IN ('true', 't', '1') THEN 'true' WHEN lower({v}) IN ('false', 'f', '0') THEN 'false' ELSE {v} END"
+# MySQL's ZEROFILL
+_SPARK_DIGITS = f"regexp_replace({_SPARK_TRIMMED}, '^(-?)0+(?=[0-9])', '$1')"
+# PostgreSQL's COPY writes t and f, MySQL a bit as a digit, or as its byte
+_SPARK_BOOLEAN = (
+    "CASE WHEN lower({v}) IN ('true', 't', '1', '\\u0001') THEN 'true' WHEN lower({v}) IN ('false', 'f', '0', '\\u0000') THEN 'false' ELSE {v} END"
+)
 # Spark has no function for the bits of a double; adding zero makes 0 of -0
 _SPARK_DOUBLE = "(CASE WHEN {v} IS NOT NULL THEN reflect('java.lang.Double', 'doubleToLongBits', {v} + 0D) END)"
 SPARK = Dialect(
     mark="`",
     texts={
         **dict.fromkeys((("integer", "decimal"), ("number", "decimal")), f"format_number({{v}}, '0.{'#' * 38}')"),
-        **dict.fromkeys((("integer", "string"), ("number", "string")), f"(CASE WHEN {{v}} RLIKE '^-?[0-9]+([.][0-9]+)?$' THEN {_SPARK_TRIMMED} END)"),
+        **dict.fromkeys((("integer", "string"), ("number", "string")), f"(CASE WHEN {{v}} RLIKE '^-?[0-9]+([.][0-9]+)?$' THEN {_SPARK_DIGITS} END)"),
         **dict.fromkeys(("integer", "number"), "cast({v} AS string)"),
         "double": _SPARK_DOUBLE.replace("{v}", "try_cast({v} AS double)"),
         "single": _SPARK_DOUBLE.replace("{v}", "try_cast(try_cast({v} AS float) AS double)"),
         "boolean": "lower(cast({v} AS string))",
-        # PostgreSQL's COPY writes t and f, and MySQL's a bit as a digit
         ("boolean", "string"): _SPARK_BOOLEAN,
         "date": "cast(datediff(try_cast({v} AS date), DATE'1970-01-01') AS string)",
         "moment": "cast(unix_micros(try_cast({v} AS timestamp)) AS string)",
-        "time": _SPARK_TRIMMED,
+        # Debezium's IsoTime ends in Z
+        "time": _SPARK_TRIMMED.replace("{v}", "rtrim('Z', {v})"),
         "bytes": "lower(hex({v}))",
         "uuid": "lower({v})",
         "padded": "rtrim(' ', {v})",
@@ -227,7 +232,8 @@ _MYSQL_FORMS = _kinds(
     time="time",
     bytes="binary, varbinary, tinyblob, blob, mediumblob, longblob",
     padded="char",
-    text="varchar, tinytext, text, mediumtext, longtext, enum, set",
+    uuid="uuid",
+    text="varchar, tinytext, text, mediumtext, longtext, enum, set, inet4, inet6",
 )
 
 
@@ -245,7 +251,8 @@ def postgres_form(type_text: str, is_enum: bool = False) -> str | None:
 
 
 def mysql_form(type_text: str) -> str | None:
-    """Return the form of a type, or None. `type_text`: `column_type` in information_schema, and ` character set X` behind it for text.
+    """Return the form of a type, or None. `type_text`: `column_type` in information_schema, and ` character set X collate Y` behind it for
+    text.
 
     None: several bits, geometries, and MySQL's `json`, whose text is another one in the binlog. (MariaDB's JSON is a longtext.)
 

@@ -43,6 +43,9 @@ class RowDifference:
     proof: str
     """Why it is no delay: the positions that were compared. "" if the lake has not come that far."""
 
+    def without_values(self) -> RowDifference:
+        return dataclasses.replace(self, cells=tuple(Cell(cell.column, None, None) for cell in self.cells))
+
 
 @dataclass(frozen=True)
 class ReconcileReport(Comparison, Plain):

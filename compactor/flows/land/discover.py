@@ -49,12 +49,14 @@ def _check_full_load(table: Table, snapshot: Snapshot, landed: Landing, ledgered
     again = {item.path for item in landed.new if item.path in ledgered and increment.is_full_load(item.path)}
     if not again:
         return
+    changes = next((item.path for item in landed.new if not increment.is_full_load(item.path)), None)
+    before = f"If {changes} is from before the new load, move the LOAD files away first, run, and move them back. " if changes else ""
     for item in ledger.everything(table, snapshot):
         if item.path in again and item.epoch >= table.spec.epoch:
             raise OrderRefused(
                 f"table {table.name}: {join(table.spec.landing, item.path)}: a file of this name was ingested before, so DMS loaded the table again. "
-                f"A full load comes before all changes, and these rows would lose to every change since. Set `epoch: {table.spec.epoch + 1}`: then "
-                "the new load wins (rows deleted since the last one stay: docs/sources.md), or remove the file."
+                f"A full load comes before all changes, and these rows would lose to every change since. {before}Set "
+                f"`epoch: {table.spec.epoch + 1}`: then the new load wins (rows deleted since the last one stay: docs/sources.md), or remove the file."
             )
 
 

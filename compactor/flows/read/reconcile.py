@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -26,6 +26,9 @@ from compactor.flows.table import Table
 
 PIECE = 5_000
 """Rows that a key range should have."""
+
+_NO_VALUE = ("22P02", "22003", "22007", "22008", "22021")
+"""PostgreSQL's errors about a text that is no value of a type: its form, its range, a character that the encoding does not have."""
 
 _FETCHED = 20_000
 """The most rows whose digests one statement fetches; a larger range is divided first."""
@@ -137,7 +140,7 @@ def reconcile(source: Source, lake: Lake, options: Options, pause: Callable[[], 
     parts, counts, suspects = _suspects(source.side, pinned, options)
     differences, changing, outcome = list[RowDifference](), 0, reports.TOO_MANY
     if len(suspects) <= options.suspects:
-        differences, changing = _judge(source, lake, suspects, in_step, pause, clock)
+        differences, changing = _judge(source, lake, suspects, in_step, options.limit, pause, clock)
         outcome = reports.EQUAL if not differences else reports.DIFFERENT if differences[0].proof else reports.UNPROVEN
     kinds, cells = reports.tally(differences)
     return ReconcileReport(
@@ -172,7 +175,10 @@ def _await(source: Source, lake: Lake, place: str, pause: Callable[[], bool]) ->
         raise Unavailable(f"the lake has not reached {log.text(position)}, it is at {at}. Wait longer (--wait-lake), or run the table.")
 
 
-Suspects = dict[Key, tuple[tuple[Row, ...], tuple[Row, ...]]]
+Marks = tuple[tuple[str, str], ...]
+"""(`Row.digest`, `Row.mark`) of the rows with a key."""
+
+Suspects = dict[Key, tuple[Marks, Marks]]
 """Key → its rows in the source and in the lake, where they differ: by a delay, a change since, or an error."""
 
 
@@ -196,7 +202,7 @@ def _suspects(source: Side, pinned: Pinned, options: Options) -> tuple[int, tupl
                         "source's type, or infinite or NaN. Nothing distinguishes such rows: correct them, and compare again"
                     )
                 both = {key: (there.get(key, ()), here.get(key, ())) for key in sorted({*here, *there})}
-                suspects.update({key: rows for key, rows in both.items() if not _same(*rows)})
+                suspects.update({key: (_marks(rows[0]), _marks(rows[1])) for key, rows in both.items() if not _same(*rows)})
                 continue
             # larger than what is fetched at once
             part, _ = open_parts.pop(0)
@@ -247,47 +253,53 @@ def _batch(parts: list[tuple[Part, int]]) -> list[Part]:
 
 
 def _judge(
-    source: Source, lake: Lake, suspects: Suspects, in_step: bool, pause: Callable[[], bool], clock: Callable[[], float]
+    source: Source, lake: Lake, suspects: Suspects, in_step: bool, limit: int, pause: Callable[[], bool], clock: Callable[[], float]
 ) -> tuple[list[RowDifference], int]:
     """Look at keys until each is equal, proven to differ, changed in every look, or no time is left. Return the differences, proven ones first,
     and the number of keys that changed in every look.
 
     `suspects` were read from the lake first. `in_step`: the source had come to the lake's position by then. A standby may be behind the lake: then it
-    would not show yet that a row has changed since.
+    would not show yet that a row has changed since. The values of `limit` differences are kept.
     """
     differences, changing, changes, began = list[RowDifference](), 0, Counter[Key](), clock()
+    kept = Counter[bool]()
+
+    def add(key: Key, there: Sequence[Row], shown: Sequence[Row], proof: str) -> None:
+        described = difference(lake.columns, key, there, shown, proof)
+        kept[bool(proof)] += 1
+        # values may be large: only those that the report may show are kept
+        differences.append(described if kept[bool(proof)] <= limit else described.without_values())
+
     while suspects:
         target = source.end()
         in_time = _until(lake.reached, target, pause)
         pinned = lake.pin()
-        ours = _rows(pinned.side, [*suspects])
         now_in_step = _caught_up(source, pinned, pause)
-        theirs = _rows(source.side, [*suspects])
         in_step, proof = in_step and now_in_step, ""
         if in_step and target is not None and pinned.reached is not None and pinned.reached >= target:
             proof = f"lake at {source.log.text(pinned.reached)}, source read at {source.log.text(target)}"
         elif pinned.reached is None and not in_time:
             proof = f"the source has not changed it for {clock() - began:.0f} s"
         left: Suspects = {}
-        for key, before in suspects.items():
-            there, shown = theirs.get(key, ()), ours.get(key, ())
+        for key, there, shown in _looked_up(source.side, pinned.side, [*suspects]):
+            before = suspects[key]
             if _same(there, shown):
                 continue
-            if [_marks(rows) for rows in before] != [_marks(rows) for rows in (there, shown)]:
+            if before != (_marks(there), _marks(shown)):
                 changes[key] += 1
                 if changes[key] == _CHANGING:
                     changing += 1
                 elif in_time and in_step:
-                    left[key] = (there, shown)
+                    left[key] = (_marks(there), _marks(shown))
                 else:
-                    differences.append(difference(lake.columns, key, there, shown, ""))
+                    add(key, there, shown, "")
                 continue
             # a view has a key once, whatever the source did since
             repeated = f"version {pinned.version} has the key {len(shown)} times" if len(shown) > max(1, len(there)) else ""
             if in_time and in_step and not (proof or repeated):
-                left[key] = (there, shown)
+                left[key] = before
             else:
-                differences.append(difference(lake.columns, key, there, shown, proof or repeated))
+                add(key, there, shown, proof or repeated)
         suspects, in_step = left, now_in_step
     return sorted(differences, key=lambda item: not item.proof), changing
 
@@ -296,8 +308,8 @@ def _same(source: Sequence[Row], lake: Sequence[Row]) -> bool:
     return [row.digest for row in source] == [row.digest for row in lake]
 
 
-def _marks(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    return [(row.digest, row.mark) for row in rows]
+def _marks(rows: Sequence[Row]) -> Marks:
+    return tuple((row.digest, row.mark) for row in rows)
 
 
 def _caught_up(source: Source, pinned: Pinned, pause: Callable[[], bool]) -> bool:
@@ -319,5 +331,25 @@ def current_rows(source: Source, keys: Sequence[Key], reached: int | None, pause
     return _rows(source.side, keys)
 
 
+def _looked_up(source: Side, lake: Side, keys: Sequence[Key]) -> Iterator[tuple[Key, Sequence[Row], Sequence[Row]]]:
+    """Yield (key, its rows in the source, those in the lake)."""
+    for at in range(0, len(keys), _KEYS):
+        some = keys[at : at + _KEYS]
+        there, here = _rows(source, some), _rows(lake, some)
+        yield from ((key, there.get(key, ()), here.get(key, ())) for key in some)
+
+
 def _rows(side: Side, keys: Sequence[Key]) -> Rows:
-    return {key: rows for at in range(0, len(keys), _KEYS) for key, rows in side.rows(keys[at : at + _KEYS]).items()}
+    """Return the rows with these keys. A key that is no value of the side's type, such as a text that is no UUID, has none."""
+    rows: Rows = {}
+    todo = [keys[at : at + _KEYS] for at in range(0, len(keys), _KEYS)]
+    while todo:
+        some = todo.pop()
+        try:
+            rows.update(side.rows(some))
+        except Refused as error:
+            if getattr(error.__cause__, "sqlstate", None) not in _NO_VALUE:
+                raise
+            half = len(some) // 2
+            todo += [some[:half], some[half:]] if half else []
+    return rows

@@ -114,6 +114,9 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
         return _from_iso(value)
     if short in ("Time", "MicroTime", "NanoTime") and number:
         return _time_of_day(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
+    if short == "IsoTime" and kind == ("string",):
+        # as the other times of day are stored
+        return f"rtrim('Z', {value})"
     if (kind, field.type) == (("binary",), ("string",)):
         # declared as text; bytes that are none are invalid
         return let(f"CAST({value} AS STRING)", "_t", f"CASE WHEN {is_utf8('_t')} THEN _t END")

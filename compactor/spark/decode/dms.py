@@ -135,11 +135,12 @@ def _is_metadata(name: str, columns: dict[str, types.Type], spec: TableSpec) -> 
 def _before(columns: dict[str, types.Type], payload: list[str], spec: TableSpec) -> str:
     """SQL for the before image of an update, of the rows' type. Columns without a before image are null.
 
-    A table without key finds a row by all its values, so it uses an image only if it has all columns.
+    A table without key finds a row by all its values, so it uses an image only if it has all columns but that of the change's time.
     """
     imaged = [name for name in payload if _BEFORE + name in columns]
     kind: types.Type = ("struct", tuple(columns.items()))
-    if not imaged or (not spec.key and len(imaged) < len(payload)):
+    needed = {*payload} - {name for name in payload if name.lower() in map(str.lower, spec.order_by)}
+    if not imaged or not (spec.key or needed <= {*imaged}):
         return null(kind)
     images = {name: plain(f"_value.{quoted(_BEFORE + name)}", columns[_BEFORE + name], columns[name]) for name in imaged}
     return struct([(name, images.get(name, null(column_type))) for name, column_type in columns.items()])

@@ -77,7 +77,7 @@ def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames 
     taken = "transform(_kept, _n -> get(_old.{0}, CAST(array_position(_old.names, _n) AS INT) - 1))"
     parts = [f"concat(_new.{part}, {taken.format(part)})" for part in ("types", "`values`")]
     rows = once(rows.selectExpr("*", f"CASE WHEN _op IN ('c', 'u', 'r') THEN {image('concat(_new.names, _kept)', *parts)} END AS _full"))
-    rows = rows.selectExpr("*", f"{_problem(spec)} AS _why", "CASE WHEN _op = 'd' THEN _old ELSE _full END AS _image")
+    rows = rows.selectExpr("*", f"{_problem(spec, omits)} AS _why", "CASE WHEN _op = 'd' THEN _old ELSE _full END AS _image")
     members = f"'table', _table, 'names', _image.names, 'types', _image.types, 'sparse', CASE WHEN _op = 'd' AND {sparse} THEN true END"
     rows = rows.selectExpr("*", f"CASE WHEN _image IS NOT NULL THEN to_json(named_struct({members})) END AS _schema")
     out = once(
@@ -100,8 +100,8 @@ def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames 
     return Frame(out, None, omits=omits, order_names=order_names)
 
 
-def _problem(spec: TableSpec) -> str:
-    """SQL: why a record is invalid, or null."""
+def _problem(spec: TableSpec, omits: str | None) -> str:
+    """SQL: why a record is invalid, or null. `omits`: see `Frame`."""
     key = f"array({', '.join(literal(name.lower()) for name in spec.key)})"
 
     def lacking(images: str) -> str:
@@ -119,6 +119,10 @@ def _problem(spec: TableSpec) -> str:
     if spec.key:
         where = "concat('has no value for the key column ', array_join({0}, ', '))"
         cases.append(f"WHEN _op = 'd' AND size({lacking('_old')}) > 0 THEN {where.format(lacking('_old'))}")
+        if omits == TOAST:
+            advice = "', which its identity (REPLICA IDENTITY) does not have: set `key:` to columns that it has'"
+            unidentified = f"_op = 'u' AND size(_old.names) > 0 AND size({lacking('_old')}) > 0"
+            cases.append(f"WHEN {unidentified} THEN concat({where.format(lacking('_old'))}, {advice})")
         cases.append(f"WHEN _op IN ('c', 'u', 'r') AND size({lacking('_full')}) > 0 THEN {where.format(lacking('_full'))}")
     for images in ("_new", "_old"):
         problem = f"get(array_compact(zip_with({images}.types, {images}.`values`, (_t, _v) -> {_value_problem('_t', '_v')})), 0)"

@@ -5,20 +5,18 @@
 | insert, update, delete | `change[i].kind`, `columnnames`, `columntypes`, `columnvalues`, `oldkeys` | `action` I, U, D, `columns`, `identity` |
 | truncate | not written: an empty `change` | `action` T |
 | carries no row | `kind` message; an empty `change` | `action` B, C, M |
-| Position | `nextlsn` (end of the commit), then the place in `change` | `timestamp` (of the commit), then `lsn` |
+| Position | `nextlsn` (end of the commit), then the place in `change` | `lsn` (of the change) |
 
 Rules beyond `decode/named.py`:
 - A record of format 1 is one event for each element of `change`, or one ignored event if there is none.
-- Format 2 has the commit's LSN only in B and C, which may lie in another file than a change. Positions must not depend on where a stream was cut
-  into files, so the commit's time orders transactions. (Of two that touch one row, the later begins its change after the earlier committed.)
-  Transactions of another server, which a replication origin replays, have no commit time. A table that begins with some is ordered by LSN alone.
+- Format 2 has the commit's LSN only in B and C, which may lie in another file than a change, and Positions must not depend on where a stream was cut
+  into files. The change's own LSN orders: of two transactions that touch one row, the later begins its change after the earlier has committed.
+  Not the commit's `timestamp`: a transaction that a replication origin replays has that of another server, and clocks are set back.
 - Numbers are exact: they are read as text, then as the type beside them.
 - A stream of several tables needs `source_table`. Lines that do not contain the table's name are only checked for being complete.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
@@ -26,10 +24,9 @@ from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import EVENT, PLACE
 from compactor.spark.decode import named, pg_text
-from compactor.spark.decode.frame import Frame, declared_order, of_other_table
-from compactor.spark.decode.order import default_order, lsn_number, micros
+from compactor.spark.decode.frame import Frame, of_other_table
+from compactor.spark.decode.order import lsn_number, micros
 from compactor.spark.input.files import RawFrame
-from compactor.spark.rows import survey
 from compactor.spark.sql import cited, from_json, literal, once
 
 _COLUMNS = "ARRAY<STRUCT<name: STRING, type: STRING, value: STRING>>"
@@ -46,20 +43,14 @@ _DOCUMENT = (
 _OPS = {"i": "c", "insert": "c", "u": "u", "update": "u", "d": "d", "delete": "d", "t": "t", "truncate": "t"}
 _SILENT = ("b", "c", "m", "message")
 
-FORMAT_1, FORMAT_2, NO_TIME, NO_LSN = "wal2json 1", "wal2json 2", "wal2json 2 without timestamp", "wal2json without lsn"
+FORMAT_1, FORMAT_2, NO_LSN = "wal2json 1", "wal2json 2", "wal2json without lsn"
 """Values of `_source.connector`, for the default order (`position.DEFAULTS`)."""
 _UNREAD_NUMBER = r"[:,\[]\s*(?:NaN\s*[,}\]]|-?Infinity\s*[,}\]]|-?[0-9.]{1000})"
 """A number that JSON's reader does not read: older versions write floats that are not finite as they are; it reads no more than 1,000 digits."""
+_COMMA = r'^(\{"change":\[),'
+"""Begins the document of a message outside of a transaction, which version 2.5 writes with a comma too many."""
 _NO_COMMIT_TIME = 946_684_800_000_000
-"""2000-01-01 in microseconds since 1970, PostgreSQL's zero: the time of transactions that were replayed from another server (replication origins)."""
-
-
-def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
-    """Return the order columns of a new table. Where some change has no commit time, LSNs alone order all."""
-    declared = declared_order(spec.order_by, frames)
-    timeless = (frame.rows.where(f"_op IS NOT NULL AND _source.connector = '{NO_TIME}'").isEmpty() for frame in frames)
-    main, offsets = survey.main_connector(frames)
-    return declared or default_order(NO_TIME if main == FORMAT_2 and not all(timeless) else main, offsets, spec.name)
+"""2000-01-01 in microseconds since 1970, PostgreSQL's zero: some replication origins replay transactions without a time."""
 
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
@@ -67,9 +58,10 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     if raw.schema is not None:
         raise InputRefused(f"table {spec.name}: wal2json writes JSON text, but these files have columns. Set `format: json`, or `container: kafka`.")
     empty = "(_text IS NULL OR trim(_text) IN ('', 'null'))"
-    as_texts = f"CASE WHEN _text RLIKE {literal(_UNREAD_NUMBER)} THEN json_object_keys({pg_text.exact_numbers('_text')}) END"
-    keyed = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN coalesce(json_object_keys(_text), {as_texts}) END AS _keys")
-    document = from_json(pg_text.exact_numbers("_text"), literal(_DOCUMENT), columnNameOfCorruptRecord="_corrupt")
+    rows = raw.rows.selectExpr("*", f"regexp_replace(_text, {literal(_COMMA)}, '$1') AS _json")
+    as_texts = f"CASE WHEN _json RLIKE {literal(_UNREAD_NUMBER)} THEN json_object_keys({pg_text.exact_numbers('_json')}) END"
+    keyed = rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN coalesce(json_object_keys(_json), {as_texts}) END AS _keys")
+    document = from_json(pg_text.exact_numbers("_json"), literal(_DOCUMENT), columnNameOfCorruptRecord="_corrupt")
     documents = once(once(keyed).selectExpr("*", f"CASE WHEN _keys IS NOT NULL AND {_mentions(spec)} THEN {document} END AS _d"))
     problem = (
         f"CASE WHEN {raw.unreadable} IS NOT NULL THEN {raw.unreadable} WHEN {empty} THEN NULL "
@@ -123,7 +115,7 @@ def _events() -> str:
 
 def _source(spec: TableSpec) -> str:
     single = "_action IS NOT NULL"
-    unordered = f"_lsn IS NULL THEN '{NO_LSN}' WHEN NOT ({single}) THEN '{FORMAT_1}' WHEN _time IS NULL THEN '{NO_TIME}' ELSE '{FORMAT_2}'"
+    unordered = f"_lsn IS NULL THEN '{NO_LSN}' WHEN {single} THEN '{FORMAT_2}' ELSE '{FORMAT_1}'"
     return named.source(
         {
             "connector": f"CASE WHEN {unordered} END",

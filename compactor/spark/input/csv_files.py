@@ -13,16 +13,16 @@ import csv
 import dataclasses
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from compactor.core.formats.csv_dialect import settings
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.names import of_header
 from compactor.core.model.spec import Csv, TableSpec
 from compactor.core.results.phrases import csv_delimiter
-from compactor.core.schema import avro
 from compactor.core.sources import increment
 from compactor.spark import failures
 from compactor.spark.columns import BLOCK, FILE, ROW, TEXT, UNREADABLE, VALUE
@@ -38,6 +38,8 @@ _OPERATIONS = ("I", "U", "D")
 _DELIMITERS = (";", "\t", "|", ",")
 _CORRUPT = "_corrupt_line"
 _BYTES = "ISO-8859-1"
+_NO_QUOTE = "\uffff"
+"""A character that no text in Latin-1 has. Without one Spark takes the null character, in which MySQL writes a bit."""
 _ESCAPE, _ESCAPE_KEPT = "\\", "\u0001escape\u0001"
 """The character that begins an escape, and what stands for an escaped one while the others are replaced."""
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
@@ -74,34 +76,29 @@ class _Layout:
     """Whether a carriage return at the end of the last value belongs to it."""
 
 
-def settings(spec: TableSpec) -> Csv:
-    """Return the table's CSV settings, completed by the defaults of its envelope. The column names may come from `schema:`."""
-    configured = spec.csv
-    columns = configured.columns
-    if not columns and not configured.header and spec.avro_schema:
-        columns = tuple(str(member["name"]) for member in avro.parse(spec.avro_schema).row()["fields"])
-    header = configured.header if configured.header is not None else (spec.source.csv_header and not configured.columns)
-    null_value = configured.null_value if configured.null_value is not None else spec.source.csv_null
-    return dataclasses.replace(configured, header=header, columns=columns, null_value=null_value)
-
-
 def read(
-    spark: SparkSession, spec: TableSpec, origins: Origins, paths: Sequence[str], reads: ConsistentReads
+    spark: SparkSession, spec: TableSpec, origins: Origins, paths: Mapping[str, int], reads: ConsistentReads
 ) -> tuple[list[RawFrame], files.Unreadable]:
-    """Return one raw frame for each layout (VALUE is a struct of text, UNREADABLE is set for lines that do not fit), and the files that have none."""
+    """Return one raw frame for each layout (VALUE is a struct of text, UNREADABLE is set for lines that do not fit), and the files that have none.
+
+    `paths`: location → `Input.columns`.
+    """
     used = settings(spec)
     groups: dict[_Layout, list[str]] = {}
     unreadable: files.Unreadable = {}
-    for path in paths:
+    for path, columns in paths.items():
         try:
-            groups.setdefault(_layout(spark, spec, used, path), []).append(path)
+            groups.setdefault(_layout(spark, spec, used, path, columns), []).append(path)
         except InputRefused as error:
             unreadable[path] = files.Problem(str(error).removesuffix("."))
     return [_frame(spark, used, layout, origins, part, reads) for layout, group in groups.items() for part in together(group)], unreadable
 
 
-def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layout:
-    """Return the layout of a file, by its first record. Raises InputRefused if it has none that can be read."""
+def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str, columns_then: int = 0) -> _Layout:
+    """Return the layout of a file, by its first record. Raises InputRefused if it has none that can be read.
+
+    `columns_then`: how many columns the settings named when the file was first read. Columns that they name since may be missing in it.
+    """
     if not used.header and not used.columns:
         raise InputRefused(
             "this CSV file has no header, and nothing else names its columns. Set `csv: {columns: [..]}` to the "
@@ -129,10 +126,12 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
             raise InputRefused(f"the header names {' and '.join(alike)} twice; expected names that differ in more than case. Repair the file.")
         return _Layout(tuple(names), True, False, returns)
     columns = used.columns
+    operation = spec.source.operation_column if spec.source.unnamed_operation else None
+    if 0 < columns_then < len(columns) and len(first) in (columns_then, columns_then + bool(operation and _begins_with_operation(first))):
+        columns = columns[:columns_then]
     if len(columns) > 1 and [name.lower() for name in columns] == [value.lower() for value in first[-len(columns) :]]:
         raise InputRefused("the first line has the names in `csv: {columns: [..]}`: expected a row. Set `header: true` instead.")
-    operation = spec.source.operation_column
-    if spec.source.unnamed_operation and operation and operation not in columns and _has_operation(spec, path, first, len(columns)):
+    if operation and operation not in columns and _has_operation(spec, path, first, len(columns)):
         columns = (operation, *columns)
     return _Layout(columns, False, marked, returns)
 
@@ -154,7 +153,7 @@ def _quoted(spec: TableSpec, text: str) -> str:
 
 def _has_operation(spec: TableSpec, path: str, first: Sequence[str], columns: int) -> bool:
     """Whether a file without header begins with the operation, by its first line. Raises InputRefused if it may be one or the value of a column."""
-    is_one, more = bool(first) and first[0].upper() in _OPERATIONS, len(first) - columns
+    is_one, more = _begins_with_operation(first), len(first) - columns
     if increment.is_full_load(path):
         return is_one and more == 1
     if is_one and more == 0:
@@ -164,6 +163,10 @@ def _has_operation(spec: TableSpec, path: str, first: Sequence[str], columns: in
             "AddColumnName)."
         )
     return more != 0
+
+
+def _begins_with_operation(first: Sequence[str]) -> bool:
+    return bool(first) and first[0].upper() in _OPERATIONS
 
 
 def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str], bool, bool]:
@@ -222,7 +225,7 @@ def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, pa
             lineSep="\n",
             encoding=_BYTES,
             sep=used.delimiter.encode().decode(_BYTES),
-            quote=used.quote or "",
+            quote=used.quote or _NO_QUOTE,
             escape=used.quote or "",
             nullValue=_EMPTY,
             emptyValue="",

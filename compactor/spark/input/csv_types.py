@@ -20,7 +20,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from compactor.core.model import types
+from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.core.sources import flat_rows
 from compactor.spark.columns import BLOCK, FILE, ROW, UNREADABLE, VALUE
 from compactor.spark.decode import conversions
 from compactor.spark.input.files import RawFrame
@@ -36,16 +38,16 @@ _WHOLE_DIGITS = 19
 """Whole digits of an inferred decimal, where there is room: enough for most columns, so that the type seldom needs to widen."""
 
 
-def add_types(
-    raws: Sequence[RawFrame], stored: Sequence[WriterField], schema: WriterSchema | None, words: Sequence[str] = (), twins: str = ""
-) -> list[RawFrame]:
+def add_types(raws: Sequence[RawFrame], stored: Sequence[WriterField], schema: WriterSchema | None, spec: TableSpec) -> list[RawFrame]:
     """Return text frames with typed values. `stored` are the table's columns, `schema` has the declared ones.
 
-    `words` are columns that stay text (an operation code). `twins` is the prefix of before images: a column `twins` + x has the type of x.
+    The operation's code stays text. A column BI_x of before images has the type of x.
     """
+    twins, operation = spec.source.before_prefix, spec.op or spec.source.operation_column
+    words = (operation,) if operation else ()
     guesses: dict[str, types.Type | None] = {field.name: field.type for field in stored}
     for raw in raws:
-        for name, guess in _guessed(raw, schema, words, twins).items():
+        for name, guess in _guessed(raw, schema, words, spec).items():
             own = name[len(twins) :] if twins and name.startswith(twins) and name[len(twins) :] in dict(_columns(raw)) else name
             guesses[own] = _joined(guesses.get(own), guess)
     return [_typed(raw, guesses, schema, words, twins) for raw in raws]
@@ -64,14 +66,20 @@ def _joined(left: types.Type | None, right: types.Type | None) -> types.Type | N
     return types.widest(left, right) or ("string",)
 
 
-def _guessed(raw: RawFrame, schema: WriterSchema | None, words: Sequence[str], twins: str) -> dict[str, types.Type | None]:
+def _guessed(raw: RawFrame, schema: WriterSchema | None, words: Sequence[str], spec: TableSpec) -> dict[str, types.Type | None]:
     """Infer a type for each column that is not declared, None where there is no value. One Spark job."""
-    present = [name for name, _ in _columns(raw)]
+    present, twins = [name for name, _ in _columns(raw)], spec.source.before_prefix
     names = [name for name in present if name not in words and not (schema and schema.declared(name, present))]
     if not names:
         return {}
     # a row without before image has empty values there, whatever stands for null elsewhere
     texts = {name: f"nullif(_value.{quoted(name)}, '')" if twins and name.startswith(twins) else f"_value.{quoted(name)}" for name in names}
+    if operations := [name for name in flat_rows.operation_names(spec.op) if name in present and spec.source.operation_column and spec.key]:
+        # of a delete only these values count; the others may be fillers
+        used = {name.lower() for name in (*spec.key, *spec.order_by)}
+        codes = ", ".join(literal(code) for code, meaning in flat_rows.operations(spec).items() if meaning == "d")
+        deleted = " OR ".join(f"coalesce(lower(trim(_value.{quoted(name)})) IN ({codes}), false)" for name in operations)
+        texts = {name: text if name.lower() in used else f"CASE WHEN NOT ({deleted}) THEN {text} END" for name, text in texts.items()}
     summary = [part for at, name in enumerate(names) for part in _counts(texts[name], at)]
     row = raw.rows.where(f"{raw.unreadable} IS NULL").agg(*summary).collect()[0]
     return {name: _guess(row, at) for at, name in enumerate(names)}

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core.formats import csv_dialect
 from compactor.core.model.errors import InconsistentRead, InputRefused, InputUnfinished, SchemaRefused
 from compactor.core.model.inputs import AGAIN, Input, work
 from compactor.core.model.layout import join
@@ -101,8 +102,7 @@ class Inputs:
         if kind != "csv":
             return raws
         self._check_ends(raws)
-        operation = self.spec.op or self.spec.source.operation_column
-        return csv_types.add_types(raws, stored, schema, (operation,) if operation else (), self.spec.source.before_prefix)
+        return csv_types.add_types(raws, stored, schema, self.spec)
 
     @property
     def size(self) -> int:
@@ -215,7 +215,7 @@ class Inputs:
         before = len(self.unreadable)
         for raw in raws:
             paths = {self.origins.path(self._copies.get(path, path)): path for path in raw.paths}
-            for path, problem in csv_ends.unclear(self.spark, csv_files.settings(self.spec), raw, paths, self.reads).items():
+            for path, problem in csv_ends.unclear(self.spark, csv_dialect.settings(self.spec), raw, paths, self.reads).items():
                 self.refuse([path], problem)
         if len(self.unreadable) > before:
             raise LoadSetAside
@@ -261,7 +261,8 @@ class Inputs:
 
     def _read_plain(self, kind: str, origins: files.Origins, paths: list[str]) -> tuple[list[files.RawFrame], files.Unreadable]:
         if kind == "csv":
-            return csv_files.read(self.spark, self.spec, origins, paths, self.reads)
+            columns = {place: item.columns for item, place in self.places.items()}
+            return csv_files.read(self.spark, self.spec, origins, {path: columns[self._copies.get(path, path)] for path in paths}, self.reads)
         return files.read(self.spark, kind, origins, paths, self.reads, self.spec.key)
 
     def _read_halves(self, kind: str, paths: list[str]) -> None:

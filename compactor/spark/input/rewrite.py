@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from compactor.core.formats import avro
+from compactor.core.formats import avro, csv_dialect
 from compactor.core.model.errors import CheckFailed, InputRefused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.spec import TableSpec
@@ -27,7 +27,7 @@ from compactor.ports import Storage
 from compactor.spark import measured
 from compactor.spark.columns import VALUE
 from compactor.spark.consistency import ConsistentReads
-from compactor.spark.input import csv_files, files, parquet_files
+from compactor.spark.input import files, parquet_files
 from compactor.spark.sql import quoted
 from compactor.spark.tables import table_writer
 
@@ -52,7 +52,7 @@ def without(spark: SparkSession, storage: Storage, spec: TableSpec, location: st
         raise InputRefused(f"{location}: cannot be rewritten: its records hold changes of other keys too, and are no JSON lines")
     if kind == "parquet":
         return parquet_without(spark, storage, location, records, staging)
-    csv = csv_files.settings(spec)
+    csv = csv_dialect.settings(spec)
     data = bytes_without(location, kind, storage.read(location), records, bool(csv.header), csv.delimiter, csv.quote)
     storage.write(f"{staging}/{location.rpartition('/')[2]}", data)
     (info,) = storage.list(staging)

@@ -1,0 +1,27 @@
+"""The CSV settings of a table, completed by the defaults of its envelope and by its schema."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from compactor.core.model.spec import Csv, TableSpec
+from compactor.core.schema import avro
+
+
+def settings(spec: TableSpec) -> Csv:
+    """Return the table's CSV settings with everything set but `escape`. `columns` are those of files without header; they may come from `schema:`."""
+    given = spec.csv
+    header = given.header if given.header is not None else (spec.source.csv_header and not given.columns)
+    columns = given.columns
+    if not columns and not given.header and spec.avro_schema:
+        columns = tuple(str(member["name"]) for member in avro.parse(spec.avro_schema).row()["fields"])
+    null_value = given.null_value if given.null_value is not None else spec.source.csv_null
+    return dataclasses.replace(given, header=header, columns=columns, null_value=null_value)
+
+
+def columns_of_line(spec: TableSpec) -> int:
+    """Return how many columns `csv: {columns: ..}` or the schema names for files without header; 0 if the files are no such ones."""
+    if spec.format not in ("auto", "csv"):
+        return 0
+    used = settings(spec)
+    return 0 if used.header else len(used.columns)
