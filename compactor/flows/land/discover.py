@@ -56,7 +56,7 @@ def _check_full_load(table: Table, snapshot: Snapshot, landed: Landing, ledgered
             raise OrderRefused(
                 f"table {table.name}: {join(table.spec.landing, item.path)}: a file of this name was ingested before, so DMS loaded the table again. "
                 f"A full load comes before all changes, and these rows would lose to every change since. {before}Set "
-                f"`epoch: {table.spec.epoch + 1}`: then the new load wins (rows deleted since the last one stay: docs/sources.md), or remove the file."
+                f"`epoch: {table.spec.epoch + 1}`: then the new load wins (rows deleted since the last one stay: docs/sources.md); or remove it."
             )
 
 
