@@ -34,7 +34,7 @@ def put(spec: TableSpec, hour: int, text: str, file: str = "part-0.csv") -> Path
 
 
 def read(lake: Lake, spec: TableSpec, *paths: Path) -> tuple[list[files.RawFrame], files.Unreadable]:
-    return csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), dict.fromkeys(map(str, paths), 0), ConsistentReads({}))
+    return csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), dict.fromkeys(map(str, paths), ()), ConsistentReads({}))
 
 
 def test_flat_rows_in_csv(lake: Lake) -> None:

@@ -308,6 +308,36 @@ def test_columns_that_are_added_to_files_without_header(lake: Lake, lead: str) -
         lake.run(more)
 
 
+@pytest.mark.slow
+def test_a_column_that_is_added_between_others(lake: Lake) -> None:
+    """As MySQL's AFTER does. Files from before keep the names that they had, also where the first line is blank."""
+    spec = dms(lake)
+    put(spec, LOAD, "\n1,a\n2,b\n")
+    lake.run(spec)
+    more = lake.with_settings(spec, csv=Csv(columns=("id", "n", "v")))
+    put(spec, FIRST, "U,1,7,a2\n")
+    lake.run(more)
+    rebuild_table(Table(lake.env, more))
+    assert [{"id": 1, "n": 7, "v": "a2"}, {"id": 2, "n": None, "v": "b"}] == [
+        {name: row[name] for name in ("id", "n", "v")} for row in sorted(lake.rows(more), key=lambda row: row["id"])
+    ]
+    assert [] == lake.problems(more)
+
+
+@pytest.mark.slow
+def test_records_of_added_columns_that_were_in_quarantine(lake: Lake) -> None:
+    """Taken again by the columns that `columns` names by then."""
+    spec = dms(lake, quarantine_rows=5)
+    put(spec, LOAD, "1,a\n2,b\n")
+    put(spec, FIRST, "U,2,b3,7\n")
+    lake.run(spec)
+    more = lake.with_settings(spec, csv=Csv(columns=("id", "v", "n")))
+    lake.replay(more)
+    assert [{"id": 1, "v": "a", "n": None}, {"id": 2, "v": "b3", "n": 7}] == sorted(lake.rows(more), key=lambda row: row["id"])
+    assert [] == lake.unusable(more)
+    assert [] == lake.problems(more)
+
+
 TIMES = tuple(f"2026-01-01 {hour:02d}:00:00.000000" for hour in range(8, 14))
 
 

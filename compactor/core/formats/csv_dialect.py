@@ -19,9 +19,7 @@ def settings(spec: TableSpec) -> Csv:
     return dataclasses.replace(given, header=header, columns=columns, null_value=null_value)
 
 
-def columns_of_line(spec: TableSpec) -> int:
-    """Return how many columns `csv: {columns: ..}` or the schema names for files without header; 0 if the files are no such ones."""
-    if spec.format not in ("auto", "csv"):
-        return 0
+def columns_of_lines(spec: TableSpec) -> tuple[str, ...]:
+    """Return the columns that `csv: {columns: ..}` or the schema names for files without header; () if the files are no such ones."""
     used = settings(spec)
-    return 0 if used.header else len(used.columns)
+    return () if used.header or spec.format not in ("auto", "csv") else used.columns

@@ -76,8 +76,8 @@ class Input:
     """Bytes of its raw file before `compactor erase` rewrote it; 0 if it never did. An interrupted erase may have left this content."""
     content: int = 1
     """Which content of its path this is: 1 for the first that was listed, 2 once the sink has written the name again, and so on."""
-    columns: int = 0
-    """Of CSV without header: how many columns the settings named when it was first listed. They may name more since."""
+    columns: tuple[str, ...] = ()
+    """Of CSV without header: the columns that the settings named when it was last taken from landing or quarantine. They may name more since."""
 
     @property
     def id(self) -> tuple[str, str]:

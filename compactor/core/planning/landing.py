@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from compactor.core.formats.csv_dialect import columns_of_line
+from compactor.core.formats.csv_dialect import columns_of_lines
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input
@@ -65,7 +65,7 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
     misplaced: list[str] = []
     unusable: list[str] = []
     unfinished: set[str] = set()
-    files, columns = list(files), columns_of_line(spec)
+    files, columns = list(files), columns_of_lines(spec)
     for item in files:
         marker = spec.complete is not None and item.path.rpartition("/")[2] == spec.complete
         if marker or (increment.ignored(item.path, spec.ignore) and increment.repaired_table(item.path) != spec.name):

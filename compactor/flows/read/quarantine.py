@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.core.formats.csv_dialect import columns_of_lines
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.inputs import GIVEN_UP, Input
 from compactor.core.model.snapshot import Snapshot
@@ -174,11 +175,11 @@ def again(table: Table, waiting_files: Sequence[QuarantinedFile], snapshot: Snap
                 "the copy, and replay again"
             )
     ids = {(item.path, item.etag): item.location or "" for item in waiting_files}
-    inputs = {}
+    inputs, columns = {}, columns_of_lines(table.spec)
     for item in ledger.everything(table, snapshot):
         if item.id in ids:
             outcome = "replayed" if _whole(item) else "reread"
-            inputs[item.id] = dataclasses.replace(item, outcome=outcome, quarantined=0, reason="")
+            inputs[item.id] = dataclasses.replace(item, outcome=outcome, quarantined=0, reason="", columns=columns)
     return list(inputs.values()), ids
 
 

@@ -77,7 +77,7 @@ class _Layout:
 
 
 def read(
-    spark: SparkSession, spec: TableSpec, origins: Origins, paths: Mapping[str, int], reads: ConsistentReads
+    spark: SparkSession, spec: TableSpec, origins: Origins, paths: Mapping[str, Sequence[str]], reads: ConsistentReads
 ) -> tuple[list[RawFrame], files.Unreadable]:
     """Return one raw frame for each layout (VALUE is a struct of text, UNREADABLE is set for lines that do not fit), and the files that have none.
 
@@ -94,10 +94,10 @@ def read(
     return [_frame(spark, used, layout, origins, part, reads) for layout, group in groups.items() for part in together(group)], unreadable
 
 
-def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str, columns_then: int = 0) -> _Layout:
+def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str, earlier: Sequence[str] = ()) -> _Layout:
     """Return the layout of a file, by its first record. Raises InputRefused if it has none that can be read.
 
-    `columns_then`: how many columns the settings named when the file was first read. Columns that they name since may be missing in it.
+    `earlier`: the columns that the settings named when the file was last taken. Those that they name since may be missing in it.
     """
     if not used.header and not used.columns:
         raise InputRefused(
@@ -127,8 +127,8 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str, columns_
         return _Layout(tuple(names), True, False, returns)
     columns = used.columns
     operation = spec.source.operation_column if spec.source.unnamed_operation else None
-    if 0 < columns_then < len(columns) and len(first) in (columns_then, columns_then + bool(operation and _begins_with_operation(first))):
-        columns = columns[:columns_then]
+    if {*earlier} < {*columns} and len(first) in (len(earlier), len(earlier) + bool(operation and _begins_with_operation(first))):
+        columns = tuple(earlier)
     if len(columns) > 1 and [name.lower() for name in columns] == [value.lower() for value in first[-len(columns) :]]:
         raise InputRefused("the first line has the names in `csv: {columns: [..]}`: expected a row. Set `header: true` instead.")
     if operation and operation not in columns and _has_operation(spec, path, first, len(columns)):
@@ -190,7 +190,8 @@ def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str],
             else csv.reader(lines, delimiter=used.delimiter, quoting=csv.QUOTE_NONE)
         )
         try:
-            first = next(records, [])
+            # blank lines are no rows of several columns
+            first = next((each for each in records if each or used.header or len(used.columns) < 2), [])
         except csv.Error as error:
             if "\n" not in text and "\r" in text:
                 raise InputRefused("its lines end in carriage returns alone. Have the source end them with line feeds") from None
