@@ -68,6 +68,29 @@ def test_nanoseconds_nulls_and_metadata(lake: Lake) -> None:
     assert lake.problems(spec) == []
 
 
+ODD_NAMES = ("first name", "a,b", "x;", "n=5", "note (free)", "t (TIMESTAMP(NANOS,true)) = 7;", "{", "line\nbreak", "(STRING)", "two  blanks ")
+
+
+def test_names_that_the_parser_of_schemas_does_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    """Beside a nanosecond timestamp, of which pandas makes every time, the schema is parsed; values and nulls stay with their names."""
+    path = tmp_path / "a.parquet"
+    columns = {"id": pa.array([1]), "n": pa.array(["own"]), "at": pa.array([NANOS], UTC)}
+    columns |= {name: pa.array([name]) for name in ODD_NAMES}
+    columns |= {
+        "nothing (yet)": pa.nulls(1),
+        "in side": pa.array([{"zip code": "1", "t t": NANOS}], pa.struct([("zip code", pa.string()), ("t t", UTC)])),
+    }
+    pq.write_table(pa.table(columns), path)
+    of = parquet_files.columns(spark, str(path))
+    (row,) = parquet_files.reader(spark, of).load(str(path)).selectExpr(*parquet_files.values(of)).collect()
+    shown = row.asDict(recursive=True)
+    moment = datetime.datetime(2023, 11, 14, 22, 13, 20, 123456)
+    assert {name: shown[name] for name in ODD_NAMES} == {name: name for name in ODD_NAMES}
+    assert (shown["n"], shown["at"], shown["nothing (yet)"]) == ("own", moment, None)
+    assert shown["in side"] == {"zip code": "1", "t t": moment}
+    assert "nothing (yet)" not in of.schema.names
+
+
 SHOWN = {
     "tags": ["x"],
     "deep": {"x": 2, "y": "q", "many": [1], "none": {"z": 1.5}},

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,6 +33,9 @@ _FOREIGN = re.compile(r"(\S+) \((UUID|INTERVAL|TIME\([A-Z]+,[a-z]+\)|DECIMAL\((?
 _NANOS = "(TIMESTAMP(NANOS,"
 _BINARY_DECIMAL = re.compile(r"( binary \S+) \(DECIMAL\(([0-9]+),([0-9]+)\)\)")
 _MAYBE_NULL = re.compile(r"^ +optional int32 [^(]+;$", re.MULTILINE)
+_FIELD = r"(?:required|optional|repeated) (?:group|\w+(?:\(\d+\))?) "
+_PLAIN = re.compile(rf"message [^\n]*\n(?: *(?:{_FIELD}[^\s,;{{}}()=]+(?: \([^;{{}}]*\))?(?: = \d+)?(?:;| {{)|}})\n)*")
+"""parquet-java's text of a schema, as its parser reads it back: no name has a blank, a comma or the like."""
 _JAVA = "parquet-mr"
 _TAIL = 8
 """Bytes at the end of a file: the footer's length in 4, and `PAR1`."""
@@ -84,13 +87,17 @@ def columns(spark: SparkSession, path: str, described: bool = True, typed_only: 
             raise _refused(", ".join(unknown) or "?", "a type that Spark does not know (FLOAT16, VARIANT, ..)") from None
         raise
     text, avro = str(footer.getSchema().toString()), footer.getKeyValueMetaData().get(_AVRO) if described else None
+    names = dict[str, str]()
+    if not _PLAIN.fullmatch(text):
+        text, names = _with_plain_names(text, [str(each.getName()) for each in _elements(java, file)])
     read_as = _BINARY_DECIMAL.sub(partial(_readable, bytes_too=avro is not None), text)
     if foreign := _FOREIGN.search(read_as):
-        raise _refused(foreign[1], f"the type {foreign[2]}")
+        raise _refused(names.get(foreign[1], foreign[1]), f"the type {foreign[2]}")
 
     def spark_json(schema: str) -> str:
-        parsed = footer.getSchema() if schema == text else java.org.apache.parquet.schema.MessageTypeParser.parseMessageType(schema)
-        return str(converter.convert(parsed).json())
+        parsed = footer.getSchema() if schema == text and not names else java.org.apache.parquet.schema.MessageTypeParser.parseMessageType(schema)
+        made = str(converter.convert(parsed).json())
+        return json.dumps(_renamed(json.loads(made), names)) if names else made
 
     means = _BINARY_DECIMAL.sub(lambda each: each[1] if int(each[2]) > _DIGITS_MAX else each[0], text).replace(_NANOS, "(TIMESTAMP(MICROS,")
     read = spark_json(read_as)
@@ -100,6 +107,34 @@ def columns(spark: SparkSession, path: str, described: bool = True, typed_only: 
         nulls = [each.isSetLogicalType() and each.getLogicalType().isSetUNKNOWN() for each in _elements(java, file) if not each.getNum_children()]
         meant = json.dumps(_with_nulls(json.loads(meant), iter(nulls), typed_only)) if any(nulls) else meant
     return Columns(read, meant, avro)
+
+
+def _with_plain_names(text: str, elements: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return a schema's text with other names for those that parquet-java's parser does not read, and new name → name.
+
+    `elements`: the names of all elements, the message first, as they stand in the text one after the other.
+    """
+    begin = text.index(" {", len("message ") + len(elements[0])) + 2
+    parts, names = ["message schema {"], dict[str, str]()
+    for name in elements[1:]:
+        field = re.compile(rf"[\s}}]*{_FIELD}").match(text, begin)
+        if field is None or not text.startswith(name, field.end()):
+            raise InputRefused(f"column {name}: its name cannot be told from the rest of the file's schema. Have the writer use another name")
+        new = name if re.fullmatch(r"[^\s,;{}()=]+", name) else f"_name{len(names)}_"
+        names |= {new: name} if new != name else {}
+        end = re.compile(r"(?: \([^;{}]*\))?(?: = \d+)?(?:;| \{)").match(text, field.end() + len(name))
+        begin = end.end() if end else field.end() + len(name)
+        parts.append(field[0] + new + (end[0] if end else ""))
+    return "".join([*parts, text[begin:]]), names
+
+
+def _renamed(kind: Any, names: Mapping[str, str]) -> Any:
+    """Return Spark's JSON of a type with these names (new → old) given back."""
+    if isinstance(kind, list):
+        return [_renamed(each, names) for each in kind]
+    if not isinstance(kind, dict):
+        return kind
+    return {key: names.get(value, value) if key == "name" and isinstance(value, str) else _renamed(value, names) for key, value in kind.items()}
 
 
 def _readable(decimal: re.Match[str], bytes_too: bool) -> str:
