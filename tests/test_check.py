@@ -304,6 +304,13 @@ CASES = {
         "is_vip has 2 values in 198 inserted rows",
     ),
     "an array with an object a line": (GOOD, "people/in/a.json", f"[{FLAT},\n{FLAT}]\n", None),
+    "an array of several objects in a line": (GOOD, "people/in/a.json", f"[{FLAT},{FLAT}]\n", "a line is a JSON array of several values"),
+    "no suffix, and a format": (
+        "key: [id], order_by: [seq], format: csv, csv: {columns: [id, seq]}, increments: p/in",
+        "p/in/part-m-00000",
+        "1,2\n2,3\n",
+        None,
+    ),
     "several objects a line": (GOOD, "people/in/a.json", FLAT + FLAT, None),
     "a file without content": (GOOD, "people/in/a.csv", "", None),
     "one row sent several times": (

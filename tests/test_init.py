@@ -472,7 +472,7 @@ NOTHING: Sequence[tuple[Sequence[str], str]] = (
     (("--from", "torn"), r"a.parquet cannot be read \(No magic bytes found at end\)$"),
     (("--registry", "nowhere"), "schema folder .*/nowhere does not exist$"),
     (("--from", "empty"), "empty: no table found; t: no rows in the sampled files; t/a.json has no record that could be a row$"),
-    (("--from", "other"), r"t/data.txt has no record that could be a row; its name has none of the suffixes \.parquet, .*, \.csv$"),
+    (("--from", "other"), r"t/data.txt has no record that could be a row; its name has none of the suffixes \.parquet, .*, \.csv: set `format:`$"),
     (("--registry", "empty"), "no file that ends in .avsc"),
 )
 

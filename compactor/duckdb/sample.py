@@ -58,7 +58,10 @@ def read(path: str, data: bytes, rows_max: int) -> FileSample:
 
 
 def _documents(line: str) -> Iterator[Any]:
-    """Yield the documents of a line as `spark/input/json_text` reads it: several, or one of an array with an object a line."""
+    """Yield the documents of a line as `spark/input/json_text` reads it: several, or one of an array with an object a line.
+
+    Raises ValueError for a line with several elements of an array, which a run refuses.
+    """
     text = line.strip()
     text = (text[:-1] if text.endswith((",", "]")) else text).removeprefix("[").lstrip()
     while text:
@@ -69,6 +72,8 @@ def _documents(line: str) -> Iterator[Any]:
         # a JSON string with a document in it
         yield parsed(document) if isinstance(document, str) and document.lstrip().startswith("{") else document
         text = text[end:].lstrip()
+        if text.startswith(",") and line.lstrip().startswith("["):
+            raise ValueError("a line is a JSON array of several values; have the source write one object a line")
 
 
 def _text(path: str, data: bytes, size: int) -> str:

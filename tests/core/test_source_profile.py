@@ -307,6 +307,11 @@ def test_a_null_that_is_written_as_text_is_no_value() -> None:
 
 def test_a_declared_date_may_have_the_forms_that_a_run_reads() -> None:
     """Debezium's isostring ends with Z, Oracle's dates with midnight."""
+    bigquery, snowflake = (
+        ["2026-11-20 07:10:00.123456 UTC", "2026-11-20 07:10:00 UTC"],
+        ["2026-11-20 07:10:00.123 -0800", "2026-11-20 07:10:00.000 Z"],
+    )
+    assert [value_forms.word("at", texts, value_forms.CSV_FORMS) for texts in (bigquery, snowflake)] == ["timestamp", "timestamp"]
     assert value_forms.word("at", ["2026-11-28 10:00:11.5+00", "2026-11-28 10:00:11+02:00"], value_forms.CSV_FORMS) == "timestamp"
     texts = ("2025-05-05", "2025-05-05Z", "2025-05-05 00:00:00", "2025-05-05 10:00:00", "5.5.2025")
     assert [True, True, True, False, False] == [value_forms.has_type(text, "date") for text in texts]

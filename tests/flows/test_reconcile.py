@@ -341,7 +341,7 @@ def test_a_comparison_begins_when_the_lake_has_come_far_enough() -> None:
     [
         ((("commit_lsn", "bigint"), ("lsn", "bigint")), (0, 100, 160), 159),
         ((("commit_lsn", "bigint"), ("lsn", "bigint")), (0, 160, 150), 160),
-        ((("change_lsn", "bigint"),), (0, 33), 32),
+        ((("commit_time", "bigint"), ("change_lsn", "bigint")), (0, 1700000000000000, 33), 32),
         ((("commit_lsn", "bigint"), ("lsn", "bigint")), (0, 100, None), 100),
         ((("ts", "bigint"),), (0, 5), None),
         ((("lsn", "string"),), (0, "0/16"), None),

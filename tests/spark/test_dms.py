@@ -325,6 +325,29 @@ def test_a_column_that_is_added_between_others(lake: Lake) -> None:
 
 
 @pytest.mark.slow
+def test_a_full_load_has_no_operation_but_i(lake: Lake) -> None:
+    """A row of one column more whose first value is D is no delete."""
+    spec = dms(lake, quarantine_rows=5)
+    put(spec, LOAD, "X,a\n")
+    put(spec, "LOAD00000002.csv", "D,b,7\n")
+    lake.run(spec)
+    assert [("X", "a")] == pairs(lake, spec)
+    lake.replay(lake.with_settings(spec, csv=Csv(columns=("id", "v", "n"))))
+    assert [("D", "b"), ("X", "a")] == pairs(lake, spec)
+
+
+@pytest.mark.slow
+def test_records_with_an_unknown_operation_decide_about_no_type(lake: Lake) -> None:
+    """They are invalid: a line with more values than columns, in a file without operations."""
+    spec = dms(lake, quarantine_rows=5)
+    put(spec, LOAD, "1,a\n2,b\n")
+    put(spec, FIRST, "five,e,10\n")
+    lake.run(spec)
+    assert [(1, "a"), (2, "b")] == pairs(lake, spec)
+    assert 1 == len(lake.unusable(spec))
+
+
+@pytest.mark.slow
 def test_records_of_added_columns_that_were_in_quarantine(lake: Lake) -> None:
     """Taken again by the columns that `columns` names by then."""
     spec = dms(lake, quarantine_rows=5)
@@ -357,18 +380,34 @@ def test_a_table_without_key_whose_changes_have_a_time(lake: Lake, apart: bool) 
         if apart:
             lake.run(spec)
     lake.run(spec)
-    assert [("x", 1), ("z", 3)] == sorted((row["a"], row["b"]) for row in lake.rows(spec))
+    assert [{"a": "x", "b": 1}, {"a": "z", "b": 3}] == sorted(lake.rows(spec), key=lambda row: row["a"])
     assert [] == lake.problems(spec)
 
 
 @pytest.mark.slow
 def test_a_table_without_key_that_a_column_of_its_own_orders(lake: Lake) -> None:
-    """Of rows that are equal but for it, the one goes that the delete names."""
-    spec = dms(lake, ("a", "no"), key=(), order_by=("no",))
+    """`metadata_columns` says that it is part of the row: the one goes that the delete names, and one that is sent again takes no other."""
+    spec = dms(lake, ("a", "no"), key=(), order_by=("no",), metadata_columns=("no",))
     put(spec, LOAD, "x,1\nx,2\nx,3\n")
-    put(spec, FIRST, "D,x,2\n")
-    lake.run(spec)
+    for name in (FIRST, SECOND):
+        put(spec, name, "D,x,2\n")
+        lake.run(spec)
     assert [1, 3] == sorted(row["no"] for row in lake.rows(spec))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", [[[0, 1, 2, 3, 4]], [[0, 3, 4], [1, 2]], [[0, 3, 4], [2], [1]], [[2, 3, 4], [0, 1]]], ids=str)
+def test_a_table_without_key_whose_changes_have_a_time_in_any_order(lake: Lake, runs: list[list[int]]) -> None:
+    """However they arrive, each delete takes one row before it."""
+    spec = dms(lake, key=(), order_by=("ts",), csv=Csv(header=True))
+    events = [f"I,{TIMES[0]},x", f"D,{TIMES[1]},x", f"I,{TIMES[2]},x", f"D,{TIMES[3]},x", f"I,{TIMES[4]},z"]
+    for at in (at for each in runs for at in (*each, None)):
+        if at is None:
+            lake.run(spec)
+        else:
+            put(spec, f"20260101-{at + 8:02d}0000123.csv", f"Op,ts,a\n{events[at]}\n")
+    assert [{"a": "z"}] == lake.rows(spec)
+    assert [] == lake.problems(spec)
 
 
 @pytest.mark.slow

@@ -250,16 +250,17 @@ def test_a_text_column_that_becomes_an_array_stays_text(lake: Lake) -> None:
 
 
 @pytest.mark.slow
-def test_a_transaction_that_commits_late_loses_nothing(lake: Lake) -> None:
-    """It was written early and committed last: its rows, which it had locked, have no other change in between."""
+@pytest.mark.parametrize("apart", [False, True], ids=["one run", "two runs"])
+def test_the_commit_orders_and_not_the_change(lake: Lake, apart: bool) -> None:
+    """As PostgreSQL logs it: B's insert of a key waits for A, which has that key, and then deletes it or moves it away."""
     spec = wal2json(lake)
-    lake.land(spec, 1, [one("I", 1, {"id": 1, "v": "a"}), one("I", 2, {"id": 2, "v": "b"})])
-    lake.run(spec)
-    lake.land(spec, 2, [one("U", 20, {"id": 2, "v": "quick"}, {"id": 2}, at=20)])
-    lake.run(spec)
-    lake.land(spec, 3, [one("U", 5, {"id": 1, "v": "late commit"}, {"id": 1}, at=50)])
-    lake.run(spec)
-    assert {1: ("late commit", None), 2: ("quick", None)} == shown(lake, spec)
+    before = [one("I", 10, {"id": 1, "v": "A"}, at=20), one("I", 11, {"id": 2, "v": "A"}, at=20)]
+    before += [one("D", 14, old={"id": 1}, at=20), one("U", 15, {"id": 3, "v": "A"}, {"id": 2}, at=20)]
+    after = [one("I", 12, {"id": 1, "v": "B"}, at=21), one("I", 13, {"id": 2, "v": "B"}, at=21)]
+    for hour, events in enumerate([before, after] if apart else [[*before, *after]], 1):
+        lake.land(spec, hour, events)
+        lake.run(spec)
+    assert shown(lake, spec) == {1: ("B", None), 2: ("B", None), 3: ("A", None)}
 
 
 @pytest.mark.slow
@@ -450,17 +451,35 @@ def test_columns_whose_names_differ_in_case_are_two(lake: Lake) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("time", ["2024-03-05 10:00:00.1+00", "2000-01-01 00:00:00+00", "1999-12-31 19:00:00-05", None])
-@pytest.mark.parametrize("apart", [False, True], ids=["one run", "two runs"])
-def test_a_transaction_of_another_server_is_newer_than_what_it_meets(lake: Lake, time: str | None, apart: bool) -> None:
-    """A subscriber is captured: what a replication origin replays has the time of that server, or none. Its change is the later one of the row."""
+def test_transactions_without_a_commit_time_are_ordered_by_lsn(lake: Lake) -> None:
+    """Where the table begins with some, LSNs order all of it; in a table that is ordered by commit time they are invalid."""
     spec = wal2json(lake)
-    first = [one("I", 1, {"id": 1, "v": "a"}, at=9), one("I", 2, {"id": 2, "v": "x"}, at=9), one("U", 3, {"id": 1, "v": "own"}, {"id": 1}, at=10)]
-    replayed = [one("U", 4, {"id": 1, "v": "replayed"}, {"id": 1}, timestamp=time), one("D", 5, old={"id": 2}, timestamp=time)]
-    for hour, events in enumerate([first, replayed] if apart else [[*first, *replayed]], 1):
+    lake.land(spec, 1, [one("I", 1, {"id": 1, "v": "a"}, at=9), one("U", 2, {"id": 1, "v": "b"}, {"id": 1}, timestamp="2000-01-01 00:00:00+00")])
+    lake.run(spec)
+    lake.land(spec, 2, [one("I", 3, {"id": 2, "v": "x"}, at=9), one("D", 4, old={"id": 2}, timestamp="1999-12-31 19:00:00-05")])
+    lake.run(spec)
+    assert shown(lake, spec) == {1: ("b", None)}
+    timed = wal2json(lake, name="timed", quarantine_rows=None)
+    lake.land(timed, 1, [one("I", 1, {"id": 1, "v": "a"})])
+    lake.run(timed)
+    lake.land(timed, 2, [one("U", 2, {"id": 1, "v": "b"}, {"id": 1}, timestamp="2000-01-01 00:00:00+00"), one("I", 3, {"id": 3, "v": "c"})])
+    lake.run(timed)
+    assert shown(lake, timed) == {1: ("a", None), 3: ("c", None)}
+    assert [number for number, reason in lake.unusable(timed) if "a column of the order (commit_time, change_lsn) is null" in reason] == [1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [True, False], ids=["from the first run on", "later"])
+def test_a_replayed_transaction_has_the_time_of_another_server(lake: Lake, first: bool) -> None:
+    """`include-origin` shows it. It lies before the local change that it replaced, so it is as one without a time."""
+    spec = wal2json(lake, quarantine_rows=9)
+    own = [one("I", 1, {"id": 1, "v": "a"}, at=9, origin=0), one("U", 3, {"id": 1, "v": "own"}, {"id": 1}, at=10, origin=0)]
+    replayed = [one("U", 4, {"id": 1, "v": "replayed"}, {"id": 1}, timestamp="2024-03-05 10:00:10.4+00", origin=2)]
+    for hour, events in enumerate([[*own, *replayed]] if first else [own, replayed], 1):
         lake.land(spec, hour, events)
         lake.run(spec)
-    assert shown(lake, spec) == {1: ("replayed", None)}
+    assert shown(lake, spec) == {1: ("replayed" if first else "own", None)}
+    assert [reason[:60] for _, reason in lake.unusable(spec)] == ([] if first else ["a column of the order (commit_time, change_lsn) is null"[:60]])
 
 
 @pytest.mark.slow

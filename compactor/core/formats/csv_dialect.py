@@ -13,7 +13,7 @@ def settings(spec: TableSpec) -> Csv:
     given = spec.csv
     header = given.header if given.header is not None else (spec.source.csv_header and not given.columns)
     columns = given.columns
-    if not columns and not given.header and spec.avro_schema:
+    if not columns and not header and spec.avro_schema:
         columns = tuple(str(member["name"]) for member in avro.parse(spec.avro_schema).row()["fields"])
     null_value = given.null_value if given.null_value is not None else spec.source.csv_null
     return dataclasses.replace(given, header=header, columns=columns, null_value=null_value)

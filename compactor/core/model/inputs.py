@@ -77,7 +77,8 @@ class Input:
     content: int = 1
     """Which content of its path this is: 1 for the first that was listed, 2 once the sink has written the name again, and so on."""
     columns: tuple[str, ...] = ()
-    """Of CSV without header: the columns that the settings named when it was last taken from landing or quarantine. They may name more since."""
+    """Of CSV without header: the columns that the settings named when it was last taken from landing or quarantine. They may name more since, which
+    the file lacks."""
 
     @property
     def id(self) -> tuple[str, str]:

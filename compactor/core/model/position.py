@@ -117,7 +117,8 @@ DEFAULTS = {
     "mongodb": ("mongodb.time", "mongodb.ord", "total_order"),
     "TiCDC": ("source.commit_ts",),
     "wal2json 1": ("commit_lsn", "total_order"),
-    "wal2json 2": ("change_lsn",),
+    "wal2json 2": ("commit_time", "change_lsn"),
+    "wal2json 2 without timestamp": ("change_lsn",),
     "change-event": ("commit_time",),
 }
 """Connector → its order columns, most significant first."""

@@ -40,7 +40,7 @@ _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}
 _NO_WORD = re.compile(r"=|[a-z0-9+/][A-Z]|[A-Z]{2}[a-z]")
 _CHARS_MAX, _UNPADDED_MIN = 24, 5
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
-_MOMENT = r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}([.]\d%s)?)?(Z|[+-]\d{2}(:?\d{2})?)?"
+_MOMENT = r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}([.]\d%s)?)?( ?(Z|UTC|[+-]\d{2}(:?\d{2})?))?"
 _TEXTS = {
     "date": re.compile(r"\d{4}-\d{2}-\d{2}"),
     # a timestamp would lose more digits

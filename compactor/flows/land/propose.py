@@ -278,12 +278,18 @@ def _value_questions(profile: SourceProfile, key: Sequence[str]) -> Iterator[Que
 
 
 def sample(
-    storage: Storage, read: ReadSample, files: Sequence[str], infos: Mapping[str, FileInfo], unreadable: list[str], plain: PlainRow = records.flat
+    storage: Storage,
+    read: ReadSample,
+    files: Sequence[str],
+    infos: Mapping[str, FileInfo],
+    unreadable: list[str],
+    plain: PlainRow = records.flat,
+    kind: str = "auto",
 ) -> Profiles:
     """Profile a file of the first, the middle and the last folder, the largest one below SIZE_MAX; all files when these show several tables.
 
     `files` are keys of `infos`. Files that cannot be read are left out, and added to `unreadable` with the reason; the next file of their folder is
-    read instead. `plain` reads a plain row.
+    read instead. `plain` reads a plain row, `kind` is the table's `format`.
     """
     # a README beside CSV files is no data
     data = [path for path in files if increment.file_format(path)] or list(files)
@@ -295,7 +301,7 @@ def sample(
     def add(path: str, records_max: int) -> str:
         """Add what a file shows to `profiles`. Return why it cannot be read."""
         try:
-            source_profile.of_file(path, read(path, storage.read(infos[path].path), records_max), profiles, plain)
+            source_profile.of_file(path, read(increment.with_format(path, kind), storage.read(infos[path].path), records_max), profiles, plain)
         except (OSError, EOFError, zlib.error, ValueError) as error:
             return f"{path} cannot be read ({error})"
         return ""
@@ -318,6 +324,7 @@ def sample(
         for path in data:
             add(path, STREAM_RECORDS_MAX)
     if not profiles:
-        no_suffix = f"; its name has none of the suffixes {', '.join(increment.SUFFIXES)}"
-        unreadable += [f"{path} has no record that could be a row{'' if increment.file_format(path) else no_suffix}" for path in empty]
+        no_suffix = f"; its name has none of the suffixes {', '.join(increment.SUFFIXES)}: set `format:`"
+        why = {path: "" if kind != "auto" or increment.file_format(path) else no_suffix for path in empty}
+        unreadable += [f"{path} has no record that could be a row{why[path]}" for path in empty]
     return profiles

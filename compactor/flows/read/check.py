@@ -126,7 +126,7 @@ def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
 def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mapping[str, FileInfo], committed: bool) -> Iterator[tuple[str, str, str]]:
     unreadable: list[str] = []
     plain = partial(records.flat, column=spec.op, codes=flat_rows.operations(spec))
-    profiles_by_source = sample(table.storage, table.env.read_sample, files, infos, unreadable, plain)
+    profiles_by_source = sample(table.storage, table.env.read_sample, files, infos, unreadable, plain, spec.format)
     profiles = [profile for profile in profiles_by_source.values() if profile.columns or profile.csv or profile.opaque]
     if unreadable or not profiles:
         yield "records", "; ".join(unreadable) or f"the sampled files of {spec.landing} have no rows", ""

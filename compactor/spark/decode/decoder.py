@@ -42,6 +42,6 @@ DECODERS = {
     "dms": Decoder(dms.decode, order=dms.order, declared_order=dms.declared_order, check_names=dms.check_names, file_identity=dms.file_identity),
     "flat": Decoder(flat.decode, settle=flat.settle, order=flat.order),
     "full-load": Decoder(flat.decode, flat.settle_full_load, flat.full_load_order, flat.full_load_order),
-    "wal2json": Decoder(wal2json.decode),
+    "wal2json": Decoder(wal2json.decode, order=wal2json.order),
 }
 """The decoder of each envelope in `core/model/envelopes.py`."""

@@ -129,18 +129,19 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
 def _is_metadata(name: str, columns: dict[str, types.Type], spec: TableSpec) -> bool:
     low = name.lower()
     image = name.startswith(_BEFORE) and name[len(_BEFORE) :] in columns
-    return (image or low in (_OPERATION, _STREAM) or low.startswith("ar_h_")) and not flat_rows.is_kept(spec, name)
+    # TimestampColumnName: a delete has its own time, and a table without key finds the row that goes by all columns
+    time = not spec.key and low in map(str.lower, spec.order_by)
+    return (image or time or low in (_OPERATION, _STREAM) or low.startswith("ar_h_")) and not flat_rows.is_kept(spec, name)
 
 
 def _before(columns: dict[str, types.Type], payload: list[str], spec: TableSpec) -> str:
     """SQL for the before image of an update, of the rows' type. Columns without a before image are null.
 
-    A table without key finds a row by all its values, so it uses an image only if it has all columns but that of the change's time.
+    A table without key finds a row by all its values, so it uses an image only if it has all columns.
     """
     imaged = [name for name in payload if _BEFORE + name in columns]
     kind: types.Type = ("struct", tuple(columns.items()))
-    needed = {*payload} - {name for name in payload if name.lower() in map(str.lower, spec.order_by)}
-    if not imaged or not (spec.key or needed <= {*imaged}):
+    if not imaged or (not spec.key and len(imaged) < len(payload)):
         return null(kind)
     images = {name: plain(f"_value.{quoted(_BEFORE + name)}", columns[_BEFORE + name], columns[name]) for name in imaged}
     return struct([(name, images.get(name, null(column_type))) for name, column_type in columns.items()])

@@ -120,9 +120,9 @@ def _problem(spec: TableSpec, omits: str | None) -> str:
         where = "concat('has no value for the key column ', array_join({0}, ', '))"
         cases.append(f"WHEN _op = 'd' AND size({lacking('_old')}) > 0 THEN {where.format(lacking('_old'))}")
         if omits == TOAST:
+            unnamed = f"array_except({key}, transform(_old.names, _n -> lower(_n)))"
             advice = "', which its identity (REPLICA IDENTITY) does not have: set `key:` to columns that it has'"
-            unidentified = f"_op = 'u' AND size(_old.names) > 0 AND size({lacking('_old')}) > 0"
-            cases.append(f"WHEN {unidentified} THEN concat({where.format(lacking('_old'))}, {advice})")
+            cases.append(f"WHEN _op = 'u' AND size(_old.names) > 0 AND size({unnamed}) > 0 THEN concat({where.format(unnamed)}, {advice})")
         cases.append(f"WHEN _op IN ('c', 'u', 'r') AND size({lacking('_full')}) > 0 THEN {where.format(lacking('_full'))}")
     for images in ("_new", "_old"):
         problem = f"get(array_compact(zip_with({images}.types, {images}.`values`, (_t, _v) -> {_value_problem('_t', '_v')})), 0)"

@@ -5,18 +5,22 @@
 | insert, update, delete | `change[i].kind`, `columnnames`, `columntypes`, `columnvalues`, `oldkeys` | `action` I, U, D, `columns`, `identity` |
 | truncate | not written: an empty `change` | `action` T |
 | carries no row | `kind` message; an empty `change` | `action` B, C, M |
-| Position | `nextlsn` (end of the commit), then the place in `change` | `lsn` (of the change) |
+| Position | `nextlsn` (end of the commit), then the place in `change` | `timestamp` (of the commit), then `lsn` |
 
 Rules beyond `decode/named.py`:
 - A record of format 1 is one event for each element of `change`, or one ignored event if there is none.
-- Format 2 has the commit's LSN only in B and C, which may lie in another file than a change, and Positions must not depend on where a stream was cut
-  into files. The change's own LSN orders: of two transactions that touch one row, the later begins its change after the earlier has committed.
-  Not the commit's `timestamp`: a transaction that a replication origin replays has that of another server, and clocks are set back.
+- Format 2 has the commit's LSN only in B and C, which may lie in another file than a change. Positions must not depend on where a stream was cut
+  into files, so the commit's time orders transactions. Not the change's LSN alone: an insert is logged before it waits for a transaction that still
+  has its key, and that one may delete the row by a change logged later.
+  Transactions of another server, which a replication origin replays, have none, or that server's. A table that begins with some is ordered by LSN
+  alone.
 - Numbers are exact: they are read as text, then as the type beside them.
 - A stream of several tables needs `source_table`. Lines that do not contain the table's name are only checked for being complete.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
@@ -24,9 +28,10 @@ from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import EVENT, PLACE
 from compactor.spark.decode import named, pg_text
-from compactor.spark.decode.frame import Frame, of_other_table
-from compactor.spark.decode.order import lsn_number, micros
+from compactor.spark.decode.frame import Frame, declared_order, of_other_table
+from compactor.spark.decode.order import default_order, lsn_number, micros
 from compactor.spark.input.files import RawFrame
+from compactor.spark.rows import survey
 from compactor.spark.sql import cited, from_json, literal, once
 
 _COLUMNS = "ARRAY<STRUCT<name: STRING, type: STRING, value: STRING>>"
@@ -36,14 +41,14 @@ _CHANGE = (
     f"oldkeys: STRUCT<keynames: {_TEXTS}, keytypes: {_TEXTS}, keyvalues: {_TEXTS}>>"
 )
 _DOCUMENT = (
-    "action STRING, xid STRING, `timestamp` STRING, lsn STRING, nextlsn STRING, schema STRING, `table` STRING, "
+    "action STRING, xid STRING, `timestamp` STRING, lsn STRING, nextlsn STRING, schema STRING, `table` STRING, origin STRING, "
     f"columns {_COLUMNS}, identity {_COLUMNS}, change ARRAY<{_CHANGE}>, _corrupt STRING"
 )
 
 _OPS = {"i": "c", "insert": "c", "u": "u", "update": "u", "d": "d", "delete": "d", "t": "t", "truncate": "t"}
 _SILENT = ("b", "c", "m", "message")
 
-FORMAT_1, FORMAT_2, NO_LSN = "wal2json 1", "wal2json 2", "wal2json without lsn"
+FORMAT_1, FORMAT_2, NO_TIME, NO_LSN = "wal2json 1", "wal2json 2", "wal2json 2 without timestamp", "wal2json without lsn"
 """Values of `_source.connector`, for the default order (`position.DEFAULTS`)."""
 _UNREAD_NUMBER = r"[:,\[]\s*(?:NaN\s*[,}\]]|-?Infinity\s*[,}\]]|-?[0-9.]{1000})"
 """A number that JSON's reader does not read: older versions write floats that are not finite as they are; it reads no more than 1,000 digits."""
@@ -51,6 +56,14 @@ _COMMA = r'^(\{"change":\[),'
 """Begins the document of a message outside of a transaction, which version 2.5 writes with a comma too many."""
 _NO_COMMIT_TIME = 946_684_800_000_000
 """2000-01-01 in microseconds since 1970, PostgreSQL's zero: some replication origins replay transactions without a time."""
+
+
+def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
+    """Return the order columns of a new table. Where some change has no commit time, LSNs alone order all."""
+    declared = declared_order(spec.order_by, frames)
+    timeless = (frame.rows.where(f"_op IS NOT NULL AND _source.connector = '{NO_TIME}'").isEmpty() for frame in frames)
+    main, offsets = survey.main_connector(frames)
+    return declared or default_order(NO_TIME if main == FORMAT_2 and not all(timeless) else main, offsets, spec.name)
 
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
@@ -69,10 +82,18 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         "WHEN NOT arrays_overlap(_keys, array('action', 'change')) THEN 'is not a wal2json record (neither `action` nor `change`)' END"
     )
     # every event of a transaction gets a copy of these columns, so none may grow with the transaction
-    document_columns = ("_d.action AS _action", "_d.xid AS _xid", f"{lsn_number('coalesce(_d.lsn, _d.nextlsn)')} AS _lsn", "_d.`timestamp` AS _at")
+    document_columns = (
+        "_d.action AS _action",
+        "_d.xid AS _xid",
+        f"{lsn_number('coalesce(_d.lsn, _d.nextlsn)')} AS _lsn",
+        "_d.`timestamp` AS _at",
+        "_d.origin AS _from",
+    )
     transactions = documents.selectExpr(*PLACE, *document_columns, f"{problem} AS _problem", f"{_events()} AS _events")
     transactions = transactions.selectExpr("*", f"nullif({micros('_at')}, {_NO_COMMIT_TIME}L) AS _time")
-    kept = (*PLACE, "_action", "_xid", "_lsn", "_time", "_problem")
+    # with `include-origin`
+    transactions = transactions.selectExpr("*", "CASE WHEN coalesce(_from, '0') = '0' THEN _time END AS _commit_time")
+    kept = (*PLACE, "_action", "_xid", "_lsn", "_time", "_commit_time", "_problem")
     events = transactions.selectExpr(*kept, "posexplode_outer(_events) AS (_event, _e)")
     names = ", ".join(literal(code) for code in (*_OPS, *_SILENT))
     codes = " ".join(f"WHEN {literal(code)} THEN {literal(op)}" for code, op in _OPS.items())
@@ -115,14 +136,14 @@ def _events() -> str:
 
 def _source(spec: TableSpec) -> str:
     single = "_action IS NOT NULL"
-    unordered = f"_lsn IS NULL THEN '{NO_LSN}' WHEN {single} THEN '{FORMAT_2}' ELSE '{FORMAT_1}'"
+    unordered = f"_lsn IS NULL THEN '{NO_LSN}' WHEN NOT ({single}) THEN '{FORMAT_1}' WHEN _commit_time IS NULL THEN '{NO_TIME}' ELSE '{FORMAT_2}'"
     return named.source(
         {
             "connector": f"CASE WHEN {unordered} END",
             "txId": "_xid",
             "lsn": f"CASE WHEN {single} THEN CAST(_lsn AS STRING) END",
             "sequence": f"CASE WHEN NOT ({single}) THEN concat('[\"', _lsn, '\"]') END",
-            "ts_us": "CAST(_time AS STRING)",
+            "ts_us": "CAST(_commit_time AS STRING)",
             "total_order": f"CASE WHEN NOT ({single}) THEN CAST(_event AS STRING) {'' if spec.key else 'ELSE _twins'} END",
         }
     )

@@ -22,7 +22,9 @@ from compactor.spark.consistency import ConsistentReads, together
 from compactor.spark.input import files
 from compactor.spark.sql import literal, named, quoted
 
-QUOTES = "Have the source write CSV as RFC 4180 says (MySQL: ESCAPED BY '\"'), or set `csv: {quote: ''}` if no value is quoted"
+QUOTES = (
+    "Have the source write CSV as RFC 4180 says, or without quotes (MySQL: no ENCLOSED BY), and set `csv: {quote: ''}`, with `escape: '\\'` for MySQL"
+)
 RETURN = "_return"
 """boolean: whether Spark's last value of a line ends in a carriage return."""
 

@@ -81,7 +81,7 @@ def read(
 ) -> tuple[list[RawFrame], files.Unreadable]:
     """Return one raw frame for each layout (VALUE is a struct of text, UNREADABLE is set for lines that do not fit), and the files that have none.
 
-    `paths`: location → `Input.columns`.
+    `paths`: location → the columns by which records of the file were ingested, () for none.
     """
     used = settings(spec)
     groups: dict[_Layout, list[str]] = {}
@@ -97,7 +97,7 @@ def read(
 def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str, earlier: Sequence[str] = ()) -> _Layout:
     """Return the layout of a file, by its first record. Raises InputRefused if it has none that can be read.
 
-    `earlier`: the columns that the settings named when the file was last taken. Those that they name since may be missing in it.
+    `earlier`: the columns by which records of the file were ingested, () for none. It lacks those that the settings name since.
     """
     if not used.header and not used.columns:
         raise InputRefused(
@@ -127,7 +127,7 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str, earlier:
         return _Layout(tuple(names), True, False, returns)
     columns = used.columns
     operation = spec.source.operation_column if spec.source.unnamed_operation else None
-    if {*earlier} < {*columns} and len(first) in (len(earlier), len(earlier) + bool(operation and _begins_with_operation(first))):
+    if earlier and {*earlier} < {*columns}:
         columns = tuple(earlier)
     if len(columns) > 1 and [name.lower() for name in columns] == [value.lower() for value in first[-len(columns) :]]:
         raise InputRefused("the first line has the names in `csv: {columns: [..]}`: expected a row. Set `header: true` instead.")
@@ -153,9 +153,10 @@ def _quoted(spec: TableSpec, text: str) -> str:
 
 def _has_operation(spec: TableSpec, path: str, first: Sequence[str], columns: int) -> bool:
     """Whether a file without header begins with the operation, by its first line. Raises InputRefused if it may be one or the value of a column."""
-    is_one, more = _begins_with_operation(first), len(first) - columns
+    is_one, more = bool(first) and first[0].upper() in _OPERATIONS, len(first) - columns
     if increment.is_full_load(path):
-        return is_one and more == 1
+        # with another operation it is a row of one column more
+        return is_one and more == 1 and first[0].upper() == "I"
     if is_one and more == 0:
         raise InputRefused(
             f"the first line has {len(first)} values, as many as `csv: {{columns: [..]}}`, and begins with {first[0]!r}: "
@@ -163,10 +164,6 @@ def _has_operation(spec: TableSpec, path: str, first: Sequence[str], columns: in
             "AddColumnName)."
         )
     return more != 0
-
-
-def _begins_with_operation(first: Sequence[str]) -> bool:
-    return bool(first) and first[0].upper() in _OPERATIONS
 
 
 def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str], bool, bool]:

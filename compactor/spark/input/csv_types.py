@@ -74,14 +74,16 @@ def _guessed(raw: RawFrame, schema: WriterSchema | None, words: Sequence[str], s
         return {}
     # a row without before image has empty values there, whatever stands for null elsewhere
     texts = {name: f"nullif(_value.{quoted(name)}, '')" if twins and name.startswith(twins) else f"_value.{quoted(name)}" for name in names}
-    if operations := [name for name in flat_rows.operation_names(spec.op) if name in present and spec.source.operation_column and spec.key]:
-        # of a delete only these values count; the others may be fillers
-        used = {name.lower() for name in (*spec.key, *spec.order_by)}
-        codes = ", ".join(literal(code) for code, meaning in flat_rows.operations(spec).items() if meaning == "d")
-        deleted = " OR ".join(f"coalesce(lower(trim(_value.{quoted(name)})) IN ({codes}), false)" for name in operations)
-        texts = {name: text if name.lower() in used else f"CASE WHEN NOT ({deleted}) THEN {text} END" for name, text in texts.items()}
+    valid, operations = f"{raw.unreadable} IS NULL", [name for name in flat_rows.operation_names(spec.op) if name in present]
+    if operations and spec.source.operation_column:
+        code, meanings = f"coalesce(lower(trim(_value.{quoted(operations[0])})), '')", flat_rows.operations(spec)
+        valid += f" AND {code} IN ('', {', '.join(map(literal, meanings))})"
+        # of a delete only these values count; the others may be fillers. Without a key all do
+        used = {name.lower() for name in (*spec.key, *spec.order_by)} if spec.key else {name.lower() for name in names}
+        deleted = f"{code} IN ({', '.join(literal(text) for text, meaning in meanings.items() if meaning == 'd')})"
+        texts = {name: text if name.lower() in used else f"CASE WHEN NOT {deleted} THEN {text} END" for name, text in texts.items()}
     summary = [part for at, name in enumerate(names) for part in _counts(texts[name], at)]
-    row = raw.rows.where(f"{raw.unreadable} IS NULL").agg(*summary).collect()[0]
+    row = raw.rows.where(valid).agg(*summary).collect()[0]
     return {name: _guess(row, at) for at, name in enumerate(names)}
 
 

@@ -261,7 +261,7 @@ class Inputs:
 
     def _read_plain(self, kind: str, origins: files.Origins, paths: list[str]) -> tuple[list[files.RawFrame], files.Unreadable]:
         if kind == "csv":
-            columns = {place: item.columns for item, place in self.places.items()}
+            columns = {place: item.columns if item.rows > item.quarantined else () for item, place in self.places.items()}
             return csv_files.read(self.spark, self.spec, origins, {path: columns[self._copies.get(path, path)] for path in paths}, self.reads)
         return files.read(self.spark, kind, origins, paths, self.reads, self.spec.key)
 

@@ -119,7 +119,7 @@ def _with_plain_names(text: str, elements: Sequence[str]) -> tuple[str, dict[str
     for name in elements[1:]:
         field = re.compile(rf"[\s}}]*{_FIELD}").match(text, begin)
         if field is None or not text.startswith(name, field.end()):
-            raise InputRefused(f"column {name}: its name cannot be told from the rest of the file's schema. Have the writer use another name")
+            raise InputRefused(f"column {name}: nothing shows where its name ends in the file's schema. Have the writer use another name")
         new = name if re.fullmatch(r"[^\s,;{}()=]+", name) else f"_name{len(names)}_"
         names |= {new: name} if new != name else {}
         end = re.compile(r"(?: \([^;{}]*\))?(?: = \d+)?(?:;| \{)").match(text, field.end() + len(name))

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
-from compactor.core.model.position import OFFSETS, latest, payload_column, sort_key
-from compactor.core.model.schema import Field, Schema, called
+from compactor.core.model.position import OFFSETS, latest, sort_key
+from compactor.core.model.schema import Field, Schema
 from compactor.core.sources.kafka_files import SINK
 from compactor.spark.columns import AFTER, BEFORE, BLOCK, EVENT, GONE, MOVED, OP, ROW, SOURCE, TEXT, UNCHANGED, VERSION
 from compactor.spark.decode.frame import Frame
@@ -197,10 +197,7 @@ def match_removals(heads: DataFrame, schema: Schema, order: position.Order, vers
     They are compared by all columns, and then by fewer where the row is from before a column came, or the removal from after it went. `keep` returns
     rows computed once.
     """
-    heads, beside = _matched(heads, schema, order, version, _Comparison()), _beside(schema, order)
-    if beside:
-        heads = _matched(heads, schema, order, version, _Comparison(beside))
-    fields = [field for field in changed_columns(schema) if field.name not in beside]
+    heads, fields = _matched(heads, schema, order, version, _Comparison()), changed_columns(schema)
     lacking = _lacking(fields)
     pairs = _pairs(lacking, lacking, lacking)
     if len(pairs) > COMPARISONS_MAX:
@@ -214,24 +211,8 @@ def match_removals(heads: DataFrame, schema: Schema, order: position.Order, vers
     for at, compared in enumerate(_comparisons(fields, pairs, order)):
         if at and at % COMPARISONS_MAX == 0:
             heads = keep(heads)
-        heads = _matched(heads, schema, order, version, compared._replace(left_out=compared.left_out | beside))
+        heads = _matched(heads, schema, order, version, compared)
     return heads
-
-
-def _beside(schema: Schema, order: position.Order) -> frozenset[str]:
-    """Return the columns that may say when an event was, not what its row is: those by which AWS DMS's changes are ordered (`TimestampColumnName`).
-
-    A delete has its own time there. Where such a column is one of the source, the comparison by all columns comes first.
-    """
-    if not order or order[0][0] != "dms.phase":
-        return frozenset()
-    columns = (called(name, schema.fields) for name in (payload_column(name) for name, _ in order) if name)
-    return frozenset(field.name for field in columns if field)
-
-
-def not_compared(schema: Schema, order: position.Order) -> list[str]:
-    """Return the columns in which a removal and a row that it may take can differ."""
-    return [*_beside(schema, order), *(field.name for field in changed_columns(schema))]
 
 
 def _matched(heads: DataFrame, schema: Schema, order: position.Order, version: int, compared: _Comparison) -> DataFrame:

@@ -144,7 +144,7 @@ class TableReader:
             return None
         rows, key = self.rows(segments), list(self.schema.key)
         frames = [rows.join(events.select(*key).distinct(), key, "left_semi")]
-        content = f"{keyless.content_digest(self.schema, keyless.not_compared(self.schema, self.snapshot.order))} AS _content"
+        content = f"{keyless.content_digest(self.schema, [field.name for field in keyless.changed_columns(self.schema)])} AS _content"
         waiting = [rows.where(keyless.is_waiting())] if any(segment.tombstones for segment in segments) else []
         removals = union([events.where(keyless.is_waiting()).selectExpr(content), *(each.selectExpr(content) for each in waiting)]).distinct()
         frames.append(rows.where("_gone IS NULL").selectExpr("*", content).join(removals, ["_content"], "left_semi").drop("_content"))
