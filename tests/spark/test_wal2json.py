@@ -474,11 +474,11 @@ def test_a_replayed_transaction_has_the_time_of_another_server(lake: Lake, first
     """`include-origin` shows it. It lies before the local change that it replaced, so it is as one without a time."""
     spec = wal2json(lake, quarantine_rows=9)
     own = [one("I", 1, {"id": 1, "v": "a"}, at=9, origin=0), one("U", 3, {"id": 1, "v": "own"}, {"id": 1}, at=10, origin=0)]
-    replayed = [one("U", 4, {"id": 1, "v": "replayed"}, {"id": 1}, timestamp="2024-03-05 10:00:10.4+00", origin=2)]
+    replayed = [one("U", 4, {"id": 1, "v": "replayed"}, {"id": 1}, timestamp="2024-03-05 10:00:10.4+00", origin=2), one("I", 5, {"id": 2}, at=11)]
     for hour, events in enumerate([[*own, *replayed]] if first else [own, replayed], 1):
         lake.land(spec, hour, events)
         lake.run(spec)
-    assert shown(lake, spec) == {1: ("replayed" if first else "own", None)}
+    assert shown(lake, spec) == {1: ("replayed" if first else "own", None), 2: (None, None)}
     assert [reason[:60] for _, reason in lake.unusable(spec)] == ([] if first else ["a column of the order (commit_time, change_lsn) is null"[:60]])
 
 
