@@ -479,7 +479,7 @@ def test_a_replayed_transaction_has_the_time_of_another_server(lake: Lake, first
         lake.land(spec, hour, events)
         lake.run(spec)
     assert shown(lake, spec) == {1: ("replayed" if first else "own", None), 2: (None, None)}
-    assert [reason[:60] for _, reason in lake.unusable(spec)] == ([] if first else ["a column of the order (commit_time, change_lsn) is null"[:60]])
+    assert ["(commit_time, change_lsn) is null" in reason for _, reason in lake.unusable(spec)] == ([] if first else [True])
 
 
 @pytest.mark.slow
