@@ -38,9 +38,11 @@ _NULL = "\\N"
 """Null in the files of COPY, MySQL and Hive. It is no text that anybody writes."""
 
 
-def read(path: str, data: bytes, rows_max: int) -> FileSample:
-    """Return at most `rows_max` records of a file. Raises ValueError, OSError, EOFError or zlib.error when it cannot be read."""
-    kind = increment.file_format(path) or "json"
+def read(path: str, data: bytes, rows_max: int, kind: str = "auto") -> FileSample:
+    """Return at most `rows_max` records of a file. `kind`: the table's `format`. Raises ValueError, OSError, EOFError or zlib.error when it cannot be
+    read.
+    """
+    kind = kind if kind != "auto" else increment.file_format(path) or "json"
     try:
         if kind == "avro":
             return FileSample(_avro(data, rows_max))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compactor.core.formats.csv_dialect import columns_of_lines
 from compactor.core.model.errors import InputRefused
@@ -65,7 +65,7 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
     misplaced: list[str] = []
     unusable: list[str] = []
     unfinished: set[str] = set()
-    files, columns = list(files), columns_of_lines(spec)
+    files = list(files)
     for item in files:
         marker = spec.complete is not None and item.path.rpartition("/")[2] == spec.complete
         if marker or (increment.ignored(item.path, spec.ignore) and increment.repaired_table(item.path) != spec.name):
@@ -93,8 +93,7 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
             unfinished.add(place.folder)
         else:
             content = contents[item.path] + 1
-            epoch = _epoch(spec, place)
-            new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=epoch, content=content, columns=columns))
+            new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=_epoch(spec, place), content=content))
     placed = bool(new or waiting or old or skipped or unusable)
     near = (path for path in misplaced if increment.file_format(path) and increment.resembles(spec.pattern, path))
     astray = dict.fromkeys(near if placed or not first else ())
@@ -110,6 +109,9 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
         complete = full_loads.complete_folders(spec, ((item.path, item.modified) for item in files), now) - unfinished
         waiting += sum(item.folder not in complete for item in new)
         new = [item for item in new if item.folder in complete]
+    if new:
+        columns = columns_of_lines(spec)
+        new = [replace(item, columns=columns) for item in new]
     return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(misplaced) - len(astray), old, tuple(unusable))
 
 

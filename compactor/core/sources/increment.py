@@ -249,25 +249,9 @@ def hidden(relative: str) -> bool:
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in relative.split("/"))
 
 
-_PACKED = (".gz", ".zst", ".snappy", ".bz2")
-
-
 def file_format(relative: str) -> str | None:
     """Return the format by the suffix of a file name, without compression suffixes; None for other suffixes."""
     name = relative.rsplit("/", 1)[-1].lower()
-    for packed in _PACKED:
+    for packed in (".gz", ".zst", ".snappy", ".bz2"):
         name = name[: -len(packed)] if name.endswith(packed) else name
     return next((kind for suffix, kind in SUFFIXES.items() if name.endswith(suffix)), None)
-
-
-def with_format(relative: str, kind: str) -> str:
-    """Return a file name that shows the format of a table that sets one, also if the file's own has no suffix.
-
-    >>> with_format("h/part-m-00000", "csv"), with_format("h/t_0000.GZ", "csv"), with_format("a.json", "csv"), with_format("a", "auto")
-    ('h/part-m-00000.csv', 'h/t_0000.csv.GZ', 'a.json', 'a')
-    """
-    if kind == "auto" or file_format(relative):
-        return relative
-    packed = next((each for each in _PACKED if relative.lower().endswith(each)), "")
-    end = len(relative) - len(packed)
-    return f"{relative[:end]}.{kind}{relative[end:]}"

@@ -62,8 +62,9 @@ class FileSample:
     """Whether a CSV file has empty values in quotes only."""
 
 
-ReadSample = Callable[[str, bytes, int], FileSample]
-"""Return the first records of a file (path, content, number of records). Raises ValueError, OSError, EOFError or zlib.error if it cannot be read."""
+ReadSample = Callable[[str, bytes, int, str], FileSample]
+"""Return the first records of a file (path, content, number of records, the table's `format`). Raises ValueError, OSError, EOFError or zlib.error if
+it cannot be read."""
 
 
 @dataclass

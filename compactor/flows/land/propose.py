@@ -301,7 +301,7 @@ def sample(
     def add(path: str, records_max: int) -> str:
         """Add what a file shows to `profiles`. Return why it cannot be read."""
         try:
-            source_profile.of_file(path, read(increment.with_format(path, kind), storage.read(infos[path].path), records_max), profiles, plain)
+            source_profile.of_file(path, read(path, storage.read(infos[path].path), records_max, kind), profiles, plain)
         except (OSError, EOFError, zlib.error, ValueError) as error:
             return f"{path} cannot be read ({error})"
         return ""
@@ -325,6 +325,6 @@ def sample(
             add(path, STREAM_RECORDS_MAX)
     if not profiles:
         no_suffix = f"; its name has none of the suffixes {', '.join(increment.SUFFIXES)}: set `format:`"
-        why = {path: "" if kind != "auto" or increment.file_format(path) else no_suffix for path in empty}
-        unreadable += [f"{path} has no record that could be a row{why[path]}" for path in empty]
+        unnamed = [path for path in empty if kind == "auto" and not increment.file_format(path)]
+        unreadable += [f"{path} has no record that could be a row{no_suffix if path in unnamed else ''}" for path in empty]
     return profiles

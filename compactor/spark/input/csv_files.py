@@ -94,7 +94,7 @@ def read(
     return [_frame(spark, used, layout, origins, part, reads) for layout, group in groups.items() for part in together(group)], unreadable
 
 
-def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str, earlier: Sequence[str] = ()) -> _Layout:
+def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str, earlier: Sequence[str]) -> _Layout:
     """Return the layout of a file, by its first record. Raises InputRefused if it has none that can be read.
 
     `earlier`: the columns by which records of the file were ingested, () for none. It lacks those that the settings name since.
@@ -125,13 +125,11 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str, earlier:
             alike = dict.fromkeys(_quoted(spec, name) for name in names if name.lower() == twice[0])
             raise InputRefused(f"the header names {' and '.join(alike)} twice; expected names that differ in more than case. Repair the file.")
         return _Layout(tuple(names), True, False, returns)
-    columns = used.columns
-    operation = spec.source.operation_column if spec.source.unnamed_operation else None
-    if earlier and {*earlier} < {*columns}:
-        columns = tuple(earlier)
+    columns = tuple(earlier) if earlier and {*earlier} < {*used.columns} else used.columns
     if len(columns) > 1 and [name.lower() for name in columns] == [value.lower() for value in first[-len(columns) :]]:
         raise InputRefused("the first line has the names in `csv: {columns: [..]}`: expected a row. Set `header: true` instead.")
-    if operation and operation not in columns and _has_operation(spec, path, first, len(columns)):
+    operation = spec.source.operation_column
+    if spec.source.unnamed_operation and operation and operation not in columns and _has_operation(spec, path, first, len(columns)):
         columns = (operation, *columns)
     return _Layout(columns, False, marked, returns)
 

@@ -74,14 +74,15 @@ def _guessed(raw: RawFrame, schema: WriterSchema | None, words: Sequence[str], s
         return {}
     # a row without before image has empty values there, whatever stands for null elsewhere
     texts = {name: f"nullif(_value.{quoted(name)}, '')" if twins and name.startswith(twins) else f"_value.{quoted(name)}" for name in names}
-    valid, operations = f"{raw.unreadable} IS NULL", [name for name in flat_rows.operation_names(spec.op) if name in present]
-    if operations and spec.source.operation_column:
-        code, meanings = f"coalesce(lower(trim(_value.{quoted(operations[0])})), '')", flat_rows.operations(spec)
+    valid, operation = f"{raw.unreadable} IS NULL", next((name for name in flat_rows.operation_names(spec.op) if name in present), None)
+    if operation and spec.source.operation_column:
+        code, meanings = f"coalesce(lower(trim(_value.{quoted(operation)})), '')", flat_rows.operations(spec)
         valid += f" AND {code} IN ('', {', '.join(map(literal, meanings))})"
-        # of a delete only these values count; the others may be fillers. Without a key all do
-        used = {name.lower() for name in (*spec.key, *spec.order_by)} if spec.key else {name.lower() for name in names}
-        deleted = f"{code} IN ({', '.join(literal(text) for text, meaning in meanings.items() if meaning == 'd')})"
-        texts = {name: text if name.lower() in used else f"CASE WHEN NOT {deleted} THEN {text} END" for name, text in texts.items()}
+        if spec.key:
+            # of a delete only these values count; the others may be fillers
+            used = {name.lower() for name in (*spec.key, *spec.order_by)}
+            deleted = f"{code} IN ({', '.join(literal(text) for text, meaning in meanings.items() if meaning == 'd')})"
+            texts = {name: text if name.lower() in used else f"CASE WHEN NOT {deleted} THEN {text} END" for name, text in texts.items()}
     summary = [part for at, name in enumerate(names) for part in _counts(texts[name], at)]
     row = raw.rows.where(valid).agg(*summary).collect()[0]
     return {name: _guess(row, at) for at, name in enumerate(names)}

@@ -33,8 +33,9 @@ _FOREIGN = re.compile(r"(\S+) \((UUID|INTERVAL|TIME\([A-Z]+,[a-z]+\)|DECIMAL\((?
 _NANOS = "(TIMESTAMP(NANOS,"
 _BINARY_DECIMAL = re.compile(r"( binary \S+) \(DECIMAL\(([0-9]+),([0-9]+)\)\)")
 _MAYBE_NULL = re.compile(r"^ +optional int32 [^(]+;$", re.MULTILINE)
-_FIELD = r"(?:required|optional|repeated) (?:group|\w+(?:\(\d+\))?) "
-_PLAIN = re.compile(rf"message [^\n]*\n(?: *(?:{_FIELD}[^\s,;{{}}()=]+(?: \([^;{{}}]*\))?(?: = \d+)?(?:;| {{)|}})\n)*")
+_FIELD, _NAME = r"(?:required|optional|repeated) (?:group|\w+(?:\(\d+\))?) ", r"[^\s,;{}()=]+"
+_END = r"(?: \([^;{}]*\))?(?: = \d+)?(?:;| \{)"
+_PLAIN = re.compile(rf"message [^\n]*\n(?: *(?:{_FIELD}{_NAME}{_END}|}})\n)*")
 """parquet-java's text of a schema, as its parser reads it back: no name has a blank, a comma or the like."""
 _JAVA = "parquet-mr"
 _TAIL = 8
@@ -120,9 +121,9 @@ def _with_plain_names(text: str, elements: Sequence[str]) -> tuple[str, dict[str
         field = re.compile(rf"[\s}}]*{_FIELD}").match(text, begin)
         if field is None or not text.startswith(name, field.end()):
             raise InputRefused(f"column {name}: nothing shows where its name ends in the file's schema. Have the writer use another name")
-        new = name if re.fullmatch(r"[^\s,;{}()=]+", name) else f"_name{len(names)}_"
+        new = name if re.fullmatch(_NAME, name) else f"_name{len(names)}_"
         names |= {new: name} if new != name else {}
-        end = re.compile(r"(?: \([^;{}]*\))?(?: = \d+)?(?:;| \{)").match(text, field.end() + len(name))
+        end = re.compile(_END).match(text, field.end() + len(name))
         begin = end.end() if end else field.end() + len(name)
         parts.append(field[0] + new + (end[0] if end else ""))
     return "".join([*parts, text[begin:]]), names
