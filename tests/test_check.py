@@ -219,6 +219,12 @@ CASES = {
         "__id is not stored; name it in `metadata_columns`",
     ),
     "another delimiter": (GOOD, "people/in/a.csv", CSV, "separated by ';', expected ','; set `csv: {delimiter: ';'}`"),
+    "the configured delimiter, where another is more frequent": (
+        GOOD + ", csv: {delimiter: '~', quote: ''}",
+        "people/in/a.csv",
+        "id~name~updated_at\n" + "".join(f'{number}~"a, b, c~5\n' for number in range(20)),
+        None,
+    ),
     "no header": (GOOD, "people/in/a.csv", "1,x,5\n2,y,6\n", "seem to have no header"),
     "no header, and no columns": (
         "key: [id], envelope: dms, increments: people/in",

@@ -13,10 +13,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.names import of_header
+from compactor.core.model.spec import Csv, TableSpec
 from compactor.core.sources import increment, source_profile
 from compactor.core.sources.records import parsed
 from compactor.core.sources.source_profile import FileSample
@@ -38,11 +39,9 @@ _NULL = "\\N"
 """Null in the files of COPY, MySQL and Hive. It is no text that anybody writes."""
 
 
-def read(path: str, data: bytes, rows_max: int, kind: str = "auto") -> FileSample:
-    """Return at most `rows_max` records of a file. `kind`: the table's `format`. Raises ValueError, OSError, EOFError or zlib.error when it cannot be
-    read.
-    """
-    kind = kind if kind != "auto" else increment.file_format(path) or "json"
+def read(path: str, data: bytes, rows_max: int, spec: TableSpec | None = None) -> FileSample:
+    """Return at most `rows_max` records of a file. Raises ValueError, OSError, EOFError or zlib.error when it cannot be read."""
+    kind = spec.format if spec and spec.format != "auto" else increment.file_format(path) or "json"
     try:
         if kind == "avro":
             return FileSample(_avro(data, rows_max))
@@ -51,7 +50,7 @@ def read(path: str, data: bytes, rows_max: int, kind: str = "auto") -> FileSampl
             sql = "SELECT to_json(_compactor_row) FROM read_parquet(?) AS _compactor_row LIMIT ?"
             return FileSample([json.loads(text) for (text,) in _query(sql, data, rows_max)])
         if kind == "csv":
-            return _csv(_text(path, data, _CSV_BYTES), increment.is_dms(path))
+            return _csv(_text(path, data, _CSV_BYTES), increment.is_dms(path), spec.csv if spec else Csv())
     except csv.Error as error:
         raise ValueError(str(error)) from None
     # not `splitlines`: a value may hold U+2028. An invalid line is for the run to report.
@@ -126,14 +125,21 @@ def _query(sql: str, data: bytes, *parameters: Any) -> list[tuple[Any, ...]]:
         os.remove(path)
 
 
-def _csv(text: str, dms: bool) -> FileSample:
+def _csv(text: str, dms: bool, configured: Csv) -> FileSample:
     """Return the head of a CSV file: its dialect and its rows by column."""
     # the last line may be cut
     head = text if len(text) < _CSV_BYTES else text.rpartition("\n")[0]
-    options = "null_padding = true, ignore_errors = true, strict_mode = false"
-    delimiter, header = _query(f"SELECT Delimiter, HasHeader FROM sniff_csv(?, {options})", head.encode())[0]
-    parsed = islice(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), _CSV_ROWS)
-    rows = [[None if cell in ("", _NULL) else cell for cell in row] for row in parsed if row]
+    line = head.partition("\n")[0]
+    # a comma may be the default; another one was chosen
+    chosen = configured.delimiter != Csv.delimiter and configured.delimiter in line
+    delimiter, header = _sniffed(head, *[configured.delimiter] * chosen)
+    if delimiter not in line and (others := [char for char in "\t;|," if char in line]):
+        # some sign is more frequent in the values
+        delimiter, header = _sniffed(head, max(others, key=line.count))
+    file = io.StringIO(head, newline="")
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if configured.quote else csv.QUOTE_NONE
+    lines = csv.reader(file, delimiter=delimiter, quotechar=configured.quote or None, quoting=quoting)
+    rows = [[None if cell in ("", _NULL) else cell for cell in row] for row in islice(lines, _CSV_ROWS) if row]
     first = of_header([name or "" for name in rows[0]]) if rows else []
     between = re.escape(delimiter)
     quoted = bool(re.search(f'(?m)(?:^|{between})""(?:{between}|\r?$)', head)) and not re.search(f"(?m){between}(?:{between}|\r?$)", head)
@@ -149,6 +155,12 @@ def _csv(text: str, dms: bool) -> FileSample:
     columns = [f"column_{at + 1}" for at in range(max(len(first) - coded, 1))]
     inserted = [dict(zip(columns, row[coded:])) for row in rows if not coded or row[0] == "I"]
     return FileSample(inserted, columns=columns, csv={"columns": columns, **dialect})
+
+
+def _sniffed(head: str, *delimiter: str) -> tuple[str, bool]:
+    """Return the delimiter of the head of a CSV file, and whether it seems to begin with a header."""
+    options = f"null_padding = true, ignore_errors = true, strict_mode = false{', delim = ?' * len(delimiter)}"
+    return _query(f"SELECT Delimiter, HasHeader FROM sniff_csv(?, {options})", head.encode(), *delimiter)[0]
 
 
 def _is_header(rows: Sequence[Sequence[Any]], dms: bool) -> bool:

@@ -16,7 +16,7 @@ from compactor.flows.stop import Stop
 from compactor.ports import Catalog, Engine, Storage
 
 
-def no_sample(path: str, data: bytes, rows_max: int, kind: str) -> FileSample:
+def no_sample(path: str, data: bytes, rows_max: int, spec: TableSpec | None) -> FileSample:
     return FileSample(())
 
 

@@ -203,6 +203,7 @@ CSV = {
     "DMS's full load, identifiers": ("a6b56e9c-ed75,Ann\nb6b56e9c-ed76,Ben\n", "LOAD00000001.csv", ("dms", ())),
     "lines that end in other ways": ('id,city\r\n1,NYC\n2,"LA"\n3,SF\r\n', "a.csv", ("flat", ("id", "city"))),
     "rows of other lengths": ('1,"a"\n2,"b\\"b, c"\n', "a.csv", ("flat", ())),
+    "another sign is more frequent in the values": ("id\tnote\n" + "1\ta, b, c; d\n" * 20, "a.csv", ("flat", ("id", "note"))),
     "nothing": ("", "a.csv", ("flat", ())),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional
 
 from compactor.core.model.envelopes import ENVELOPES, Envelope
 from compactor.core.model.position import OFFSETS
@@ -62,9 +62,9 @@ class FileSample:
     """Whether a CSV file has empty values in quotes only."""
 
 
-ReadSample = Callable[[str, bytes, int, str], FileSample]
-"""Return the first records of a file (path, content, number of records, the table's `format`). Raises ValueError, OSError, EOFError or zlib.error if
-it cannot be read."""
+ReadSample = Callable[[str, bytes, int, Optional[TableSpec]], FileSample]
+"""Return the first records of a file (path, content, number of records, its table if it has one). Raises ValueError, OSError, EOFError or zlib.error
+if it cannot be read."""
 
 
 @dataclass

@@ -7,21 +7,21 @@ import dataclasses
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from compactor.core.model.errors import Refused, RegistryRefused, SchemaRefused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import join, relative
 from compactor.core.model.position import DEFAULTS
-from compactor.core.model.spec import ROW_ID
+from compactor.core.model.spec import ROW_ID, TableSpec
 from compactor.core.results.phrases import counted
 from compactor.core.schema import avro
-from compactor.core.sources import increment, key_inference, path_inference, records, source_profile, value_forms
+from compactor.core.sources import flat_rows, increment, key_inference, path_inference, records, source_profile, value_forms
 from compactor.core.sources.flat_rows import DELETED, OPERATION, PLAIN_OPERATION
 from compactor.core.sources.key_inference import ProposedKey
 from compactor.core.sources.path_inference import LandingFolder
 from compactor.core.sources.proposal import Proposal, Question, TableProposal
-from compactor.core.sources.records import PlainRow
 from compactor.core.sources.source_profile import Profiles, ReadSample, SourceProfile
 from compactor.ports import Registry, Storage
 
@@ -283,14 +283,14 @@ def sample(
     files: Sequence[str],
     infos: Mapping[str, FileInfo],
     unreadable: list[str],
-    plain: PlainRow = records.flat,
-    kind: str = "auto",
+    spec: TableSpec | None = None,
 ) -> Profiles:
     """Profile a file of the first, the middle and the last folder, the largest one below SIZE_MAX; all files when these show several tables.
 
     `files` are keys of `infos`. Files that cannot be read are left out, and added to `unreadable` with the reason; the next file of their folder is
-    read instead. `plain` reads a plain row, `kind` is the table's `format`.
+    read instead. `spec`: their table, if it is configured.
     """
+    plain = partial(records.flat, column=spec.op, codes=flat_rows.operations(spec)) if spec else records.flat
     # a README beside CSV files is no data
     data = [path for path in files if increment.file_format(path)] or list(files)
     full = [path for path in data if infos[path].size > 0] or data
@@ -301,7 +301,7 @@ def sample(
     def add(path: str, records_max: int) -> str:
         """Add what a file shows to `profiles`. Return why it cannot be read."""
         try:
-            source_profile.of_file(path, read(path, storage.read(infos[path].path), records_max, kind), profiles, plain)
+            source_profile.of_file(path, read(path, storage.read(infos[path].path), records_max, spec), profiles, plain)
         except (OSError, EOFError, zlib.error, ValueError) as error:
             return f"{path} cannot be read ({error})"
         return ""
@@ -325,6 +325,6 @@ def sample(
             add(path, STREAM_RECORDS_MAX)
     if not profiles:
         no_suffix = f"; its name has none of the suffixes {', '.join(increment.SUFFIXES)}: set `format:`"
-        unnamed = [path for path in empty if kind == "auto" and not increment.file_format(path)]
+        unnamed = [path for path in empty if (spec is None or spec.format == "auto") and not increment.file_format(path)]
         unreadable += [f"{path} has no record that could be a row{no_suffix if path in unnamed else ''}" for path in empty]
     return profiles

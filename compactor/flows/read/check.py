@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 
 from compactor.core.catalog import objects
@@ -25,7 +24,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import DELETED, UNCERTAIN, Check
 from compactor.core.results.phrases import absent_key, counted, csv_delimiter
-from compactor.core.sources import flat_rows, increment, key_inference, proposal, records, shared_stream, value_forms
+from compactor.core.sources import flat_rows, increment, key_inference, proposal, shared_stream, value_forms
 from compactor.core.sources.source_profile import SourceProfile, other_envelope
 from compactor.flows import owner
 from compactor.flows.land.propose import sample
@@ -125,8 +124,7 @@ def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
 
 def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mapping[str, FileInfo], committed: bool) -> Iterator[tuple[str, str, str]]:
     unreadable: list[str] = []
-    plain = partial(records.flat, column=spec.op, codes=flat_rows.operations(spec))
-    profiles_by_source = sample(table.storage, table.env.read_sample, files, infos, unreadable, plain, spec.format)
+    profiles_by_source = sample(table.storage, table.env.read_sample, files, infos, unreadable, spec)
     profiles = [profile for profile in profiles_by_source.values() if profile.columns or profile.csv or profile.opaque]
     if unreadable or not profiles:
         yield "records", "; ".join(unreadable) or f"the sampled files of {spec.landing} have no rows", ""

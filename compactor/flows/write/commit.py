@@ -194,7 +194,7 @@ class _Ingestion:
         smallest = sorted((item for item in inputs if item.size), key=lambda item: item.size)[:_SAMPLED]
         places = {item.path: self.locations.get(item.id) or table.layout.landed(item.path) for item in smallest}
         infos = {item.path: FileInfo(places[item.path], item.size, item.etag, 0.0) for item in smallest}
-        profiles = sample(table.storage, table.env.read_sample, [*infos], infos, [], kind=table.spec.format) if infos else {}
+        profiles = sample(table.storage, table.env.read_sample, [*infos], infos, [], table.spec) if infos else {}
         return other_envelope(table.spec, profiles.values()) if profiles else ""
 
     def _unsteady(self, batch: Batch) -> list[str]:
