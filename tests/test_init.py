@@ -14,6 +14,7 @@ import fastavro
 import pyarrow
 import pyarrow.parquet
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from compactor.cli import main as cli
@@ -481,7 +482,7 @@ NOTHING: Sequence[tuple[Sequence[str], str]] = (
 def test_where_nothing_is_found_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Sequence[str], why: str) -> None:
     """And the reason is told."""
     monkeypatch.chdir(tmp_path)
-    for path, content in (("markers/_SUCCESS", ""), ("empty/t/a.json", "\n{oops\n"), ("other/t/data.txt", "id|name\n1|x\n")):
+    for path, content in (("markers/_SUCCESS", ""), ("empty/t/a.json", "\n{oops\n"), ("other/t/data.txt", "no rows here\n")):
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(content)
     (tmp_path / "bare").mkdir()
@@ -492,6 +493,23 @@ def test_where_nothing_is_found_nothing_is_written(tmp_path: Path, monkeypatch: 
     with pytest.raises(CompactorError, match=why):
         init(*words)
     assert not (tmp_path / "compactor.yaml").exists()
+
+
+def test_files_without_suffix_are_looked_into(tmp_path: Path) -> None:
+    """As Hive and many exports name them: `000000_0`, `part-0`."""
+    pyarrow.parquet.write_table(pyarrow.table({"id": [1, 2], "seq": [1, 2]}), tmp_path / "file.parquet")
+    contents = {"p": (tmp_path / "file.parquet").read_bytes(), "c": b"id|seq\n1|1\n", "j": b'{"id": 1, "seq": 1}\n'}
+    for table, content in contents.items():
+        file = tmp_path / "landing" / table / "2026-11-20-08" / "000000_0"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(content)
+    init("--from", str(tmp_path / "landing"), "--config", str(tmp_path / "compactor.yaml"))
+    tables = yaml.safe_load((tmp_path / "compactor.yaml").read_text())["tables"]
+    assert [(tables[name]["format"], tables[name].get("csv")) for name in contents] == [
+        ("parquet", None),
+        ("csv", {"delimiter": "|"}),
+        ("json", None),
+    ]
 
 
 def test_columns_named_as_those_of_an_envelope_make_a_flat_row(tmp_path: Path) -> None:

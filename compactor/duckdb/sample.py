@@ -34,6 +34,8 @@ _DECODER = json.JSONDecoder()
 _OURS = re.compile(r"""^[\w ]+ Error: |(?: (?:in|from|of) )?[Ff]ile ['"]{2} ?""")
 """The parts of DuckDB's message that name our copy of a file."""
 _NAME = re.compile(r"[^\W\d][\w $#]*")
+_MAGIC = {b"PAR1": "parquet", b"Obj\x01": "avro"}
+_DELIMITERS = "\t;|,"
 _DMS_OPERATIONS = ("I", "U", "D")
 _NULL = "\\N"
 """Null in the files of COPY, MySQL and Hive. It is no text that anybody writes."""
@@ -41,21 +43,23 @@ _NULL = "\\N"
 
 def read(path: str, data: bytes, rows_max: int, spec: TableSpec | None = None) -> FileSample:
     """Return at most `rows_max` records of a file. Raises ValueError, OSError, EOFError or zlib.error when it cannot be read."""
-    kind = spec.format if spec and spec.format != "auto" else increment.file_format(path) or "json"
+    kind = spec.format if spec and spec.format != "auto" else increment.file_format(path) or _MAGIC.get(data[:4], "")
     try:
         if kind == "avro":
-            return FileSample(_avro(data, rows_max))
+            return FileSample(_avro(data, rows_max), format=kind)
         if kind == "parquet":
             # a column with the name of the table would stand for it
             sql = "SELECT to_json(_compactor_row) FROM read_parquet(?) AS _compactor_row LIMIT ?"
-            return FileSample([json.loads(text) for (text,) in _query(sql, data, rows_max)])
-        if kind == "csv":
+            return FileSample([json.loads(text) for (text,) in _query(sql, data, rows_max)], format=kind)
+        # not `splitlines`: a value may hold U+2028. An invalid line is for the run to report.
+        lines = [] if kind == "csv" else _text(path, data, _TEXT_BYTES).split("\n")[:rows_max]
+        documents = [document for line in lines for document in _documents(line)]
+        divided = any(char in _DELIMITERS for line in lines[:1] for char in line)
+        if kind == "csv" or (not kind and divided and not any(isinstance(document, dict) for document in documents)):
             return _csv(_text(path, data, _CSV_BYTES), increment.is_dms(path), spec.csv if spec else Csv())
+        return FileSample(documents)
     except csv.Error as error:
         raise ValueError(str(error)) from None
-    # not `splitlines`: a value may hold U+2028. An invalid line is for the run to report.
-    lines = _text(path, data, _TEXT_BYTES).split("\n")[:rows_max]
-    return FileSample([document for line in lines for document in _documents(line)])
 
 
 def _documents(line: str) -> Iterator[Any]:
@@ -133,7 +137,7 @@ def _csv(text: str, dms: bool, configured: Csv) -> FileSample:
     # a comma may be the default; another one was chosen
     chosen = configured.delimiter != Csv.delimiter and configured.delimiter in line
     delimiter, header = _sniffed(head, *[configured.delimiter] * chosen)
-    if delimiter not in line and (others := [char for char in "\t;|," if char in line]):
+    if delimiter not in line and (others := [char for char in _DELIMITERS if char in line]):
         # some sign is more frequent in the values
         delimiter, header = _sniffed(head, max(others, key=line.count))
     file = io.StringIO(head, newline="")
@@ -148,13 +152,17 @@ def _csv(text: str, dms: bool, configured: Csv) -> FileSample:
         dialect["null_value"] = _NULL
     if rows and header and _is_header(rows, dms):
         return FileSample(
-            [dict(zip(first, row)) for row in rows[1:]], columns=first, csv={"header": "true", **dialect} if dms else dialect, quoted=quoted
+            [dict(zip(first, row)) for row in rows[1:]],
+            columns=first,
+            csv={"header": "true", **dialect} if dms else dialect,
+            quoted=quoted,
+            format="csv",
         )
     # DMS writes the operation first; its full load may leave it out
     coded = bool(rows) and dms and all(row[0] in _DMS_OPERATIONS for row in rows)
     columns = [f"column_{at + 1}" for at in range(max(len(first) - coded, 1))]
     inserted = [dict(zip(columns, row[coded:])) for row in rows if not coded or row[0] == "I"]
-    return FileSample(inserted, columns=columns, csv={"columns": columns, **dialect})
+    return FileSample(inserted, columns=columns, csv={"columns": columns, **dialect}, format="csv")
 
 
 def _sniffed(head: str, *delimiter: str) -> tuple[str, bool]:

@@ -60,6 +60,8 @@ class FileSample:
     """Value for `csv:`, with `columns` where nothing names them. None if it is no CSV file."""
     quoted: bool = False
     """Whether a CSV file has empty values in quotes only."""
+    format: str = "json"
+    """What it was read as: by its table's `format`, its name, or else its content."""
 
 
 ReadSample = Callable[[str, bytes, int, Optional[TableSpec]], FileSample]
@@ -238,11 +240,10 @@ def of_file(path: str, file: FileSample, profiles: Profiles, plain: PlainRow = r
     if file.csv is not None:
         of_csv(file, profiles.setdefault("", SourceProfile()), plain)
     else:
-        of_documents(file.documents, profiles, typed=increment.file_format(path) in ("avro", "parquet"), plain=plain)
+        of_documents(file.documents, profiles, typed=file.format in ("avro", "parquet"), plain=plain)
     name = path.rpartition("/")[2]
     for profile in profiles.values():
-        # as a name without a suffix is read
-        profile.format = "" if increment.file_format(path) else "json"
+        profile.format = "" if increment.file_format(path) else file.format
         if profile.source.plain_rows and increment.is_dms(path):
             profile.envelope = "dms"
         # Kafka Connect's sinks name files <topic>+<partition>+<offset>
