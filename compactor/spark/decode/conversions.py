@@ -13,7 +13,7 @@ from compactor.core.schema.semantic_types import DECIMAL, NUMBER_OR_BYTES, VARIA
 from compactor.core.schema.writer import WriterField
 from compactor.core.sources.postgres import HEX, TEXT
 from compactor.core.sources.postgres import NUMBER as EXACT_NUMBER
-from compactor.spark.decode import pg_text
+from compactor.spark.decode import decimals, pg_text
 from compactor.spark.sql import END, cast, from_json, is_utf8, let, literal, member, null, struct
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -82,45 +82,57 @@ def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
         return let(_from_json(value, json_type(field.raw)), "_v", to_stored("_v", json_type(field.raw), field))
     if field.members:
         return _with_members(value, kind, field)
-    short = field.semantic.rsplit(".", 1)[-1]
     if kind == ("string",) and is_numbered(field):
         # a declared column, or one of numbers under whose name another writer of the batch wrote text
         return numbered(value, field, pg_text.to_stored(value, field))
+    if (special := _decimal(value, kind, field) or _time(value, kind, field)) is not None:
+        return special
+    if (kind, field.type) == (("binary",), ("string",)):
+        # declared as text; bytes that are none are invalid
+        return let(f"CAST({value} AS STRING)", "_t", f"CASE WHEN {is_utf8('_t')} THEN _t END")
+    return exact(value, field.type) if kind == ("string",) else plain(value, kind, field.type)
+
+
+def _decimal(value: str, kind: types.Type, field: WriterField) -> str | None:
+    """SQL: a decimal as Connect writes it, bytes with a scale beside them or in the schema. None if the column has none."""
     if field.semantic == NUMBER_OR_BYTES:
         as_number, as_bytes = (to_stored(value, kind, replace(field, semantic=semantic)) for semantic in ("", DECIMAL))
         is_number, is_bytes = f"{value} RLIKE '{NUMBER}'", f"{value} RLIKE '{BASE64}'"
         return f"CASE WHEN {is_number} AND {is_bytes} THEN NULL WHEN {is_number} THEN {as_number} ELSE {as_bytes} END"
-    number = kind[0] in ("int", "bigint")
     if field.semantic == DECIMAL and kind[0] in ("string", "binary"):
         # the decoder of base64 takes texts that are none; those of a schema's bytes always are
         packed = f"CASE WHEN {value} RLIKE '{BASE64}' THEN {value} END" if field.raw == ("string",) else value
-        digits = _integer(_bytes(packed, kind))
-        return _point(digits, str(field.scale)) if field.type[0] == "string" else cast(f"concat({digits}, 'E{-field.scale}')", field.type)
+        digits = decimals.unscaled(packed, kind)
+        return decimals.point(digits, str(field.scale)) if field.type[0] == "string" else cast(f"concat({digits}, 'E{-field.scale}')", field.type)
     if field.semantic == VARIABLE_DECIMAL and kind == ("string",) and field.raw[0] == "struct":
         # another writer of the batch has the column as text, such as the base64 of a decimal with a scale
         parsed = ("struct", (("scale", ("int",)), ("value", ("string",))))
         return let(from_json(value, "'scale INT, value STRING'"), "_v", to_stored("_v", parsed, field))
     if field.semantic == VARIABLE_DECIMAL and kind[0] == "struct":
-        digits = _point(_integer(_bytes(member(value, "value"), dict(kind[1])["value"])), cast(member(value, "scale"), ("int",)))
-        return exact(digits, field.type)
+        digits = decimals.unscaled(member(value, "value"), dict(kind[1])["value"])
+        return exact(decimals.point(digits, cast(member(value, "scale"), ("int",))), field.type)
+    return None
+
+
+def _time(value: str, kind: types.Type, field: WriterField) -> str | None:
+    """SQL: a date, a timestamp or a time of day, from a number or from text. None if the column has none."""
+    number, short = kind[0] in ("int", "bigint"), field.semantic.rsplit(".", 1)[-1]
+    micros = _MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)")
     if field.type[0] == "date" and number:
         return f"CASE WHEN {value} BETWEEN {_DAY_MIN} AND {_DAY_MAX} THEN date_add(DATE'1970-01-01', CAST({value} AS INT)) END"
     if field.type[0] == "date" and kind[0] == "string":
         day = cast(f"nullif(regexp_extract({pg_text.iso(value)}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})Z?$', 1), '')", ("date",))
         return f"CASE WHEN NOT {value} RLIKE '{_INFINITE_DAY}' THEN {day} END"
     if field.type[0] == "timestamp" and number:
-        return _moment(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
+        return _moment(micros)
     if field.type[0] == "timestamp" and kind[0] == "string":
         return _from_iso(value)
     if short in ("Time", "MicroTime", "NanoTime") and number:
-        return _time_of_day(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
+        return _time_of_day(micros)
     if short == "IsoTime" and kind == ("string",):
         # as the other times of day are stored
         return f"rtrim('Z', {value})"
-    if (kind, field.type) == (("binary",), ("string",)):
-        # declared as text; bytes that are none are invalid
-        return let(f"CAST({value} AS STRING)", "_t", f"CASE WHEN {is_utf8('_t')} THEN _t END")
-    return exact(value, field.type) if kind == ("string",) else plain(value, kind, field.type)
+    return None
 
 
 def _with_members(value: str, kind: types.Type, field: WriterField) -> str:
@@ -300,53 +312,6 @@ def _time_of_day(micros: str) -> str:
     whole = f"format_string('%s%02d:%02d:%02d', {sign}, {seconds} div 3600L, ({seconds} div 60L) % 60L, {seconds} % 60L)"
     fraction = f"concat({whole}, format_string('.%06d', abs(_t) % 1000000L))"
     return let(micros, "_t", f"CASE WHEN _t % 1000000L = 0L THEN {whole} WHEN _t IS NOT NULL THEN {fraction} END")
-
-
-def _bytes(value: str, kind: types.Type) -> str:
-    return f"hex({value})" if kind[0] == "binary" else f"hex(try_to_binary({value}, 'base64'))"
-
-
-def _integer(digits: str) -> str:
-    """SQL: big-endian two's complement (hex text) as decimal text of any length.
-
-    Up to 16 bytes by two 64-bit halves; longer numbers by limbs of nine digits, because Spark's decimal ends at 38.
-    """
-    padded = "lpad(_h, 32, CASE WHEN substr(_h, 1, 1) >= '8' THEN 'F' ELSE '0' END)"
-    high, low = ("CAST(conv(substr(_p, 1, 16), 16, -10) AS DECIMAL(19,0))", "CAST(conv(substr(_p, 17, 16), 16, 10) AS DECIMAL(20,0))")
-    short = f"CAST(try_add(try_multiply({high}, CAST(18446744073709551616 AS DECIMAL(20,0))), {low}) AS STRING)"
-    fits = f"CASE WHEN length(_h) BETWEEN 1 AND 32 THEN {let(padded, '_p', short)} END"
-    return let(digits, "_h", let(fits, "_f", f"CASE WHEN _f IS NOT NULL THEN _f WHEN length(_h) > 0 THEN {_long()} END"))
-
-
-def _long() -> str:
-    """SQL: the same for `_h` of any length."""
-    negative = "substr(_h, 1, 1) >= '8'"
-    magnitude = f"CASE WHEN {negative} THEN translate(_h, '0123456789ABCDEF', 'FEDCBA9876543210') ELSE _h END"
-    even = f"lpad({magnitude}, CAST(ceil(length(_h) / 6.0) AS INT) * 6, '0')"
-    chunks = "transform(sequence(1, length(_e), 6), _q -> CAST(conv(substr(_e, _q, 6), 16, 10) AS BIGINT))"
-    # a limb takes what its neighbour carries and hands its own carry on in the next step: it stays below two billion, and no step waits for another
-    product, carried = "_d * 16777216L", "CASE WHEN _i = 0 THEN _c ELSE (get(_a, _i - 1) * 16777216L) div 1000000000L END"
-    step = f"transform(concat(_a, array(0L)), (_d, _i) -> ({product}) % 1000000000L + {carried})"
-    limbs = let(even, "_e", f"aggregate({chunks}, array(0L), (_a, _c) -> {step})")
-    # two's complement: the magnitude of a negative number is its inverted bits plus one
-    signed = let(limbs, "_n", _plus("_n", f"CASE WHEN {negative} THEN 1L ELSE 0L END"))
-    joined = f"array_join(transform(reverse({signed}), _l -> lpad(CAST(_l AS STRING), 9, '0')), '')"
-    return f"concat(CASE WHEN {negative} THEN '-' ELSE '' END, regexp_replace({joined}, '^0+(?=.)', ''))"
-
-
-def _plus(limbs: str, number: str) -> str:
-    sum_ = "(_d + _s.k)"
-    start = f"named_struct('k', {number}, 'out', CAST(array() AS ARRAY<BIGINT>))"
-    step = f"named_struct('k', {sum_} div 1000000000L, 'out', concat(_s.out, array({sum_} % 1000000000L)))"
-    return f"aggregate({limbs}, {start}, (_s, _d) -> {step}, _s -> CASE WHEN _s.k > 0L THEN concat(_s.out, array(_s.k)) ELSE _s.out END)"
-
-
-def _point(digits: str, scale: str) -> str:
-    bare = "ltrim('-', _t)"
-    sign = "CASE WHEN _t LIKE '-%' THEN '-' ELSE '' END"
-    wide = f"lpad({bare}, greatest(length({bare}), {scale} + 1), '0')"
-    fraction = f"concat({sign}, substr({wide}, 1, length({wide}) - {scale}), '.', substr({wide}, length({wide}) - {scale} + 1))"
-    return let(digits, "_t", f"CASE WHEN {scale} > 0 THEN {fraction} WHEN _t = '0' THEN '0' ELSE concat(_t, repeat('0', -({scale}))) END")
 
 
 def is_mistyped(raw: str, old: types.Type, value: str, kind: types.Type) -> str | None:
