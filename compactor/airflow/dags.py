@@ -77,7 +77,9 @@ def asset(configured: Settings, name: str) -> Asset:
 
 def compact(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     """Return a DAG `compact_<group>` for each group that has tables: the group's tasks, and one task for each table."""
-    return {dag.dag_id: dag for dag in (_compact_group(configured, group, names, doc) for group, names in groups_of(configured).items())}
+    # the first table of `discover:` needs a `find_work` that adds it
+    groups = groups_of(configured) or {configured.defaults.group: []}
+    return {dag.dag_id: dag for dag in (_compact_group(configured, group, names, doc) for group, names in groups.items())}
 
 
 def _compact_group(configured: Settings, group: str, names: list[str], doc: str | None) -> DAG:
@@ -126,8 +128,8 @@ def jobs_of(configured: Settings, names: list[str]) -> dict[str, list[str]]:
     for name in names:
         table = configured.tables[name]
         alike.setdefault((table.runner, tuple(sorted(table.spark.items())), table.pool, table.timeout), []).append(name)
-    most, *others = sorted(alike.values(), key=len, reverse=True)
-    return {"run": most, **{f"run_{tables[0]}": tables for tables in others}}
+    most_first = sorted(alike.values(), key=len, reverse=True)
+    return {f"run_{tables[0]}" if at else "run": tables for at, tables in enumerate(most_first)}
 
 
 def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
@@ -229,9 +231,9 @@ def _form(names: list[str]) -> dict[str, Param]:
 def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     """Return the DAG that people start with a form: a dry run only plans, otherwise the chosen tables are planned and run."""
     names, default = list(configured.names), configured.defaults
-    config = str(configured.file)
-    with _dag(configured, "backfill", doc, schedule=None, params=_form(names), max_active_tasks=4, tags=[TAG]) as dag:
-        chosen = ChooseTablesOperator(task_id="choose_tables", tables=names, retries=0)
+    config, form = str(configured.file), _form(names)
+    with _dag(configured, "backfill", doc, schedule=None, params=form, max_active_tasks=4, tags=[TAG]) as dag:
+        chosen = ChooseTablesOperator(task_id="choose_tables", tables=names, form=list(form), retries=0)
         plan = PlanOperator.partial(task_id="plan", config=config, map_index_template=TABLE_NAME, **task_settings(configured)).expand(
             table=chosen.output
         )
@@ -248,6 +250,8 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
         replays = ReplayQuarantineOperator.partial(task_id="reprocess", execution_timeout=timeout, **common)
         plan >> gate >> if_rebuild >> rebuild >> run
         gate >> run >> if_reprocess >> replays.expand(table=if_reprocess.output)
+        # without it the state of the run were that of `reprocess`, which is mostly skipped
+        [plan, rebuild, run] >> EmptyOperator(task_id="all_succeeded", trigger_rule="none_failed")
     return {dag.dag_id: dag}
 
 

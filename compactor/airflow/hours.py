@@ -8,6 +8,8 @@ from typing import Any
 from compactor.core.model import times
 
 HOUR = timedelta(hours=1)
+HOURS_MAX = 20 * 366 * 24
+"""Hours of the longest range. A longer one is a mistyped year, and each hour is looked for in storage."""
 KEY_FORMAT = "%Y-%m-%dT%H"
 """Format of an hour in partition keys, parameters and the extras of asset events."""
 
@@ -47,9 +49,9 @@ def read_hour(text: str) -> datetime:
     try:
         # Python 3.10 does not read an hour alone.
         moment = datetime.strptime(stripped, KEY_FORMAT) if len(stripped) == 13 else times.parse(stripped)
-    except ValueError:
+        return floor(moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc))
+    except (ValueError, OverflowError):
         raise ValueError(f"expected an hour such as 2026-11-20T14, found {text!r}") from None
-    return floor(moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc))
 
 
 def floor(moment: datetime) -> datetime:
@@ -63,10 +65,13 @@ def written(hour: datetime) -> str:
 
 
 def hours_between(first: datetime, last: datetime) -> list[datetime]:
-    """Return every hour from the first to the last, both included. Raises ValueError if the last comes before the first."""
+    """Return every hour from the first to the last, both included. Raises ValueError if the last comes before the first, or too long after it."""
     if last < first:
         raise ValueError(f"expected a last hour from {written(first)} on, found {written(last)}")
-    return [first + HOUR * number for number in range(int((last - first) / HOUR) + 1)]
+    count = int((last - first) / HOUR) + 1
+    if count > HOURS_MAX:
+        raise ValueError(f"expected at most 20 years of hours, found {written(first)} to {written(last)}")
+    return [first + HOUR * number for number in range(count)]
 
 
 def expected_hours(params: Any) -> list[str]:

@@ -17,6 +17,7 @@ from compactor.airflow.triggers import arrived, waiting
 from compactor.core.results.checks import SILENT, UNTAKEN
 from compactor.core.results.reports import Ended
 from compactor.core.settings.command_line import ACCEPT_DIFFERENCES, DELETE, QUARANTINE, REBUILD, REPLAY, RUN, VACUUM
+from compactor.core.settings.forms import alike
 
 LINES_MAX, ALERTED_MAX = 50, 10
 """Quarantined files that an error lists, and an alert."""
@@ -161,14 +162,19 @@ class CheckLandingOperator(CommandOperator):
 
 
 class ChooseTablesOperator(BaseOperator):
-    """Return the tables in the form, or all of `tables` if it names none. Fails if the form's values do not fit together."""
+    """Return the tables in the form, or all of `tables` if it names none. Fails if the form's values do not fit together.
 
-    def __init__(self, *, tables: list[str], **more: Any) -> None:
+    `form`: the names of its fields. Airflow's REST and command line take any others too, and `table` for `tables` would mean all of them.
+    """
+
+    def __init__(self, *, tables: list[str], form: list[str], **more: Any) -> None:
         super().__init__(**more)
-        self.tables = tables
+        self.tables, self.form = tables, form
 
     def execute(self, context: Any) -> list[str]:
         params = context["params"]
+        for name in sorted({*(context["dag_run"].conf or {})} - {*self.form}):
+            raise AirflowFailException(f"the form has no field `{name}`{alike(name, self.form)}; it has {', '.join(self.form)}")
         try:
             expected_hours(params)
         except ValueError as error:

@@ -178,6 +178,13 @@ def test_a_group_that_waits_for_nothing_has_no_such_task(written: Path) -> None:
     assert "wait" not in dags("compact_hourly")["compact_big.ones"].task_ids
 
 
+def test_without_a_table_a_group_looks_for_the_first(written: Path) -> None:
+    """`find_work` adds those of `discover:`."""
+    written.write_text("warehouse: lake\ndiscover: [{from: 'lake/topics/{table}'}]\n", encoding="utf-8")
+    (dag,) = dags("compact_hourly").values()
+    assert (dag.dag_id, set(dag.task_ids)) == ("compact_hourly", {"find_work", "wait"})
+
+
 def test_schemas_are_watched_where_a_table_declares_one(written: Path) -> None:
     """Otherwise the DAG would run every 15 minutes for nothing."""
     written.write_text(TABLES.replace("ledger: {key", "ledger: {schema: ledger.avsc, key"), encoding="utf-8")

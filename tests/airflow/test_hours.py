@@ -68,7 +68,7 @@ def test_hours_are_read_as_people_write_them(text: str) -> None:
     assert written(read_hour(text)) == "2024-03-05T03"
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2024-03-05T24", "2024-13-01T00", "05.03.2024 03"])
+@pytest.mark.parametrize("text", ["", "yesterday", "2024-03-05T24", "2024-13-01T00", "05.03.2024 03", "0001-01-01T00:00+05:00"])
 def test_what_is_no_hour_is_refused(text: str) -> None:
     """With an example of one."""
     with pytest.raises(ValueError, match=r"expected an hour such as 2026-11-20T14, found"):
@@ -82,6 +82,8 @@ def test_a_range_has_both_ends() -> None:
     assert hours_between(first, first) == [first]
     with pytest.raises(ValueError, match="expected a last hour from 2024-03-31T03 on, found 2024-03-30T22"):
         hours_between(last, first)
+    with pytest.raises(ValueError, match="expected at most 20 years of hours, found 0224-03-31T03 to 2024-03-31T03"):
+        hours_between(read_hour("0224-03-31T03"), last)
     assert floor(datetime(2024, 3, 5, 4, 30, tzinfo=timezone(timedelta(hours=5, minutes=45)))) == at("2024-03-04T22:00+00:00")
 
 

@@ -341,6 +341,18 @@ def test_the_triggerer_reads_a_configuration_once(company: Company, answers: Pat
     assert opened(str(company.config)).settings.warehouse_dir == str(company.folder / "other")
 
 
+def test_the_first_table_of_discover_is_added(company: Company, answers: Path) -> None:
+    """Nobody has to run a command: the next time that Airflow reads the file there is a task for it. With nothing to add nothing is done."""
+    company.config.write_text(
+        f"{company.config.read_text().partition('tables:')[0]}discover: [{{from: '../topics/{{table}}', key: [id], order_by: [seq]}}]\n"
+    )
+    assert set(states(company.hourly(1)).values()) == {"success"}
+    (company.folder / "topics" / "orders" / "2024-03-05-01").mkdir(parents=True)
+    (company.folder / "topics" / "orders" / "2024-03-05-01" / "a.json").write_text('{"id": 1, "seq": 1}\n')
+    assert set(states(company.hourly(2)).values()) == {"success"}
+    assert set(company.dag("compact_hourly").task_ids) == {"wait", "find_work", "run", "tables.orders"}
+
+
 # ---- backfill and quarantine -----------------------------------------------------------------------------------------
 
 
@@ -380,9 +392,17 @@ def test_a_backfill_in_earnest_runs_the_tables(company: Company, answers: Path) 
     """Those that the form names."""
     answer(answers, plan=planned(["2024-03-05T01"]), run=reported(COMMITTED))
     run = backfill(company, dry_run=False, tables=["student"])
-    assert {task: state for task, state in states(run).items() if state != "skipped"}.keys() == {"choose_tables", "plan", "skip_if_dry_run", "run"}
+    ran = {"choose_tables", "plan", "skip_if_dry_run", "run", "all_succeeded"}
+    assert {task: state for task, state in states(run).items() if state != "skipped"}.keys() == ran
     assert (states(run)["run"], states(run)["reprocess"]) == ("success", "skipped")
     assert [words[:2] for words in asked(answers)] == [["plan", "--no-samples"], ["run", "student"]]
+
+
+def test_a_backfill_of_a_table_that_fails_has_failed(company: Company, answers: Path) -> None:
+    """Although its last task was skipped: who waits for the run, or lists failed runs, must see it."""
+    answer(answers, plan=planned([]), run={"output": "[]", "errors": "compactor: student: column age: cannot be read", "code": 1})
+    run = backfill(company, dry_run=False)
+    assert (states(run)["run"], states(run)["reprocess"], run.state) == ("failed", "skipped", "failed")
 
 
 def test_a_backfill_may_take_quarantine_again(company: Company, answers: Path) -> None:
@@ -400,14 +420,14 @@ def test_a_backfill_may_rebuild_first(company: Company, answers: Path) -> None:
     answer(answers, plan=planned([]), run=reported(COMMITTED), rebuild={"found": built})
     run = backfill(company, dry_run=False, rebuild=True)
     assert {task: state for task, state in states(run).items() if task not in ("if_reprocess", "reprocess")} == dict.fromkeys(
-        ("choose_tables", "plan", "skip_if_dry_run", "if_rebuild", "rebuild", "run"), "success"
+        ("choose_tables", "plan", "skip_if_dry_run", "if_rebuild", "rebuild", "run", "all_succeeded"), "success"
     )
     assert [[word for word in words if word in ("plan", "rebuild", "run", "--accept-differences")] for words in asked(answers)] == [
         ["plan"], ["rebuild"], ["run"],
     ]  # fmt: skip
     answer(answers, plan=planned([]), run=reported(COMMITTED), rebuild={"output": "{}", "errors": "compactor: student: 2 rows are others", "code": 1})
     run = backfill(company, dry_run=False, rebuild=True, accept_differences=True)
-    assert (states(run)["rebuild"], states(run)["run"]) == ("failed", "upstream_failed")
+    assert (states(run)["rebuild"], states(run)["run"], run.state) == ("failed", "upstream_failed", "failed")
     assert [words[:2] for words in asked(answers) if "--accept-differences" in words] == [["rebuild", "--accept-differences"]]
 
 
@@ -418,15 +438,17 @@ def test_a_backfill_may_rebuild_first(company: Company, answers: Path) -> None:
         ({"from_hour": "2024-03-05T03", "to_hour": "2024-03-05T01"}, "choose_tables"),
         ({"to_hour": "2024-03-05T01"}, "choose_tables"),
         ({"from_hour": "2024-13-05T01"}, "choose_tables"),
+        ({"from_hour": "0224-03-05T01", "to_hour": "2024-03-05T02"}, "choose_tables"),
+        ({"table": ["student"]}, "choose_tables"),
         ({"from_hour": "2024-03-05T01", "to_hour": "2024-03-05T02", "complete": True}, "plan"),
     ],
-    ids=["accepted what?", "backwards", "no beginning", "no month", "an hour that never landed"],
+    ids=["accepted what?", "backwards", "no beginning", "no month", "18 centuries", "no such field", "an hour that never landed"],
 )
 def test_a_backfill_that_makes_no_sense_runs_nothing(company: Company, answers: Path, params: dict[str, Any], failed: str) -> None:
-    """It fails before anything is changed."""
+    """It fails before anything is changed, and so does the run of the DAG."""
     answer(answers, plan=planned(["2024-03-05T01"]), run=reported(COMMITTED))
     run = backfill(company, dry_run=False, **params)
-    assert states(run)[failed] == "failed"
+    assert (states(run)[failed], run.state) == ("failed", "failed")
     assert not answers.with_suffix(".asked").exists() or "run" not in [words[0] for words in asked(answers)]
 
 
