@@ -257,6 +257,17 @@ def test_environment_overrides(tmp_path: Path) -> None:
         ineffective, [("default", "did you mean defaults?"), ("tables", "set it in the file"), ("discovered", "set it in the file")]
     ):
         assert f"environment {variable}: `{name}` is none of the keys that variables override; {hint}" in str(refused.value).splitlines()
+    # else a test environment would be production
+    misspelt = {
+        "COMPACTOR_WAREHOSE": "WAREHOUSE",
+        "COMPACTOR_CATALOG_DATABASE": "CATALOG__DATABASE",
+        "COMPACTOR_DEFAULT_ARCHIVE": "DEFAULTS__ARCHIVE",
+    }
+    for variable, right in misspelt.items():
+        with pytest.raises(ConfigError, match=rf"^environment {variable}: .*; did you mean COMPACTOR_{right}\?$"):
+            loaded(tmp_path, table(""), {variable: "test"})
+    named = "registry: {url: 'http://h', token_env: COMPACTOR_REGISTRY_TOKEN}\n" + table("")
+    assert loaded(tmp_path, named, {"COMPACTOR_REGISTRY_TOKEN": "x", "COMPACTOR_VERSION": "1"}).registry.token_env == "COMPACTOR_REGISTRY_TOKEN"
     assert len(str(refused.value).splitlines()) == 3
 
 
@@ -543,6 +554,7 @@ BAD_FILES: list[tuple[str, str]] = [
     ),
     ("airflow: {groups: {daily: {schedule: 5 4-2 * * *}}}", "expected hour 0 to 23, * or */n in a cron line, found '4-2'"),
     ("airflow: {groups: {daily: {schedul: none}}}", "key airflow.groups.daily.schedul: unknown key; did you mean schedule?"),
+    ("tables: {a: {key: [x], timeout: 0s}}", "table a, key timeout: expected a time, found 0s"),
     ("airflow: {groups: {daily: {at_once: 0}}}", "key airflow.groups.daily.at_once: expected a whole number from 1 on"),
     ("airflow: {groups: {a b: {}}}\ntables: {a: {key: [x]}}", "expected a name of letters, digits, _, . and -, found 'a b'"),
     ("airflow: {command: compactor}", "key airflow.command: expected a program and its arguments, such as [python3, -m, compactor]"),
@@ -613,6 +625,12 @@ def test_an_unreadable_file(tmp_path: Path, make: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as refused:
         load(file, {})
     assert str(refused.value).startswith(str(file))
+
+
+def test_a_configuration_on_s3_is_to_be_copied() -> None:
+    """Its address is in the message as it was given."""
+    with pytest.raises(ConfigError, match="^s3://lake/compactor.yaml: expected a local file; copy it"):
+        load("s3://lake/compactor.yaml", {})
 
 
 def test_an_unknown_table(tmp_path: Path) -> None:

@@ -121,6 +121,8 @@ def _table_problems(keys: Settings, name: str, table: Table) -> Iterator[Problem
     if table.key is None and not table.schema_.startswith(SUBJECT):
         yield ("key",), "expected the key columns, found nothing; set `key: [id]`, or `key: []` if rows have no key"
     yield from _envelope_problems(table)
+    if not table.timeout:
+        yield ("timeout",), "expected a time, found 0s, which ends every task at once"
     if problem := objects.iceberg_problem(table):
         yield ("iceberg",), problem
     if table.key == ():

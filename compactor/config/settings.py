@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -59,6 +60,8 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None, more: M
     `environment`: the variables that override the file; default os.environ. `more`: other files with tables, by name.
     """
     file = Path(path)
+    if is_s3(str(path)):
+        raise ConfigError(f"{path}: expected a local file; copy it, for example by `aws s3 cp {path} compactor.yaml`")
     text = config_text.read(_content(file), str(path))
     if not isinstance(text.values, dict):
         raise ConfigError(f"{file}: expected keys such as `tables:`, found {shown(text.values)}. {SMALLEST}")
@@ -114,9 +117,12 @@ def _override(values: dict[str, Any], environment: Mapping[str, str]) -> dict[Pl
         if not variable.startswith(PREFIX) or not value:
             continue
         if place[0] not in OVERRIDABLE:
-            # variables of one word, such as COMPACTOR_JARS, are no keys of the file
-            if len(place) > 1 or place[0] in names(Keys):
-                hint = alike(place[0], OVERRIDABLE) or "; set it in the file"
+            # variables of one word, such as COMPACTOR_JARS, are no keys of the file, unless they look like one that it does not name for a secret
+            key, _, rest = place[0].partition("_")
+            meant = [] if variable in str(values) else get_close_matches(key, OVERRIDABLE, 1, 0.8)
+            if len(place) > 1 or place[0] in names(Keys) or meant:
+                right = [f"; did you mean {PREFIX}{'__'.join(filter(None, [name, rest])).upper()}?" for name in meant if len(place) == 1]
+                hint = "".join(right) or alike(place[0], OVERRIDABLE) or "; set it in the file"
                 ineffective.append(f"environment {variable}: `{place[0]}` is none of the keys that variables override{hint}")
             continue
         inside = values
