@@ -629,7 +629,7 @@ def test_an_unreadable_file(tmp_path: Path, make: Any, said: str) -> None:
 
 def test_a_configuration_on_s3_is_to_be_copied() -> None:
     """Its address is in the message as it was given."""
-    with pytest.raises(ConfigError, match="^s3://lake/compactor.yaml: expected a local file; copy it"):
+    with pytest.raises(ConfigError, match=r"^s3://lake/compactor\.yaml: expected a local file; copy it"):
         load("s3://lake/compactor.yaml", {})
 
 
