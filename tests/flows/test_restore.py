@@ -229,6 +229,30 @@ def test_somebody_else_committing_meanwhile_makes_it_a_conflict() -> None:
     assert Conflict.exit_code == 75
 
 
+def test_a_vacuum_meanwhile_makes_it_a_conflict() -> None:
+    """Also where it takes the files of the version while the feed compares them."""
+    conflicts = 0
+
+    def made() -> tuple[Lake, Watch]:
+        lake = Lake(table(keep=0.0, keep_versions=1, grace=0.0, feed="net"))
+        for deliver in (first, second, third):
+            deliver(lake)
+            lake.run()
+        # so that the version has files of its own
+        lake.rebuild()
+        return watched(lake)
+
+    for lake, watch, intrusion in at_every_call(made, lambda lake: lake.vacuum()):
+        try:
+            lake.restore(AGAIN, intrusion)
+        except Conflict:
+            conflicts += 1
+        except (TryLater, Refused):
+            pass
+        watch.look()
+    assert conflicts > 3
+
+
 RESTORED: dict[str, bool] = {}
 """Whether a restore has happened, by the state that the cut left: each is gone on from once."""
 

@@ -18,7 +18,7 @@ from compactor.core.catalog import history_views
 from compactor.core.catalog.feed import begun_anew
 from compactor.core.model import times
 from compactor.core.model.edit import Edit, NewestIs
-from compactor.core.model.errors import InputRefused, Refused
+from compactor.core.model.errors import InputRefused, Refused, RequirementFailed
 from compactor.core.model.history import brought_back
 from compactor.core.model.inputs import LATER, Input
 from compactor.core.model.snapshot import Snapshot
@@ -76,7 +76,13 @@ def restore(table: Table, target: Snapshot) -> TableReport:
     head_version = head.version
 
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
-        return _edit(table, target, parent, head_version) if parent is not None else None
+        try:
+            return _edit(table, target, parent, head_version) if parent is not None else None
+        except Exception as error:
+            # the feed reads the rows of both versions
+            if parent is None or table.files_exist(parent, target.data_files):
+                raise
+            raise RequirementFailed(f"table {table.name}: version {target.version} was vacuumed while it was being restored") from error
 
     made = table.existing(transact(table, planned))
     show_and_archive(table, with_values(table, made))
