@@ -163,12 +163,34 @@ def ingested(table: Table, newest: Snapshot | None, ingest: Ingest, made: list[S
     """Ingest. If numbers become text, first read the table's raw files again, and add the version that this makes to `made`."""
     for _ in range(ATTEMPTS):
         try:
-            return ingest(newest)
+            committed = ingest(newest)
         except commit.BecomesText as change:
             newest = rebuild.as_text(table, change.columns)
             made += [newest] if newest else []
+        else:
+            return committed and _adopted_as_text(table, newest, committed, made)
     # each time somebody rebuilt the table from files that hold numbers only
     raise Conflict(f"table {table.name}: its numbers were read again as text {ATTEMPTS} times, and other writers undid it. Run again.")
+
+
+def _adopted_as_text(table: Table, before: Snapshot | None, committed: Snapshot, made: list[Snapshot]) -> Snapshot:
+    """Read the raw files of an adopted table again if this commit made text of its numbers: 99 had become 99.0 beside 1.5.
+
+    Not before the commit: its adopted rows are in no raw file, and become text as they are stored when they meet the first text.
+    """
+    earlier = {item.name: item.type for item in before.schema.fields} if before else {}
+    texts = [item.name for item in committed.schema.fields if item.type == "string" != earlier.get(item.name, "string")]
+    if not texts or table.adopted() is None:
+        return committed
+    try:
+        rebuilt = rebuild.as_text(table, texts)
+    except CompactorError as error:
+        table.notes.append(
+            f"{', '.join(texts)}: earlier values are text as they were stored, such as 99.0 for 99, and not as in their files: {error}"
+        )
+        return committed
+    made.append(committed)
+    return rebuilt or committed
 
 
 def _shown_landing(table: Table, current: Snapshot) -> tuple[list[str], tuple[str, ...]]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import CatalogRefused, InputRefused
+from compactor.core.model.policy import Policy
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Difference
 from compactor.core.results.reports import AdoptReport
@@ -111,6 +112,21 @@ if FULL:
         assert (rebuilt.outcome, rebuilt.files, rebuilt.difference) == ("published", 6, Difference())
         assert lake.rows(spec) == rows
         assert lake.problems(spec) == []
+
+
+@pytest.mark.slow
+def test_numbers_of_landed_files_become_text_as_the_source_wrote_them(lake: Lake) -> None:
+    """Also where a fraction came between: 99 is no 99.0. Adopted rows are in no file: theirs is the text of the stored value."""
+    spec = lake.spec(policy=Policy(kinds=(("to_string", "evolve"),)))
+    base = old_base(lake, ("id bigint, a bigint, seq bigint", [(1, 10, 1)]))
+    lake.land(spec, 2, [{"id": 1, "a": 10, "seq": 1}])
+    adopted(lake, spec, base, through=HOUR_2)
+    for hour, value in ((3, 99), (4, 1.5), (5, "x")):
+        lake.land(spec, hour, [{"id": hour, "a": value, "seq": hour}])
+        report = lake.run(spec)
+    assert values(lake, spec) == {1: "10", 3: "99", 4: "1.5", 5: "x"}
+    assert [name.split()[0] for name in report.operations] == ["commit", "rebuild"]
+    assert lake.problems(spec) == []
 
 
 GOOD = ("id bigint, a string", [(1, "one")])

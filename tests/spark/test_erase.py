@@ -17,6 +17,7 @@ from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import ErasureReport
 from compactor.flows.keep.erase import Request, erase
+from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from compactor.flows.verbs import rebuild_table
 from tests.parts.one_spark import AVRO
@@ -351,3 +352,30 @@ def test_an_erase_keeps_the_values_that_tombstones_of_other_keys_hide(lake: Lake
     lake.run(spec)
     assert {2: "value 1", 8: "value 8"} == {row["id"]: row["v"] for row in lake.rows(spec)}
     assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
+def test_a_repaired_file_and_the_last_key(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The original has a record that cannot be read: the error names the copy that has it repaired. A table without any key left is sound, too."""
+    monkeypatch.setenv("COMPACTOR_HASH_KEY", SECRET)
+    spec = lake.spec(types=(("n", "int"),), quarantine_rows=10)
+    rows = [{"id": 1, "seq": 1, "n": "x"}, {"id": 3, "seq": 4, "n": 4}, {"id": 4, "seq": 5, "n": 4}]
+    lake.land(spec, 0, rows)
+    lake.run(spec)
+    (held,) = quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
+    lake.env.storage.write(held.repaired or "", "\n".join(json.dumps(row) for row in [{"id": 1, "seq": 1, "n": 33}, *rows[1:]]).encode())
+    lake.replay(spec)
+    with pytest.raises(
+        InputRefused, match=r"Its repaired copy is \S+~part-0.json: remove (\S+part-0.json) if all of its records are in the copy"
+    ) as refused:
+        erased(lake, spec, ("3",))
+    Path(re.findall(r"remove (\S+) if", str(refused.value))[0]).unlink()
+    report = erased(lake, spec, ("3",))
+    assert [item.path.rpartition("~")[2] for item in report.rewritten] == ["part-0.json"]
+    assert [row["id"] for row in lake.rows(spec)] == [1, 4]
+    assert lake.problems(spec) == []
+    assert rebuild_table(Table(lake.env, spec), dry=True).outcome == "equal"
+    assert erased(lake, spec, ("1",), ("4",)).finished
+    assert lake.rows(spec) == []
+    assert lake.problems(spec) == []
+    assert rebuild_table(Table(lake.env, spec), dry=True).outcome == "equal"

@@ -89,7 +89,7 @@ def erase(table: Table, request: Request) -> ErasureReport:
     _remove_texts(table, erased)
     spec = dataclasses.replace(table.spec, keep=0.0, keep_versions=1, grace=0.0 if request.now else table.spec.grace)
     vacuum(dataclasses.replace(table, spec=spec), False)
-    return _report(table, request, erased)
+    return _report(table, request, erased, chosen)
 
 
 def _check_rewritten(table: Table, erased: Erased, rewritten: Collection[str]) -> None:
@@ -189,10 +189,11 @@ def _remove_texts(table: Table, erased: Erased) -> None:
             table.storage.delete([place])
 
 
-def _report(table: Table, request: Request, searched: Erased) -> ErasureReport:
+def _report(table: Table, request: Request, searched: Erased, chosen: Sequence[RawFile]) -> ErasureReport:
     """Return what was done and what is left, by looking. Write the certificate if nothing is.
 
-    `searched`: the keys whose records the raw files have no more. Raises TryLater if there are others by now.
+    `searched`: the keys whose records the raw files have no more; `chosen`: the files that were rewritten now. Raises TryLater if there are others
+    by now.
     """
     newest = table.existing(table.newest())
     erased = _erased(table, newest)
@@ -202,6 +203,9 @@ def _report(table: Table, request: Request, searched: Erased) -> ErasureReport:
     left = _left(table, newest, erased, request)
     due = [retention.deletable_at(item, table.spec.grace) for item in newest.pending_deletions]
     rewritten = tuple(Rewritten(item.path, item.was, item.size) for item in entries if item.was)
+    # the ledger has no size of a repaired copy
+    copies = [(relative(file.info.path, table.layout.root), file.info.size, file.copy.size) for file in chosen if file.copy]
+    rewritten += tuple(Rewritten(*copy) for copy in copies if copy[1:] not in [(item.was, item.size) for item in entries])
     # vacuum discards raw files too, by age
     deleted = tuple(item.path for item in entries if item.outcome == DISCARDED)
     report = ErasureReport(

@@ -110,7 +110,13 @@ def find(table: Table, snapshot: Snapshot, erased: Erased) -> list[RawFile]:
         inputs = [dataclasses.replace(item, rows=0, outcome="absorbed", quarantined=0, reason="") for item in group.values()]
         locations = {item.id: location for location, item in group.items()}
         with logs.phase(table, "searching") as phase:
-            results = table.engine().records_of(table.spec, snapshot, inputs, locations, erased)
+            try:
+                results = table.engine().records_of(table.spec, snapshot, inputs, locations, erased)
+            except InputRefused as error:
+                both = next((both for item in group.values() if item.path in str(error) and (both := archive.repaired(table, item))), None)
+                if both is None:
+                    raise
+                raise InputRefused(f"{error} Its repaired copy is {both[1]}: remove {both[0]} if all of its records are in the copy.") from error
             phase.did(f"searched {counted(len(group), 'raw file')}", files=len(group))
         for location, item in group.items():
             info, records = there[location], results[item.path]

@@ -140,7 +140,7 @@ class _Ingestion:
             return self.edit(self._without(young))
         self.scratch.callback(batch.close)
         texts = batch.summary.evolved.texts
-        # adopted rows are in no landed file: their values become text as they are stored
+        # adopted rows are in no landed file: the others are read again after this commit
         if texts and self.table.adopted() is None:
             raise BecomesText(self.table.name, texts)
         unsteady = self._unsteady(batch)
