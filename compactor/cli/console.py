@@ -80,7 +80,7 @@ def _remarks(item: TableReport) -> Iterator[str]:
     if item.ties:
         yield f"{item.ties:,} changes had equal values in all order columns; the last one in file order won"
     if item.unresolved:
-        yield f"{item.unresolved:,} values were not sent by the source and are in no event so far; they are null"
+        yield f"{item.unresolved:,} values were not sent by the source and are in no event of their rows so far; they are null"
 
 
 class TableError(NamedTuple):
