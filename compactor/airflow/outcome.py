@@ -75,12 +75,12 @@ _SIGNALS = {
 def _end(ended: Ended) -> str:
     """Describe the end of a command without a report: the signal that killed it with the last line of its log, or its last message."""
     number = -ended.code if ended.code < 0 else ended.code - 128
-    lines = ended.errors.strip().splitlines()
+    lines = _plain(ended.errors).strip().splitlines()
     if number in {int(each) for each in signal.Signals}:
         reason = _SIGNALS.get(signal.Signals(number))
         end = f"killed by {signal.Signals(number).name}" + (f", {reason}" if reason else "")
         return end + (f". The last line of its log: {lines[-1][:500]}" if lines else "")
-    return _last_message(ended.errors) or f"ended with exit code {ended.code} without a message"
+    return _last_message(_plain(ended.errors)) or f"ended with exit code {ended.code} without a message"
 
 
 def _retryable(ended: Ended, classes: list[str | None]) -> bool:
@@ -89,7 +89,14 @@ def _retryable(ended: Ended, classes: list[str | None]) -> bool:
         return ended.code != _USAGE
     if classes:
         return not REFUSED.intersection(name for name in classes if name)
-    return any(line.startswith(_UNEXPECTED) for line in ended.errors.splitlines())
+    return any(line.startswith(_UNEXPECTED) for line in _plain(ended.errors).splitlines())
+
+
+def _plain(errors: str) -> str:
+    """Return a log without what `--log-format json` puts around its messages."""
+    lines = errors.splitlines()
+    parsed = [_parsed(line) if line.startswith("{") else None for line in lines]
+    return "\n".join(str(each["message"]) if isinstance(each, dict) and "message" in each else line for line, each in zip(lines, parsed))
 
 
 def _parsed(output: str) -> Any:

@@ -146,8 +146,15 @@ class AwsClient:
         self._connection = Connection(self._connect)
 
     def retry(self, what: str, action: str, attempt: Callable[[], T]) -> T:
-        """Call `attempt` until it succeeds, fails finally, or reaches the deadline (`RetryPolicy.retry`)."""
-        return self._retry_policy.retry(what, action, attempt)
+        """Call `attempt` until it succeeds, fails finally, or reaches the deadline (`RetryPolicy.retry`). A KeyError: the response lacks a member."""
+
+        def whole() -> T:
+            try:
+                return attempt()
+            except KeyError as error:
+                raise Retryable(f"the response has no {error}") from None
+
+        return self._retry_policy.retry(what, action, whole)
 
     def request(self, operation: str, what: str, expect: Iterable[str] = (), **parameters: Any) -> dict[str, Any]:
         """See `Connection.request`. `what` names the table or job in error messages."""

@@ -91,6 +91,8 @@ def changes(connection: Any, spec: TableSpec, newest: Snapshot, snapshots: Seque
     made = [dataclasses.replace(newest, feed=snapshot.feed) for snapshot in snapshots]
     (_, source), *_ = sources.of_feed(connection, spec, made or [_idle(newest)]).values()
     own = [(column.name, column.name, column.type) for column in definition.columns if column.name not in schema.names]
+    # the identity of a row without key
+    own += [(name, name, schema.field(name).type) for name in schema.key if name not in [field.name for field in schema.payload]]
     taken = {name for name, _, _ in own}
     # `_deleted` or `_position` of the source, which the view shows under its name
     called = {field.name: field.name if schema.view_name(field) in taken else schema.view_name(field) for field in schema.payload}

@@ -265,12 +265,15 @@ class ServerlessJobs:
 
     def _run(self, job: str) -> dict[str, Any]:
         where = {"applicationId": self._application, "jobRunId": job}
+
+        def attempt() -> dict[str, Any]:
+            run = self._client.request("get_job_run", job, (UNKNOWN,), **where)["jobRun"]
+            return {**run, "state": run["state"]}
+
         try:
-            answer = self._client.retry(job, "look at it on EMR Serverless", lambda: self._client.request("get_job_run", job, (UNKNOWN,), **where))
+            return self._client.retry(job, "look at it on EMR Serverless", attempt)
         except ExpectedError:
             return {"state": "UNKNOWN", "stateDetails": "EMR has no such job"}
-        run: dict[str, Any] = answer["jobRun"]
-        return run
 
 
 _ACTIVE = ("PENDING", "RUNNING", "CANCEL_PENDING")

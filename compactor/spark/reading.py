@@ -308,7 +308,7 @@ def _surveyed(opened: Inputs, parent: Snapshot | None, frames: Sequence[Frame]) 
         records = [item for frame in frames for item in unusable_records(frame, opened)]
         invalid = sum(frame.rows.where("_invalid IS NOT NULL").count() for frame in frames) if records else 0
         opened.within_limits(invalid, invalid, records)
-    batch_order.check_epoch(spec, parent)
+    batch_order.check_epoch(spec, parent, opened.inputs)
     order = batch_order.order_columns(opened, parent, frames)
     epoch = batch_order.epoch(opened)
     since = parent.source_time if parent and parent.epoch == spec.epoch else None

@@ -82,7 +82,7 @@ def test_a_range_has_both_ends() -> None:
     assert hours_between(first, first) == [first]
     with pytest.raises(ValueError, match="expected a last hour from 2024-03-31T03 on, found 2024-03-30T22"):
         hours_between(last, first)
-    with pytest.raises(ValueError, match="expected at most 20 years of hours, found 0224-03-31T03 to 2024-03-31T03"):
+    with pytest.raises(ValueError, match="expected at most 20 years of hours, found 0?224-03-31T03 to 2024-03-31T03"):
         hours_between(read_hour("0224-03-31T03"), last)
     assert floor(datetime(2024, 3, 5, 4, 30, tzinfo=timezone(timedelta(hours=5, minutes=45)))) == at("2024-03-04T22:00+00:00")
 
@@ -118,6 +118,7 @@ KILLED = "killed by SIGKILL, most likely out of memory. Raise the memory of the 
         (Ended(0, "[1, "), "expected a JSON document, found '[1, '", False),
         (Ended(1, "", "noise\ncompactor: compactor.yaml:3: unknown key\nmore of it\n"), "compactor.yaml:3: unknown key\nmore of it", False),
         (Ended(1, "", "compactor: unexpected OSError: gone (-v shows where)\n"), "unexpected OSError: gone (-v shows where)", True),
+        (Ended(1, "", '{"level": "ERROR", "message": "compactor: unexpected OSError: \\"gone\\""}\n'), 'unexpected OSError: "gone"', True),
         (Ended(2, "", "Usage: compactor [OPTIONS]\nNo such option\n"), "Usage: compactor [OPTIONS]\nNo such option", False),
         (Ended(75, "", "compactor: the metastore is in use\n"), "the metastore is in use", True),
         (Ended(-9, "", ""), KILLED, True),
@@ -137,6 +138,7 @@ KILLED = "killed by SIGKILL, most likely out of memory. Raise the memory of the 
         "no JSON",
         "refused before it began",
         "unforeseen",
+        "unforeseen, with the log in JSON",
         "wrong usage",
         "busy",
         "killed",

@@ -341,6 +341,20 @@ def test_what_emr_refuses_is_told_and_what_passes_is_tried_again(aws: None, code
         jobs.submit(ORDER)
 
 
+@pytest.mark.parametrize("kind", [ServerlessJobs, ClusterSteps])
+def test_an_answer_without_what_was_asked_for_is_tried_again(aws: None, monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
+    """A page of a proxy in between, with the code 200."""
+    jobs = kind(*(("00app", ROLE) if kind is ServerlessJobs else ("j-1",)), REACH)
+    job = {"state": "RUNNING"}
+    answers = (
+        [{}, {"jobRunId": "s"}, {}, {"jobRun": job}]
+        if kind is ServerlessJobs
+        else [{}, {}, {}, {"StepIds": ["s"]}, {}, {"Step": {"Status": {"State": "RUNNING"}}}]
+    )
+    monkeypatch.setattr(jobs._client, "request", lambda *words, **parameters: answers.pop(0))
+    assert (jobs.submit(ORDER), jobs.state("s").active, answers) == ("s", True, [])
+
+
 @pytest.mark.parametrize(
     ("state", "refused"), [("SUCCESS", False), ("FAILED", False), ("CANCELLED", False), ("CANCELLING", False), ("RUNNING", True)]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from compactor.core.model.spec import TableSpec
 from compactor.flows.read.visible import changes
 from compactor.flows.table import Table
+from compactor.flows.verbs import rebuild_table
 from compactor.flows.write import restore
+from compactor.read import Table as ReadTable
 from tests.spark.added_defaults import PLAIN, TEXT_ALLOWED, record, with_score
 from tests.spark.lake import Lake
 
@@ -183,11 +186,35 @@ def test_a_table_without_key_and_a_key_change(lake: Lake) -> None:
     assert sorted((row["_commit_version"], row["_change_type"], row["v"]) for row in told(lake, bag, 1)) == [
         (2, DELETE, "a"), (2, DELETE, "b"), (2, INSERT, "c"), (3, INSERT, "y"),
     ]  # fmt: skip
+    config = lake.root / "compactor.yaml"
+    config.write_text(f"warehouse: {lake.root}\ntables: {{bag: {{key: [], envelope: debezium, change_feed: true}}}}\n")
+    read = ReadTable.open(config, "bag").changes(since=1).to_arrow().to_pylist()
+    assert sorted(row["_row_id"] for row in read) == sorted(row["_row_id"] for row in told(lake, bag, 1))
     keyed = lake.spec("keyed", order_by=(), envelope="debezium", feed="net", write_mode="merge-on-read")
     land(lake, keyed, 1, {"op": "c", "seq": 1, "id": 1, "v": "a"}, {"op": "c", "seq": 2, "id": 2, "v": "b"})
     land(lake, keyed, 2, {"op": "u", "seq": 10, "before": {"id": 1}, "id": 3, "v": "a"})
     assert [(row["_change_type"], row["id"], row["v"]) for row in told(lake, keyed, 1)] == [(DELETE, 1, "a"), (INSERT, 3, "a")]
     assert sound(lake, bag) + sound(lake, keyed) == []
+
+
+@pytest.mark.slow
+def test_a_rebuild_or_restore_leads_out_of_a_version_whose_files_are_gone(lake: Lake) -> None:
+    """Nobody knows what it changed, so the feed begins anew."""
+    spec = lake.spec(order_by=(), envelope="debezium", feed="net", write_mode="copy-on-write")
+    for hour in (1, 2):
+        land(lake, spec, hour, {"op": "c", "seq": hour, "id": hour, "v": "a"})
+    newest = lake.snapshot(spec)
+    for path, file in newest.data_files:
+        Path(spec.root, path, file.name).unlink()
+    lake.now += 1
+    assert rebuild_table(Table(lake.env, spec), accept=True).outcome == "published"
+    assert lake.problems(spec) == []
+    assert lake.snapshot(spec).feed.began == 3  # type: ignore[union-attr]
+    for path, file in lake.snapshot(spec).data_files:
+        Path(spec.root, path, file.name).unlink()
+    lake.now += 1
+    restore.restore(Table(lake.env, spec), Table(lake.env, spec).committed(1))
+    assert [row["id"] for row in lake.rows(spec)] == [1]
 
 
 @pytest.mark.slow

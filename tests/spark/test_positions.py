@@ -14,6 +14,7 @@ from compactor.core.model.errors import InputRefused, OrderRefused
 from compactor.core.model.spec import TableSpec
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
+from compactor.flows.verbs import reabsorb_table, rebuild_table, restore_table
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -65,6 +66,13 @@ def test_an_epoch_is_that_of_the_folders_date_and_stays_with_the_file(lake: Lake
     put(spec, "02-04-2024/a.json", {"id": 1, "seq": 3, "v": "next"})
     with pytest.raises(OrderRefused, match="`epoch` is 0, and the table is in epoch 1"):
         lake.run(before)
+    # neither by a rebuild, nor by what a restore to the old epoch has undone
+    with pytest.raises(OrderRefused, match=r"`epoch` is 0, and 01-04-2024/a\.json is in epoch 1.*Set `epoch: 1` again"):
+        rebuild_table(Table(lake.env, before))
+    lake.now += 1
+    restore_table(Table(lake.env, spec), Table(lake.env, spec).committed(1))
+    with pytest.raises(OrderRefused, match=r"`epoch` is 0, and 01-04-2024/a\.json is in epoch 1"):
+        reabsorb_table(Table(lake.env, before))
 
 
 FLATTENED: dict[str, tuple[tuple[str, ...], list[dict[str, Any]]]] = {
@@ -105,6 +113,17 @@ def test_flattened_rows_have_the_order_of_their_connector(lake: Lake, connector:
         assert {"applied": 1, "late": 1}.items() <= lake.run(spec).counts.items()
         assert {1: 2, 2: 0} == values(lake, spec)
         assert [] == lake.unusable(spec)
+        # an initial snapshot alone has no value of the others
+        first = lake.spec(f"{name}_snapshot", order_by=order)
+        lake.land(first, 1, [rows[0]])
+        lake.run(first)
+        lake.land(first, 2, [rows[2], rows[1]])
+        lake.run(first)
+        assert {1: 2} == values(lake, first)
+        assert [column.removeprefix("__source_") for column, _ in lake.snapshot(first).order] == [
+            column.removeprefix("__source_") for column, _ in lake.snapshot(spec).order
+        ]
+        assert [kind for _, kind in lake.snapshot(first).order] == [kind for _, kind in lake.snapshot(spec).order]
 
 
 @pytest.mark.slow

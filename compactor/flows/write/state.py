@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from compactor.core.catalog import feed
 from compactor.core.model import times
 from compactor.core.model.edit import Edit
-from compactor.core.model.errors import TryLater
+from compactor.core.model.errors import InconsistentRead, TryLater
 from compactor.core.model.history import History
 from compactor.core.model.inputs import IN_QUARANTINE, LEFT_OUT, NOTHING_KNOWN, Input, Watermark
 from compactor.core.model.position import KEY, PARTITION, TABLE, Partitions, latest, scope
@@ -214,12 +214,14 @@ def with_changes(table: Table, parent: Snapshot | None, edit: Edit, resolution: 
         return dataclasses.replace(edit, feed=dataclasses.replace(continued, began=made.version))
     try:
         part = table.engine().write_feed(table.spec, parent, made, resolution)
-    except TryLater:
-        raise
-    except Exception:
-        if made.operation != "rebuild" or parent is None or not table.engine().difference(table.spec, parent, made).unreadable:
+    except Exception as error:
+        # files that are gone are an InconsistentRead, too
+        passes = isinstance(error, TryLater) and not isinstance(error, InconsistentRead)
+        if passes or parent is None or made.operation not in ("rebuild", "restore"):
             raise
-        # a rebuild is the way out when the old rows cannot be read any more: then what changed is unknown
+        if not table.engine().difference(table.spec, parent, made).unreadable:
+            raise
+        # the ways out when the old rows cannot be read any more: then what changed is unknown
         return dataclasses.replace(edit, feed=dataclasses.replace(continued, began=made.version))
     return dataclasses.replace(edit, feed=dataclasses.replace(continued, part=part))
 

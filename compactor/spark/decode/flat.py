@@ -112,7 +112,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     op_of_code = mapped("_code", {text: meaning for text, meaning in codes.items() if meaning != "ignore"})
     # a row without operation is an upsert; without a key it can only be an insert
     bare = "u" if spec.key else "c"
-    by_offset = all(name in OFFSETS for name in spec.order_by) if spec.order_by else connector(fields) is None
+    by_offset = all(name in OFFSETS for name in spec.order_by) if spec.order_by else _connector([frame]) is None
     beside = None if by_offset else max(filter(None, by_writer.values()), default=None)
     redundant = DELETED in columns or beside is not None
     row_op = f"WHEN _op = 'd' THEN {'NULL' if redundant else literal('d')} WHEN {deleted} THEN 'd' WHEN _code IS NULL THEN '{bare}' ELSE {op_of_code}"
@@ -191,11 +191,16 @@ def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
     if spec.order_by:
         return declared_order(spec.order_by, frames)
     _, offsets = survey.main_connector(frames)
-    name_of_connector = connector(source_columns(dict((frames[0].images or ("struct", ()))[1])))
+    name_of_connector = _connector(frames)
     if name_of_connector is None and not offsets:
         raise OrderRefused(f"table {spec.name}: `order_by` is not set, and the rows carry no order; set it to the columns that order a row's changes")
     # a flattened row has no transaction block
     return tuple(name for name in default_order(name_of_connector, offsets, spec.name) if name != "total_order")
+
+
+def _connector(frames: Sequence[Frame]) -> str | None:
+    """Return the connector whose metadata columns the rows name: in a first snapshot some have nulls only, and so no type in JSON without schema."""
+    return connector(source_columns({name for frame in frames for writer in frame.writers for name in writer.names}))
 
 
 def check_deletes(spec: TableSpec, counts: survey.SurveyResult, parent: Snapshot | None) -> None:

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
-from compactor.core.model.inputs import path_of
+from compactor.core.model.inputs import Input, path_of
 from compactor.core.model.position import NO_STARTS, OFFSETS, Order, Position, Starts, at_or_below, latest, offsets_problem, same_order
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -100,12 +100,15 @@ def _counts(frames: Sequence[Frame], values: Sequence[str]) -> list[int]:
     return counts
 
 
-def check_epoch(spec: TableSpec, parent: Snapshot | None) -> None:
-    """Raise OrderRefused if the epoch is lower than the table's. All new changes would be older than the stored rows."""
-    if parent is not None and spec.epoch < parent.epoch:
+def check_epoch(spec: TableSpec, parent: Snapshot | None, inputs: Iterable[Input]) -> None:
+    """Raise OrderRefused if the epoch is lower than the table's, or than an input's. All new changes would be older than the rows of these."""
+    epoch, whose = max([(item.epoch, item.path) for item in inputs], default=(0, ""))
+    if parent is not None and parent.epoch >= epoch:
+        epoch, whose = parent.epoch, "the table"
+    if spec.epoch < epoch:
         raise OrderRefused(
-            f"table {spec.name}: `epoch` is {spec.epoch}, and the table is in epoch {parent.epoch}: every change would be older than the stored "
-            "rows. Nothing was ingested. Restore the setting."
+            f"table {spec.name}: `epoch` is {spec.epoch}, and {whose} is in epoch {epoch}: every change would be older than the stored rows. Nothing "
+            f"was ingested. Set `epoch: {epoch}` again."
         )
 
 
