@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, FinalizerWorker
@@ -51,6 +52,32 @@ def jvm_has_ended() -> bool:
     """Return whether this process started a JVM that has ended."""
     process = getattr(SparkContext._gateway, "proc", None)
     return process is not None and process.poll() is not None
+
+
+@contextlib.contextmanager
+def interrupted_after() -> Iterator[None]:
+    """Let the first Ctrl-C wait for the end.
+
+    PySpark forgets a JVM that is starting when it is interrupted. Without the folder for its port that never ends, and keeps the metastore's lock.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    received: list[int] = []
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if len(received) > 1:
+            before(number, frame)
+
+    signal.signal(signal.SIGINT, wait)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if received:
+        before(signal.SIGINT, None)
 
 
 @contextlib.contextmanager

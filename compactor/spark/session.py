@@ -19,7 +19,7 @@ import pyspark
 
 from compactor.core.model.errors import Refused
 from compactor.spark.embedded import LINGER_SECONDS, Lock, embedded_lock, ensure_database, url
-from compactor.spark.gateway import end_finalizer, keeping_interrupts
+from compactor.spark.gateway import end_finalizer, interrupted_after, keeping_interrupts
 from compactor.spark.java import WRITE_CLASSES, class_archive, find_java
 
 if TYPE_CHECKING:
@@ -289,7 +289,8 @@ def _start_jvm(settings: SessionSettings, lock: Lock | None) -> None:
         # Java itself prints messages (JAVA_TOOL_OPTIONS, incubator modules) that no logging setting stops; standard output belongs to the command.
         options.update({"stdout": 2} if settings.verbose else {"stdout": output, "stderr": output})
         try:
-            SparkContext._ensure_initialized(gateway=launch(conf, options))
+            with interrupted_after():
+                SparkContext._ensure_initialized(gateway=launch(conf, options))
         except Exception as error:
             output.seek(0)
             # what matters comes before the stacks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
 import threading
@@ -19,7 +20,7 @@ from pyspark.sql import SparkSession
 from compactor.core.model.errors import Stopped
 from compactor.spark import gateway
 from compactor.spark.failures import environment_error
-from compactor.spark.gateway import end_finalizer, keeping_interrupts
+from compactor.spark.gateway import end_finalizer, interrupted_after, keeping_interrupts
 from compactor.spark.progress import join_group, tasks
 from tests.spark.lake import Lake
 
@@ -72,6 +73,22 @@ def test_ctrl_c_does_what_it_did_before_spark_started() -> None:
     with keeping_interrupts():
         signal.signal(signal.SIGINT, lambda *_: None)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_waits_until_the_jvm_has_started() -> None:
+    """Interrupted before, PySpark would leave it behind, with the metastore's lock. Who presses again need not wait."""
+    before, reached = signal.getsignal(signal.SIGINT), []
+
+    def start(presses: int) -> None:
+        with interrupted_after():
+            for _ in range(presses):
+                os.kill(os.getpid(), signal.SIGINT)
+            reached.append(presses)
+
+    for presses in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            start(presses)
+    assert (reached, signal.getsignal(signal.SIGINT)) == ([1], before)
 
 
 @pytest.mark.spark

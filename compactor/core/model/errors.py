@@ -241,7 +241,7 @@ class InconsistentRead(Unavailable):
     ([why this is checked](design/spark.md#truncated-responses-between-spark-and-s3)).
     """
 
-    advice = "Run again. If it persists, `compactor verify TABLE` shows whether files of the table are missing."
+    advice = "Run again. If it persists, `compactor verify TABLE` shows whether files of the table are missing; a rebuild writes them again."
 
 
 def exit_code(codes: Iterable[int]) -> int:
