@@ -375,7 +375,7 @@ def _summary(opened: Inputs, parent: Snapshot | None, surveyed: _Surveyed, evolv
         truncates=counts.truncates,
         first=earliest([file.first for file in counted.values()]),
         last=latest([file.last for file in counted.values()]),
-        truncate=batch_order.barrier(spec, parent, counts, order),
+        truncate=batch_order.barrier(opened, parent, counts, order),
         shard_truncates=counts.shard_truncates,
         starts=surveyed.starts,
         source_time=counts.source_time,

@@ -221,7 +221,7 @@ class ListEngine:
         changes = [Change("c", state.key, state.values, state.at) for state in began if state.at]
         events = [conformed(event, {}, snapshot.schema) for events, _, _ in read for event in events]
         changes += [event for event in events if event.op == "t" or not erased_keys.gone(snapshot.erased, event.key)]
-        barrier = _barrier(spec, None, changes)
+        barrier = _barrier(spec, None, changes, inputs)
         again = replayed((each for each in changes if not at_or_below(each.position, barrier)), spec.soft)
         different = [key for key in sorted({*rows, *again}, key=repr) if rows.get(key) != again.get(key)]
         detail = f"{len(different)} keys differ, such as {different[0]}" if different else "equal"
@@ -284,7 +284,7 @@ def summary_of(
     first, last = bounds_of([change.position for change in changes])
     deletes, truncates = sum(change.op == "d" for change in changes), sum(change.op == "t" for change in changes)
     counts = (read, ignored, len(changes), (), deletes, 0, truncates)
-    return BatchSummary(evolved, order, inputs, *counts, first, last, _barrier(spec, parent, changes), None)
+    return BatchSummary(evolved, order, inputs, *counts, first, last, _barrier(spec, parent, changes, inputs), None)
 
 
 def _writer(spec: TableSpec, name: str, events: Sequence[Change]) -> WriterSchema:
@@ -329,12 +329,13 @@ def _resolved(key: Key, stored: State | None, events: Sequence[Change], version:
     return stored if stored and stored.content == made.content else made
 
 
-def _barrier(spec: TableSpec, parent: Snapshot | None, changes: Sequence[Change]) -> Position | None:
+def _barrier(spec: TableSpec, parent: Snapshot | None, changes: Sequence[Change], inputs: Sequence[Input]) -> Position | None:
     """The newest truncate, or the beginning of an epoch that replaces what was before it, once."""
     positions = [change.position for change in changes if change.op == "t" and spec.truncate == "apply"]
-    newest = latest([change.position for change in changes if change.op != "t"])
-    if spec.epoch_replaces and newest is not None and newest[0] == spec.epoch:
-        begins = (spec.epoch, *[None] * (len(newest) - 1))
+    replacing = {item.epoch for item in inputs if item.replaces_epochs}
+    begun = [change.position for change in changes if change.op != "t" and change.position[0] in replacing]
+    if begun:
+        begins = (max(position[0] for position in begun), *[None] * (len(begun[0]) - 1))
         positions += [] if at_or_below(begins, parent.truncated_to if parent else None) else [begins]
     return latest(positions)
 

@@ -63,15 +63,22 @@ def test_an_epoch_is_that_of_the_folders_date_and_stays_with_the_file(lake: Lake
     assert 2 == lake.replay(spec).counts["superseded"]
     assert {1: "new", 7: "new"} == values(lake, spec)
     assert [] == lake.problems(spec)
-    put(spec, "02-04-2024/a.json", {"id": 1, "seq": 3, "v": "next"})
-    with pytest.raises(OrderRefused, match="`epoch` is 0, and the table is in epoch 1"):
+    # files remember that their epoch replaced: the next one need not
+    spec = lake.with_settings(spec, epoch=2, epoch_from="03-04-2024", epoch_replaces=False)
+    put(spec, "03-04-2024/a.json", {"id": 8, "seq": 1, "v": "third"})
+    lake.run(spec)
+    assert {1: "new", 7: "new", 8: "third"} == values(lake, spec)
+    assert [] == lake.problems(spec)
+    assert rebuild_table(Table(lake.env, spec), dry=True).outcome == "equal"
+    put(spec, "04-04-2024/a.json", {"id": 1, "seq": 3, "v": "next"})
+    with pytest.raises(OrderRefused, match="`epoch` is 0, and the table is in epoch 2"):
         lake.run(before)
     # neither by a rebuild, nor by what a restore to the old epoch has undone
-    with pytest.raises(OrderRefused, match=r"`epoch` is 0, and 01-04-2024/a\.json is in epoch 1.*Set `epoch: 1` again"):
+    with pytest.raises(OrderRefused, match=r"`epoch` is 0, and 03-04-2024/a\.json is in epoch 2.*Set `epoch: 2` again"):
         rebuild_table(Table(lake.env, before))
     lake.now += 1
     restore_table(Table(lake.env, spec), Table(lake.env, spec).committed(1))
-    with pytest.raises(OrderRefused, match=r"`epoch` is 0, and 01-04-2024/a\.json is in epoch 1"):
+    with pytest.raises(OrderRefused, match=r"`epoch` is 0, and 03-04-2024/a\.json is in epoch 2"):
         reabsorb_table(Table(lake.env, before))
 
 

@@ -72,6 +72,8 @@ class Input:
     """Why the file could not be opened; "" if it could."""
     epoch: int = 0
     """The epoch of its events. The first attempt decides it, and every later one keeps it, so that a replay gives each event its old Position."""
+    replaces_epochs: bool = False
+    """Whether its epoch removes the rows of those before it, as `epoch_replaces` said when its rows were taken."""
     was: int = 0
     """Bytes of its raw file before `compactor erase` rewrote it; 0 if it never did. An interrupted erase may have left this content."""
     content: int = 1

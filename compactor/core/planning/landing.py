@@ -93,7 +93,9 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
             unfinished.add(place.folder)
         else:
             content = contents[item.path] + 1
-            new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=_epoch(spec, place), content=content))
+            epoch = _epoch(spec, place)
+            taken = replaces_epochs(spec, epoch)
+            new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=epoch, replaces_epochs=taken, content=content))
     placed = bool(new or waiting or old or skipped or unusable)
     near = (path for path in misplaced if increment.file_format(path) and increment.resembles(spec.pattern, path))
     astray = dict.fromkeys(near if placed or not first else ())
@@ -113,6 +115,11 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
         columns = columns_of_lines(spec)
         new = [replace(item, columns=columns) for item in new]
     return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(misplaced) - len(astray), old, tuple(unusable))
+
+
+def replaces_epochs(spec: TableSpec, epoch: int) -> bool:
+    """Return whether the present settings let an epoch remove the rows of those before it."""
+    return spec.epoch_replaces and epoch == spec.epoch
 
 
 def _epoch(spec: TableSpec, place: increment.Landed) -> int:

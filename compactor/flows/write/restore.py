@@ -23,6 +23,7 @@ from compactor.core.model.history import brought_back
 from compactor.core.model.inputs import LATER, Input
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
+from compactor.core.planning.landing import replaces_epochs
 from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
 from compactor.flows import ledger
@@ -164,7 +165,9 @@ def reabsorb(table: Table) -> Snapshot | None:
         entries = ledger.everything(table, parent)
         latest_entries = ledger.latest(entries)
         inputs = [
-            dataclasses.replace(item, outcome="redone", quarantined=0, reason="") for item in latest_entries.values() if item.outcome == "undone"
+            dataclasses.replace(item, outcome="redone", quarantined=0, reason="", replaces_epochs=replaces_epochs(table.spec, item.epoch))
+            for item in latest_entries.values()
+            if item.outcome == "undone"
         ]
         again = archive.again(entries)
         places = {item.id: archive.content(table, item, again) for item in inputs}

@@ -142,16 +142,16 @@ def starts(opened: Inputs, parent: Snapshot | None, order: Order, counts: survey
     return Starts(snapshots, kept(before.transactions, counts.first_transactions, slice(-_FIRST_MAX, None)))
 
 
-def barrier(spec: TableSpec, parent: Snapshot | None, counts: survey.SurveyResult, order: position.Order) -> Position | None:
-    """Return the newest truncate. Under `epoch_replaces: true` also the beginning of the epoch, when the first record of it has come."""
-    truncate = counts.truncate if spec.truncate == "apply" else None
-    newest = latest([file.last for file in counts.files.values()])
-    if spec.epoch_replaces and newest is not None and newest[0] == spec.epoch:
-        begins: Position = (spec.epoch, *(None for _ in order), None, None, None)
-        # a later batch has it in its parent: the key may stay in the configuration
-        begun = at_or_below(begins, parent.truncated_to if parent else None)
-        return truncate if begun else latest([truncate, begins])
-    return truncate
+def barrier(opened: Inputs, parent: Snapshot | None, counts: survey.SurveyResult, order: position.Order) -> Position | None:
+    """Return the newest truncate, or the beginning of the newest epoch that replaces those before it, when a record of it has come."""
+    truncate = counts.truncate if opened.spec.truncate == "apply" else None
+    replacing = {item.epoch for item in opened.inputs if item.replaces_epochs}
+    begun = replacing & {file.last[0] for file in counts.files.values() if file.last is not None}
+    if not begun:
+        return truncate
+    begins: Position = (max(begun), *(None for _ in order), None, None, None)
+    # a later batch has it in its parent: the key may stay in the configuration
+    return truncate if at_or_below(begins, parent.truncated_to if parent else None) else latest([truncate, begins])
 
 
 def across(parent: Snapshot | None, order: position.Order, counts: survey.SurveyResult) -> bool:
