@@ -84,7 +84,7 @@ def vacuum_dry(made: Table) -> object:
 def erase_report(made: Table) -> object:
     from compactor.flows.keep.erase import _erased, _report
 
-    return _report(made, Request(), _erased(made, made.existing(made.newest())))
+    return _report(made, Request(), _erased(made, made.existing(made.newest())), ())
 
 
 def test_reads_do_not_grow_with_the_number_of_versions_ever() -> None:
