@@ -135,8 +135,8 @@ def _csv(text: str, dms: bool, configured: Csv) -> FileSample:
     head = text if len(text) < _CSV_BYTES else text.rpartition("\n")[0]
     line = head.partition("\n")[0]
     # a comma may be the default; another one was chosen
-    chosen = configured.delimiter != Csv.delimiter and configured.delimiter in line
-    delimiter, header = _sniffed(head, *[configured.delimiter] * chosen)
+    chosen = configured.delimiter if configured.delimiter != Csv.delimiter and configured.delimiter in line else None
+    delimiter, header = _sniffed(head, chosen)
     if delimiter not in line and (others := [char for char in _DELIMITERS if char in line]):
         # some sign is more frequent in the values
         delimiter, header = _sniffed(head, max(others, key=line.count))
@@ -165,10 +165,10 @@ def _csv(text: str, dms: bool, configured: Csv) -> FileSample:
     return FileSample(inserted, columns=columns, csv={"columns": columns, **dialect}, format="csv")
 
 
-def _sniffed(head: str, *delimiter: str) -> tuple[str, bool]:
-    """Return the delimiter of the head of a CSV file, and whether it seems to begin with a header."""
-    options = f"null_padding = true, ignore_errors = true, strict_mode = false{', delim = ?' * len(delimiter)}"
-    return _query(f"SELECT Delimiter, HasHeader FROM sniff_csv(?, {options})", head.encode(), *delimiter)[0]
+def _sniffed(head: str, delimiter: str | None) -> tuple[str, bool]:
+    """Return the delimiter of the head of a CSV file, the given one if there is one, and whether it seems to begin with a header."""
+    options = f"null_padding = true, ignore_errors = true, strict_mode = false{', delim = ?' if delimiter else ''}"
+    return _query(f"SELECT Delimiter, HasHeader FROM sniff_csv(?, {options})", head.encode(), *filter(None, [delimiter]))[0]
 
 
 def _is_header(rows: Sequence[Sequence[Any]], dms: bool) -> bool:
