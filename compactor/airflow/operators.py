@@ -164,7 +164,8 @@ class CheckLandingOperator(CommandOperator):
 class ChooseTablesOperator(BaseOperator):
     """Return the tables in the form, or all of `tables` if it names none. Fails if the form's values do not fit together.
 
-    `form`: the names of its fields. Airflow's REST and command line take any others too, and `table` for `tables` would mean all of them.
+    `form`: the names of its fields. Airflow's REST and command line take others too, some of which Airflow adds (`openlineage`); but `table` is
+    `tables`, which would be all of them.
     """
 
     def __init__(self, *, tables: list[str], form: list[str], **more: Any) -> None:
@@ -174,7 +175,8 @@ class ChooseTablesOperator(BaseOperator):
     def execute(self, context: Any) -> list[str]:
         params = context["params"]
         for name in sorted({*(context["dag_run"].conf or {})} - {*self.form}):
-            raise AirflowFailException(f"the form has no field `{name}`{alike(name, self.form)}; it has {', '.join(self.form)}")
+            if meant := alike(name, self.form):
+                raise AirflowFailException(f"the form has no field `{name}`{meant}")
         try:
             expected_hours(params)
         except ValueError as error:

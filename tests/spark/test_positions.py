@@ -120,6 +120,11 @@ def test_flattened_rows_have_the_order_of_their_connector(lake: Lake, connector:
         assert {"applied": 1, "late": 1}.items() <= lake.run(spec).counts.items()
         assert {1: 2, 2: 0} == values(lake, spec)
         assert [] == lake.unusable(spec)
+        # another connector's field, of which these rows have nulls only, says nothing
+        mixed = lake.spec(f"{name}_mixed", order_by=order)
+        lake.land(mixed, 1, [{**rows[0], "__lsn": None}, {**rows[1], "__lsn": None}])
+        lake.run(mixed)
+        assert lake.snapshot(mixed).order == lake.snapshot(spec).order
         # an initial snapshot alone has no value of the others
         first = lake.spec(f"{name}_snapshot", order_by=order)
         lake.land(first, 1, [rows[0]])

@@ -64,12 +64,12 @@ def unsent(spec: TableSpec, columns: Collection[str]) -> str:
     return f"`patch_rows` takes null for a value, and {marks[0]} says whether the record has one; {remedy}" if marks else ""
 
 
-def connector(fields: Collection[str]) -> str | None:
-    """Return the connector whose order these fields of the source block allow, or None."""
+def connector(fields: Collection[str], unsent: Collection[str] = ()) -> str | None:
+    """Return the connector whose order these fields of the source block allow, or None. `unsent`: others that have nulls only, as in a snapshot."""
     if "sequence" in fields or "lsn" in fields:
         return "postgresql"
     orders = {"mysql": {"file", "pos"}, "sqlserver": {"commit_lsn", "change_lsn"}, "oracle": {"scn", "rs_id", "ssn"}}
-    return next((name for name, order in orders.items() if order <= {*fields}), None)
+    return next((name for name, order in orders.items() if order & {*fields} and order <= {*fields, *unsent}), None)
 
 
 def operation_column(spec: TableSpec, columns: Collection[str]) -> str | None:

@@ -199,8 +199,10 @@ def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
 
 
 def _connector(frames: Sequence[Frame]) -> str | None:
-    """Return the connector whose metadata columns the rows name: in a first snapshot some have nulls only, and so no type in JSON without schema."""
-    return connector(source_columns({name for frame in frames for writer in frame.writers for name in writer.names}))
+    """Return the connector whose metadata columns the rows have: in a first snapshot some have nulls only, and so no type in JSON without schema."""
+    writers = [writer for frame in frames for writer in frame.writers]
+    fields, unsent = {field.name for writer in writers for field in writer.fields}, {name for writer in writers for name in writer.undecided}
+    return connector(source_columns(fields), source_columns(unsent))
 
 
 def check_deletes(spec: TableSpec, counts: survey.SurveyResult, parent: Snapshot | None) -> None:
