@@ -498,13 +498,20 @@ def test_where_nothing_is_found_nothing_is_written(tmp_path: Path, monkeypatch: 
 def test_files_without_suffix_are_looked_into(tmp_path: Path) -> None:
     """As Hive and many exports name them: `000000_0`, `part-0`."""
     pyarrow.parquet.write_table(pyarrow.table({"id": [1, 2], "seq": [1, 2]}), tmp_path / "file.parquet")
+    other = {
+        "log": b"at 12:00, started\nstopped\n",
+        "hive": b"1\x01a, b\n2\x01c, d\n",
+        "xml": b"<a x='1,2'>\n<b x='1,2'>\n",
+        "cut": b'{"id": 1, "s\n1,2\n',
+    }
     contents = {"p": (tmp_path / "file.parquet").read_bytes(), "c": b"id|seq\n1|1\n", "j": b'{"id": 1, "seq": 1}\n'}
-    for table, content in contents.items():
+    for table, content in {**contents, **other}.items():
         file = tmp_path / "landing" / table / "2026-11-20-08" / "000000_0"
         file.parent.mkdir(parents=True)
         file.write_bytes(content)
     init("--from", str(tmp_path / "landing"), "--config", str(tmp_path / "compactor.yaml"))
     tables = yaml.safe_load((tmp_path / "compactor.yaml").read_text())["tables"]
+    assert tables.keys() == contents.keys()
     assert [(tables[name]["format"], tables[name].get("csv")) for name in contents] == [
         ("parquet", None),
         ("csv", {"delimiter": "|"}),

@@ -117,12 +117,10 @@ def _override(values: dict[str, Any], environment: Mapping[str, str]) -> dict[Pl
         if not variable.startswith(PREFIX) or not value:
             continue
         if place[0] not in OVERRIDABLE:
-            # variables of one word, such as COMPACTOR_JARS, are no keys of the file, unless they look like one that it does not name for a secret
-            key, _, rest = place[0].partition("_")
-            meant = [] if variable in str(values) else get_close_matches(key, OVERRIDABLE, 1, 0.8)
+            # variables of one word, such as COMPACTOR_JARS, are no keys of the file, unless they are misspelt ones
+            meant = _misspelt(place[0]) if len(place) == 1 else None
             if len(place) > 1 or place[0] in names(Keys) or meant:
-                right = [f"; did you mean {PREFIX}{'__'.join(filter(None, [name, rest])).upper()}?" for name in meant if len(place) == 1]
-                hint = "".join(right) or alike(place[0], OVERRIDABLE) or "; set it in the file"
+                hint = f"; did you mean {PREFIX}{meant.upper()}?" if meant else alike(place[0], OVERRIDABLE) or "; set it in the file"
                 ineffective.append(f"environment {variable}: `{place[0]}` is none of the keys that variables override{hint}")
             continue
         inside = values
@@ -136,6 +134,20 @@ def _override(values: dict[str, Any], environment: Mapping[str, str]) -> dict[Pl
     if ineffective:
         raise ConfigError("\n".join(ineffective))
     return overridden
+
+
+def _misspelt(word: str) -> str | None:
+    """Return what a variable most likely means: a key that it nearly is, or a key and its part with one underscore between them. Else None.
+
+    >>> _misspelt("warehose"), _misspelt("catalog_database"), _misspelt("registry_service_host"), _misspelt("image")
+    ('warehouse', 'catalog__database', None, None)
+    """
+    key, _, rest = word.partition("_")
+    name = next(iter(get_close_matches(key, OVERRIDABLE, 1, 0.8)), None)
+    if name is None or not rest:
+        return name
+    section = section_at((name, rest))
+    return f"{name}__{rest}" if section is not Keys and rest in names(section) else None
 
 
 def _merged(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, set[str]]]:

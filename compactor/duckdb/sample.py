@@ -54,8 +54,7 @@ def read(path: str, data: bytes, rows_max: int, spec: TableSpec | None = None) -
         # not `splitlines`: a value may hold U+2028. An invalid line is for the run to report.
         lines = [] if kind == "csv" else _text(path, data, _TEXT_BYTES).split("\n")[:rows_max]
         documents = [document for line in lines for document in _documents(line)]
-        divided = any(char in _DELIMITERS for line in lines[:1] for char in line)
-        if kind == "csv" or (not kind and divided and not any(isinstance(document, dict) for document in documents)):
+        if kind == "csv" or (not kind and not any(isinstance(document, dict) for document in documents) and _is_csv(lines)):
             return _csv(_text(path, data, _CSV_BYTES), increment.is_dms(path), spec.csv if spec else Csv())
         return FileSample(documents)
     except csv.Error as error:
@@ -163,6 +162,16 @@ def _csv(text: str, dms: bool, configured: Csv) -> FileSample:
     columns = [f"column_{at + 1}" for at in range(max(len(first) - coded, 1))]
     inserted = [dict(zip(columns, row[coded:])) for row in rows if not coded or row[0] == "I"]
     return FileSample(inserted, columns=columns, csv={"columns": columns, **dialect}, format="csv")
+
+
+def _is_csv(lines: Sequence[str]) -> bool:
+    """Return whether a file without suffix seems to be CSV: text in at least two lines of as many values."""
+    head = [line for line in lines[:_CSV_ROWS] if line.strip()]
+    text = "".join(head)
+    if len(head) < 2 or head[0].lstrip()[:1] in "{[<" or re.search("[\ufffd\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f]", text):
+        return False
+    widths = ({len(row) for row in csv.reader(head, delimiter=char)} for char in _DELIMITERS if char in head[0])
+    return any(len(width) == 1 for width in widths)
 
 
 def _sniffed(head: str, delimiter: str | None) -> tuple[str, bool]:

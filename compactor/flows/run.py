@@ -185,9 +185,8 @@ def _adopted_as_text(table: Table, before: Snapshot | None, committed: Snapshot,
     try:
         rebuilt = rebuild.as_text(table, texts)
     except CompactorError as error:
-        table.notes.append(
-            f"{', '.join(texts)}: earlier values are text as they were stored, such as 99.0 for 99, and not as in their files: {error}"
-        )
+        again = f"`compactor rebuild {table.name} --accept-differences` reads them again"
+        table.notes.append(f"{', '.join(texts)}: earlier values are text as they were stored, such as 99.0 for 99; {again} ({error})")
         return committed
     made.append(committed)
     return rebuilt or committed

@@ -61,7 +61,8 @@ def interrupted_after() -> Iterator[None]:
     PySpark forgets a JVM that is starting when it is interrupted. Without the folder for its port that never ends, and keeps the metastore's lock.
     """
     before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
+    # a run's own handler raises nothing
+    if threading.current_thread() is not threading.main_thread() or before is not signal.default_int_handler:
         yield
         return
     received: list[int] = []
@@ -69,15 +70,15 @@ def interrupted_after() -> Iterator[None]:
     def wait(number: int, frame: FrameType | None) -> None:
         received.append(number)
         if len(received) > 1:
-            before(number, frame)
+            signal.default_int_handler(number, frame)
 
     signal.signal(signal.SIGINT, wait)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if received:
-        before(signal.SIGINT, None)
+        if received:
+            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

@@ -125,7 +125,9 @@ def test_flattened_rows_have_the_order_of_their_connector(lake: Lake, connector:
         lake.land(mixed, 1, [{**rows[0], "__lsn": None}, {**rows[1], "__lsn": None}])
         lake.run(mixed)
         assert lake.snapshot(mixed).order == lake.snapshot(spec).order
-        # an initial snapshot alone has no value of the others
+        # an initial snapshot alone has no value of the others; of `change_lsn` it shows no type
+        if order and connector == "sqlserver":
+            continue
         first = lake.spec(f"{name}_snapshot", order_by=order)
         lake.land(first, 1, [rows[0]])
         lake.run(first)

@@ -202,10 +202,12 @@ def _report(table: Table, request: Request, searched: Erased, chosen: Sequence[R
     entries = ledger.newest_entries(table, newest)
     left = _left(table, newest, erased, request)
     due = [retention.deletable_at(item, table.spec.grace) for item in newest.pending_deletions]
-    rewritten = tuple(Rewritten(item.path, item.was, item.size) for item in entries if item.was)
+    rewritten = [Rewritten(item.path, item.was, item.size) for item in entries if item.was]
     # the ledger has no size of a repaired copy
-    copies = [(relative(file.info.path, table.layout.root), file.info.size, file.copy.size) for file in chosen if file.copy]
-    rewritten += tuple(Rewritten(*copy) for copy in copies if copy[1:] not in [(item.was, item.size) for item in entries])
+    for file in chosen:
+        was, own = file.info.size, {item.path for item in file.inputs}
+        if file.copy and (was, file.copy.size) not in [(item.was, item.size) for item in entries if item.path in own]:
+            rewritten.append(Rewritten(relative(file.info.path, table.layout.root), was, file.copy.size))
     # vacuum discards raw files too, by age
     deleted = tuple(item.path for item in entries if item.outcome == DISCARDED)
     report = ErasureReport(
@@ -220,7 +222,7 @@ def _report(table: Table, request: Request, searched: Erased, chosen: Sequence[R
         rows=erased.rows,
         events=erased.events,
         feed_from=newest.feed.first if newest.feed and newest.feed.mode != feed.OFF else None,
-        rewritten=rewritten,
+        rewritten=tuple(rewritten),
         deleted=deleted,
         landing=tuple(_landing(table)),
         objects=sum(1 for _ in table.storage.list(table.spec.root)),

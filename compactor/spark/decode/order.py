@@ -248,9 +248,9 @@ def expression(
         return (first_number("_source.sequence", _COMPUTED["commit_lsn"]), ("string",)) if part == "sequence" else _number_or_text(part)
     if name == "transaction.total_order":
         return _COMPUTED["total_order"], ("bigint",)
-    if name.startswith("__") and name in NULLABLE and any(name in writer.undecided for writer in writers):
-        # a first snapshot has no value of it
-        unsent: types.Type = ("string",) if name.endswith(("change_lsn", "rs_id")) else ("bigint",)
+    if name.startswith("__") and name in NULLABLE and "change_lsn" not in name and any(name in writer.undecided for writer in writers):
+        # a first snapshot has no value of it. Of `change_lsn` it does not show whether that is a number (Informix)
+        unsent: types.Type = ("string",) if name.endswith("rs_id") else ("bigint",)
         return null(unsent), unsent
     raise OrderRefused(
         f"table {table}: order_by column {name!r} is not in the data; the columns are: {', '.join(columns) or 'none'}. Correct `order_by:`."
