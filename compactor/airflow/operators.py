@@ -164,8 +164,8 @@ class CheckLandingOperator(CommandOperator):
 class ChooseTablesOperator(BaseOperator):
     """Return the tables in the form, or all of `tables` if it names none. Fails if the form's values do not fit together.
 
-    `form`: the names of its fields. Airflow's REST and command line take others too, some of which Airflow adds (`openlineage`); but `table` is
-    `tables`, which would be all of them.
+    `form`: the names of its fields. Airflow's REST and command line take others too, and Airflow adds some (`openlineage`); but `table` is `tables`,
+    which would be all of them.
     """
 
     def __init__(self, *, tables: list[str], form: list[str], **more: Any) -> None:
