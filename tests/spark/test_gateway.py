@@ -77,7 +77,7 @@ def test_ctrl_c_does_what_it_did_before_spark_started() -> None:
 
 def test_ctrl_c_waits_until_the_jvm_has_started() -> None:
     """Interrupted before, PySpark would leave it behind, with the metastore's lock. Who presses again need not wait."""
-    before, reached = signal.getsignal(signal.SIGINT), []
+    reached: list[int] = []
 
     def start(presses: int) -> None:
         with interrupted_after():
@@ -85,10 +85,15 @@ def test_ctrl_c_waits_until_the_jvm_has_started() -> None:
                 os.kill(os.getpid(), signal.SIGINT)
             reached.append(presses)
 
-    for presses in (1, 2):
-        with pytest.raises(KeyboardInterrupt):
-            start(presses)
-    assert (reached, signal.getsignal(signal.SIGINT)) == ([1], before)
+    # a process that was started in the background has none
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        for presses in (1, 2):
+            with pytest.raises(KeyboardInterrupt):
+                start(presses)
+        assert (reached, signal.getsignal(signal.SIGINT)) == ([1], signal.default_int_handler)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.spark
