@@ -122,9 +122,7 @@ class FindWorkOperator(BaseOperator):
                 # the next time that Airflow reads the DAG file it has tasks for them
                 self.log.info("%d tables were added", sum(not each.waits for each in app.add_tables()))
             left_out = self._left_to_earlier_run(context, names)
-            own = [name for name in names if name not in left_out]
-            # no name would mean every table
-            idle = {report.table: report.to_json() for report in (app.idle(own) if own else ())}
+            idle = {report.table: report.to_json() for report in app.idle([name for name in names if name not in left_out])}
             alerts.recovered(app, list(idle), context)
         work = {job: [name for name in tables if name not in idle and name not in left_out] for job, tables in self.jobs.items()}
         busy = [name for tables in work.values() for name in tables]

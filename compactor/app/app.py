@@ -128,12 +128,12 @@ class App(Versions, Runners, Reconcile):
         """Call `run`, which calls `App.run`, every `seconds` until Ctrl-C or SIGTERM. Spark stays started. Call this in the main thread."""
         self.runtime.environment(files_only=True).stop.repeat(run, seconds)
 
-    def idle(self, names: Sequence[str] = ()) -> list[TableReport]:
-        """Return the reports of those tables for which a run has nothing to do, and send their metrics, as a run does. Starts no JVM.
+    def idle(self, names: Sequence[str] | None = None) -> list[TableReport]:
+        """Return the reports of those tables (default: all) for which a run has nothing to do, and send their metrics, as a run does.
 
-        What cannot be found out is left out.
+        What cannot be found out is left out. Starts no JVM.
         """
-        requested, specs = self.specs(names), []
+        requested, specs = self.specs() if names is None else [self.settings.spec(name) for name in names], []
         for spec in requested:
             with contextlib.suppress(CompactorError):
                 specs.append(self.with_schema(spec))

@@ -15,6 +15,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Literal
 
+from compactor.core.formats import avro, parquet
+from compactor.core.formats.csv_dialect import DELIMITERS
 from compactor.core.model.errors import SchemaRefused
 from compactor.core.model.names import of_header
 from compactor.core.model.spec import Csv, TableSpec
@@ -34,8 +36,7 @@ _DECODER = json.JSONDecoder()
 _OURS = re.compile(r"""^[\w ]+ Error: |(?: (?:in|from|of) )?[Ff]ile ['"]{2} ?""")
 """The parts of DuckDB's message that name our copy of a file."""
 _NAME = re.compile(r"[^\W\d][\w $#]*")
-_MAGIC = {b"PAR1": "parquet", b"Obj\x01": "avro"}
-_DELIMITERS = "\t;|,"
+_MAGIC = {parquet.MAGIC: "parquet", avro.MAGIC: "avro"}
 _DMS_OPERATIONS = ("I", "U", "D")
 _NULL = "\\N"
 """Null in the files of COPY, MySQL and Hive. It is no text that anybody writes."""
@@ -136,7 +137,7 @@ def _csv(text: str, dms: bool, configured: Csv) -> FileSample:
     # a comma may be the default; another one was chosen
     chosen = configured.delimiter if configured.delimiter != Csv.delimiter and configured.delimiter in line else None
     delimiter, header = _sniffed(head, chosen)
-    if delimiter not in line and (others := [char for char in _DELIMITERS if char in line]):
+    if delimiter not in line and (others := [char for char in DELIMITERS if char in line]):
         # some sign is more frequent in the values
         delimiter, header = _sniffed(head, max(others, key=line.count))
     file = io.StringIO(head, newline="")
@@ -170,7 +171,7 @@ def _is_csv(lines: Sequence[str]) -> bool:
     text = "".join(head)
     if len(head) < 2 or head[0].lstrip()[:1] in "{[<" or re.search("[\ufffd\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f]", text):
         return False
-    widths = ({len(row) for row in csv.reader(head, delimiter=char)} for char in _DELIMITERS if char in head[0])
+    widths = ({len(row) for row in csv.reader(head, delimiter=char)} for char in DELIMITERS if char in head[0])
     return any(len(width) == 1 for width in widths)
 
 

@@ -12,7 +12,8 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-_MAGIC = b"Obj\x01"
+MAGIC = b"Obj\x01"
+"""The first bytes of a file."""
 _HEADER = {"type": "map", "values": "bytes"}
 
 SYNC = 16
@@ -65,11 +66,11 @@ def _goes_on_behind_an_empty_block(blocks: io.BytesIO, marker: bytes) -> bool:
 
 def _header(stream: io.BytesIO) -> dict[str, bytes]:
     """Take the metadata of a container file from its beginning."""
-    magic = stream.read(len(_MAGIC))
-    if magic != _MAGIC:
-        if _MAGIC.startswith(magic):
+    magic = stream.read(len(MAGIC))
+    if magic != MAGIC:
+        if MAGIC.startswith(magic):
             raise CutShort("the Avro header is incomplete")
-        raise ValueError(f"not an Avro container file: expected {_MAGIC!r} at the beginning, found {magic!r}")
+        raise ValueError(f"not an Avro container file: expected {MAGIC!r} at the beginning, found {magic!r}")
     metadata: dict[str, bytes] = _decoder(_HEADER)(stream)
     return metadata
 
@@ -82,7 +83,7 @@ def write(schema: Any, records: Sequence[Any], metadata: Mapping[str, str]) -> b
     header = {"avro.schema": json.dumps(schema), "avro.codec": "deflate", **metadata}
     packer = zlib.compressobj(wbits=-15)
     packed = packer.compress(bytes(body)) + packer.flush()
-    out = bytearray(_MAGIC)
+    out = bytearray(MAGIC)
     _encoder(_HEADER)({name: text.encode() for name, text in header.items()}, out)
     marker = hashlib.sha256(bytes(out) + packed).digest()[:SYNC]
     out += marker

@@ -7,6 +7,9 @@ import dataclasses
 from compactor.core.model.spec import Csv, TableSpec
 from compactor.core.schema import avro
 
+DELIMITERS = ("\t", ";", "|", ",")
+"""What usually stands between values; text least often has the first."""
+
 
 def settings(spec: TableSpec) -> Csv:
     """Return the table's CSV settings with everything set but `escape`. `columns` are those of files without header; they may come from `schema:`."""

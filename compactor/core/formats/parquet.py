@@ -16,7 +16,8 @@ from compactor.core.formats.avro import read_signed, read_unsigned
 TAIL = 64 << 10
 """Bytes to read from the end of a file at first. Longer footers take a second request."""
 
-_MAGIC = b"PAR1"
+MAGIC = b"PAR1"
+"""The first and the last bytes of a file."""
 _INT96, _LIST = 3, 3
 _FORMS = {1: "<i", 2: "<q", 4: "<f", 5: "<d"}
 """`struct` format of a statistic by the physical type: INT32, INT64, FLOAT, DOUBLE."""
@@ -52,7 +53,7 @@ class Footer:
 
 def length(tail: bytes) -> int:
     """Return how many bytes from the end of the file the footer takes. Raises ValueError if the file is no Parquet file."""
-    if tail[-4:] != _MAGIC:
+    if tail[-4:] != MAGIC:
         raise ValueError("not a Parquet file")
     return int.from_bytes(tail[-8:-4], "little") + 8
 

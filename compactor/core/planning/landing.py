@@ -93,9 +93,7 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
             unfinished.add(place.folder)
         else:
             content = contents[item.path] + 1
-            epoch = _epoch(spec, place)
-            taken = replaces_epochs(spec, epoch)
-            new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=epoch, replaces_epochs=taken, content=content))
+            new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=_epoch(spec, place), content=content))
     placed = bool(new or waiting or old or skipped or unusable)
     near = (path for path in misplaced if increment.file_format(path) and increment.resembles(spec.pattern, path))
     astray = dict.fromkeys(near if placed or not first else ())
@@ -113,7 +111,7 @@ def discover(spec: TableSpec, files: Iterable[FileInfo], absorbed: frozenset[tup
         new = [item for item in new if item.folder in complete]
     if new:
         columns = columns_of_lines(spec)
-        new = [replace(item, columns=columns) for item in new]
+        new = [replace(item, columns=columns, replaces_epochs=replaces_epochs(spec, item.epoch)) for item in new]
     return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(misplaced) - len(astray), old, tuple(unusable))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from compactor.core.catalog import feed, landed, live
-from compactor.core.formats import checksum
+from compactor.core.formats import checksum, parquet
 from compactor.core.model.errors import Conflict, InconsistentRead, Refused, StateRefused
 from compactor.core.model.files import DataFile
 from compactor.core.model.inputs import AGAIN, LATER, Input
@@ -205,8 +205,8 @@ def _damage(table: Table, path: str, file: DataFile, version: int) -> str | None
         now = None if checksum.by_content(file.checksum) else table.storage.stat(path)
         if not checksum.agrees(file.checksum, data, now.etag if now else ""):
             return f"{path}: holds other bytes than were written ({file.checksum})"
-    # Parquet: "PAR1", pages, footer, length of the footer in 4 bytes, "PAR1" (apache/parquet-format, File format)
-    whole = data[:4] == data[-4:] == b"PAR1" and 0 < int.from_bytes(data[-8:-4], "little") <= file.size - 12
+    # MAGIC, pages, footer, length of the footer in 4 bytes, MAGIC (apache/parquet-format, File format)
+    whole = data[:4] == data[-4:] == parquet.MAGIC and 0 < int.from_bytes(data[-8:-4], "little") <= file.size - 12
     return f"{path}: is no whole Parquet file" if path.endswith(".parquet") and not whole else None
 
 

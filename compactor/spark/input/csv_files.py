@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from compactor.core.formats.csv_dialect import settings
+from compactor.core.formats.csv_dialect import DELIMITERS, settings
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.names import of_header
 from compactor.core.model.spec import Csv, TableSpec
@@ -35,7 +35,6 @@ from compactor.spark.sql import literal, not_utf8, quoted
 _EMPTY = "\u0001empty\u0001"
 """The text that Spark gives for an unquoted empty value, to distinguish it from the null marker and from a quoted empty value."""
 _OPERATIONS = ("I", "U", "D")
-_DELIMITERS = (";", "\t", "|", ",")
 _CORRUPT = "_corrupt_line"
 _BYTES = "ISO-8859-1"
 _NO_QUOTE = "\uffff"
@@ -138,7 +137,7 @@ def _check_delimiter(spec: TableSpec, used: Csv, first: Sequence[str]) -> None:
     """Raise InputRefused if the first record is one value that another delimiter would divide, while more are expected."""
     if len(first) != 1 or (not used.header and len(used.columns) < 2) or (used.header and spec.key == (first[0],)):
         return
-    other = max((char for char in _DELIMITERS if char != used.delimiter), key=first[0].count)
+    other = max((char for char in DELIMITERS if char != used.delimiter), key=first[0].count)
     if other in first[0]:
         values = f"the first line has one value with the delimiter {used.delimiter!r}, and {first[0].count(other) + 1} with {other!r}"
         raise InputRefused(f"{values}: {_quoted(spec, first[0][:100])}; {csv_delimiter(other)}.")
