@@ -15,11 +15,12 @@ def join_group(spark: SparkSession, group: str, description: str) -> None:
 
 
 def tasks(spark: SparkSession, group: str) -> Tasks | None:
-    """Return the tasks of the group's jobs so far, or None if it has started no job."""
+    """Return the tasks of the group's jobs so far, or None if Spark has submitted none yet."""
     tracker = spark.sparkContext.statusTracker()
+    jobs = tracker.getJobIdsForGroup(group)
+    # asked after, or a job that starts in between would count as ended
     active = set(tracker.getActiveJobsIds())
     done = running = total = 0
-    jobs = tracker.getJobIdsForGroup(group)
     for job in jobs:
         info = tracker.getJobInfo(job)
         for number in info.stageIds if info is not None else ():
@@ -29,4 +30,4 @@ def tasks(spark: SparkSession, group: str) -> Tasks | None:
                 running += stage.numActiveTasks
                 # stages whose result another job had are never run
                 total += stage.numTasks if job in active else stage.numCompletedTasks
-    return Tasks(done, running, total) if jobs else None
+    return Tasks(done, running, total) if total else None
