@@ -153,13 +153,14 @@ def _table_problems(keys: Settings, name: str, table: Table) -> Iterator[Problem
         yield from _live_problems(table)
     for key in [key for key, used in {"epoch_from": table.epoch_from, "epoch_replaces": table.epoch_replaces}.items() if used and not table.epoch]:
         yield (key,), "`epoch` is 0, and every table begins with that one; set `epoch: 1` or more, or remove this key"
-    yield from _column_problems(table)
+    shard = shard_column(landing(keys, name, table)[1])
+    yield from _column_problems(table, shard)
     for kind, _ in table.policy.kinds:
         if kind not in CHOOSABLE:
             yield ("on_schema_change", kind), f"expected default, {', '.join(CHOOSABLE)} or drop, found {kind!r}{alike(kind, CHOOSABLE)}"
     zones: dict[Place, str] = {("hours_in",): table.hours_in, **({("daily", "time_zone"): table.daily.time_zone} if table.daily else {})}
     yield from ((place, f"expected a time zone such as Europe/Berlin, found {shown(zone)}") for place, zone in zones.items() if not is_zone(zone))
-    yield from _shard_problems(table, shard_column(landing(keys, name, table)[1]))
+    yield from _shard_problems(table, shard)
     yield from ((("increments",), problem) for problem in _landing_problems(keys, name, table))
 
 
@@ -257,13 +258,15 @@ def _live_problems(table: Table) -> Iterator[Problem]:
         yield ("archive",), "the live view reads files after they were ingested; set `archive: keep`, or remove this key"
 
 
-def _column_problems(table: Table) -> Iterator[Problem]:
-    """Return the problems of a table with protected columns."""
+def _column_problems(table: Table, shard: str) -> Iterator[Problem]:
+    """Return the problems of a table with protected columns. `shard`: "" without shards."""
     if not table.columns:
         return
+    stored = {**dict.fromkeys(table.key or (), "`key`"), **{name.removeprefix("after."): "`order_by`" for name in table.order_by}}
+    stored |= {shard: "`key` as the shard"} if shard else {}
     for rule in table.columns:
-        if any(rule.covers(name) for name in (*(table.key or ()), *table.order_by)):
-            yield (("columns",), f"{rule.column} belongs to `key` or `order_by`, which every row stores as it is; remove one of the two")
+        if place := next((place for name, place in stored.items() if rule.covers(name)), ""):
+            yield ("columns",), f"{rule.column} belongs to {place}, which every row stores as it is; remove one of the two"
     if table.live_view:
         yield ("columns",), "excludes `live_view`, which shows landed files as they are; remove one of the two"
 

@@ -22,6 +22,7 @@ from compactor.core.planning import daily
 from compactor.core.planning.compaction import tiling_problem
 from compactor.core.results.phrases import counted
 from compactor.flows import ledger, logs, owner
+from compactor.flows.publish import audit
 from compactor.flows.table import Table
 
 log = logging.getLogger(__name__)
@@ -86,8 +87,8 @@ def days_after(table: Table, parent: Snapshot | None, edit: Edit | None, time: s
     if table.spec.daily is None or (edit is not None and edit.erased is not None):
         # all days have the rows that are erased now, also one that ended with the parent
         return daily.given_up(before)
-    last = Day("", parent.version, form(parent))
-    return daily.after(before, table.spec.daily, last, times.parse(parent.time), times.parse(time))
+    last = audit.last_shown(table, parent)
+    return daily.after(before, table.spec.daily, Day("", last.version, form(last)) if last else None, times.parse(parent.time), times.parse(time))
 
 
 def preview(table: Table, parent: Snapshot | None, edit: Edit) -> Snapshot:

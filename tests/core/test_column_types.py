@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -102,3 +103,5 @@ def test_a_declaration_is_not_held_against_a_second_column_of_its_name() -> None
     column_types.check("t", Schema(fields, ("amount",)), column_types.declared((("amount", "decimal(10,2)"),)))
     with pytest.raises(SchemaRefused, match=r"column Amount: `types:` declares decimal\(10,2\)"):
         column_types.check("t", Schema(fields[1:], ("amount_2",)), column_types.declared((("amount", "decimal(10,2)"),)))
+    hashed = dataclasses.replace(fields[1], protection="hash")
+    column_types.check("t", Schema((hashed,), ("amount_2",)), column_types.declared((("amount", "decimal(10,2)"),)))

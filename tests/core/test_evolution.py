@@ -197,6 +197,8 @@ def test_a_key_that_is_not_in_the_data_is_refused() -> None:
     with pytest.raises(SchemaRefused, match="it has the columns id, a"):
         evolve(None, [writer(0, 9, a="int")], ["nope"], 1, "t")
     assert evolve(None, [writer(0, 9)], ["ID"], 1, "t").schema.key == ("id",)
+    with pytest.raises(SchemaRefused, match="id and ID in `key` are one column of the data"):
+        evolve(None, [writer(0, 9)], ["id", "ID"], 1, "t")
 
 
 def test_a_keyless_table_has_a_hidden_key_of_its_own() -> None:

@@ -16,7 +16,7 @@ from compactor.core.catalog.daily_views import Form
 from compactor.core.catalog.dialect import PRESTO
 from compactor.core.model import times
 from compactor.core.model.errors import CatalogRefused, TryLater
-from compactor.core.model.policy import Daily
+from compactor.core.model.policy import UNIQUE, Daily, Rule
 from compactor.core.model.schema import Field
 from compactor.core.model.snapshot import Day, Snapshot
 from compactor.core.planning import daily
@@ -374,3 +374,21 @@ def test_a_source_column_called_dt_is_shown_beside_the_day() -> None:
     view = daily_views.view(table(daily=Daily()), newest.snapshot, [newest])
     assert [column.name for column in view.columns] == ["id", "dt_2", "dt"]
     assert JobConfig.read(JobConfig((table(daily=Daily(7, "Europe/Berlin")),), "/lake").written()).specs[0].daily == Daily(7, "Europe/Berlin")
+
+
+def test_a_version_that_checks_keep_from_readers_is_no_day() -> None:
+    """The day has what the main view showed, once a version is shown that froze it; a table whose first version is blocked has no such day."""
+    lake = begun(rules=(Rule(UNIQUE, ("a",)),))
+    assert lake.look() is None
+    for key in range(12):
+        changed(lake, "2026-01-11", key, seq=10 + key)
+    assert days(lake) == {}
+    seen, shown = rows(lake), len(list(lake.committed()))
+    changed(lake, "2026-01-11", 0, 1, seq=30)
+    assert rows(lake) == seen
+    changed(lake, "2026-01-13", 0, seq=31)
+    assert rows(lake) != seen
+    assert days(lake) == {"2026-01-11": seen, "2026-01-12": seen}
+    assert {version for _, version in listed(lake)} == {shown}
+    changed(lake, "2026-01-14", 1, seq=40)
+    assert days(lake)["2026-01-13"] != seen

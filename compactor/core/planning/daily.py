@@ -31,13 +31,13 @@ def ended(setting: Daily, since: datetime, until: datetime) -> Iterator[str]:
         day += _ONE
 
 
-def after(days: Days | None, setting: Daily, last: Day, since: datetime, until: datetime) -> Days:
+def after(days: Days | None, setting: Daily, last: Day | None, since: datetime, until: datetime) -> Days:
     """Return the days of a version made at `until` on top of one made at `since`, which had `days`.
 
-    `last`: the parent's version and form; its day does not matter.
+    `last`: version and form that readers saw at their end; its day does not matter. None: they saw none, and no day is added.
     """
     newest = days[-1].day if days else ""
-    added = (dataclasses.replace(last, day=day) for day in ended(setting, since, until) if day > newest)
+    added = (dataclasses.replace(last, day=day) for day in ended(setting, since, until) if day > newest) if last else ()
     every = (*(days or ()), *added)
     return (*(given_up(every[: -setting.keep]) or ()), *every[-setting.keep :])
 

@@ -59,7 +59,8 @@ def over(typed: WriterSchema | None, schema: WriterSchema | None) -> WriterSchem
 def check(table: str, schema: Schema | None, typed: WriterSchema | None) -> None:
     """Raise SchemaRefused if stored values were written under another type than the declared one, and none can store both."""
     names = {field.source for field in schema.payload} if schema else set[str]()
-    for field in schema.payload if schema else ():
+    # what `columns:` hides is stored as text or not at all
+    for field in [field for field in schema.payload if not field.protection] if schema else ():
         declared_ = typed.declared(field.source, names) if typed else None
         stored = types.parse(field.type)
         if declared_ is not None and types.widest(stored, declared_.type, also=("date_to_timestamp",)) is None:

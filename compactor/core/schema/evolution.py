@@ -319,6 +319,8 @@ def _only_text(stored: types.Type, column: WriterField) -> bool:
 def _key(fields: Collection[Field], key: Sequence[str], table: str, before: Schema | None) -> tuple[str, ...]:
     """Return the stored names of the key columns. Raises SchemaRefused for another key than before."""
     stored = tuple(_key_column(fields, name, table, before) for name in key) or (ROW_ID,)
+    if twice := [name for name, column in zip(key, stored) if stored.count(column) > 1]:
+        raise SchemaRefused(f"table {table}: {' and '.join(twice)} in `key` are one column of the data; remove one.")
     if before and {*stored} != {*before.key}:
         was, now = (", ".join(names_) if names_ != (ROW_ID,) else "none" for names_ in (before.key, stored))
         raise SchemaRefused(

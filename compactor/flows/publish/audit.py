@@ -14,6 +14,8 @@ from compactor.core.model.errors import CheckFailed
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import audit as rules
 from compactor.core.planning.audit import Audit
+from compactor.core.planning.retention import is_pending_deletion
+from compactor.flows.publish import shown
 from compactor.flows.table import Table
 
 
@@ -38,6 +40,20 @@ def blocked(table: Table, snapshot: Snapshot) -> str | None:
     """Return why the audited version `snapshot` is not shown, or None. Starts no engine."""
     verdict = _verdict(table, snapshot) if table.spec.rules else None
     return None if verdict is None or verdict.shows else _message(table, verdict)
+
+
+def last_shown(table: Table, snapshot: Snapshot) -> Snapshot | None:
+    """Return the version that readers see while `snapshot` is the newest: itself, or the one before if it is blocked or was not audited yet. None if
+    they see none, or if it is not kept. Asks no catalog.
+    """
+    verdict = _verdict(table, snapshot) if table.spec.rules else None
+    if not table.spec.rules or (verdict is not None and verdict.shows):
+        return snapshot
+    version = shown.remembered(table).version
+    before = table.snapshot(version) if 0 < version < snapshot.version else None
+    if before is not None and (before.expired or is_pending_deletion(before, table.layout, snapshot)):
+        return None
+    return before if version < snapshot.version else snapshot
 
 
 def accept(table: Table, snapshot: Snapshot) -> Audit:
