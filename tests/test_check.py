@@ -42,6 +42,7 @@ GOOD = "key: [id], order_by: [updated_at], increments: people/in"
 
 CASES = {
     "all well": (GOOD, "people/in/a.json", FLAT, None),
+    "all well, as far as shown: only Spark unpacks it": (GOOD, "people/in/a.json.snappy", "blocks", None),
     "all well, Debezium": ("key: [id], envelope: debezium, increments: orders/in", "orders/in/a.json", DEBEZIUM, None),
     "a mistyped folder": (
         "key: [id], increments: poeple/in",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gzip
 import json
 import re
@@ -22,6 +23,7 @@ from compactor.config import settings as config
 from compactor.config import text as config_text
 from compactor.config.settings import Settings
 from compactor.core.model.errors import CompactorError, ConfigError, Refused
+from compactor.core.model.policy import Protection
 from compactor.core.sources import proposal
 from compactor.core.sources.proposal import Proposal, Question, TableProposal
 from tests.capture import config as capture
@@ -590,6 +592,8 @@ def test_a_key_may_be_left_to_the_registry(tmp_path: Path) -> None:
             app.with_schema(audit_log)
         with pytest.raises(Refused, match="does not end in -value"):
             app.with_schema(odd)
+        with pytest.raises(Refused, match="Term belongs to `key`, which every row stores as it is; remove it from `columns:`"):
+            app.with_schema(dataclasses.replace(enrollment, columns=(Protection("Term", "mask", 2),)))
 
 
 def row(name: str, *fields: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from compactor.config.values import absolute, is_s3
 from compactor.core.model.errors import Refused, RegistryRefused
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.plain import Plain
-from compactor.core.schema import avro
+from compactor.core.schema import avro, protection
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import expected
 from compactor.flows.publish import audit, notices
@@ -52,7 +52,10 @@ def opened(urls: tuple[str, ...], options: Mapping[str, Any], storage: Storage, 
 
 
 def with_newest_schema(registry: Registry, spec: TableSpec) -> TableSpec:
-    """Return the spec with the newest schema of its subject, and with the registered key if the file gives none. Raises RegistryRefused."""
+    """Return the spec with the newest schema of its subject, and with the registered key if the file gives none.
+
+    Raises RegistryRefused, and Refused if `columns:` would hide a column of that key.
+    """
     subject = str(spec.subject)
     newest = registry.latest(subject)
     if newest is None:
@@ -60,7 +63,10 @@ def with_newest_schema(registry: Registry, spec: TableSpec) -> TableSpec:
         hint = f"; did you mean {near[0]}?" if near else ""
         raise RegistryRefused(f"table {spec.name}: {registry} has no subject {subject}{hint}")
     key = registered_key(registry, spec) if spec.registered_key else spec.key
-    return dataclasses.replace(spec, avro_schema=newest.text, key=key, registered=(newest.version, newest.id))
+    made = dataclasses.replace(spec, avro_schema=newest.text, key=key, registered=(newest.version, newest.id))
+    if problem := protection.needed(made.columns, made.row_key, made.order_by):
+        raise Refused(f"table {spec.name}: {problem}; remove it from `columns:`")
+    return made
 
 
 def registered_key(registry: Registry, spec: TableSpec) -> tuple[str, ...]:

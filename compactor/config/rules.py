@@ -16,7 +16,7 @@ from compactor.core.model.layout import join
 from compactor.core.model.spec import SUBJECT, TableSpec
 from compactor.core.planning.folders import upwards
 from compactor.core.results.notice import IN_VARIABLES
-from compactor.core.schema import column_types
+from compactor.core.schema import column_types, protection
 from compactor.core.schema.policy import CHOOSABLE
 from compactor.core.settings import s3
 from compactor.core.settings.forms import alike, listed
@@ -262,11 +262,8 @@ def _column_problems(table: Table, shard: str) -> Iterator[Problem]:
     """Return the problems of a table with protected columns. `shard`: "" without shards."""
     if not table.columns:
         return
-    stored = {**dict.fromkeys(table.key or (), "`key`"), **{name.removeprefix("after."): "`order_by`" for name in table.order_by}}
-    stored |= {shard: "`key` as the shard"} if shard else {}
-    for rule in table.columns:
-        if place := next((place for name, place in stored.items() if rule.covers(name)), ""):
-            yield ("columns",), f"{rule.column} belongs to {place}, which every row stores as it is; remove one of the two"
+    if problem := protection.needed(table.columns, (*(table.key or ()), *([shard] if shard else ())), table.order_by):
+        yield ("columns",), f"{problem}; remove one of the two"
     if table.live_view:
         yield ("columns",), "excludes `live_view`, which shows landed files as they are; remove one of the two"
 

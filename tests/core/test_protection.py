@@ -62,7 +62,7 @@ def test_a_renamed_column_keeps_its_rule() -> None:
         ("columns: {ID: hash}, archive: keep", "ID belongs to `key`, which"),
         ("columns: {at: hash}, archive: keep, order_by: [at]", "at belongs to `order_by`"),
         ("columns: {at: hash}, archive: keep, order_by: [after.at]", "at belongs to `order_by`"),
-        ("columns: {Site: hash}, archive: keep, increments: 'of/{site}/%Y'", "Site belongs to `key` as the shard"),
+        ("columns: {Site: hash}, archive: keep, increments: 'of/{site}/%Y'", "Site belongs to `key`, which"),
         ("columns: {ssn: null}", "landed files hold the values as they are; set `archive_kms_key:`.* or `archive:`"),
         (f"columns: {{ssn: null}}, archive_kms_key: '{KEY}', source_table: a.b", "landed files hold the values as they are"),
         (f"columns: {{ssn: null}}, archive_kms_key: '{KEY}', increments: shared/%Y", "landed files hold the values as they are"),

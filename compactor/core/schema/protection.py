@@ -37,6 +37,16 @@ def marked(schema: Schema, rules: Sequence[Protection]) -> Schema:
     return dataclasses.replace(schema, fields=tuple(fields))
 
 
+def needed(rules: Sequence[Protection], key: Sequence[str], order_by: Sequence[str]) -> str:
+    """Return why a rule cannot protect its column: rows are identified and ordered by what is stored. "" if none is such a column.
+
+    `key`: with that of the shard.
+    """
+    of = {**dict.fromkeys(key, "key"), **{name.removeprefix("after."): "order_by" for name in order_by}}
+    sentences = (f"{rule.column} belongs to `{place}`, which every row stores as it is" for rule in rules for name, place in of.items() if rule.covers(name))
+    return next(sentences, "")
+
+
 def check(table: str, schema: Schema | None, rules: Sequence[Protection]) -> None:
     """Raise Refused if stored rows were written under other rules."""
     for field in schema.fields if schema else ():

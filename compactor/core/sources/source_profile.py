@@ -62,6 +62,8 @@ class FileSample:
     """Whether a CSV file has empty values in quotes only."""
     format: str = "json"
     """What it was read as: by its table's `format`, its name, or else its content."""
+    opaque: bool = False
+    """Whether only Spark can unpack it."""
 
 
 ReadSample = Callable[[str, bytes, int, Optional[TableSpec]], FileSample]
@@ -100,7 +102,7 @@ class SourceProfile:
     tombstones: bool = False
     """Whether its topic has keys without value."""
     opaque: bool = False
-    """Whether there are records whose value cannot be read here, such as Avro bytes."""
+    """Whether there are records whose value cannot be read here, such as Avro bytes, or text that only Spark can unpack."""
     csv: dict[str, Any] = field(default_factory=dict)
     """Value for `csv:`. `columns` holds placeholders when the files have no header."""
     quoted: bool = False
@@ -239,6 +241,8 @@ def of_file(path: str, file: FileSample, profiles: Profiles, plain: PlainRow = r
         profile.sample.next_file()
     if file.csv is not None:
         of_csv(file, profiles.setdefault("", SourceProfile()), plain)
+    elif file.opaque:
+        profiles.setdefault("", SourceProfile(opaque=True))
     else:
         of_documents(file.documents, profiles, typed=file.format in ("avro", "parquet"), plain=plain)
     name = path.rpartition("/")[2]
