@@ -153,7 +153,9 @@ def test_forms_that_readers_misread_are_seen(options: dict[str, Any], legacy: st
             "t": moment,
         }
     )
-    assert footer(table, {}, **options).legacy == legacy
+    read = footer(table, {("t",): "timestamp"}, **options)
+    # Spark writes bounds of INT96, which are no numbers
+    assert (read.legacy, bool(read.columns)) == (legacy, not legacy)
 
 
 def test_a_file_that_is_no_parquet_file() -> None:

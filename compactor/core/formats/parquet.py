@@ -46,7 +46,7 @@ class Footer:
     splits: tuple[int, ...]
     """Where the row groups begin."""
     columns: Mapping[tuple[str, ...], ColumnStats] = field(default_factory=dict)
-    """Path of a column outside of lists and maps → its statistics."""
+    """Path of a column outside of lists and maps → its statistics; none of a legacy file."""
     legacy: str = ""
     """The first column in a form that engines misread (a list in Spark's legacy layout, INT96); "" without any."""
 
@@ -62,14 +62,15 @@ def parse(tail: bytes, kinds: Mapping[tuple[str, ...], str]) -> Footer:
     """Return the footer of a file by its last bytes, which hold all of it. `kinds`: path → Hive type of the columns to return."""
     raw = _struct(io.BytesIO(tail[len(tail) - length(tail) : -8]))
     elements = [*_paths(raw[2])]
-    groups = raw.get(4, [])
+    groups, legacy = raw.get(4, []), _legacy(elements)
     columns = {}
     for at, (path, element) in enumerate(each for each in elements if 5 not in each[1]):
-        if path in kinds:
+        # INT96 with bounds, which Spark writes where all values are equal, is no number
+        if path in kinds and not legacy:
             chunks = [group[1][at][3] for group in groups]
             columns[path] = _stats(chunks, element.get(1, 0), kinds[path])
     starts = (min(chunk[3].get(11) or chunk[3][9] for chunk in group[1]) for group in groups)
-    return Footer(raw[3], tuple(starts), columns, _legacy(elements))
+    return Footer(raw[3], tuple(starts), columns, legacy)
 
 
 def _paths(elements: list[dict[int, Any]]) -> Iterator[tuple[tuple[str, ...], dict[int, Any]]]:
