@@ -429,6 +429,21 @@ def test_a_table_loaded_anew_is_refused_until_an_epoch_is_named(lake: Lake) -> N
     assert "idle" == lake.run(again).outcome
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("pattern", "first", "second"), [("", LOAD, f"{LOAD}.gz"), ("%Y%m%d", f"20260101/{LOAD}", f"20260103/{LOAD}")])
+def test_a_table_loaded_anew_is_refused_whatever_the_ending_and_the_day(lake: Lake, pattern: str, first: str, second: str) -> None:
+    """Another number is one more file of the same load."""
+    spec = dms(lake, pattern=pattern)
+    put(spec, first, "1,old\n")
+    lake.run(spec)
+    put(spec, second, "1,reloaded\n")
+    with pytest.raises(OrderRefused, match=rf"{second}: {first} was ingested before, so DMS loaded the table again"):
+        lake.run(spec)
+    (Path(spec.landing) / second).rename(Path(spec.landing) / second.replace("00000001", "00000002"))
+    lake.run(spec)
+    assert [(1, "reloaded")] == pairs(lake, spec)
+
+
 BAD = {
     "an unknown Op": ("X,1,a\n", "unknown Op x"),
     "too many values": ("U,1,a\nU,1,a,b\n", "record 2.*does not have 3 values"),

@@ -202,6 +202,20 @@ def is_full_load(relative: str) -> bool:
     return _LOAD.fullmatch(relative.rsplit("/", 1)[-1]) is not None
 
 
+def load_name(pattern: str, relative: str) -> str:
+    """Return what a file of a full load is called in the next load, too: its path without dated folder and ending. "" for other files.
+
+    >>> [load_name("%Y/%m", path) for path in ("LOAD00000001.csv", "2026/11/LOAD00000001.csv.gz", "2026/11/20261120-080000123.csv")]
+    ['LOAD00000001', 'LOAD00000001', '']
+    """
+    if not is_full_load(relative):
+        return ""
+    place = landed(pattern, relative, load_files=True)
+    inside = relative[len(place.folder) :].lstrip("/") if place else relative
+    head, slash, name = inside.rpartition("/")
+    return head + slash + name.partition(".")[0]
+
+
 def repair_name(table: str, label: str) -> str:
     """Return the name of a file of `compactor reconcile --repair`. Engines that read the landing folders leave it out. `label`: hexadecimal.
 

@@ -40,23 +40,26 @@ def landing(table: Table, snapshot: Snapshot | None, listed: Iterable[FileInfo] 
     timed = table.spec.settle or table.spec.source.full_loads or any(item.size == 0 for item in files)
     landed = discover(table.spec, files, ledgered, table.storage.now() if timed else 0.0, first=snapshot is None)
     if table.spec.source.load_files and snapshot is not None:
-        _check_full_load(table, snapshot, landed, {path for path, _ in ledgered})
+        _check_full_load(table, snapshot, landed)
     return landed
 
 
-def _check_full_load(table: Table, snapshot: Snapshot, landed: Landing, ledgered: set[str]) -> None:
+def _check_full_load(table: Table, snapshot: Snapshot, landed: Landing) -> None:
     """DMS's second full load of a table takes the names of the first; its rows would lie below all changes since. Raises OrderRefused."""
-    again = {item.path for item in landed.new if item.path in ledgered and increment.is_full_load(item.path)}
-    if not again:
+    spec = table.spec
+    loads = {increment.load_name(spec.pattern, item.path): item.path for item in landed.new if increment.is_full_load(item.path)}
+    if not loads:
         return
     changes = next((item.path for item in landed.new if not increment.is_full_load(item.path)), None)
     before = f"If {changes} is from before the new load, move the LOAD files away first, run, and move them back. " if changes else ""
-    for item in ledger.everything(table, snapshot):
-        if item.path in again and item.epoch >= table.spec.epoch:
+    for item in ledger.newest_entries(table, snapshot):
+        again = loads.get(increment.load_name(spec.pattern, item.path))
+        if again is not None and item.epoch >= spec.epoch and not item.unabsorbed:
+            name = "a file of this name" if again == item.path else item.path
             raise OrderRefused(
-                f"table {table.name}: {join(table.spec.landing, item.path)}: a file of this name was ingested before, so DMS loaded the table again. "
+                f"table {table.name}: {join(spec.landing, again)}: {name} was ingested before, so DMS loaded the table again. "
                 f"A full load comes before all changes, and these rows would lose to every change since. {before}Set "
-                f"`epoch: {table.spec.epoch + 1}`: then the new load wins (rows deleted since the last one stay: docs/sources.md); or remove it."
+                f"`epoch: {spec.epoch + 1}`: then the new load wins (rows deleted since the last one stay: docs/sources.md); or remove it."
             )
 
 
