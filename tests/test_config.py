@@ -350,6 +350,7 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("epoch_from: increment_2026112014", "epoch_from", "`epoch` is 0, and every table begins with that one"),
     ("epoch_replaces: true", "epoch_replaces", "`epoch` is 0, and every table begins with that one"),
     ("epoch: one", "epoch", "expected a whole number"),
+    ("from: abc", "increments", "`from` is 'abc', which is no folder like 'increment_%Y%m%d%H'"),
     ("epoch: 1, epoch_from: 2026112014", "increments", "`epoch_from` is '2026112014', which is no folder like 'increment_%Y%m%d%H'"),
     ("live_view: maybe", "live_view", "expected true or false, found 'maybe'"),
     ("live_view: true, envelope: debezium", "live_view", "expected flat rows"),

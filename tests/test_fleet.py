@@ -443,3 +443,15 @@ def test_the_log_of_a_table_has_the_reason_why_it_was_made(tmp_path: Path) -> No
         app.add_tables()
     assert "made by `discover:`: " in (shown := invoked("log", "shop_orders", "--config", str(config))[1])
     assert "key id by the keys of the Kafka records (1 row sampled); added 20" in shown
+
+
+def test_the_warehouse_beside_landing_folders_is_none(tmp_path: Path) -> None:
+    """Its archive holds what tables have taken."""
+    config = written(tmp_path / "w", "defaults: {key: [id], envelope: debezium}\ntables: {a: {increments: ../a}, b: {increments: ../b}}\n")
+    for path in ("a", "b", "new", "w/a/archive/x"):
+        landed(tmp_path / path / "part-0.json", change(1))
+    code, shown = invoked("status", "--config", str(config))
+    assert code == 0
+    lines = [line for line in shown.splitlines() if "no table takes" in line]
+    assert len(lines) == 1
+    assert f"the files in {tmp_path / 'new'}," in lines[0]

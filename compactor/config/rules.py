@@ -294,7 +294,7 @@ def _landing_problems(keys: Settings, name: str, table: Table) -> Iterator[str]:
     if problem := pattern_problem(pattern) or ("a single % at the end" if pattern.endswith("%") else None):
         yield f"{shown(written)}: {problem}"
         return
-    for setting, folder in (("first_folder", table.first_folder), ("epoch_from", table.epoch_from)):
+    for setting, folder in (("from", table.first_folder), ("epoch_from", table.epoch_from)):
         if folder is not None and not pattern:
             yield f"`{setting}` is {shown(folder)}, and {shown(written)} names no dated folders; remove `{setting}`, or correct `increments`"
         elif folder is not None and "%Y" in pattern and landed(pattern, f"{folder}/") is None:

@@ -55,6 +55,17 @@ _RULES: tuple[_Rule, ...] = (
         "Spark was not allowed to ({}): this identity lacks {} on the KMS key {}. Grant it in the identity's policy and in the key's",
     ),
     (
+        # S3A reports each 403 as a denied access
+        re.compile(r"(InvalidObjectState)"),
+        Refused,
+        "an object is in an archive class, which nobody reads ({}; {}): restore it first; nothing was committed",
+    ),
+    (
+        re.compile(r"bucket is null/empty"),
+        Refused,
+        "Spark's S3 client takes the bucket's name for no host name ({}): use a bucket without `_`, with a letter after the last dot",
+    ),
+    (
         re.compile(rf"AccessDeniedException|AccessControlException|\(Permission denied\)|{_SERVICE}40[13]"),
         Refused,
         "Spark was not allowed to ({}): grant it (docs/aws.md lists the permissions for S3)",

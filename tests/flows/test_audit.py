@@ -287,3 +287,6 @@ def test_rules_come_from_the_configuration_and_travel_to_a_cluster(tmp_path: Any
     (tmp_path / "compactor.yaml").write_text(text.replace("'select * from t where x is null;'", "drop table t"))
     with pytest.raises(ConfigError, match=r"orphans: expected a query that begins with SELECT or WITH"):
         load(tmp_path / "compactor.yaml")
+    (tmp_path / "compactor.yaml").write_text(text.replace("[a, b]", "[]"))
+    with pytest.raises(ConfigError, match=r"unique: expected lists of columns, found an empty one"):
+        load(tmp_path / "compactor.yaml")

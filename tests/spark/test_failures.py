@@ -30,6 +30,14 @@ TEXTS = [
         Refused,
         "Spark was not allowed to (java.nio.file.AccessDeniedException: s3://lake/w/t/archive/increment_2026112014/b.json",
     ),
+    (
+        "java.nio.file.AccessDeniedException: s3a://lake/w/t/y.json: open s3a://lake/w/t/y.json at 0 on s3a://lake/w/t/y.json: "
+        "com.amazonaws.services.s3.model.AmazonS3Exception: The operation is not valid for the object's storage class "
+        "(Service: Amazon S3; Status Code: 403; Error Code: InvalidObjectState; Request ID: null)",
+        Refused,
+        "an object is in an archive class, which nobody reads (java.nio.file.AccessDeniedException: s3a://lake/w/t/y.json: open",
+    ),
+    ("java.lang.IllegalArgumentException: bucket is null/empty", Refused, "takes the bucket's name for no host name"),
     ("software.amazon.awssdk.services.s3.model.S3Exception: no (Service: S3, Status Code: 403, Request ID: A)", Refused, "Spark was not allowed to"),
     ("org.apache.hadoop.security.AccessControlException: Permission denied: user=a, access=READ", Refused, "Spark was not allowed to"),
     ("java.io.FileNotFoundException: /x/a.json (Permission denied)", Refused, "Spark was not allowed to"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from compactor.app.query import as_of_views
+from compactor.core.model import times
 from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
 from compactor.duckdb import queries
@@ -387,3 +388,20 @@ def test_a_default_that_a_late_event_changes_makes_other_versions(lake: Lake) ->
     versions = lake.spark.sql(f"SELECT seq, score, __is_current FROM {lake.database}.t_history WHERE id = 1 ORDER BY seq").collect()
     assert [(10, 5, False), (25, None, True)] == [tuple(row) for row in versions]
     assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
+def test_days_outside_of_four_digits_are_with_the_nearest(lake: Lake) -> None:
+    """As text they would sort before all others, and be no folder of a part: `+10000`."""
+    spec = lake.spec(order_by=("at",), history=True, types=(("at", "timestamp_micros"),))
+    first, last = times.BEGIN - 1, times.END + 1
+    lake.land(spec, 0, [{"id": key, "at": first - 1} for key in (1, 2)])
+    lake.run(spec)
+    lake.land(spec, 1, [{"id": 1, "at": first}, {"id": 1, "at": START}, {"id": 1, "at": last}, {"id": 2, "at": START}])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 2, "at": last}])
+    lake.run(spec)
+    rows = lake.spark.table(f"{lake.database}.t_history").orderBy("id", "__start_us").select("id", "__end_day").collect()
+    closed = ["d0001-01-01", "d2024-03-05", "d9999-12-31", "open"]
+    assert [(row.id, row["__end_day"]) for row in rows] == [*((1, day) for day in closed), *((2, day) for day in closed[1:])]
+    assert problems(lake, spec) == []

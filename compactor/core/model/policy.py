@@ -103,7 +103,9 @@ def query(text: str) -> str:
 
 
 def unique_together(columns: list[str | list[str]]) -> tuple[tuple[str, ...], ...]:
-    """Return the lists of columns whose values are unique together; a column alone is a list of one."""
+    """Return the lists of columns whose values are unique together; a column alone is a list of one. Raises ValueError for an empty list."""
+    if [] in columns:
+        raise ValueError("expected lists of columns, found an empty one")
     return tuple(distinct(tuple(column) if isinstance(column, list) else (column,)) for column in columns)
 
 

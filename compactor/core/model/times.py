@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
-END = 253_402_300_800_000_000
-"""The microseconds since 1970 at which the year 10000 begins, which no text of this module can name."""
+BEGIN, END = -62_135_596_800_000_000, 253_402_300_800_000_000
+"""The microseconds since 1970 at which the years 1 and 10000 begin. Texts of this module name the moments between them."""
 
 
 def zone_of(name: str) -> tzinfo:

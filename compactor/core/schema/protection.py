@@ -43,7 +43,9 @@ def needed(rules: Sequence[Protection], key: Sequence[str], order_by: Sequence[s
     `key`: with that of the shard.
     """
     of = {**dict.fromkeys(key, "key"), **{name.removeprefix("after."): "order_by" for name in order_by}}
-    sentences = (f"{rule.column} belongs to `{place}`, which every row stores as it is" for rule in rules for name, place in of.items() if rule.covers(name))
+    sentences = (
+        f"{rule.column} belongs to `{place}`, which every row stores as it is" for rule in rules for name, place in of.items() if rule.covers(name)
+    )
     return next(sentences, "")
 
 

@@ -47,17 +47,18 @@ def landing(table: Table, snapshot: Snapshot | None, listed: Iterable[FileInfo] 
 def _check_full_load(table: Table, snapshot: Snapshot, landed: Landing) -> None:
     """DMS's second full load of a table takes the names of the first; its rows would lie below all changes since. Raises OrderRefused."""
     spec = table.spec
-    loads = {increment.load_name(spec.pattern, item.path): item.path for item in landed.new if increment.is_full_load(item.path)}
+    loads = {increment.load_name(spec.pattern, item.path): item for item in landed.new if increment.is_full_load(item.path)}
     if not loads:
         return
     changes = next((item.path for item in landed.new if not increment.is_full_load(item.path)), None)
     before = f"If {changes} is from before the new load, move the LOAD files away first, run, and move them back. " if changes else ""
     for item in ledger.newest_entries(table, snapshot):
         again = loads.get(increment.load_name(spec.pattern, item.path))
-        if again is not None and item.epoch >= spec.epoch and not item.unabsorbed:
-            name = "a file of this name" if again == item.path else item.path
+        # a copy changes nothing
+        if again is not None and item.etag != again.etag and item.epoch >= spec.epoch and not item.unabsorbed:
+            name = "a file of this name" if again.path == item.path else item.path
             raise OrderRefused(
-                f"table {table.name}: {join(spec.landing, again)}: {name} was ingested before, so DMS loaded the table again. "
+                f"table {table.name}: {join(spec.landing, again.path)}: {name} was ingested before, so DMS loaded the table again. "
                 f"A full load comes before all changes, and these rows would lose to every change since. {before}Set "
                 f"`epoch: {spec.epoch + 1}`: then the new load wins (rows deleted since the last one stay: docs/sources.md); or remove it."
             )
@@ -70,14 +71,14 @@ def untaken(storage: Storage, specs: Sequence[TableSpec], places: Sequence[Disco
     with a table's own files (archive, base) is no landed one.
     """
     configured, roots = frozenset(spec.landing for spec in specs), {spec.root for spec in specs}
-    above = frozenset(each for landing in configured for each in upwards(landing))
+    above = frozenset(each for place in (*configured, *roots) for each in upwards(place))
     folders: dict[str, Folder] = {}
     unlisted: Unlisted = []
     for discovery in places:
         here: dict[str, Folder] = {}
         try:
             for path, values in _matching(storage, discovery, discovery.top, 0):
-                # a table has its landing folder here, above or below
+                # a table has its landing folder here, above or below, or what it stores here or below
                 taken = path in above or path in roots or not configured.isdisjoint(upwards(path))
                 others = path in folders or any(first.fits(path) for first, _ in unlisted)
                 if others or taken or any(each.excludes(path) for each in places):

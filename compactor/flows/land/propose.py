@@ -209,7 +209,7 @@ def propose_table(name: str, source: str, profile: SourceProfile, increments: st
         questions.append(_key_question(profile, proposed, named, columns, refuted))
     questions += [*_order_questions(profile), *_value_questions(profile, key or ())]
     if profile.opaque:
-        questions.append(Question("The values of these records cannot be read here, as Avro bytes and files in .snappy. Check `envelope:` and set `key:`."))
+        questions.append(Question("Values such as Avro bytes and files in .snappy cannot be read here. Check `envelope:` and set `key:`."))
     if shared and not profile.table:
         questions.append(Question("Several sources share this folder, and these records name no table: they cannot be separated."))
     given: dict[str, Any] = {

@@ -20,7 +20,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
 from compactor.spark.history.commit import begins_on, recomputed
-from compactor.spark.history.parts import Parts
+from compactor.spark.history.parts import DAY, Parts
 from compactor.spark.history.versions import Versions
 from compactor.spark.rows.resolution import Resolution
 from compactor.spark.sql import quoted
@@ -78,7 +78,7 @@ def _incomplete(spec: TableSpec, history: History, snapshot: Snapshot, inputs: S
 
 def _compared(view: DataFrame, events: DataFrame, schema: Schema, spec: TableSpec, snapshot: Snapshot, name: str, equal: str) -> Check:
     """Compare the view with stored events in the columns of `schema`, as it would show them."""
-    day = f"CASE WHEN __end_us = {FOREVER} THEN '{OPEN}' ELSE date_format(timestamp_micros(__end_us), \"'d'yyyy-MM-dd\") END AS history_day"
+    day = f"CASE WHEN __end_us = {FOREVER} THEN '{OPEN}' ELSE {DAY} END AS history_day"
     rows = events.where("__shown").selectExpr("*", day).alias("__h")
     versions = rows.selectExpr(*history_views.shown("`__h`", spec, dataclasses.replace(snapshot, schema=schema)))
     shared = {schema.view_name(field) for field in schema.payload}

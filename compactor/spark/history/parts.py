@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.catalog.history_views import state_types
+from compactor.core.model import times
 from compactor.core.model.errors import CheckFailed
 from compactor.core.model.files import DataFile
 from compactor.core.model.history import OPEN as OPEN_DAY
@@ -37,8 +38,8 @@ from compactor.spark.tables import defaults, table_writer
 
 _PART = "regexp_extract(_metadata.file_path, '(history_part=[a-z0-9-]+)/[^/]+$', 1)"
 
-DAY = "concat('d', date_format(timestamp_micros(__end_us), 'yyyy-MM-dd'))"
-"""SQL: the part of an event that has ended."""
+DAY = f"concat('d', date_format(timestamp_micros(greatest({times.BEGIN}L, least(__end_us, {times.END - 1}L))), 'yyyy-MM-dd'))"
+"""SQL: the part of an event that has ended. Days sort as text from the year 1 to 9999; what ended outside of it is with the nearest one."""
 DELTA_PART = "delta"
 """The part of last events that changed since the open parts were written."""
 OPEN_PART = "open-00000"
