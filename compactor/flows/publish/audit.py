@@ -46,14 +46,13 @@ def last_shown(table: Table, snapshot: Snapshot) -> Snapshot | None:
     """Return the version that readers see while `snapshot` is the newest: itself, or the one before if it is blocked or was not audited yet. None if
     they see none, or if it is not kept. Asks no catalog.
     """
-    verdict = _verdict(table, snapshot) if table.spec.rules else None
-    if not table.spec.rules or (verdict is not None and verdict.shows):
+    if not table.spec.rules:
         return snapshot
-    version = shown.remembered(table).version
-    before = table.snapshot(version) if 0 < version < snapshot.version else None
-    if before is not None and (before.expired or is_pending_deletion(before, table.layout, snapshot)):
-        return None
-    return before if version < snapshot.version else snapshot
+    verdict, version = _verdict(table, snapshot), shown.remembered(table).version
+    if version >= snapshot.version or (verdict is not None and verdict.shows):
+        return snapshot
+    before = table.snapshot(version) if version else None
+    return None if before is None or before.expired or is_pending_deletion(before, table.layout, snapshot) else before
 
 
 def accept(table: Table, snapshot: Snapshot) -> Audit:
