@@ -43,7 +43,7 @@ variable "lake" {
   }
 
   validation {
-    condition     = can(regex("^[A-Za-z0-9_.=-]+(/[A-Za-z0-9_.=-]+)*$", var.lake.warehouse))
+    condition     = can(regex("^[A-Za-z0-9_=-][A-Za-z0-9_.=-]*(/[A-Za-z0-9_=-][A-Za-z0-9_.=-]*)*$", var.lake.warehouse))
     error_message = "lake.warehouse: expected a prefix such as `warehouse` or `cdc/school`, without slashes at the ends; it limits the permissions of jobs."
   }
 
@@ -69,7 +69,7 @@ variable "landing" {
   nullable = false
 
   validation {
-    condition     = alltrue([for place in var.landing : can(regex("^[A-Za-z0-9_.=-]+(/[A-Za-z0-9_.=-]+)*$", place.prefix))])
+    condition     = alltrue([for place in var.landing : can(regex("^[A-Za-z0-9_=-][A-Za-z0-9_.=-]*(/[A-Za-z0-9_=-][A-Za-z0-9_.=-]*)*$", place.prefix))])
     error_message = "landing: expected prefixes such as `kafka/topics`, without slashes at the ends; an empty prefix would grant access to the whole bucket."
   }
 }

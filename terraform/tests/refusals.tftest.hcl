@@ -37,6 +37,12 @@ run "a_warehouse_with_a_slash_at_its_end" {
   expect_failures = [var.lake]
 }
 
+run "a_warehouse_that_names_no_object" {
+  command = plan
+  variables { lake = { warehouse = "cdc/../lake" } }
+  expect_failures = [var.lake]
+}
+
 run "a_key_for_a_bucket_that_is_made_here" {
   command = plan
   variables { lake = { kms_key_arn = "arn:aws:kms:eu-west-1:123456789012:key/1" } }
