@@ -21,6 +21,7 @@ from compactor.core.schema.schema_history import expected
 from compactor.flows.publish import audit, notices
 from compactor.flows.publish.sync import sync_table
 from compactor.flows.table import Table
+from compactor.flows.transact import freeze
 from compactor.ports import Registry, Storage
 from compactor.registry.files import FileRegistry
 from compactor.runtime import with_catalog
@@ -124,6 +125,8 @@ def sync(table: Table, dry_run: bool, accept: bool = False) -> Synced:
     """
     newest, notes = table.newest(), ""
     if newest is not None and not dry_run and table.spec.rules and (accept or audit.blocked(table, newest)):
+        # days that ended have the rows that readers saw until now
+        newest = freeze(table, newest) or newest
         failures = (audit.accept(table, newest) if accept else audit.again(table, newest)).failures
         notes = f", although: {'; '.join(failures)}" if accept and failures else ""
     recorded = RecordedCatalog(table.catalog(), apply=not dry_run)

@@ -166,7 +166,9 @@ def ingested(table: Table, newest: Snapshot | None, ingest: Ingest, made: list[S
             committed = ingest(newest)
         except commit.BecomesText as change:
             newest = rebuild.as_text(table, change.columns)
-            made += [newest] if newest else []
+            if newest is not None:
+                made.append(newest)
+                publish_and_archive(table, newest)
         else:
             return committed and _adopted_as_text(table, newest, committed, made)
     # each time somebody rebuilt the table from files that hold numbers only

@@ -11,14 +11,15 @@ import pytest
 from compactor.app.registry import sync
 from compactor.config.settings import load
 from compactor.core.model.errors import CheckFailed, ConfigError, NoRowsYet, Refused
-from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule
+from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Policy, Rule
 from compactor.core.planning.audit import Audit, Measured, failures, query
 from compactor.core.settings.job_config import JobConfig
+from compactor.flows.keep.erase import Request, erase
 from compactor.flows.publish import audit
 from compactor.flows.publish.sync import sync_table
 from compactor.flows.read.status import status
 from compactor.flows.read.visible import changes, kept, visible
-from compactor.flows.run import look_at
+from compactor.flows.run import Spending, commit_table, finish_table, look_at
 from tests.faults import MODES, Crash, every_fault
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -290,3 +291,41 @@ def test_rules_come_from_the_configuration_and_travel_to_a_cluster(tmp_path: Any
     (tmp_path / "compactor.yaml").write_text(text.replace("[a, b]", "[]"))
     with pytest.raises(ConfigError, match=r"unique: expected lists of columns, found an empty one"):
         load(tmp_path / "compactor.yaml")
+
+
+def test_a_run_that_ends_late_takes_no_version_from_the_readers_of_files() -> None:
+    """Another run has published a newer one since."""
+    there = lake(UNIQUE_A, compact_every=1e9)
+    land(there, 1, (1, 5))
+    late = commit_table(there.table())
+    land(there, 2, (1, 6))
+    assert there.run().version == 2
+    assert finish_table(late, Spending()).version == 1
+    assert shown(there) == [(2, 6)]
+
+
+def test_an_erase_waits_until_readers_see_the_newest_version() -> None:
+    """They would go on seeing the rows, and vacuum could not delete what they see. Also if the version is the erase's own."""
+    there = lake(Rule(ROW_CHANGE, (), 0.3), compact_every=1e9, archive="move")
+    land(there, 1, *((key, key) for key in range(4)))
+    there.run()
+    land(there, 2, *((key, key) for key in range(4, 8)))
+    assert there.run().outcome == "blocked"
+    with pytest.raises(Refused, match=r"cannot be erased from: version 2 breaks a rule.*publish t --accept"):
+        erase(there.table(), Request((("0",),), now=True))
+    sync(there.table(), dry_run=False, accept=True)
+    with pytest.raises(CheckFailed, match=r"row_change: .*8 rows before, 4 now"):
+        erase(there.table(), Request(tuple((str(key),) for key in range(4)), now=True))
+    sync(there.table(), dry_run=False, accept=True)
+    assert erase(there.table(), Request(now=True)).finished
+    assert [row for _, *row in shown(there)] == [[4, 5, 6, 7]]
+
+
+def test_numbers_become_text_while_a_version_is_blocked() -> None:
+    """What has landed is what repairs it."""
+    there = lake(UNIQUE_A, policy=Policy(kinds=(("to_string", "evolve"),)))
+    land(there, 1, (1, 5), (2, 5))
+    assert there.run().outcome == "blocked"
+    there.deliver("increment_2026010100/002.json", [line("u", [2], [200], {"a": "n"})])
+    assert there.run().outcome == "committed"
+    assert [values for _, *values in shown(there)] == [["5", "n"]]

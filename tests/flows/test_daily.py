@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compactor.app.registry import sync
 from compactor.core.catalog import daily_views
 from compactor.core.catalog.daily_views import Form
 from compactor.core.catalog.dialect import PRESTO
 from compactor.core.model import times
 from compactor.core.model.errors import CatalogRefused, TryLater
-from compactor.core.model.policy import UNIQUE, Daily, Rule
+from compactor.core.model.policy import ROW_CHANGE, UNIQUE, Daily, Rule
 from compactor.core.model.schema import Field
 from compactor.core.model.snapshot import Day, Snapshot
 from compactor.core.planning import daily
@@ -392,3 +393,15 @@ def test_a_version_that_checks_keep_from_readers_is_no_day() -> None:
     assert {version for _, version in listed(lake)} == {shown}
     changed(lake, "2026-01-14", 1, seq=40)
     assert days(lake)["2026-01-13"] != seen
+
+
+def test_a_version_that_is_accepted_after_midnight_is_not_the_day_before() -> None:
+    """It was blocked when the day ended, and readers saw the one before."""
+    lake = begun(rules=(Rule(ROW_CHANGE, (), 0.1),))
+    seen = rows(lake)
+    changed(lake, "2026-01-10", *range(12, 24), seq=2)
+    assert rows(lake) == seen
+    morning(lake, "2026-01-11")
+    sync(lake.table(), dry_run=False, accept=True)
+    assert len(rows(lake)) == 24
+    assert days(lake) == {"2026-01-10": seen}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -265,6 +266,27 @@ def test_vacuum_keeps_what_an_export_names_and_removes_older_exports(tmp_path: P
     change(lake, 9, 1)
     lake.vacuum()
     assert not [*lake.storage.list(lake.layout.iceberg(form))]
+
+
+@pytest.mark.parametrize("form", metadata.FORMATS)
+def test_what_a_reader_began_with_stays_for_a_grace_period(tmp_path: Path, form: str) -> None:
+    """However old the metadata file is: it was the newest until now. One that was replaced so long ago goes."""
+    lake = NativeLake(tmp_path, form, **{**KEPT, "grace": 100.0})
+    change(lake, 1, *range(20), op="c")
+    lake.now += 1000
+    first = lake.dump()
+    seen = readers.rows("pyiceberg", first)
+    for seq in (2, 3):
+        change(lake, seq, *range(seq), op="u")
+    lake.vacuum()
+    # what was written to the disk before counts for nothing
+    shutil.rmtree(lake.layout.iceberg(form))
+    assert lake.dump() != first
+    assert readers.rows("pyiceberg", first) == seen
+    lake.now += 101
+    lake.vacuum()
+    assert lake.storage.stat(first) is None
+    lake.check()
 
 
 @pytest.mark.parametrize("form", metadata.FORMATS)

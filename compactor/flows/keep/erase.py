@@ -34,7 +34,7 @@ from compactor.flows import ledger, logs
 from compactor.flows.keep import raw_files
 from compactor.flows.keep.raw_files import DISCARDED, RawFile
 from compactor.flows.keep.vacuum import vacuum
-from compactor.flows.publish import archive, native, publish
+from compactor.flows.publish import archive, audit, native, publish
 from compactor.flows.publish.sync import resume
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
@@ -119,6 +119,11 @@ def _check(table: Table, newest: Snapshot, request: Request) -> None:
         problems.append("a row that is missing in a full load counts as deleted, so no load can be changed (`envelope: full-load`)")
     if table.adopted() is not None:
         problems.append("it was adopted, and a rebuild needs version 1, which has the rows it began with")
+    if audit.blocked(table, newest) is not None:
+        problems.append(
+            f"version {newest.version} breaks a rule of `checks:`, so that readers see an older one, with the rows: let the source repair it, or "
+            f"show it (`compactor publish {spec.name} --accept`)"
+        )
     waits = quarantine.waiting(table, newest)
     if waits or next(iter(table.storage.list(layout.inside("quarantine"))), None) is not None:
         problems.append(

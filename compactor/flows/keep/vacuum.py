@@ -95,7 +95,9 @@ def vacuum(table: Table, dry: bool) -> VacuumReport:
     _unregister(table, inspection)
     for stub in _stubs(inspection, made is not None):
         _write_over(table, inspection.snapshots[stub.version], stub)
-    table.storage.delete([*_files(table, inspection), *native.unused(table, inspection.exports, inspection.now)])
+    # listed again: there may be a newer one
+    exported = native.unused(table, native.listed(table), table.storage.now()) if inspection.exports else []
+    table.storage.delete([*_files(table, inspection), *exported])
     return _report(table, inspection, dry=False, version=newest.version)
 
 

@@ -15,8 +15,10 @@ Names follow from content, so a repetition writes the same files. Readers see on
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 
@@ -91,21 +93,33 @@ def shown(table: Table, snapshots: Sequence[Snapshot], newest: Snapshot) -> set[
 
 
 def unused(table: Table, files: Sequence[FileInfo], now: float) -> list[str]:
-    """Return those of the Iceberg tables' files that may be deleted: older than `grace` at `now`, and of no use to readers of the newest ones.
+    """Return those of the Iceberg tables' files that may be deleted at `now`: of no use to readers of a metadata file that was the newest within `grace`.
 
-    Of a form that is not in `iceberg:` that is all of them.
+    Of a form that is not in `iceberg:` that is all of that age.
     """
-    old = [info.path for info in files if info.modified <= now - table.spec.grace]
-    needed = {path for form in table.spec.iceberg if old for path in _needed(table, form)}
-    return [path for path in old if path not in needed]
+    out = []
+    for form in metadata.FORMATS:
+        folder = table.layout.iceberg(form) + "/"
+        old = [info for info in files if info.path.startswith(folder) and info.modified <= now - table.spec.grace]
+        if old and form in table.spec.iceberg:
+            numbered = [(int(match[1]), info.modified) for info in old if (match := _NUMBER.search(info.path))]
+            number, modified = max(numbered, default=(0, -math.inf))
+            needed = _needed(table, form, current(table, form))
+            # what its metadata file names was deleted while `grace` was shorter
+            with contextlib.suppress(FileNotFoundError):
+                needed |= _needed(table, form, _read(table, form, number))
+            # later files are those of later metadata files
+            old = [info for info in old if info.modified <= modified and info.path not in needed]
+        out += [info.path for info in old]
+    return out
 
 
 def listed(table: Table) -> list[FileInfo]:
     return [info for form in metadata.FORMATS for info in table.storage.list(table.layout.iceberg(form))]
 
 
-def _needed(table: Table, form: str) -> set[str]:
-    exported, folder = current(table, form), table.layout.iceberg(form, "metadata")
+def _needed(table: Table, form: str, exported: Exported | None) -> set[str]:
+    folder = table.layout.iceberg(form, "metadata")
     if exported is None:
         return set()
     lists = [entry["manifest-list"] for entry in exported.raw["snapshots"]]
@@ -125,7 +139,11 @@ def _newest(table: Table, form: str) -> tuple[int, Exported | None]:
         hint, number = 0, max((int(match[1]) for match in named if match), default=0)
     while storage.stat(layout.iceberg_metadata(form, number + 1)) is not None:
         number += 1
-    return hint, Exported(number, json.loads(storage.read(layout.iceberg_metadata(form, number)))) if number else None
+    return hint, _read(table, form, number)
+
+
+def _read(table: Table, form: str, number: int) -> Exported | None:
+    return Exported(number, json.loads(table.storage.read(table.layout.iceberg_metadata(form, number)))) if number else None
 
 
 def _next(table: Table, form: str, snapshot: Snapshot, before: Exported | None, advance: bool) -> Exported | None:

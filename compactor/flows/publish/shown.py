@@ -94,7 +94,8 @@ def remember_published(table: Table, snapshot: Snapshot) -> None:
 
 
 def remember(table: Table, snapshot: Snapshot, folders: Sequence[str], compacted: bool = False) -> tuple[str, ...]:
-    """Remember that the catalog shows `snapshot` and these folders. Remove the marks of publishers that must have ended.
+    """Remember that the catalog shows `snapshot` and these folders, unless a newer version is remembered. Remove the marks of publishers that must
+    have ended.
 
     `compacted`: no Segment of it is worth compacting. Returns notes about what still exists of earlier settings: nothing updates it.
     """
@@ -112,7 +113,8 @@ def remember(table: Table, snapshot: Snapshot, folders: Sequence[str], compacted
     earlier = {name: _note(table, snapshot, name) for name in stored.views if name not in names}
     former = {name: note for name, note in earlier.items() if note}
     made = Shown(_digest(table, snapshot, folders), through, snapshot.version, [*names, *former])
-    if made != stored:
+    # others may have published a newer one meanwhile
+    if made != stored and made.version >= stored.version:
         _store(table, made)
     return (*former.values(),)
 

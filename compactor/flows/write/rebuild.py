@@ -29,7 +29,7 @@ from compactor.core.results.reports import RebuildReport
 from compactor.core.sources.quarantine import Limits, newly_invalid
 from compactor.flows import ledger, logs
 from compactor.flows.keep.raw_files import DISCARDED
-from compactor.flows.publish import archive, publish
+from compactor.flows.publish import archive
 from compactor.flows.publish.sync import show_and_archive
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table, listed
@@ -63,16 +63,12 @@ def rebuild(table: Table, target: Snapshot | None, accept: bool, dry: bool, fewe
 
 
 def as_text(table: Table, columns: Sequence[str]) -> Snapshot | None:
-    """Build the table again with these stored columns as text, so that their values are the source's own. Return the new version.
+    """Build the table again with these stored columns as text, so that their values are the source's own. Return the new version, to be published.
 
     Raises InputRefused naming the files that are gone, Refused if other columns or rows would change.
     """
     work = _Rebuild(table, None, True, False, columns)
-    made = transact(table, work.edit, moved=work.files_moved)
-    if made is not None:
-        publish.publish(table, made)
-        archive.archive(table, made)
-    return made
+    return transact(table, work.edit, moved=work.files_moved)
 
 
 class _Rebuild:
