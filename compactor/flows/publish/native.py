@@ -93,7 +93,7 @@ def shown(table: Table, snapshots: Sequence[Snapshot], newest: Snapshot) -> set[
 
 
 def unused(table: Table, files: Sequence[FileInfo], now: float) -> list[str]:
-    """Return those of the Iceberg tables' files that may be deleted at `now`: of no use to readers of a metadata file that was the newest within `grace`.
+    """Return the files of Iceberg tables that may be deleted at `now`: of no use to readers of a metadata file that was the newest within `grace`.
 
     Of a form that is not in `iceberg:` that is all of that age.
     """
