@@ -405,3 +405,14 @@ def test_a_version_that_is_accepted_after_midnight_is_not_the_day_before() -> No
     sync(lake.table(), dry_run=False, accept=True)
     assert len(rows(lake)) == 24
     assert days(lake) == {"2026-01-10": seen}
+
+
+def test_a_version_that_other_rules_let_pass_after_midnight_is_not_the_day_before() -> None:
+    """A run shows it before it ingests what has landed."""
+    lake = begun(rules=(Rule(ROW_CHANGE, (), 0.1),))
+    seen = rows(lake)
+    changed(lake, "2026-01-10", *range(12, 24), seq=2)
+    lake.spec = dataclasses.replace(lake.spec, rules=(Rule(UNIQUE, ("id",)),))
+    changed(lake, "2026-01-11", 0, seq=3)
+    assert len(rows(lake)) == 24
+    assert days(lake) == {"2026-01-10": seen}

@@ -268,6 +268,22 @@ def test_vacuum_keeps_what_an_export_names_and_removes_older_exports(tmp_path: P
     assert not [*lake.storage.list(lake.layout.iceberg(form))]
 
 
+def test_a_slow_run_does_not_lead_the_hint_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another has exported a newer version, and written its hint, before this one comes to write its own."""
+    lake, point = NativeLake(tmp_path, "current"), native._point
+    change(lake, 1, 1)
+
+    def slow(*arguments: Any) -> None:
+        monkeypatch.setattr(native, "_point", point)
+        change(lake, 3, 1)
+        point(*arguments)
+
+    monkeypatch.setattr(native, "_point", slow)
+    change(lake, 2, 1)
+    assert lake.exported().number == 3
+    assert lake.hint() == lake.layout.iceberg_metadata("current", 3)
+
+
 @pytest.mark.parametrize("form", metadata.FORMATS)
 def test_what_a_reader_began_with_stays_for_a_grace_period(tmp_path: Path, form: str) -> None:
     """However old the metadata file is: it was the newest until now. One that was replaced so long ago goes."""

@@ -266,8 +266,9 @@ def _point(table: Table, form: str, snapshot: Snapshot, made: Exported, hint: in
             break
     else:
         raise Conflict(f"{definition.database}.{definition.name}: other runs moved its pointer at the same moment in {ATTEMPTS} attempts. Run again.")
-    if hint != made.number:
-        table.storage.write(table.layout.iceberg_hint(form), str(made.number).encode())
+    # others may have written a newer one, and its hint, meanwhile
+    if hint != made.number and table.storage.stat(layout.iceberg_metadata(form, made.number + 1)) is None:
+        table.storage.write(layout.iceberg_hint(form), str(made.number).encode())
 
 
 def _check_ours(table: Table, there: NativeDef, ours: NativeDef) -> None:

@@ -13,10 +13,14 @@ from compactor.flows.publish import archive, audit, publish
 from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.shown import remember
 from compactor.flows.table import Table
+from compactor.flows.transact import freeze
 
 
 def resume(table: Table, snapshot: Snapshot) -> tuple[Snapshot, bool]:
     """Publish and archive what `snapshot` still needs: what an earlier run left undone. Return what is shown, and whether anything was left."""
+    if table.spec.daily and audit.last_shown(table, snapshot) != snapshot:
+        # days that ended have the rows that readers saw until now
+        snapshot = freeze(table, snapshot) or snapshot
     try:
         shown, needed = publish.show(table, snapshot)
     except audit.Blocked:
