@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core.catalog import landed as landed_files
 from compactor.core.catalog.feed import OFF
 from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
@@ -251,10 +252,12 @@ class Reader:
                     opened.refuse(raw.paths, files.Problem(str(error)))
                     continue
                 undecided = {name for name, marked in raw.marked[1] if nested_types.unmarked(marked)[0] != marked} if raw.marked else set()
-                for name, column_type in raw.schema[1] if raw.schema and kind != "csv" else ():
+                of_avro = from_avro(raw.avro) if raw.avro and kind == "avro" else None
+                for name, sparks in raw.schema[1] if raw.schema and kind != "csv" else ():
                     if name in undecided:
                         continue
                     formats.add(kind)
+                    column_type = landed_files.column_type(sparks, of_avro.field(name) if of_avro else None)
                     landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
                 # An Avro schema says all but what `types:` does. That in a Parquet footer may lack what numbers mean (`connect.meta.data=false`).
                 for part, frame in decoded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -304,21 +305,27 @@ def test_a_run_that_ends_late_takes_no_version_from_the_readers_of_files() -> No
     assert shown(there) == [(2, 6)]
 
 
-def test_an_erase_waits_until_readers_see_the_newest_version() -> None:
-    """They would go on seeing the rows, and vacuum could not delete what they see. Also if the version is the erase's own."""
+@pytest.mark.parametrize("own", [False, True], ids=["a version before it", "its own version"])
+def test_an_erase_goes_on_while_a_version_is_blocked(own: bool) -> None:
+    """Raw files have no record of the keys any more. It is not finished while readers see the rows, and says why."""
     there = lake(Rule(ROW_CHANGE, (), 0.3), compact_every=1e9, archive="move")
     land(there, 1, *((key, key) for key in range(4)))
     there.run()
-    land(there, 2, *((key, key) for key in range(4, 8)))
-    assert there.run().outcome == "blocked"
-    with pytest.raises(Refused, match=r"cannot be erased from: version 2 breaks a rule.*publish t --accept"):
-        erase(there.table(), Request((("0",),), now=True))
-    sync(there.table(), dry_run=False, accept=True)
-    with pytest.raises(CheckFailed, match=r"row_change: .*8 rows before, 4 now"):
-        erase(there.table(), Request(tuple((str(key),) for key in range(4)), now=True))
+    if not own:
+        land(there, 2, *((key, key) for key in range(4, 8)))
+        assert there.run().outcome == "blocked"
+    report = erase(there.table(), Request((("0",), ("1",)), now=True))
+    assert not report.finished
+    assert report.goes is None
+    assert re.match(
+        r"what readers see \(table t: version \d is committed and not shown.*row_change: .*--accept it shows it as it is\)", report.left[0]
+    )
+    assert [row for _, *row in shown(there)] == [[0, 1, 2, 3]]
+    (archived,) = [info.path for info in there.storage.list("/lake/t/archive") if info.path.endswith("001.json")]
+    assert there.storage.read(archived).count(b'"key"') == 2
     sync(there.table(), dry_run=False, accept=True)
     assert erase(there.table(), Request(now=True)).finished
-    assert [row for _, *row in shown(there)] == [[4, 5, 6, 7]]
+    assert [row for _, *row in shown(there)] == [[2, 3, *([] if own else [4, 5, 6, 7])]]
 
 
 def test_numbers_become_text_while_a_version_is_blocked() -> None:

@@ -207,3 +207,21 @@ def test_a_version_that_a_check_blocks_is_not_shown_live(lake: Lake) -> None:
     assert "blocked" == reabsorb_table(Table(lake.env, blocked)).outcome
     assert [1, 2, 3, 4] == [row["id"] for row in lake.rows(spec)]
     assert before == lake.rows(spec, "lv_live")
+
+
+@pytest.mark.slow
+def test_times_in_avro_are_shown_as_they_are_or_not_at_all(lake: Lake) -> None:
+    """Engines take every timestamp of a table of Avro files for milliseconds: of microseconds the table has the number, and no live view is made."""
+    moment = datetime.datetime(2024, 3, 5, 11, tzinfo=datetime.timezone.utc)
+    for kind, shown in (("millis", "2024-03-05 11:00:00"), ("micros", "1709636400000000")):
+        spec = lake.spec(f"of_{kind}", live_view=True, archive="keep")
+        fields = [{"name": name, "type": "long"} for name in ("id", "seq")]
+        land_avro(spec, 1, [*fields, {"name": "at", "type": {"type": "long", "logicalType": f"timestamp-{kind}"}}], (1, 1, moment))
+        if kind == "millis":
+            lake.run(spec)
+        else:
+            with pytest.raises(Refused, match="`live_view` is not possible: the column at of the files is bigint, it is stored as timestamp"):
+                lake.run(spec)
+        lake.spark.catalog.setCurrentDatabase(lake.database)
+        assert [shown] == [row.at for row in lake.spark.sql(f"SELECT CAST(at AS STRING) AS at FROM {spec.name}_incremental").collect()]
+        assert [moment.replace(tzinfo=None)] == [row.at for row in lake.spark.sql(f"SELECT at FROM {spec.name}").collect()]

@@ -12,6 +12,7 @@ from compactor.core.catalog.ddl import Column, PartitionDef, TableDef
 from compactor.core.model import names, types
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.schema.writer import MICROS, WriterField
 from compactor.core.sources import increment
 
 FOLDER = "landed_folder"
@@ -73,6 +74,11 @@ def _table(spec: TableSpec, snapshot: Snapshot, generation: int) -> TableDef:
         comment=f"compactor: landed files of {spec.database}.{spec.view}, as of the last run or `compactor publish`; columns are those of the files "
         "of the last run, without columns whose names Hive cannot read",
     )
+
+
+def column_type(kind: types.Type, avro: WriterField | None) -> types.Type:
+    """Return the type of a column of landed files as engines can read it: they take each timestamp in an Avro file for milliseconds."""
+    return ("bigint",) if kind == ("timestamp",) and avro is not None and avro.semantic == MICROS else kind
 
 
 def columns(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:

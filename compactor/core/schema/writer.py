@@ -206,11 +206,12 @@ _LOGICAL = {
 }
 """Avro's logical types that Spark reads as plain numbers, with the equivalent semantic type."""
 
+MICROS = "io.debezium.time.MicroTimestamp"
 _MOMENTS = {
     "timestamp-millis": "io.debezium.time.Timestamp",
-    "timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "timestamp-micros": MICROS,
     "local-timestamp-millis": "io.debezium.time.Timestamp",
-    "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "local-timestamp-micros": MICROS,
 }
 """Those that Spark reads as timestamps out of Avro files. In JSON under a declared schema they are numbers."""
 

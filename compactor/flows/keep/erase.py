@@ -78,7 +78,11 @@ def erase(table: Table, request: Request) -> ErasureReport:
     transact(table, planned)
     newest = table.existing(table.newest())
     erased = _erased(table, newest)
-    publish.publish(table, newest)
+    blocked = ""
+    try:
+        publish.publish(table, newest)
+    except audit.Blocked as error:
+        blocked = str(error)
     with logs.phase(table, "erasing") as phase:
         for file in chosen:
             raw_files.rewrite(table, file)
@@ -89,7 +93,7 @@ def erase(table: Table, request: Request) -> ErasureReport:
     _remove_texts(table, erased)
     spec = dataclasses.replace(table.spec, keep=0.0, keep_versions=1, grace=0.0 if request.now else table.spec.grace)
     vacuum(dataclasses.replace(table, spec=spec), False)
-    return _report(table, request, erased, chosen)
+    return _report(table, request, erased, chosen, blocked)
 
 
 def _check_rewritten(table: Table, erased: Erased, rewritten: Collection[str]) -> None:
@@ -119,11 +123,6 @@ def _check(table: Table, newest: Snapshot, request: Request) -> None:
         problems.append("a row that is missing in a full load counts as deleted, so no load can be changed (`envelope: full-load`)")
     if table.adopted() is not None:
         problems.append("it was adopted, and a rebuild needs version 1, which has the rows it began with")
-    if audit.blocked(table, newest) is not None:
-        problems.append(
-            f"version {newest.version} breaks a rule of `checks:`, so that readers see an older one, with the rows: let the source repair it, or "
-            f"show it (`compactor publish {spec.name} --accept`)"
-        )
     waits = quarantine.waiting(table, newest)
     if waits or next(iter(table.storage.list(layout.inside("quarantine"))), None) is not None:
         problems.append(
@@ -194,10 +193,11 @@ def _remove_texts(table: Table, erased: Erased) -> None:
             table.storage.delete([place])
 
 
-def _report(table: Table, request: Request, searched: Erased, chosen: Sequence[RawFile]) -> ErasureReport:
+def _report(table: Table, request: Request, searched: Erased, chosen: Sequence[RawFile], blocked: str) -> ErasureReport:
     """Return what was done and what is left, by looking. Write the certificate if nothing is.
 
-    `searched`: the keys whose records the raw files have no more; `chosen`: the files that were rewritten now. Raises TryLater if there are others
+    `searched`: the keys whose records the raw files have no more; `chosen`: the files that were rewritten now; `blocked`: why readers see an older
+    version, or "". Raises TryLater if there are others
     by now.
     """
     newest = table.existing(table.newest())
@@ -205,7 +205,7 @@ def _report(table: Table, request: Request, searched: Erased, chosen: Sequence[R
     if erased.keys != searched.keys:
         raise TryLater(f"table {table.name}: another erase began meanwhile, in version {erased.version}; erase again, without keys, to finish")
     entries = ledger.newest_entries(table, newest)
-    left = _left(table, newest, erased, request)
+    left = [*([f"what readers see ({blocked.removesuffix('.')})"] if blocked else []), *_left(table, newest, erased, request)]
     due = [retention.deletable_at(item, table.spec.grace) for item in newest.pending_deletions]
     rewritten = [Rewritten(item.path, item.was, item.size) for item in entries if item.was]
     # the ledger has no size of a repaired copy
@@ -232,7 +232,7 @@ def _report(table: Table, request: Request, searched: Erased, chosen: Sequence[R
         landing=tuple(_landing(table)),
         objects=sum(1 for _ in table.storage.list(table.spec.root)),
         left=tuple(left),
-        goes=times.from_seconds(max([*due, erased.since + table.spec.grace])) if left else None,
+        goes=times.from_seconds(max([*due, erased.since + table.spec.grace])) if left and not blocked else None,
     )
     if report.finished:
         table.storage.write(table.layout.certificate(newest.version, "txt"), f"{report.to_text()}\n".encode())
