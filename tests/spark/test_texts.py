@@ -73,7 +73,7 @@ def test_nothing_is_put_for_a_variable(lake: Lake) -> None:
     )
     assert sorted(found["nested"].values()) == sorted(VARIABLES)
     assert [reason for _, reason in lake.unusable(spec)] == [
-        "a column of the order (seq) is null or not of the order's type; set `order_by:` to columns that every change has; a snapshot's rows may lack them, if `op` or `__op` is r"
+        "a column of the order (seq) is null or not of the order's type; set `order_by:` to columns that every change has (a snapshot's rows may lack them, if `op` or `__op` is r), or declare another type in `types:` and rebuild"
     ]
     assert sorted(value for value in lake.rows(table)[0].values() if "${" in str(value)) == sorted(VARIABLES)
     for path in lake.root.rglob("*"):

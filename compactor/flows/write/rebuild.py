@@ -323,7 +323,7 @@ def _sources(table: Table, snapshot: Snapshot, compared: bool) -> tuple[list[Inp
         raise InputRefused(
             f"table {table.name}: {len(gone)} files that version {snapshot.version} was made of are neither in landing nor archived as they were: "
             f"{', '.join(gone[:3])}{more} (`archive_retention`? deleted? written again by its sink?). Restore them from a "
-            "backup: without them their rows would be lost."
+            f"backup, or copy what other `increments:` left in its folder to {table.layout.inside('archive')}: without them their rows would be lost."
         )
     if not chosen:
         raise Refused(

@@ -82,7 +82,10 @@ def with_position(
     texts = [at for at, (name, kind) in enumerate(order) if kind == "string" and order_texts.column_of(name) is not None]
     misordered = coalesce([order_texts.problem(order[at][0], *required[at]) for at in texts] or ["NULL"])
     names = ", ".join(name for name, _ in order)
-    advice = "set `order_by:` to columns that every change has; a snapshot's rows may lack them, if `op` or `__op` is r"
+    advice = (
+        "set `order_by:` to columns that every change has (a snapshot's rows may lack them, if `op` or `__op` is r), or declare another type in "
+        "`types:` and rebuild"
+    )
     if not frame.images[1]:
         advice = "the records have a key and no value, as tombstones have. Set `order_by: [offset]` (a table that exists: and `compactor rebuild`)"
     reason = literal(f"a column of the order ({names}) is null or not of the order's type; {advice}")
