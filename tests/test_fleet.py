@@ -455,3 +455,14 @@ def test_the_warehouse_beside_landing_folders_is_none(tmp_path: Path) -> None:
     lines = [line for line in shown.splitlines() if "no table takes" in line]
     assert len(lines) == 1
     assert f"the files in {tmp_path / 'new'}," in lines[0]
+
+
+def test_a_folder_of_files_that_only_spark_unpacks_waits(tmp_path: Path) -> None:
+    """Nobody knows what their rows need: an operation, an order."""
+    config = written(tmp_path, "discover: [{from: 'topics/{table}', key: [id], order_by: [seq]}]\n")
+    (tmp_path / "topics/b").mkdir(parents=True)
+    (tmp_path / "topics/b/part-0.json.snappy").write_bytes(b"blocks")
+    with App.open(config) as app:
+        (waiting,) = app.add_tables()
+        assert waiting.waits == "only Spark can unpack its files; write the table below `tables:`"
+        assert app.settings.names == ()

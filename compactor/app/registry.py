@@ -19,9 +19,8 @@ from compactor.core.schema import avro, protection
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import expected
 from compactor.flows.publish import audit, notices
-from compactor.flows.publish.sync import sync_table
+from compactor.flows.publish.sync import sync_table, with_days
 from compactor.flows.table import Table
-from compactor.flows.transact import freeze
 from compactor.ports import Registry, Storage
 from compactor.registry.files import FileRegistry
 from compactor.runtime import with_catalog
@@ -124,9 +123,9 @@ def sync(table: Table, dry_run: bool, accept: bool = False) -> Synced:
     Raises CatalogRefused, CheckFailed, NoRowsYet, Unavailable.
     """
     newest, notes = table.newest(), ""
+    if newest is not None and not dry_run:
+        newest = with_days(table, newest)
     if newest is not None and not dry_run and table.spec.rules and (accept or audit.blocked(table, newest)):
-        # days that ended have the rows that readers saw until now
-        newest = freeze(table, newest) or newest
         failures = (audit.accept(table, newest) if accept else audit.again(table, newest)).failures
         notes = f", although: {'; '.join(failures)}" if accept and failures else ""
     recorded = RecordedCatalog(table.catalog(), apply=not dry_run)

@@ -45,7 +45,7 @@ _NULL = "\\N"
 def read(path: str, data: bytes, rows_max: int, spec: TableSpec | None = None) -> FileSample:
     """Return at most `rows_max` records of a file. Raises ValueError, OSError, EOFError or zlib.error when it cannot be read."""
     kind = spec.format if spec and spec.format != "auto" else increment.file_format(path) or _MAGIC.get(data[:4], "")
-    if path.lower().endswith(".snappy"):
+    if path.lower().endswith(".snappy") and kind not in ("avro", "parquet"):
         return FileSample([], format=kind or "json", opaque=True)
     try:
         if kind == "avro":

@@ -87,8 +87,9 @@ def days_after(table: Table, parent: Snapshot | None, edit: Edit | None, time: s
     if table.spec.daily is None or (edit is not None and edit.erased is not None):
         # all days have the rows that are erased now, also one that ended with the parent
         return daily.given_up(before)
-    last = audit.last_shown(table, parent)
-    return daily.after(before, table.spec.daily, Day("", last.version, form(last)) if last else None, times.parse(parent.time), times.parse(time))
+    since, until = times.parse(parent.time), times.parse(time)
+    last = audit.last_shown(table, parent) if any(daily.ended(table.spec.daily, since, until)) else None
+    return daily.after(before, table.spec.daily, Day("", last.version, form(last)) if last else None, since, until)
 
 
 def preview(table: Table, parent: Snapshot | None, edit: Edit) -> Snapshot:

@@ -90,7 +90,7 @@ def reabsorb_table(table: Table) -> TableReport:
 def _ingested_again(table: Table, ingest: Ingest) -> TableReport:
     current = table.newest()
     if current is not None:
-        resume(table, current)
+        current, _ = resume(table, current)
     made: list[Snapshot] = []
     committed = ingested(table, current, ingest, made)
     if committed:

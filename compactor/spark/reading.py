@@ -257,8 +257,8 @@ class Reader:
                     if name in undecided:
                         continue
                     formats.add(kind)
-                    column_type = landed_files.column_type(sparks, of_avro.field(name) if of_avro else None)
-                    landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
+                    column_type = landed_files.column_type(sparks, of_avro.field(name), raw.avro or "") if of_avro else sparks
+                    landed[name.lower()] = landed_files.common_type(landed.get(name.lower(), column_type), column_type)
                 # An Avro schema says all but what `types:` does. That in a Parquet footer may lack what numbers mean (`connect.meta.data=false`).
                 for part, frame in decoded:
                     says_all = part.avro and (part.by_id or kind == "avro" or '"connect.name"' in part.avro)

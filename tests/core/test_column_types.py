@@ -103,5 +103,7 @@ def test_a_declaration_is_not_held_against_a_second_column_of_its_name() -> None
     column_types.check("t", Schema(fields, ("amount",)), column_types.declared((("amount", "decimal(10,2)"),)))
     with pytest.raises(SchemaRefused, match=r"column Amount: `types:` declares decimal\(10,2\)"):
         column_types.check("t", Schema(fields[1:], ("amount_2",)), column_types.declared((("amount", "decimal(10,2)"),)))
-    hashed = dataclasses.replace(fields[1], protection="hash")
+    hashed, made_null = (dataclasses.replace(fields[1], protection=rule) for rule in ("hash", "null"))
     column_types.check("t", Schema((hashed,), ("amount_2",)), column_types.declared((("amount", "decimal(10,2)"),)))
+    with pytest.raises(SchemaRefused, match="column Amount"):
+        column_types.check("t", Schema((made_null,), ("amount_2",)), column_types.declared((("amount", "decimal(10,2)"),)))

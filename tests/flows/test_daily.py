@@ -416,3 +416,31 @@ def test_a_version_that_other_rules_let_pass_after_midnight_is_not_the_day_befor
     changed(lake, "2026-01-11", 0, seq=3)
     assert len(rows(lake)) == 24
     assert days(lake) == {"2026-01-10": seen}
+
+
+@pytest.mark.parametrize("verb", ["run", "publish"])
+@pytest.mark.parametrize("rules", [(), (Rule(UNIQUE, ("id",)),)], ids=["removed", "corrected"])
+def test_rules_that_change_after_midnight_change_no_day(rules: tuple[Rule, ...], verb: str) -> None:
+    """A version was blocked when the day ended, and is shown by the new rules."""
+    lake = begun(rules=(Rule(ROW_CHANGE, (), 0.1),))
+    seen = rows(lake)
+    changed(lake, "2026-01-10", *range(12, 24), seq=2)
+    lake.spec = dataclasses.replace(lake.spec, rules=rules)
+    morning(lake, "2026-01-11")
+    if verb == "publish":
+        sync(lake.table(), dry_run=False)
+    lake.run()
+    assert len(rows(lake)) == 24
+    assert days(lake) == {"2026-01-10": seen}
+
+
+def test_rules_that_come_after_a_restore_find_its_rows_in_the_day() -> None:
+    """No version was blocked."""
+    lake = begun(compact_every=1e9)
+    changed(lake, "2026-01-10", *range(12), seq=2)
+    lake.restore(1)
+    seen = rows(lake)
+    lake.spec = dataclasses.replace(lake.spec, rules=(Rule(UNIQUE, ("id",)),))
+    morning(lake, "2026-01-11")
+    lake.run()
+    assert days(lake) == {"2026-01-10": seen}

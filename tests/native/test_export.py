@@ -14,6 +14,7 @@ import pytest
 
 from compactor.core.catalog.objects import iceberg_name
 from compactor.core.iceberg import metadata
+from compactor.core.model import times
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, StateRefused, TryLater, Unavailable
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.settings.forms import NEVER
@@ -319,3 +320,21 @@ def test_erase_leaves_no_bound_of_an_erased_row(tmp_path: Path, form: str) -> No
     lake.check()
     assert len(readers.rows("pyiceberg", lake.hint())[1]) == 9
     assert len([info for info in lake.storage.list(lake.layout.iceberg(form)) if info.path.endswith(".avro")]) == 2
+
+
+@pytest.mark.parametrize("form", metadata.FORMATS)
+def test_an_erase_is_finished_at_the_time_that_it_names(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of older exports are of use until `grace` after its own."""
+    lake = NativeLake(tmp_path, form, archive="move", grace=3600.0)
+    change(lake, 1, *range(20), op="c")
+    lake.now += 100_000
+
+    def tick() -> float:
+        lake.now += 2
+        return lake.now
+
+    monkeypatch.setattr(lake.storage, "_clock", tick)
+    report = erase(lake.table(), Request((("3",),)))
+    assert report.left
+    lake.now = max(lake.now, times.to_seconds(str(report.goes)))
+    assert erase(lake.table(), Request()).finished

@@ -434,14 +434,26 @@ def test_a_table_loaded_anew_is_refused_until_an_epoch_is_named(lake: Lake) -> N
 def test_a_table_loaded_anew_is_refused_whatever_the_ending_and_the_day(lake: Lake, pattern: str, first: str, second: str) -> None:
     """Another number is one more file of the same load."""
     spec = dms(lake, pattern=pattern)
-    put(spec, first, "1,old\n")
+    put(spec, first, "1,older\n")
+    lake.run(spec)
+    put(spec, "20260101/20260101-090000123.csv" if pattern else FIRST, "U,1,old\n")
     lake.run(spec)
     put(spec, second, "1,reloaded\n")
     with pytest.raises(OrderRefused, match=rf"{second}: {first} was ingested before, so DMS loaded the table again"):
         lake.run(spec)
     (Path(spec.landing) / second).rename(Path(spec.landing) / second.replace("00000001", "00000002"))
     lake.run(spec)
-    assert [(1, "reloaded")] == pairs(lake, spec)
+    assert [(1, "old")] == pairs(lake, spec)
+
+
+@pytest.mark.slow
+def test_a_load_a_day_without_changes_is_taken(lake: Lake) -> None:
+    """Rows of the newer one win."""
+    spec = dms(lake, pattern="%Y%m%d")
+    for day, text in enumerate(("1,a\n", "1,b\n2,c\n"), 1):
+        put(spec, f"2026010{day}/{LOAD}", text)
+        lake.run(spec)
+    assert [(1, "b"), (2, "c")] == pairs(lake, spec)
 
 
 BAD = {

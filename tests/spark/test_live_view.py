@@ -225,3 +225,18 @@ def test_times_in_avro_are_shown_as_they_are_or_not_at_all(lake: Lake) -> None:
         lake.spark.catalog.setCurrentDatabase(lake.database)
         assert [shown] == [row.at for row in lake.spark.sql(f"SELECT CAST(at AS STRING) AS at FROM {spec.name}_incremental").collect()]
         assert [moment.replace(tzinfo=None)] == [row.at for row in lake.spark.sql(f"SELECT at FROM {spec.name}").collect()]
+
+
+@pytest.mark.slow
+def test_landed_avro_files_are_readable_whatever_their_times(lake: Lake) -> None:
+    """Milliseconds and microseconds in one run, and inside of other values: all are numbers."""
+    moment = datetime.datetime(2024, 3, 5, 11, tzinfo=datetime.timezone.utc)
+    spec, whole = lake.spec(archive="keep"), [{"name": name, "type": "long"} for name in ("id", "seq")]
+    for hour, kind in enumerate(("millis", "micros"), 1):
+        time = {"type": "long", "logicalType": f"timestamp-{kind}"}
+        fields = [*whole, {"name": "at", "type": time}, {"name": "all", "type": {"type": "array", "items": ["null", time]}}]
+        land_avro(spec, hour, fields if hour == 2 else fields[:3], *([(hour, hour, moment, [moment])] if hour == 2 else [(hour, hour, moment)]))
+    lake.run(spec)
+    lake.spark.catalog.setCurrentDatabase(lake.database)
+    rows = lake.spark.sql("SELECT id, at, all FROM t_incremental ORDER BY id").collect()
+    assert [tuple(row) for row in rows] == [(1, 1709636400000, None), (2, 1709636400000000, [1709636400000000])]

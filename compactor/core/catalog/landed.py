@@ -76,9 +76,26 @@ def _table(spec: TableSpec, snapshot: Snapshot, generation: int) -> TableDef:
     )
 
 
-def column_type(kind: types.Type, avro: WriterField | None) -> types.Type:
-    """Return the type of a column of landed files as engines can read it: they take each timestamp in an Avro file for milliseconds."""
-    return ("bigint",) if kind == ("timestamp",) and avro is not None and avro.semantic == MICROS else kind
+def column_type(kind: types.Type, field: WriterField | None, schema: str) -> types.Type:
+    """Return the type of a column of Avro files as engines can read it: they take each timestamp for milliseconds. `schema`: that of the files."""
+    if kind == ("timestamp",):
+        return ("bigint",) if field is not None and field.semantic == MICROS else kind
+    return _with_numbers(kind) if "timestamp-micros" in schema else kind
+
+
+def _with_numbers(kind: types.Type) -> types.Type:
+    if kind[0] == "struct":
+        return ("struct", tuple((name, _with_numbers(member)) for name, member in kind[1]))
+    if kind[0] in ("array", "map"):
+        return (*kind[:-1], _with_numbers(kind[-1]))
+    return ("bigint",) if kind == ("timestamp",) else kind
+
+
+def common_type(one: types.Type, other: types.Type) -> types.Type:
+    """Return the type of a column that landed files have in these two. In Avro files a timestamp and a number are both numbers."""
+    if {one, other} == {("timestamp",), ("bigint",)}:
+        return ("bigint",)
+    return types.widest(one, other) or ("string",)
 
 
 def columns(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:

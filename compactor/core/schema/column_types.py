@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.policy import NULL
 from compactor.core.model.schema import Schema
 from compactor.core.schema import nested_types
 from compactor.core.schema.semantic_types import DECIMAL, NUMBER_OR_BYTES, TARGETS, VARIABLE_DECIMAL
@@ -59,8 +60,8 @@ def over(typed: WriterSchema | None, schema: WriterSchema | None) -> WriterSchem
 def check(table: str, schema: Schema | None, typed: WriterSchema | None) -> None:
     """Raise SchemaRefused if stored values were written under another type than the declared one, and none can store both."""
     names = {field.source for field in schema.payload} if schema else set[str]()
-    # what `columns:` hides is stored as text or not at all
-    for field in [field for field in schema.payload if not field.protection] if schema else ():
+    # what `columns:` hashes or masks is stored as text
+    for field in [field for field in schema.payload if field.protection in ("", NULL)] if schema else ():
         declared_ = typed.declared(field.source, names) if typed else None
         stored = types.parse(field.type)
         if declared_ is not None and types.widest(stored, declared_.type, also=("date_to_timestamp",)) is None:

@@ -207,6 +207,7 @@ def _report(table: Table, request: Request, searched: Erased, chosen: Sequence[R
     entries = ledger.newest_entries(table, newest)
     left = [*([f"what readers see ({blocked.removesuffix('.')})"] if blocked else []), *_left(table, newest, erased, request)]
     due = [retention.deletable_at(item, table.spec.grace) for item in newest.pending_deletions]
+    due += [time + table.spec.grace for time in native.replaced(table, erased.since)]
     rewritten = [Rewritten(item.path, item.was, item.size) for item in entries if item.was]
     # the ledger has no size of a repaired copy
     for file in chosen:

@@ -63,6 +63,8 @@ def appeared(storage: Storage, read: ReadSample, folder: Folder, topics: Profile
 
 def _uncertain(profile: SourceProfile, table: TableProposal, given: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     """Return why the table is not certain, and what to write; "" if it is. `given`: its keys, `own`: those of the entry."""
+    if profile.opaque and not profile.topic:
+        return "only Spark can unpack its files; write the table below `tables:`"
     envelope = str(own.get("envelope", profile.envelope))
     if envelope != profile.envelope and not profile.opaque:
         return f"its records look like `envelope: {profile.envelope}`, and the entry of `discover:` has {envelope}"

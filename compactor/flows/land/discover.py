@@ -52,10 +52,12 @@ def _check_full_load(table: Table, snapshot: Snapshot, landed: Landing) -> None:
         return
     changes = next((item.path for item in landed.new if not increment.is_full_load(item.path)), None)
     before = f"If {changes} is from before the new load, move the LOAD files away first, run, and move them back. " if changes else ""
-    for item in ledger.newest_entries(table, snapshot):
+    entries = [item for item in ledger.newest_entries(table, snapshot) if item.epoch >= spec.epoch and not item.unabsorbed]
+    changed = changes is not None or not all(increment.is_full_load(item.path) for item in entries)
+    for item in entries:
         again = loads.get(increment.load_name(spec.pattern, item.path))
-        # a copy changes nothing
-        if again is not None and item.etag != again.etag and item.epoch >= spec.epoch and not item.unabsorbed:
+        # a copy changes nothing; without any change the newer file wins
+        if again is not None and item.etag != again.etag and (changed or again.path == item.path):
             name = "a file of this name" if again.path == item.path else item.path
             raise OrderRefused(
                 f"table {table.name}: {join(spec.landing, again.path)}: {name} was ingested before, so DMS loaded the table again. "

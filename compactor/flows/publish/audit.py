@@ -43,13 +43,11 @@ def blocked(table: Table, snapshot: Snapshot) -> str | None:
 
 
 def last_shown(table: Table, snapshot: Snapshot) -> Snapshot | None:
-    """Return the version that readers see while `snapshot` is the newest: itself, or the one before if it is blocked or was not audited yet. None if
-    they see none, or if it is not kept. Asks no catalog.
+    """Return the version that readers see while `snapshot` is the newest: itself, or the one before if it was blocked and is not shown yet, whatever
+    the rules are now. None if they see none, or if it is not kept. Asks no catalog.
     """
-    if not table.spec.rules:
-        return snapshot
-    verdict, version = _verdict(table, snapshot), shown.remembered(table).version
-    if version >= snapshot.version or (verdict is not None and verdict.shows):
+    stored, version = _stored(table), shown.remembered(table).version
+    if version >= snapshot.version or stored is None or stored.shows or not _is_about(table, stored, snapshot):
         return snapshot
     before = table.snapshot(version) if version else None
     return None if before is None or before.expired or is_pending_deletion(before, table.layout, snapshot) else before
@@ -90,15 +88,17 @@ def _audit(table: Table, snapshot: Snapshot) -> Audit:
 def _verdict(table: Table, snapshot: Snapshot) -> Audit | None:
     """Return the stored verdict if it is about these rows and these rules."""
     stored = _stored(table)
-    if stored is None or stored.digest != rules.digest(table.spec.rules) or stored.version > snapshot.version:
+    if stored is None or stored.digest != rules.digest(table.spec.rules) or not _is_about(table, stored, snapshot):
         return None
-    ancestor = snapshot
-    while ancestor.version > stored.version:
-        parent = table.snapshot(ancestor.parent) if ancestor.parent and ancestor.operation in SAME_ROWS else None
-        if parent is None:
-            return None
-        ancestor = parent
     return stored
+
+
+def _is_about(table: Table, verdict: Audit, snapshot: Snapshot) -> bool:
+    """Whether the audited version had the rows of `snapshot`."""
+    ancestor: Snapshot | None = snapshot
+    while ancestor is not None and ancestor.version > verdict.version:
+        ancestor = table.snapshot(ancestor.parent) if ancestor.parent and ancestor.operation in SAME_ROWS else None
+    return ancestor is not None and ancestor.version == verdict.version
 
 
 def _stored(table: Table) -> Audit | None:

@@ -21,6 +21,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from compactor.core.catalog import objects
 from compactor.core.catalog.ddl import NativeDef
@@ -112,6 +113,18 @@ def unused(table: Table, files: Sequence[FileInfo], now: float) -> list[str]:
             old = [info for info in old if info.modified <= modified and info.path not in needed]
         out += [info.path for info in old]
     return out
+
+
+def replaced(table: Table, since: float) -> Iterator[float]:
+    """Yield for each Iceberg table when the first metadata file was written that names no file from up to `since`: older files are of use until
+    `grace` after it.
+    """
+    for form in table.spec.iceberg:
+        infos = [*table.storage.list(table.layout.iceberg(form))]
+        numbered = sorted((int(match[1]), info.modified) for info in infos if (match := _NUMBER.search(info.path)))
+        old = {info.path for info in infos if info.modified <= since} - {table.layout.iceberg_hint(form)}
+        later = ((number, modified) for number, modified in numbered if modified > since)
+        yield from islice((modified for number, modified in later if old.isdisjoint(_needed(table, form, _read(table, form, number)))), 1)
 
 
 def listed(table: Table) -> list[FileInfo]:

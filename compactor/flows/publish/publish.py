@@ -103,8 +103,8 @@ def show(table: Table, snapshot: Snapshot, again: bool = False) -> tuple[Snapsho
                     phase.did(
                         f"{'published' if outdated else 'refreshed'} version {snapshot.version} in the view {table.spec.database}.{table.spec.view}"
                     )
-            if table.spec.rules:
-                # readers of files see no version that a check has blocked (flows.read.visible)
+            if table.spec.rules or table.spec.daily:
+                # readers of files see no version that a check has blocked (flows.read.visible), and it is no frozen day
                 remember_published(table, snapshot)
             newest = table.newest()
             # a writer that came after us and published before our replacement has just been undone: show the newest again

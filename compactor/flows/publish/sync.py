@@ -13,14 +13,19 @@ from compactor.flows.publish import archive, audit, publish
 from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.shown import remember
 from compactor.flows.table import Table
-from compactor.flows.transact import freeze
+from compactor.flows.transact import days_end, freeze
+
+
+def with_days(table: Table, snapshot: Snapshot) -> Snapshot:
+    """Commit the days that ended while readers saw an older version than `snapshot`, before they may see it. Return the newest version."""
+    if table.spec.daily and days_end(table, snapshot) and audit.last_shown(table, snapshot) != snapshot:
+        return freeze(table, snapshot) or snapshot
+    return snapshot
 
 
 def resume(table: Table, snapshot: Snapshot) -> tuple[Snapshot, bool]:
     """Publish and archive what `snapshot` still needs: what an earlier run left undone. Return what is shown, and whether anything was left."""
-    if table.spec.daily and audit.last_shown(table, snapshot) != snapshot:
-        # days that ended have the rows that readers saw until now
-        snapshot = freeze(table, snapshot) or snapshot
+    snapshot = with_days(table, snapshot)
     try:
         shown, needed = publish.show(table, snapshot)
     except audit.Blocked:
