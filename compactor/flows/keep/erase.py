@@ -193,7 +193,7 @@ def _remove_texts(table: Table, erased: Erased) -> None:
             table.storage.delete([place])
 
 
-def _report(table: Table, request: Request, searched: Erased, chosen: Sequence[RawFile], blocked: str) -> ErasureReport:
+def _report(table: Table, request: Request, searched: Erased, chosen: Sequence[RawFile], blocked: str = "") -> ErasureReport:
     """Return what was done and what is left, by looking. Write the certificate if nothing is.
 
     `searched`: the keys whose records the raw files have no more; `chosen`: the files that were rewritten now; `blocked`: why readers see an older
