@@ -125,9 +125,9 @@ def sync(table: Table, dry_run: bool, accept: bool = False) -> Synced:
     newest, notes = table.newest(), ""
     if newest is not None and not dry_run:
         newest = with_days(table, newest)
-    if newest is not None and not dry_run and table.spec.rules and (accept or audit.blocked(table, newest)):
-        failures = (audit.accept(table, newest) if accept else audit.again(table, newest)).failures
-        notes = f", although: {'; '.join(failures)}" if accept and failures else ""
+        if table.spec.rules and (accept or audit.blocked(table, newest)):
+            failures = (audit.accept(table, newest) if accept else audit.again(table, newest)).failures
+            notes = f", although: {'; '.join(failures)}" if accept and failures else ""
     recorded = RecordedCatalog(table.catalog(), apply=not dry_run)
     state = sync_table(with_catalog(table, recorded, applied=not dry_run), applied=not dry_run)
     return Synced(table.name, state + notes, tuple(recorded.statements), not dry_run)

@@ -60,9 +60,9 @@ def over(typed: WriterSchema | None, schema: WriterSchema | None) -> WriterSchem
 def check(table: str, schema: Schema | None, typed: WriterSchema | None) -> None:
     """Raise SchemaRefused if stored values were written under another type than the declared one, and none can store both."""
     names = {field.source for field in schema.payload} if schema else set[str]()
-    # what `columns:` hashes or masks is stored as text
-    for field in [field for field in schema.payload if field.protection in ("", NULL)] if schema else ():
-        declared_ = typed.declared(field.source, names) if typed else None
+    for field in schema.payload if schema else ():
+        # what `columns:` hashes or masks is stored as text
+        declared_ = typed.declared(field.source, names) if typed and field.protection in ("", NULL) else None
         stored = types.parse(field.type)
         if declared_ is not None and types.widest(stored, declared_.type, also=("date_to_timestamp",)) is None:
             raise SchemaRefused(

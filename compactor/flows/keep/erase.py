@@ -197,8 +197,7 @@ def _report(table: Table, request: Request, searched: Erased, chosen: Sequence[R
     """Return what was done and what is left, by looking. Write the certificate if nothing is.
 
     `searched`: the keys whose records the raw files have no more; `chosen`: the files that were rewritten now; `blocked`: why readers see an older
-    version, or "". Raises TryLater if there are others
-    by now.
+    version, or "". Raises TryLater if there are others by now.
     """
     newest = table.existing(table.newest())
     erased = _erased(table, newest)

@@ -20,7 +20,7 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from compactor.core.catalog import objects
@@ -103,8 +103,7 @@ def unused(table: Table, files: Sequence[FileInfo], now: float) -> list[str]:
         folder = table.layout.iceberg(form) + "/"
         old = [info for info in files if info.path.startswith(folder) and info.modified <= now - table.spec.grace]
         if old and form in table.spec.iceberg:
-            numbered = [(int(match[1]), info.modified) for info in old if (match := _NUMBER.search(info.path))]
-            number, modified = max(numbered, default=(0, -math.inf))
+            number, modified = max(_numbered(old), default=(0, -math.inf))
             needed = _needed(table, form, current(table, form))
             # what its metadata file names was deleted while `grace` was shorter
             with contextlib.suppress(FileNotFoundError):
@@ -121,10 +120,14 @@ def replaced(table: Table, since: float) -> Iterator[float]:
     """
     for form in table.spec.iceberg:
         infos = [*table.storage.list(table.layout.iceberg(form))]
-        numbered = sorted((int(match[1]), info.modified) for info in infos if (match := _NUMBER.search(info.path)))
         old = {info.path for info in infos if info.modified <= since} - {table.layout.iceberg_hint(form)}
-        later = ((number, modified) for number, modified in numbered if modified > since)
+        later = ((number, modified) for number, modified in sorted(_numbered(infos)) if modified > since)
         yield from islice((modified for number, modified in later if old.isdisjoint(_needed(table, form, _read(table, form, number)))), 1)
+
+
+def _numbered(infos: Iterable[FileInfo]) -> list[tuple[int, float]]:
+    """Return number and time of the metadata files among these."""
+    return [(int(match[1]), info.modified) for info in infos if (match := _NUMBER.search(info.path))]
 
 
 def listed(table: Table) -> list[FileInfo]:
@@ -148,8 +151,7 @@ def _newest(table: Table, form: str) -> tuple[int, Exported | None]:
     try:
         hint = number = int(storage.read(layout.iceberg_hint(form)))
     except (FileNotFoundError, ValueError):
-        named = (_NUMBER.search(info.path) for info in storage.list(layout.iceberg(form, "metadata")))
-        hint, number = 0, max((int(match[1]) for match in named if match), default=0)
+        hint, (number, _) = 0, max(_numbered(storage.list(layout.iceberg(form, "metadata"))), default=(0, 0.0))
     while storage.stat(layout.iceberg_metadata(form, number + 1)) is not None:
         number += 1
     return hint, _read(table, form, number)
