@@ -25,6 +25,7 @@ from compactor.duckdb import queries
 from compactor.duckdb.rows import object_text
 from compactor.duckdb.session import connect
 from compactor.spark.decode import conversions, pg_text
+from compactor.spark.rows import json_writers
 from compactor.spark.sql import literal
 from compactor.storage.local import LocalStorage
 from tests.spark.lake import Lake
@@ -380,6 +381,20 @@ def test_one_look_finds_each_kind_of_number(lake: Lake, place: str) -> None:
         long = len(digits) > 17 or (not fraction and int(digits) >= 9 * 10**15)
         expected = [False] * 4 if '"{0}"' in place else [fraction, large, long, fraction or large or long]
         assert found == expected, number
+
+
+def test_one_look_finds_each_value_that_needs_another(lake: Lake) -> None:
+    """A record without an unusual value has nothing of what types are asked for in a second look."""
+    numbers = (pg_text.FRACTION, pg_text.LARGE_NUMBER, pg_text.LONG_NUMBER, pg_text.SPECIAL_NUMBER)
+    second = (*numbers, json_writers._NOT_FINITE, json_writers._EMPTY, json_writers._BLANK, pg_text.BLANK_ELEMENT)
+    odd = ('""', "[]", "{}", "[ ]", '["",1]', '{"a":null}', '[{"a":null},null]', '"NaN"', '"Infinity"', '"-Infinity"', '"+Infinity"', *NUMBERS)
+    plain = ("1", "-12", "null", "true", '"a"', '"1.5"', '" "', '"a\\"\\""', '"x: 1.5, [2e5]"', '"[\\"\\"]"')
+    images = [f'{{"id":1,{space}"v"{space}:{space}{value},"w":{other}}}' for space in ("", " ") for value in (*odd, *plain) for other in plain]
+    tests = ", ".join(f"json RLIKE {literal(kind)}" for kind in (pg_text.UNUSUAL, *second))
+    rows = lake.spark.sql(f"SELECT json, {tests} FROM VALUES {', '.join(f'({literal(image)})' for image in images)} AS (json)").collect()
+    assert [json for json, unusual, *needed in rows if any(needed) and not unusual] == []
+    assert all(any(needed[at] for _, _, *needed in rows) for at in range(len(second)))
+    assert not all(unusual for _, unusual, *_ in rows)
 
 
 TOO_LARGE = "has a number that a double cannot hold. Declare a type that holds it, or correct it"

@@ -27,7 +27,9 @@ from compactor.spark.input.files import RawFrame
 from compactor.spark.input.json_text import no_object
 from compactor.spark.sql import as_column, cited, from_json, literal, member, null, once, quoted
 
-_BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction STRUCT<{1}>, ts_ms STRING"
+_BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction STRUCT<{1}>, ts_ms STRING, _corrupt STRING"
+_ENVELOPE = "(_m.op IS NOT NULL AND _m._corrupt IS NULL AND startswith(ltrim(_body), '{'))"
+"""SQL: whether a body is an envelope at a quick look, without reading it again for its names; false for some that are."""
 
 _HEARTBEATS = (frozenset({"ts_ms"}), frozenset({"ts_ms", "vgtid"}), frozenset({"resolved"}))
 _NO_ROWS = (frozenset({"databaseName", "ddl"}), frozenset({"event_count", "id", "status"}))
@@ -120,7 +122,8 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     body_type = literal(_BODY.format(*members))
     rows = bodies(raw.rows, spec).withColumn(SCHEMA, as_column(f"CASE WHEN NOT contains({SCHEMA}, {literal(_MONGODB)}) THEN {SCHEMA} END"))
     kept = fractions_kept("_body", _has_decimals(SCHEMA, spec))
-    parsed = once(rows.selectExpr("*", f"{from_json(kept, body_type)} AS _m", "json_object_keys(_body) AS _keys"))
+    document = from_json(kept, body_type, columnNameOfCorruptRecord="_corrupt", allowNonNumericNumbers="false")
+    parsed = once(rows.selectExpr("*", f"{document} AS _m")).selectExpr("*", f"CASE WHEN NOT {_ENVELOPE} THEN json_object_keys(_body) END AS _keys")
     row = "coalesce(_m.after, _m.before)"
     writer = json_writer(f"json_object_keys({row})" if spec.key else image_names("_m.after", "_m.before"))
     capture = "get_json_object(_body, '$.source.value_capture_type')"
@@ -130,7 +133,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     other = of_other_table(*_origin(lambda name: f"_m.source.{name}"), spec.source_table)
     op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", other)
     invalid = (
-        f"CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN _keys IS NULL THEN {no_object('_body')} "
+        f"CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN NOT {_ENVELOPE} AND _keys IS NULL THEN {no_object('_body')} "
         f"WHEN {no_envelope} THEN 'is not a Debezium envelope (no `op`)' "
         f"WHEN _m.source.connector = 'cassandra' THEN {literal(_CASSANDRA)} "
         f"WHEN _m.op IS NOT NULL AND _m.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_m.op')}) "

@@ -43,8 +43,11 @@ _LONG_FRACTION = _VALUE + r"(?=[0-9.]{17})[0-9]++[.eE]"
 """Begins a fraction of 16 digits or more, which a double may not hold; text may look like it."""
 MARK = "\ue000"
 """Begins a string that stands for a number: a character for private use, which begins no base64 and no number."""
-SPECIAL_NUMBER = _VALUE + r"(?:[0-9]++[.eE]|9[0-9]{15}|[0-9]{17})"
+_SPECIAL = r"[0-9]++[.eE]|9[0-9]{15}|[0-9]{17}"
+SPECIAL_NUMBER = f"{_VALUE}(?:{_SPECIAL})"
 """Begins a number that is one of these three, and some others: to look for all costs as much as for one."""
+UNUSUAL = rf'{_VALUE}(?:{_SPECIAL}|[\[{{]|"(?:"|NaN|[+-]?Infinity))'
+"""Begins a value that needs another look: such a number, an array, an object, an empty text, or a word for a number."""
 BLANK_ELEMENT = r'(?<=[\[,])\s*""(?=\s*[,\]])'
 """An empty text as an element of an array. Inside of texts quotes are escaped, so that none can look like it."""
 _OPENING = r"^(\{+|\[+)[^\]}]"
@@ -77,8 +80,9 @@ def fractions_kept(text: str, decimals: str, long: bool = False) -> str:
     """
     others = rf'[^"0-9-]++|{STRING}|-?[0-9]++(?![0-9.eE])|-(?![0-9])'
     kept = _as_strings(text, others, _FRACTION, MARK)
-    tests = [f"({decimals}) AND {text} RLIKE {literal(FRACTION)}", *([f"{text} RLIKE {literal(_LONG_FRACTION)}"] if long else [])]
-    return f"CASE WHEN {' OR '.join(tests)} THEN {kept} ELSE {text} END"
+    fraction, decimal = f"{text} RLIKE {literal(FRACTION)}", f"coalesce({decimals}, false)"
+    kept_if = f"{fraction} AND ({decimal} OR {text} RLIKE {literal(_LONG_FRACTION)})" if long else f"{decimal} AND {fraction}"
+    return f"CASE WHEN {kept_if} THEN {kept} ELSE {text} END"
 
 
 def names_decimal(text: str) -> str:

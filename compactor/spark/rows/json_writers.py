@@ -61,28 +61,26 @@ def writers_of(
     no schema; `typed` for those that carry one. A writer that wrote only deletes gives the types of the key columns alone, if there are any: its
     other values are fillers. With `few` records the driver infers types. Raises TooManyColumns before it infers more types than the limit allows.
     """
-    special = f"_image RLIKE {literal(pg_text.SPECIAL_NUMBER)}"
-    words = " OR ".join(f"contains(_image, '{word}')" for word in ('NaN"', 'Infinity"'))
     images = frame.rows.where("_writer IS NOT NULL AND _op IS NOT NULL").selectExpr("*", "coalesce(_after, _before) AS _image")
+    images = images.selectExpr("*", f"_image RLIKE {literal(pg_text.UNUSUAL)} AS _unusual")
     # not of any record: twins such as `A` and `a` get their names in this order
     after, before, either = (
         f"min_by({image}, CASE WHEN _schema IS NULL THEN struct({FILE}, {BLOCK}, {ROW}) END)" for image in (AFTER, BEFORE, "_image")
     )
     rows = (
-        images.selectExpr("*", f"{special} AS _special", "_schema IS NULL AND contains(_image, '\"\"') AS _blank")
+        images.selectExpr("*", f"_unusual AND _image RLIKE {literal(pg_text.SPECIAL_NUMBER)} AS _special", "_unusual AND _schema IS NULL AS _unlike")
         .groupBy(WRITER)
         .agg(
             named("first(_schema)", "text"),
             named("max(_op IN ('c', 'u', 'r'))", "rows"),
             named(f"json_object_keys({either})" if key or frame.one_image else image_names(after, before), "names"),
-            # the second test of each is the dear one
             named(f"max(_special AND _image RLIKE {literal(pg_text.FRACTION)})", "fractions"),
             named(f"max(_schema IS NULL AND _special AND _image RLIKE {literal(pg_text.LARGE_NUMBER)})", "large"),
             named(f"max(_schema IS NULL AND _special AND _image RLIKE {literal(pg_text.LONG_NUMBER)})", "long"),
-            named(f"max(_schema IS NULL AND ({words}) AND _image RLIKE {literal(_NOT_FINITE)})", "not_finite"),
-            named(f"max(_schema IS NULL AND _image RLIKE {literal(_EMPTY)})", "empties"),
-            named("max(_blank)", "blank"),
-            named(f"max(_blank AND _image RLIKE {literal(pg_text.BLANK_ELEMENT)})", "blanks"),
+            named(f"max(_unlike AND _image RLIKE {literal(_NOT_FINITE)})", "not_finite"),
+            named(f"max(_unlike AND _image RLIKE {literal(_EMPTY)})", "empties"),
+            named("max(_unlike AND contains(_image, '\"\"'))", "blank"),
+            named(f"max(_unlike AND _image RLIKE {literal(pg_text.BLANK_ELEMENT)})", "blanks"),
             *(named(f"collect_list(CASE WHEN {few and '_schema IS NULL'} THEN {column} END)", column) for column in (AFTER, BEFORE)),
         )
         .collect()
