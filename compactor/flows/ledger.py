@@ -41,7 +41,10 @@ def entries(table: Table, file: LedgerFile) -> list[Input]:
     try:
         text = gzip.decompress(table.storage.read(place)).decode()
         # a name may have other line ends than ours
-        return [of_json(Input, json.loads(line)) for line in text.split("\n") if line]
+        made = [of_json(Input, json.loads(line)) for line in text.split("\n") if line]
+        if len(made) != file.entries:
+            raise ValueError(f"expected {file.entries} entries, found {len(made)}")
+        return made
     except FileNotFoundError:
         raise Conflict(
             f"{place} is gone: others committed, merged it and vacuumed since this run began. Run again; if it is still gone then, somebody deletes "

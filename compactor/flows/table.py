@@ -76,9 +76,15 @@ class Table:
     def snapshot(self, version: int) -> Snapshot | None:
         path = self.layout.snapshot(version)
         try:
-            return Snapshot.from_bytes(self.storage.read(path), path)
+            snapshot = Snapshot.from_bytes(self.storage.read(path), path)
         except FileNotFoundError:
             return None
+        if snapshot.version != version:
+            raise StateRefused(
+                f"{path} holds version {snapshot.version}: somebody copied it to this name. Delete it if no version {version} was ever committed, or "
+                "restore that version from a backup."
+            )
+        return snapshot
 
     def committed(self, version: int) -> Snapshot:
         """Return one Snapshot, or its stub, of a version that was committed. Raises StateRefused if somebody deleted it."""
@@ -121,7 +127,8 @@ class Table:
                 version += 1
             snapshot = self.snapshot(version)
             if snapshot is None:
-                raise self.lost(version, "the hint `latest` or `shown.json`, which are written after the commit, name it")
+                proof = "the hint `latest` or `shown.json`, which are written after the commit, name it; if they are wrong, delete them"
+                raise self.lost(version, proof)
             # others may have committed and vacuumed between the two looks
             if not (snapshot.expired and self.has(version + 1)):
                 return snapshot

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader
 
 from compactor.core.model.errors import InconsistentRead
@@ -63,7 +64,17 @@ class ConsistentReads:
             return reader.load(patterns)
 
         def attempt() -> DataFrame:
-            rows = reader.load(patterns)
+            try:
+                rows = reader.load(patterns)
+            except AnalysisException as error:
+                # a landed file that is missing was archived by another run
+                if self._storage is not None or not _MISSING.search(str(error)):
+                    raise
+                gone = str(error).splitlines()[0]
+                raise InconsistentRead(
+                    f"{self._where}a directory of the table is gone: {gone} Nothing was committed. Somebody deletes files there: "
+                    "compactor verify names what is missing, compactor rebuild makes the table again from its raw files"
+                ) from error
             listed, expected = int(file_index(rows).sizeInBytes()), sum(self._sizes[location] for location in locations)
             self._check_locations(rows, locations)
             if listed != expected and listed != self._bytes_now(locations):

@@ -170,3 +170,41 @@ def test_an_old_hint_and_none_are_normal() -> None:
         assert made.table().newest().version == 3  # type: ignore[union-attr]
     assert shown.remembered(made.table()).version == 0
     assert made.run().outcome == "idle"
+
+
+@pytest.mark.parametrize("name", [4, 2])
+def test_a_snapshot_under_another_number_is_refused(name: int) -> None:
+    """Somebody copied it to a free number, or over another version."""
+    made = lake()
+    made.storage.write(made.layout.snapshot(name), made.storage.read(made.layout.snapshot(1)))
+    with pytest.raises(StateRefused, match=rf"0000{name}.json holds version 1: somebody copied it to this name. Delete it if no version {name} was"):
+        (made.restore(2) if name == 2 else made.run())
+    if name == 4:
+        made.storage.delete([made.layout.snapshot(4)])
+        made.run()
+        assert verify(made.table())
+
+
+def test_a_hint_that_names_no_version_says_what_to_delete() -> None:
+    made = lake()
+    made.storage.write(made.layout.hint(), b"300")
+    with pytest.raises(StateRefused, match=r"`latest` or `shown.json`, which are written after the commit, name it; if they are wrong, delete them"):
+        made.run()
+    made.storage.delete([made.layout.hint(), made.layout.shown()])
+    made.run()
+
+
+def test_an_emptied_ledger_file_is_damaged() -> None:
+    made = lake()
+    (path,) = [info.path for info in made.storage.list(made.layout.inside("_compactor/ledger"))][-1:]
+    made.storage.write(path, b"")
+    with pytest.raises(StateRefused, match=r"cannot be read: expected . entr.*, found 0"):
+        made.rebuild()
+
+
+def test_a_wrong_memory_of_what_was_published_is_written_again() -> None:
+    made = lake()
+    made.storage.write(made.layout.shown(), b'{"version": 3, "views": null}')
+    made.deliver(PATH.format(4), [line("c", [4], [5], {"a": 4})])
+    made.run()
+    assert shown.remembered(made.table()).version == 4

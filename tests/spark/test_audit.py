@@ -9,6 +9,7 @@ import pytest
 from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule
 from compactor.flows.publish import audit
 from compactor.flows.publish.sync import sync_table
+from compactor.flows.read.verify import verify
 from compactor.flows.table import Table
 from tests.spark.lake import Lake
 
@@ -57,6 +58,9 @@ def test_every_kind_of_rule_blocks_and_lets_pass(lake: Lake) -> None:
     assert {row["id"] for row in lake.rows(spec)} == {1, 2}
 
     table = Table(lake.env, spec)
+    # what readers see is right
+    assert [str(check) for check in verify(table) if not check.ok] == []
+    assert {check.name: check.detail for check in verify(table)}["compared version"] == "1, which readers see: version 2 is blocked"
     newest = lake.snapshot(spec)
     audit.accept(table, newest)
     sync_table(table)

@@ -117,4 +117,8 @@ def test_rules_that_change_and_secrets_that_are_missing_are_refused(lake: Lake, 
         lake.run(lake.with_settings(spec, columns=other))
     with pytest.raises(Refused, match="`columns:` has exclude for name, but stored rows were written with no rule"):
         lake.run(lake.with_settings(spec, columns=(*RULES, Protection("Name", "exclude"))))
+    # nor does a rebuild change them: older versions and the feed would have what they have
+    for rules in (other, (*RULES, Protection("name", "hash")), ()):
+        with pytest.raises(Refused, match=r"`columns:` has .*, but stored rows were written with"):
+            rebuild_table(Table(lake.env, lake.with_settings(spec, columns=rules)), accept=True)
     assert lake.run(spec).outcome == "committed"

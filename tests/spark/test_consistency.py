@@ -249,6 +249,10 @@ def test_a_run_that_misses_a_stored_file_is_refused(lake: Lake) -> None:
     with pytest.raises(InconsistentRead, match=message):
         lake.run(spec)
     path.with_name("_hidden").rename(path)
+    folder = path.parent.rename(path.parent.with_name("_gone"))
+    with pytest.raises(InconsistentRead, match=r"a directory of the table is gone: .*row_state=live.*compactor verify names what is missing"):
+        lake.run(spec)
+    folder.rename(path.parent)
     assert lake.run(spec).counts["applied"] == 1
     assert [row["id"] for row in lake.rows(spec)] == [1, 2, 3]
 

@@ -14,7 +14,7 @@ import fastavro
 import pytest
 
 from compactor.core.model.errors import InputRefused, Refused
-from compactor.core.model.spec import TableSpec
+from compactor.core.model.spec import Csv, TableSpec
 from compactor.core.results.reports import ErasureReport
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.read import quarantine
@@ -125,6 +125,16 @@ def test_csv_and_avro_files_and_key_changes(lake: Lake, monkeypatch: pytest.Monk
     assert found(lake, spec) == []
     assert [row["id"] for row in lake.rows(spec)] == [1, 3, 4]
     assert rebuild_table(Table(lake.env, spec)).outcome == "published"
+
+    # the columns of a file without a header are as the settings say
+    spec = lake.spec("h", csv=Csv(columns=("id", "seq", "ref", "name")))
+    path = Path(spec.landing) / "increment_2024030500" / "part-0.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text("1,1,7,Ann\n7,2,1,Bob\n")
+    lake.run(spec)
+    with pytest.raises(Refused, match="was read as CSV with the columns id, seq, ref, name, and `csv:` names ref, seq, id, name"):
+        erased(lake, lake.with_settings(spec, csv=Csv(columns=("ref", "seq", "id", "name"))), ("1",))
+    assert erased(lake, lake.with_settings(spec, csv=Csv(columns=("id", "seq", "ref", "more", "name"))), ("1",)).finished
 
     if AVRO:
         spec = lake.spec("a")

@@ -107,7 +107,9 @@ def find(table: Table, snapshot: Snapshot, erased: Erased) -> list[RawFile]:
     chosen = []
     # an empty one stands for a file that was given up in quarantine, of any format
     for group in _one_of_a_name({location: owners[location][0] for location, info in there.items() if info.size}):
-        inputs = [dataclasses.replace(item, rows=0, outcome="absorbed", quarantined=0, reason="") for item in group.values()]
+        # with rows, a file of CSV is read by the columns that it was ingested with
+        rows = {item: item.rows - item.quarantined if item.columns else 0 for item in group.values()}
+        inputs = [dataclasses.replace(item, rows=rows[item], outcome="absorbed", quarantined=0, reason="") for item in group.values()]
         locations = {item.id: location for location, item in group.items()}
         with logs.phase(table, "searching") as phase:
             try:
@@ -120,7 +122,13 @@ def find(table: Table, snapshot: Snapshot, erased: Erased) -> list[RawFile]:
             phase.did(f"searched {counted(len(group), 'raw file')}", files=len(group))
         for location, item in group.items():
             info, records = there[location], results[item.path]
-            if problem := other_events(location, [each for each in owners[location] if each.size == info.size], records.events):
+            named = table.spec.csv.columns if item.columns else ()
+            # more may have been inserted since; the file is read without them
+            if named and not {*item.columns} < {*named} and item.columns != named:
+                problem = f"{location}: was read as CSV with the columns {', '.join(item.columns)}, and `csv:` names {', '.join(named)}"
+            else:
+                problem = other_events(location, [each for each in owners[location] if each.size == info.size], records.events) or ""
+            if problem:
                 # nobody knows whose the other events are
                 raise Refused(f"table {table.name}: {problem}. Nothing was erased. Restore the file, or the settings with which it was read.")
             if records.numbers:

@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from compactor.core.catalog import base_views, daily_views, history_views, landed, live, objects, views
 from compactor.core.catalog.ddl import ViewDef
@@ -138,10 +139,12 @@ def _note(table: Table, snapshot: Snapshot, name: str) -> str:
 def remembered(table: Table) -> Shown:
     """Return what is remembered, whatever the catalog shows by now. Asks no catalog."""
     try:
-        return Shown(**json.loads(table.storage.read(table.layout.shown())))
+        made: Any = Shown(**json.loads(table.storage.read(table.layout.shown())))
+        whole = isinstance(made.views, list) and isinstance(made.version, int) and isinstance(made.compacted, int)
     except (FileNotFoundError, ValueError, TypeError):
-        # nothing is lost with it: the next run writes it again
-        return Shown()
+        whole = False
+    # nothing is lost with it: the next run writes it again
+    return made if whole else Shown()
 
 
 def _store(table: Table, made: Shown) -> None:

@@ -28,7 +28,7 @@ from compactor.core.sources import increment
 from compactor.flows import ledger
 from compactor.flows.keep.raw_files import DISCARDED
 from compactor.flows.land import discover
-from compactor.flows.publish import archive, publish
+from compactor.flows.publish import archive, audit, publish
 from compactor.flows.publish.landing import pending
 from compactor.flows.table import Table, listed
 
@@ -57,18 +57,32 @@ def verify(table: Table, deep: bool = False) -> list[Check]:
     if deep:
         checks += [_kept_versions(table, snapshot), _twice(partial(_raw_files, entries), table, snapshot)]
     if not table.env.files_only:
-        missing = _not_comparable(table, snapshot, entries)
-        if missing:
-            # not a failure, but nothing to compare with either
-            detail = Check(table.name, "view equals full recompute", True, f"cannot be compared: {missing}")
-            compared = _compared(table, lambda: table.engine().compare(table.spec, snapshot, (), {}))
-            checks += [*(check for check in compared if check.name != detail.name), detail]
-        else:
-            inputs, places = archive.taken(table, entries)
-            there = [item for item in inputs if item.id in places]
-            checks += _compared(table, lambda: table.engine().compare(table.spec, snapshot, there, places, table.origin(snapshot)))
-        checks += _compared(table, lambda: _live(table, snapshot))
+        checks += _rows(table, snapshot, entries)
     return checks
+
+
+def _rows(table: Table, newest: Snapshot, entries: Sequence[Input]) -> list[Check]:
+    """Compare what readers see. While the newest version is blocked that is an older one."""
+    snapshot, name = newest, "view equals full recompute"
+    if audit.blocked(table, newest):
+        version = publish.shown_version(table, newest)
+        if version is None:
+            return [Check(table.name, name, True, f"cannot be compared: version {newest.version} is blocked, and readers see none")]
+        snapshot = table.committed(version)
+        entries = ledger.everything(table, snapshot)
+    missing = _not_comparable(table, snapshot, entries)
+    if missing:
+        # not a failure, but nothing to compare with either
+        detail = Check(table.name, name, True, f"cannot be compared: {missing}")
+        compared = _compared(table, lambda: table.engine().compare(table.spec, snapshot, (), {}))
+        checks = [*(check for check in compared if check.name != detail.name), detail]
+    else:
+        inputs, places = archive.taken(table, entries)
+        there = [item for item in inputs if item.id in places]
+        checks = _compared(table, lambda: table.engine().compare(table.spec, snapshot, there, places, table.origin(snapshot)))
+    if snapshot.version != newest.version:
+        return [*checks, Check(table.name, "compared version", True, f"{snapshot.version}, which readers see: version {newest.version} is blocked")]
+    return checks + _compared(table, lambda: _live(table, snapshot))
 
 
 def _compared(table: Table, compare: Callable[[], list[Check]]) -> list[Check]:

@@ -26,6 +26,7 @@ from compactor.core.results.batch import BatchSummary
 from compactor.core.results.checks import Difference
 from compactor.core.results.phrases import counted
 from compactor.core.results.reports import RebuildReport
+from compactor.core.schema import protection
 from compactor.core.sources.quarantine import Limits, newly_invalid
 from compactor.flows import ledger, logs
 from compactor.flows.keep.raw_files import DISCARDED
@@ -125,6 +126,7 @@ class _Rebuild:
         if target is not None and table.vacuumed(target):
             raise RequirementFailed(f"table {table.name}: version {target.version} was vacuumed while it was being rebuilt")
         _check_origin(table, parent)
+        protection.check(table.name, parent.schema, table.spec.columns)
         self.inputs, self.locations = _sources(table, target or parent, not self.texts)
         writer = table.next_commit(parent)
         table.step("read", 0.1)
@@ -384,7 +386,7 @@ def _check_read(table: Table, summary: BatchSummary, inputs: Sequence[Input], pl
     if unreadable:
         raise InputRefused(
             f"table {table.name}: {places[unreadable[0].path, unreadable[0].etag]} was ingested and cannot be read now ({unreadable[0].reason}); "
-            f"{counted(len(unreadable), 'file')} in all. Restore them from a backup."
+            f"{counted(len(unreadable), 'file')} in all. Restore them from a backup, or restore the settings with which they were read."
         )
 
 

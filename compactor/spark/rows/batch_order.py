@@ -44,8 +44,8 @@ def order_columns(opened: Inputs, parent: Snapshot | None, frames: Sequence[Fram
     if not declared_names and parent.envelope not in ("", spec.envelope) and decoder.order(spec, frames) != names:
         raise OrderRefused(
             f"table {spec.name}: the envelope is {spec.envelope}, but the table was built with {parent.envelope}, whose order is "
-            f"{', '.join(names)}. Positions of different orders cannot be compared. Restore the setting, or rebuild the table from an archive of "
-            f"the new files only."
+            f"{', '.join(names)}. Positions of different orders cannot be compared. Restore the setting, or begin a new table with the new "
+            f"files."
         )
     decoder.check_names(spec, names, paths)
     return parent.order

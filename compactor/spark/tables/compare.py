@@ -105,12 +105,12 @@ def view_against(
 def compare_snapshots(before: TableReader, after: TableReader, spec: TableSpec) -> Difference:
     """Return in what the visible rows of two Snapshots differ, by the key of `after`. Columns that only one of them has are left out.
 
-    Without a key, or if `before` lacks a key column, a whole row is its own key. Then no row counts as changed.
+    Without a key, or if `before` has another one, a whole row is its own key. Then no row counts as changed.
     """
     pairs = _shared(before.schema, after.schema)
     shown = [(view_name, _common(kind, after.schema.field(stored).type)) for view_name, kind, stored in pairs]
     key = [view_name for view_name, _, stored in pairs if stored in after.schema.key]
-    by = key if len(key) == len(after.schema.key) else [name for name, _ in shown]
+    by = key if len(key) == len(after.schema.key) and {*before.schema.key} == {*after.schema.key} else [name for name, _ in shown]
     old = {before.schema.view_name(field): field.name for field in before.schema.payload}
     sides = ((before, old, 1), (after, {name: stored for name, _, stored in pairs}, -1))
     counted = []
@@ -120,9 +120,11 @@ def compare_snapshots(before: TableReader, after: TableReader, spec: TableSpec) 
         texts = as_text(rows, [*shown, ("_deleted", "boolean")], by)
         counted.append(texts.selectExpr("key", "row", f"{weight} AS w"))
     uneven = counted[0].unionByName(counted[1]).groupBy("key", "row").agg(named("sum(w)", "w")).where("w <> 0")
-    keys = uneven.groupBy("key").agg(named("max(w) > 0", "was"), named("min(w) < 0", "is")).persist()
+    # rows without a key may be alike
+    rows_of_key = named("CASE WHEN max(w) > 0 AND min(w) < 0 THEN 1 ELSE abs(sum(w)) END", "rows")
+    keys = uneven.groupBy("key").agg(named("max(w) > 0", "was"), named("min(w) < 0", "is"), rows_of_key).persist()
     try:
-        counts = {(row["was"], row["is"]): row["count"] for row in keys.groupBy("was", "is").count().collect()}
+        counts = {(row["was"], row["is"]): row["rows"] for row in keys.groupBy("was", "is").agg(named("sum(rows)", "rows")).collect()}
         samples = tuple(row["key"] for row in keys.orderBy("key").limit(SAMPLES).collect())
     finally:
         keys.unpersist()
