@@ -124,7 +124,7 @@ class TableKeys(Section):
     """Number of Kafka partitions (or other ordered streams) that the changes come from. An hour is whole after each of them has brought a later
     change (docs/semantics.md#whole-hours). Default: those that have brought changes; 1 for dms."""
     source_table: Text | None = None
-    """schema.table to read from a shared stream; several by commas, * matches any part of a name. Keep former names for old files. Default: all."""
+    """schema.table to read from a shared stream; several by commas, * matches any text. Keep former names for old files. Default: all."""
     schema_: Annotated[str, Form("`infer`, the path of an .avsc file, or {subject: name}", str | dict[str, str], declared_schema)] = "infer"
     """infer: the widest compatible type in the files; the path of an .avsc file; or {subject: name} in the `registry`."""
     order_by: Names = ()
