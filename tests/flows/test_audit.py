@@ -16,9 +16,10 @@ from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE,
 from compactor.core.planning.audit import Audit, Measured, failures, query
 from compactor.core.settings.job_config import JobConfig
 from compactor.flows.keep.erase import Request, erase
-from compactor.flows.publish import audit
+from compactor.flows.publish import audit, publish
 from compactor.flows.publish.sync import sync_table
 from compactor.flows.read.status import status
+from compactor.flows.read.verify import verify
 from compactor.flows.read.visible import changes, kept, visible
 from compactor.flows.run import Spending, commit_table, finish_table, look_at
 from tests.faults import MODES, Crash, every_fault
@@ -121,6 +122,33 @@ def test_vacuum_keeps_what_readers_see_while_a_newer_version_is_blocked() -> Non
         there.now += 100
         there.vacuum()
     assert shown(there) == [(1, 5, 6)]
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_verify_of_a_table_whose_first_version_is_blocked(declared: bool) -> None:
+    """Nothing is shown that could be compared; a declared view shows no version."""
+    there = lake(UNIQUE_A)
+    if declared:
+        other = lake(UNIQUE_A)
+        land(other, 1, (1, 5))
+        other.run()
+        newest = other.newest()
+        assert newest is not None
+        publish.declare(there.table(), newest.schema)
+    land(there, 1, (1, 5), (2, 5))
+    assert there.run().outcome == "blocked"
+    details = {check.name: (check.ok, check.detail) for check in verify(there.table())}
+    assert details["view equals full recompute"] == (True, "cannot be compared: version 1 is blocked, and readers see none")
+
+
+def test_verify_compares_the_version_that_readers_see() -> None:
+    there = lake(UNIQUE_A, compact_every=1e9)
+    land(there, 1, (1, 5), (2, 6))
+    there.run()
+    land(there, 2, (2, 5), (3, 7))
+    assert there.run().outcome == "blocked"
+    details = {check.name: check.detail for check in verify(there.table())}
+    assert details["compared version"] == "1, which readers see: version 2 is blocked"
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b'{"failures": null}'])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -514,6 +515,22 @@ def test_what_has_no_certain_meaning_is_invalid_with_the_remedy(lake: Lake) -> N
     told = ["kafka-avro-console-consumer prints them: have a sink", "PGCompatible at the connector", "change_streams_update_full", "container: kafka"]
     assert [number for number, _ in lake.unusable(spec)] == [6, 7, 8, 9]
     assert all(words in reason for words, (_, reason) in zip(told, lake.unusable(spec)))
+
+
+def test_numbers_that_are_no_json_make_their_records_invalid(lake: Lake) -> None:
+    """With declared types, fractions are read as strings, which hides that they are no numbers; other records of the file are ingested."""
+    spec = debezium(lake, types=(("v", "decimal(20,5)"),))
+    good = [json.dumps(event("c", at, after={"id": at, "v": 1.5})) for at in range(1, 4)]
+    lines = [
+        json.dumps(event("c", 4 + at, after={"id": 4 + at, "v": 0.25})).replace("0.25", text)
+        for at, text in enumerate(("1.2.3", "2024.01-05", "NaN"))
+    ]
+    folder = Path(spec.landing) / "increment_2024030501"
+    folder.mkdir(parents=True)
+    (folder / "part-0.json").write_text("\n".join([*good, *lines, *[line.replace('"id": 1', '"id": 9') for line in good[:1]]]))
+    lake.run(spec)
+    assert sorted(values(lake, spec)) == [1, 2, 3, 9]
+    assert [(number, reason[:20]) for number, reason in lake.unusable(spec)] == [(at, "is not a JSON object") for at in (4, 5, 6)]
 
 
 @pytest.mark.parametrize(("connector", "named"), [(None, "name no connector (RisingWave and others)"), ("vitess", "come from the connector vitess")])

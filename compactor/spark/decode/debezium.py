@@ -28,8 +28,6 @@ from compactor.spark.input.json_text import no_object
 from compactor.spark.sql import as_column, cited, from_json, literal, member, null, once, quoted
 
 _BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction STRUCT<{1}>, ts_ms STRING, _corrupt STRING"
-_ENVELOPE = "(_m.op IS NOT NULL AND _m._corrupt IS NULL AND startswith(ltrim(_body), '{'))"
-"""SQL: whether a body is an envelope at a quick look, without reading it again for its names; false for some that are."""
 
 _HEARTBEATS = (frozenset({"ts_ms"}), frozenset({"ts_ms", "vgtid"}), frozenset({"resolved"}))
 _NO_ROWS = (frozenset({"databaseName", "ddl"}), frozenset({"event_count", "id", "status"}))
@@ -93,7 +91,7 @@ def wrapped(text: str, outer: str = "") -> tuple[str, str]:
 
 
 def _has_decimals(schema: str, spec: TableSpec) -> str:
-    """SQL: whether some column may be a decimal, by the text of a schema or by the settings; null for no schema."""
+    """SQL: whether some column may be a decimal, by the text of a schema or by the settings."""
     return "true" if spec.types or spec.avro_schema else names_decimal(schema)
 
 
@@ -121,9 +119,12 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     members = (", ".join(f"{quoted(name)}: STRING" for name in names) for names in (source_fields(spec), transaction_fields(spec)))
     body_type = literal(_BODY.format(*members))
     rows = bodies(raw.rows, spec).withColumn(SCHEMA, as_column(f"CASE WHEN NOT contains({SCHEMA}, {literal(_MONGODB)}) THEN {SCHEMA} END"))
-    kept = fractions_kept("_body", _has_decimals(SCHEMA, spec))
+    decimals = _has_decimals(SCHEMA, spec)
+    kept = fractions_kept("_body", decimals)
+    # at a quick look, which spares to read it again for its names; where fractions are made strings, what is read is not the body
+    is_envelope = f"(_m.op IS NOT NULL AND _m._corrupt IS NULL AND startswith(ltrim(_body), '{{') AND NOT {decimals})"
     document = from_json(kept, body_type, columnNameOfCorruptRecord="_corrupt", allowNonNumericNumbers="false")
-    parsed = once(rows.selectExpr("*", f"{document} AS _m")).selectExpr("*", f"CASE WHEN NOT {_ENVELOPE} THEN json_object_keys(_body) END AS _keys")
+    parsed = once(rows.selectExpr("*", f"{document} AS _m")).selectExpr("*", f"CASE WHEN NOT {is_envelope} THEN json_object_keys(_body) END AS _keys")
     row = "coalesce(_m.after, _m.before)"
     writer = json_writer(f"json_object_keys({row})" if spec.key else image_names("_m.after", "_m.before"))
     capture = "get_json_object(_body, '$.source.value_capture_type')"
@@ -133,7 +134,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     other = of_other_table(*_origin(lambda name: f"_m.source.{name}"), spec.source_table)
     op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", other)
     invalid = (
-        f"CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN NOT {_ENVELOPE} AND _keys IS NULL THEN {no_object('_body')} "
+        f"CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN NOT {is_envelope} AND _keys IS NULL THEN {no_object('_body')} "
         f"WHEN {no_envelope} THEN 'is not a Debezium envelope (no `op`)' "
         f"WHEN _m.source.connector = 'cassandra' THEN {literal(_CASSANDRA)} "
         f"WHEN _m.op IS NOT NULL AND _m.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_m.op')}) "

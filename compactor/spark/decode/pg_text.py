@@ -80,14 +80,14 @@ def fractions_kept(text: str, decimals: str, long: bool = False) -> str:
     """
     others = rf'[^"0-9-]++|{STRING}|-?[0-9]++(?![0-9.eE])|-(?![0-9])'
     kept = _as_strings(text, others, _FRACTION, MARK)
-    fraction, decimal = f"{text} RLIKE {literal(FRACTION)}", f"coalesce({decimals}, false)"
-    kept_if = f"{fraction} AND ({decimal} OR {text} RLIKE {literal(_LONG_FRACTION)})" if long else f"{decimal} AND {fraction}"
+    fraction = f"{text} RLIKE {literal(FRACTION)}"
+    kept_if = f"{fraction} AND ({decimals} OR {text} RLIKE {literal(_LONG_FRACTION)})" if long else f"{decimals} AND {fraction}"
     return f"CASE WHEN {kept_if} THEN {kept} ELSE {text} END"
 
 
 def names_decimal(text: str) -> str:
-    """SQL: whether a text has the name of a decimal, as the text of a schema has it; null for null."""
-    return f"({' OR '.join(f'contains({text}, {literal(json.dumps(name))})' for name in (DECIMAL, DIGITS))})"
+    """SQL: whether a text has the name of a decimal, as the text of a schema has it; false for null."""
+    return f"coalesce({' OR '.join(f'contains({text}, {literal(json.dumps(name))})' for name in (DECIMAL, DIGITS))}, false)"
 
 
 def fractions_back(text: str) -> str:

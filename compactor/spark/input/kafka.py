@@ -46,8 +46,6 @@ _MEMBERS = (
 _RECORD = (
     "key STRING, value STRING, payload STRING, headers STRING, partition STRING, `offset` STRING, topic STRING, metadata STRING, _corrupt STRING"
 )
-_IS_TEXT = r'"(?:value|payload)"\s*+:\s*+"'
-"""Finds a record whose value is a JSON string; finds others, too, in which some member of that name is one."""
 
 Schemas = Optional[Callable[[int], str]]
 """Id → self-contained schema text. Raises RegistryRefused for an unknown id, SchemaRefused for one that is not Avro, Unavailable."""
@@ -79,12 +77,9 @@ def _readable(raw: RawFrame) -> DataFrame:
     return raw.rows.selectExpr(*(f"CASE WHEN {UNREADABLE} IS NULL THEN {TEXT} END AS {TEXT}" if name == TEXT else name for name in raw.rows.columns))
 
 
-def _checked(rows: DataFrame, inside: str = "false") -> DataFrame:
-    """Return rows of TEXT, UNREADABLE, WIRE and KEY with UNREADABLE for a value that is no single JSON document, or no text, and no such keys.
-
-    `inside`: SQL for whether a value is part of a line that was checked.
-    """
-    why = f"coalesce({UNREADABLE}, CASE WHEN {WIRE} IS NULL AND NOT {inside} THEN {json_text.problem(TEXT)} END)"
+def _checked(rows: DataFrame) -> DataFrame:
+    """Return rows of TEXT, UNREADABLE, WIRE and KEY with UNREADABLE for a value that is no single JSON document, or no text, and no such keys."""
+    why = f"coalesce({UNREADABLE}, CASE WHEN {WIRE} IS NULL THEN {json_text.problem(TEXT)} END)"
     rows = once(rows).withColumn(UNREADABLE, as_column(why)).withColumn(KEY, as_column(f"CASE WHEN {json_text.is_text(KEY)} THEN {KEY} END"))
     return once(rows.withColumn(TEXT, as_column(f"CASE WHEN {UNREADABLE} IS NULL THEN {TEXT} END")))
 
@@ -109,12 +104,11 @@ def _json(raw: RawFrame) -> RawFrame:
         f"{of_wire_text('_record.key')} AS _key_wire",
         "_record.headers AS _headers",
         f"CASE WHEN NOT {corrupt} AND {value} IS NULL THEN {_no_record()} END AS _no_record",
-        f"NOT {corrupt} AND NOT _text RLIKE {literal(_IS_TEXT)} AS _inside",
         UNREADABLE,
     )
     apicurio = _apicurio_problem(lambda name: f"contains(_headers, {literal(name)})")
     rows = rows.withColumn(UNREADABLE, as_column(f"coalesce({UNREADABLE}, _no_record, {apicurio})")).drop("_headers", "_no_record")
-    return RawFrame(_checked(rows, "_inside").drop("_inside"), paths=raw.paths)
+    return RawFrame(_checked(rows), paths=raw.paths)
 
 
 def _plain(text: str) -> str:
