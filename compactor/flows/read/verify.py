@@ -64,8 +64,8 @@ def verify(table: Table, deep: bool = False) -> list[Check]:
 def _rows(table: Table, newest: Snapshot, entries: Sequence[Input]) -> list[Check]:
     """Compare what readers see. While the newest version is blocked that is an older one."""
     snapshot, name = newest, "view equals full recompute"
-    seen = audit.last_shown(table, newest)
-    if seen is None or seen.version != newest.version:
+    shown = audit.last_shown(table, newest)
+    if shown is None or shown.version != newest.version:
         version = publish.shown_version(table, newest)
         if not version:
             return [Check(table.name, name, True, f"cannot be compared: version {newest.version} is blocked, and readers see none")]
