@@ -141,7 +141,7 @@ TARGETS = (
         2.0,
         _of(DEBEZIUM, lambda found: found["compactor"]["cpu_seconds"] / found["plain"]["cpu_seconds"]),
         (0,),
-        "tasks take 1.1 CPU seconds, half of it for parsing the records and for their types; the rest is the JIT's and the planner's",
+        "tasks take a quarter, two fifths of that for parsing the records and for their types; the rest is the JIT's and the planner's",
     ),
     Target(
         "first load of 5 M rows, CPU, against dedupe, range partition, sort, write",

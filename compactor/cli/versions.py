@@ -218,10 +218,7 @@ def erase(
     keys_from: Annotated[
         Path | None, typer.Option("--keys-from", metavar="FILE", help="File with one key a line.", exists=True, dir_okay=False, show_default=False)
     ] = None,
-    now: Annotated[
-        bool,
-        typer.Option("--now", help="Delete older versions at once, while no job works. Queries that read them fail."),
-    ] = False,
+    now: Annotated[bool, typer.Option("--now", help="Delete older versions at once, while no job works. Queries that read them fail.")] = False,
     delete_files: Annotated[bool, typer.Option("--delete-files", help="Delete archived files that cannot be rewritten, like snappy Avro.")] = False,
     leave_landing: Annotated[bool, typer.Option("--leave-landing", help="Go on although files lie in landing. They are not searched.")] = False,
 ) -> int:

@@ -26,3 +26,11 @@ def columns_of_lines(spec: TableSpec) -> tuple[str, ...]:
     """Return the columns that `csv: {columns: ..}` or the schema names for files without header; () if the files are no such ones."""
     used = settings(spec)
     return () if used.header or spec.format not in ("auto", "csv") else used.columns
+
+
+def columns_of_file(named: tuple[str, ...], ingested: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns by which a file without header is read.
+
+    `named`: those of the settings; `ingested`: those by which its records were ingested, () for none. It lacks what was inserted since.
+    """
+    return ingested if ingested and {*ingested} < {*named} else named

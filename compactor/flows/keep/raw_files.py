@@ -14,6 +14,7 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from compactor.core.formats.csv_dialect import columns_of_file, columns_of_lines
 from compactor.core.model.errors import InputRefused, Refused, TryLater
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input, other_events
@@ -122,18 +123,21 @@ def find(table: Table, snapshot: Snapshot, erased: Erased) -> list[RawFile]:
             phase.did(f"searched {counted(len(group), 'raw file')}", files=len(group))
         for location, item in group.items():
             info, records = there[location], results[item.path]
-            named = table.spec.csv.columns if item.columns else ()
-            # more may have been inserted since; the file is read without them
-            if named and not {*item.columns} < {*named} and item.columns != named:
-                problem = f"{location}: was read as CSV with the columns {', '.join(item.columns)}, and `csv:` names {', '.join(named)}"
-            else:
-                problem = other_events(location, [each for each in owners[location] if each.size == info.size], records.events) or ""
-            if problem:
+            ingested = [each for each in owners[location] if each.size == info.size]
+            if problem := _other_columns(table, location, item) or other_events(location, ingested, records.events):
                 # nobody knows whose the other events are
                 raise Refused(f"table {table.name}: {problem}. Nothing was erased. Restore the file, or the settings with which it was read.")
             if records.numbers:
                 chosen.append(RawFile(info, tuple(each for each in owners[location] if archive.place(table, each) == location), records))
     return chosen
+
+
+def _other_columns(table: Table, location: str, item: Input) -> str | None:
+    """Return that a file of CSV is read by other columns than when it was ingested, or None."""
+    named = columns_of_lines(table.spec)
+    if not (named and item.columns) or columns_of_file(named, item.columns) == item.columns:
+        return None
+    return f"{location}: was read as CSV with the columns {', '.join(item.columns)}, and `csv:` names {', '.join(named)}"
 
 
 def _one_of_a_name(inputs: dict[str, Input]) -> list[dict[str, Input]]:

@@ -119,10 +119,10 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     members = (", ".join(f"{quoted(name)}: STRING" for name in names) for names in (source_fields(spec), transaction_fields(spec)))
     body_type = literal(_BODY.format(*members))
     rows = bodies(raw.rows, spec).withColumn(SCHEMA, as_column(f"CASE WHEN NOT contains({SCHEMA}, {literal(_MONGODB)}) THEN {SCHEMA} END"))
-    decimals = _has_decimals(SCHEMA, spec)
-    kept = fractions_kept("_body", decimals)
+    rows = rows.selectExpr("*", f"{_has_decimals(SCHEMA, spec)} AS _decimals")
+    kept = fractions_kept("_body", "_decimals")
     # at a quick look, which spares to read it again for its names; where fractions are made strings, what is read is not the body
-    is_envelope = f"(_m.op IS NOT NULL AND _m._corrupt IS NULL AND startswith(ltrim(_body), '{{') AND NOT {decimals})"
+    is_envelope = "(_m.op IS NOT NULL AND _m._corrupt IS NULL AND startswith(ltrim(_body), '{') AND NOT _decimals)"
     document = from_json(kept, body_type, columnNameOfCorruptRecord="_corrupt", allowNonNumericNumbers="false")
     parsed = once(rows.selectExpr("*", f"{document} AS _m")).selectExpr("*", f"CASE WHEN NOT {is_envelope} THEN json_object_keys(_body) END AS _keys")
     row = "coalesce(_m.after, _m.before)"

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from compactor.core.formats.csv_dialect import DELIMITERS, settings
+from compactor.core.formats.csv_dialect import DELIMITERS, columns_of_file, settings
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.names import of_header
 from compactor.core.model.spec import Csv, TableSpec
@@ -124,7 +124,7 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str, earlier:
             alike = dict.fromkeys(_quoted(spec, name) for name in names if name.lower() == twice[0])
             raise InputRefused(f"the header names {' and '.join(alike)} twice; expected names that differ in more than case. Repair the file.")
         return _Layout(tuple(names), True, False, returns)
-    columns = tuple(earlier) if earlier and {*earlier} < {*used.columns} else used.columns
+    columns = columns_of_file(used.columns, tuple(earlier))
     if len(columns) > 1 and [name.lower() for name in columns] == [value.lower() for value in first[-len(columns) :]]:
         raise InputRefused("the first line has the names in `csv: {columns: [..]}`: expected a row. Set `header: true` instead.")
     operation = spec.source.operation_column

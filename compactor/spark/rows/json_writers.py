@@ -68,19 +68,19 @@ def writers_of(
         f"min_by({image}, CASE WHEN _schema IS NULL THEN struct({FILE}, {BLOCK}, {ROW}) END)" for image in (AFTER, BEFORE, "_image")
     )
     rows = (
-        images.selectExpr("*", f"_unusual AND _image RLIKE {literal(pg_text.SPECIAL_NUMBER)} AS _special", "_unusual AND _schema IS NULL AS _unlike")
+        images.selectExpr("*", f"_unusual AND _image RLIKE {literal(pg_text.SPECIAL_NUMBER)} AS _special", "_unusual AND _schema IS NULL AS _untyped")
         .groupBy(WRITER)
         .agg(
             named("first(_schema)", "text"),
             named("max(_op IN ('c', 'u', 'r'))", "rows"),
             named(f"json_object_keys({either})" if key or frame.one_image else image_names(after, before), "names"),
             named(f"max(_special AND _image RLIKE {literal(pg_text.FRACTION)})", "fractions"),
-            named(f"max(_schema IS NULL AND _special AND _image RLIKE {literal(pg_text.LARGE_NUMBER)})", "large"),
-            named(f"max(_schema IS NULL AND _special AND _image RLIKE {literal(pg_text.LONG_NUMBER)})", "long"),
-            named(f"max(_unlike AND _image RLIKE {literal(_NOT_FINITE)})", "not_finite"),
-            named(f"max(_unlike AND _image RLIKE {literal(_EMPTY)})", "empties"),
-            named("max(_unlike AND contains(_image, '\"\"'))", "blank"),
-            named(f"max(_unlike AND _image RLIKE {literal(pg_text.BLANK_ELEMENT)})", "blanks"),
+            named(f"max(_untyped AND _special AND _image RLIKE {literal(pg_text.LARGE_NUMBER)})", "large"),
+            named(f"max(_untyped AND _special AND _image RLIKE {literal(pg_text.LONG_NUMBER)})", "long"),
+            named(f"max(_untyped AND _image RLIKE {literal(_NOT_FINITE)})", "not_finite"),
+            named(f"max(_untyped AND _image RLIKE {literal(_EMPTY)})", "empties"),
+            named("max(_untyped AND contains(_image, '\"\"'))", "blank"),
+            named(f"max(_untyped AND _image RLIKE {literal(pg_text.BLANK_ELEMENT)})", "blanks"),
             *(named(f"collect_list(CASE WHEN {few and '_schema IS NULL'} THEN {column} END)", column) for column in (AFTER, BEFORE)),
         )
         .collect()
