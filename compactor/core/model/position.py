@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from compactor.core.model.errors import OrderRefused
+
 Position = tuple[Any, ...]
 
 Span = tuple[Optional[Position], Optional[Position]]
@@ -158,8 +160,18 @@ def payload_column(name: str) -> str | None:
 
 
 def same_order(declared: Sequence[str], stored: Sequence[str]) -> bool:
-    """Return whether `order_by` is the order that a Snapshot names."""
-    return len(declared) == len(stored) and all(name in (other, other.removeprefix("after.")) for name, other in zip(declared, stored))
+    """Return whether `order_by`, if it is set, is the order that a Snapshot names."""
+    same = len(declared) == len(stored) and all(name in (other, other.removeprefix("after.")) for name, other in zip(declared, stored))
+    return same or not declared
+
+
+def check_order(table: str, declared: Sequence[str], stored: Sequence[str]) -> None:
+    """Raise OrderRefused unless `order_by`, if it is set, is the order that a Snapshot names."""
+    if not same_order(declared, stored):
+        raise OrderRefused(
+            f"table {table}: order_by is {', '.join(declared)}, but the table was built with {', '.join(stored)}. Positions of different orders "
+            f"cannot be compared. Restore the setting, or rebuild the table from its archive with this order: compactor rebuild {table}"
+        )
 
 
 def scope(order: Order) -> str:

@@ -85,7 +85,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
         run.follow(writer)
     run.date_guessed()
     fields = run.fields.values()
-    stored_key = _key(fields, key, table, schema)
+    stored_key = key_columns(fields, key, table, schema)
     run.note(() if follow.patch_rows else _removed(before, fields, stored_key, follow))
     decisions = tuple(run.decisions.values())
     policy.check(table, decisions, follow)
@@ -316,8 +316,8 @@ def _only_text(stored: types.Type, column: WriterField) -> bool:
     return (types.is_scalar(stored) and types.is_scalar(column.type)) or 0 < given != depth > 0
 
 
-def _key(fields: Collection[Field], key: Sequence[str], table: str, before: Schema | None) -> tuple[str, ...]:
-    """Return the stored names of the key columns. Raises SchemaRefused for another key than before."""
+def key_columns(fields: Collection[Field], key: Sequence[str], table: str, before: Schema | None) -> tuple[str, ...]:
+    """Return the stored names of the key columns among `fields`. Raises SchemaRefused for another key than that of `before`."""
     stored = tuple(_key_column(fields, name, table, before) for name in key) or (ROW_ID,)
     if twice := [name for name, column in zip(key, stored) if stored.count(column) > 1]:
         raise SchemaRefused(f"table {table}: {' and '.join(twice)} in `key` are one column of the data; remove one.")

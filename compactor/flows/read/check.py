@@ -15,6 +15,7 @@ from itertools import islice
 
 from compactor.core.catalog import objects
 from compactor.core.iceberg import metadata
+from compactor.core.model import position
 from compactor.core.model.errors import Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import Layout, join, relative
@@ -24,6 +25,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import DELETED, UNCERTAIN, Check
 from compactor.core.results.phrases import absent_key, counted, csv_delimiter
+from compactor.core.schema import column_types, evolution, protection
 from compactor.core.sources import flat_rows, increment, key_inference, proposal, shared_stream, value_forms
 from compactor.core.sources.source_profile import SourceProfile, other_envelope
 from compactor.flows import owner
@@ -89,6 +91,8 @@ def _results(table: Table, looked: Looked) -> Iterator[tuple[str, str, str]]:
     if looked.samples:
         yield "environment of its own", owner.foreign(table), f"database {spec.database}"
     if looked.snapshot is not None:
+        if looked.samples:
+            yield "settings of the stored rows", _stored(spec, looked.snapshot), f"as in version {looked.snapshot.version}"
         for form in spec.iceberg:
             parts = metadata.parts_of(looked.snapshot, form)
             newest = "as of the last compaction" if form == "base" else "those of the view"
@@ -112,6 +116,19 @@ def _results(table: Table, looked: Looked) -> Iterator[tuple[str, str, str]]:
     ]
     if files and looked.samples:
         yield from _contents(spec, table, files, infos, looked.snapshot is not None)
+
+
+def _stored(spec: TableSpec, snapshot: Snapshot) -> str:
+    """Return why the next run would refuse settings that stored rows were written under; "" if it would not."""
+    schema, order = snapshot.schema, [name for name, _ in snapshot.order if not name.startswith("dms.")]
+    try:
+        evolution.key_columns(schema.fields, spec.row_key, spec.name, schema)
+        position.check_order(spec.name, spec.order_by, order)
+        column_types.check(spec.name, schema, column_types.declared(spec.types))
+        protection.check(spec.name, schema, spec.columns)
+    except Refused as error:
+        return str(error).removeprefix(f"table {spec.name}: ")
+    return ""
 
 
 def _formats(spec: TableSpec, paths: Iterable[str]) -> str:

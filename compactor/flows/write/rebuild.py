@@ -375,7 +375,7 @@ def _same_rows(table: Table, head: Snapshot) -> bool:
     """Return whether the present settings name the key and the order of the table."""
     key = {head.schema.field(name).source for name in head.schema.key}
     same = key == {*table.spec.row_key} or (table.spec.keyless and head.schema.key == (ROW_ID,))
-    return same and (not table.spec.order_by or same_order(table.spec.order_by, [name for name, _ in head.order]))
+    return same and same_order(table.spec.order_by, [name for name, _ in head.order])
 
 
 def _check_read(table: Table, summary: BatchSummary, inputs: Sequence[Input], places: dict[tuple[str, str], str]) -> None:

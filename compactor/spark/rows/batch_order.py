@@ -11,7 +11,7 @@ from itertools import groupby
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.inputs import Input, path_of
-from compactor.core.model.position import NO_STARTS, OFFSETS, Order, Position, Starts, at_or_below, latest, offsets_problem, same_order
+from compactor.core.model.position import NO_STARTS, OFFSETS, Order, Position, Starts, at_or_below, check_order, latest, offsets_problem
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.phrases import counted
@@ -35,12 +35,7 @@ def order_columns(opened: Inputs, parent: Snapshot | None, frames: Sequence[Fram
         decoder.check_names(spec, names, paths)
         return tuple((name, _type(name, opened, frames)) for name in names)
     names, declared_names = tuple(name for name, _ in parent.order), decoder.declared_order(spec)
-    if declared_names and not same_order(declared_names, names):
-        raise OrderRefused(
-            f"table {spec.name}: order_by is {', '.join(declared_names)}, but the table was built with {', '.join(names)}. "
-            "Positions of different orders cannot be compared. Restore the setting, or rebuild the table from its archive with this order: "
-            f"compactor rebuild {spec.name}"
-        )
+    check_order(spec.name, declared_names, names)
     if not declared_names and parent.envelope not in ("", spec.envelope) and decoder.order(spec, frames) != names:
         raise OrderRefused(
             f"table {spec.name}: the envelope is {spec.envelope}, but the table was built with {parent.envelope}, whose order is "
