@@ -615,10 +615,11 @@ def test_a_mistake_of_every_table_is_told_of_a_few(tmp_path: Path) -> None:
     ("make", "said"),
     [
         (lambda file: None, "no such file. Set --config PATH"),
+        (lambda file: file.with_suffix(".yml").write_text("tables: {}"), r"compactor.yml is there: set --config .*compactor.yml"),
         (lambda file: file.mkdir(), "cannot be read: Is a directory"),
         (lambda file: file.write_bytes(b"tables: \xff"), "expected UTF-8 text"),
     ],
-    ids=["missing", "directory", "bytes"],
+    ids=["missing", "another suffix", "directory", "bytes"],
 )
 def test_an_unreadable_file(tmp_path: Path, make: Any, said: str) -> None:
     """The file is named whatever is wrong with it."""

@@ -101,7 +101,9 @@ def _content(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(f"{file}: no such file. Set --config PATH, or write one: `compactor init`. {SMALLEST}") from None
+        close = [other for other in (file.with_suffix(".yml"), file.with_suffix(".yaml")) if other.is_file()]
+        hint = f"{close[0]} is there: set --config {close[0]}." if close else f"Set --config PATH, or write one: `compactor init`. {SMALLEST}"
+        raise ConfigError(f"{file}: no such file. {hint}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: expected UTF-8 text, found another encoding at byte {error.start}") from None
     except OSError as error:
