@@ -47,9 +47,12 @@ def test_a_renamed_column_keeps_its_rule() -> None:
     """By the alias that the producer names, and by the names that the column had."""
     field = WriterField("mail_address", ("string",), ("string",), aliases=("mail",))
     assert protection.protected(WriterSchema("w", (field,)), (Protection("mail", "exclude"),)).fields == ()
-    schema = protection.marked(Schema((Field("mail", "mail_address", "string", formerly=("mail",)),), ("id",)), RULES)
-    assert [each.protection for each in schema.fields] == ["hash"]
+    schema = protection.marked(Schema((Field("mail", "mail_address", "string", formerly=("mail",)),), ("id",)), RULES, "3fa2")
+    assert [each.protection for each in schema.fields] == ["hash 3fa2"]
     protection.check("t", schema, RULES)
+    protection.check("t", schema, RULES, "3fa2")
+    with pytest.raises(Refused, match="is not the one that mail_address was hashed with"):
+        protection.check("t", schema, RULES, "beef")
     with pytest.raises(Refused, match="has no rule for mail_address, but stored rows were written with hash"):
         protection.check("t", schema, ())
 

@@ -121,4 +121,8 @@ def test_rules_that_change_and_secrets_that_are_missing_are_refused(lake: Lake, 
     for rules in (other, (*RULES, Protection("name", "hash")), ()):
         with pytest.raises(Refused, match=r"`columns:` has .*, but stored rows were written with"):
             rebuild_table(Table(lake.env, lake.with_settings(spec, columns=rules)), accept=True)
+    monkeypatch.setenv("COMPACTOR_HASH_KEY", SECRET[::-1])
+    with pytest.raises(Refused, match="is not the one that mail was hashed with, so equal values would have other hashes"):
+        lake.run(spec)
+    monkeypatch.setenv("COMPACTOR_HASH_KEY", SECRET)
     assert lake.run(spec).outcome == "committed"

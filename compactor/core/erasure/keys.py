@@ -13,25 +13,28 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Erased
 
-_FINGERPRINT = "the secret of erased keys"
-
 
 def hashed(text: str, secret: bytes) -> str:
     """Return the keyed hash of a key as text."""
     return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
 
 
+def fingerprint(secret: bytes) -> str:
+    """Return a hash that only this secret gives."""
+    return hashed("the secret of erased keys", secret)[:16]
+
+
 def with_keys(erased: Erased | None, texts: Collection[str], secret: bytes, table: str) -> Erased:
     """Return the erased keys and these, given as text. Raises Refused if the secret is another one than before."""
     if erased is None:
-        erased = Erased(hashed(_FINGERPRINT, secret)[:16], ())
+        erased = Erased(fingerprint(secret), ())
     check_secret(erased, secret, table)
     return dataclasses.replace(erased, keys=tuple(sorted({*erased.keys, *(hashed(text, secret) for text in texts)})))
 
 
 def check_secret(erased: Erased, secret: bytes, table: str) -> None:
     """Raise Refused if the secret is not the one that the keys were hashed with."""
-    if hashed(_FINGERPRINT, secret)[:16] != erased.secret:
+    if fingerprint(secret) != erased.secret:
         raise Refused(
             f"table {table}: the secret of hashes (COMPACTOR_HASH_KEY, or `hash_secret`) is not the one that the erased keys were hashed with, so "
             "their events would not be recognised. Nothing was read or written. Set the secret that was set when they were erased."

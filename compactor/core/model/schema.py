@@ -56,7 +56,7 @@ class Field:
     undecided: tuple[str, ...] = ()
     """Paths of empty arrays and objects that no value has given a type. They are stored as their JSON text. "" is the column, which is not shown."""
     protection: str = ""
-    """The rule of `columns:` under which its values were stored, such as `hash`; "" without one."""
+    """The rule of `columns:` under which its values were stored, `hash` with a fingerprint of the secret (`hash 3fa2..`); "" without one."""
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def _reason(column: Field, other: SourceColumn | None) -> str:
     if other.form is None:
         return f"{other.type} has no canonical form"
     if column.protection:
-        return f"stored by the rule {column.protection} of `columns:`"
+        return f"stored by the rule {column.protection.split()[0]} of `columns:`"
     if base(column.type) not in _LAKE[other.form] and (other.form, base(column.type)) not in _INSTEAD:
         return f"stored as {column.type}, {other.type} in the source"
     return ""

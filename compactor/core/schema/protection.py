@@ -31,9 +31,10 @@ def as_text(writers: Sequence[WriterSchema], rules: Sequence[Protection]) -> lis
     return [WriterField(name, ("string",), ("string",)) for name, rule in covered if rule is not None and rule.kind in (HASH, MASK)]
 
 
-def marked(schema: Schema, rules: Sequence[Protection]) -> Schema:
-    """Return the schema with the rule of each column."""
-    fields = (dataclasses.replace(field, protection=_text(rules, field)) for field in schema.fields)
+def marked(schema: Schema, rules: Sequence[Protection], secret: str = "") -> Schema:
+    """Return the schema with the rule of each column. `secret`: the fingerprint of the secret of hashes."""
+    texts = ((field, _text(rules, field)) for field in schema.fields)
+    fields = (dataclasses.replace(field, protection=f"{rule} {secret}" if rule == HASH else rule) for field, rule in texts)
     return dataclasses.replace(schema, fields=tuple(fields))
 
 
@@ -49,15 +50,20 @@ def needed(rules: Sequence[Protection], key: Sequence[str], order_by: Sequence[s
     return next(sentences, "")
 
 
-def check(table: str, schema: Schema | None, rules: Sequence[Protection]) -> None:
-    """Raise Refused if stored rows were written under other rules."""
+def check(table: str, schema: Schema | None, rules: Sequence[Protection], secret: str = "") -> None:
+    """Raise Refused if stored rows were written under other rules, or hashed with another secret. `secret`: its fingerprint, if it is at hand."""
     for field in schema.fields if schema else ():
-        rule = _text(rules, field)
-        if rule != field.protection:
+        rule, (stored, _, before) = _text(rules, field), field.protection.partition(" ")
+        if rule != stored:
             raise Refused(
                 f"table {table}: `columns:` has {rule or 'no rule'} for {field.source}, but stored rows were written with "
-                f"{field.protection or 'no rule'}. Nothing was written. Go back to that rule, or begin the table anew from its source: older "
+                f"{stored or 'no rule'}. Nothing was written. Go back to that rule, or begin the table anew from its source: older "
                 "versions, the archive and the feed hold what was written before."
+            )
+        if secret and before != secret and rule == HASH:
+            raise Refused(
+                f"table {table}: the secret of hashes (COMPACTOR_HASH_KEY, or `hash_secret`) is not the one that {field.source} was hashed with, so "
+                "equal values would have other hashes. Nothing was written. Set that secret, or begin the table anew from its source."
             )
 
 

@@ -106,6 +106,8 @@ class WriterSchema:
     """Columns without a value: only nulls."""
     large: bool = False
     """Whether its records may have numbers that a double or a decimal does not hold."""
+    spellings: tuple[tuple[str, str], ...] = ()
+    """Members of objects (as JSON writes them) that are another member in all but case, which no object has beside it, and the name of that one."""
     blanks: bool = False
     """Whether its records may have empty texts as elements of arrays. In an array of numbers they are nulls."""
     fractions: bool = False

@@ -1,6 +1,6 @@
 """Convert raw values to the values that Hive stores: one SQL expression for each semantic type. No UDFs, and no expression that can fail.
 
-A value that no engine can hold (`infinity`, a timestamp after the year 294246, more digits than the declared precision) becomes null,
+A value that no engine can hold (`infinity`, a timestamp after the year 279999, more digits than the declared precision) becomes null,
 never a wrong value.
 """
 
@@ -27,8 +27,8 @@ UNAVAILABLE_NUMBERS = f"array({', '.join(f'{code}L' for code in PLACEHOLDER.enco
 """SQL: the placeholder in an array of numbers."""
 _DAY_MIN, _DAY_MAX = -2440588, 2145042905
 """4714-11-24 BC and 5874897-12-31 in days since 1970-01-01: the range of a source's dates. The numbers that stand for infinity lie outside."""
-_MICROS_MIN, _MICROS_MAX = -2440588 * 86_400_000_000, 2**63 - 1 - 1_000_000_000
-"""The same range for timestamps. A long of microseconds ends in the year 294247, and its ends stand for infinity."""
+_MICROS_MIN = -2440588 * 86_400_000_000
+"""The least timestamp; the greatest is `pg_text.MICROS_MAX`. The ends of a long stand for infinity."""
 
 
 def floor_micros(nanos: str) -> str:
@@ -125,6 +125,10 @@ def _time(value: str, kind: types.Type, field: WriterField) -> str | None:
         return f"CASE WHEN NOT {value} RLIKE '{_INFINITE_DAY}' THEN {day} END"
     if field.type[0] == "timestamp" and number:
         return _moment(micros)
+    if kind == field.type == ("timestamp",):
+        return f"CASE WHEN unix_micros({value}) BETWEEN {_MICROS_MIN}L AND {pg_text.MICROS_MAX}L THEN {value} END"
+    if kind == field.type == ("date",):
+        return f"CASE WHEN unix_date({value}) BETWEEN {_DAY_MIN} AND {_DAY_MAX} THEN {value} END"
     if field.type[0] == "timestamp" and kind[0] == "string":
         return _from_iso(value)
     if short in ("Time", "MicroTime", "NanoTime") and number:
@@ -215,7 +219,7 @@ def from_text(value: str, kind: types.Type) -> str:
 
 def _from_iso(value: str) -> str:
     """SQL: text as a timestamp. A cast alone would take a time of day for one of today."""
-    return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {pg_text.iso(value)} END", ("timestamp",))
+    return cast(f"CASE WHEN {value} RLIKE '{pg_text.MOMENT_YEAR}' THEN {pg_text.iso(value)} END", ("timestamp",))
 
 
 def _from_json(value: str, kind: types.Type) -> str:
@@ -303,7 +307,7 @@ def _pairs(value: str, kind: types.Type, inner: str = "") -> str:
 
 
 def _moment(micros: str) -> str:
-    return f"CASE WHEN {micros} BETWEEN {_MICROS_MIN}L AND {_MICROS_MAX}L THEN timestamp_micros({micros}) END"
+    return f"CASE WHEN {micros} BETWEEN {_MICROS_MIN}L AND {pg_text.MICROS_MAX}L THEN timestamp_micros({micros}) END"
 
 
 def _time_of_day(micros: str) -> str:

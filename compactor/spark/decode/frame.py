@@ -90,8 +90,10 @@ class Frame:
         blanks = {name for name, kind in merged.items() if _of_others(kind)} if any(writer.blanks for writer in writers) else set[str]()
         doubles = {name: part for name, kind in merged.items() if large and (part := _parts(kind, lambda one, _: one[0] in ("float", "double")))}
         packed = _packed_inside(writers)
-        rows = self.rows.selectExpr("*", f"{AFTER} AS _json") if doubles or packed else self.rows
         images_of = [AFTER] if self.one_image else [AFTER, BEFORE]
+        spelled = {name: _spelled(name, writers) if name in images_of else name for name in self.rows.columns}
+        rows = self.rows.selectExpr(*spelled.values()) if any(writer.spellings for writer in writers) else self.rows
+        rows = rows.selectExpr("*", f"{AFTER} AS _json") if doubles or packed else rows
         rows = once(rows.selectExpr(*[_parse(name, merged, members, written, blanks) if name in images_of else name for name in rows.columns]))
         rows = rows.withColumn(BEFORE, as_column(AFTER)) if self.one_image else rows
         reasons = [*([_not_exact(doubles, members)] if doubles else []), *(_not_packed(columns, ids) for columns, ids in packed.items())]
@@ -100,6 +102,18 @@ class Frame:
             invalid = f"coalesce({INVALID}, CASE WHEN {OP} IS NOT NULL THEN coalesce({', '.join(reasons)}) END) AS {INVALID}"
             rows = rows.selectExpr(*[invalid if column == INVALID else column for column in self.rows.columns])
         return dataclasses.replace(self, rows=rows, images=images, writers=tuple(writers), members=members)
+
+
+def _spelled(image: str, writers: Sequence[WriterSchema]) -> str:
+    """SQL: a JSON image in which members have one spelling (`WriterSchema.spellings`)."""
+    cases = []
+    for writer in (each for each in writers if each.spellings):
+        text = image
+        for name, other in writer.spellings:
+            pattern, replacement = rf'"{re.escape(name)}"(?=\s*:)', re.sub(r"([\\$])", r"\\\1", f'"{other}"')
+            text = f"regexp_replace({text}, {literal(pattern)}, {literal(replacement)})"
+        cases.append(f"WHEN _writer = {literal(writer.id)} THEN {text} ")
+    return f"CASE {''.join(cases)}ELSE {image} END AS {image}"
 
 
 def is_cell(kind: types.Type) -> bool:

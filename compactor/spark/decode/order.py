@@ -55,9 +55,9 @@ TABLE_NAMES = ("keyspace", "keyspace_name", "table_name")
 """Fields in which Vitess and Scylla name a table."""
 LSN = "^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}" + END
 """PostgreSQL's text of an LSN."""
-_ZONE = "(Z| ?[+-][0-9]{2}(:?[0-9]{2})?)?" + END
-_MINUTE = "^([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2})"
-_MOMENT = f"{_MINUTE}:[0-9]{{2}}([.][0-9]{{1,9}})?{_ZONE}"
+_ZONE = "([Zz]| ?[+-][0-9]{2}(:?[0-9]{2})?)?" + END
+_MINUTE = "^([0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt][0-9]{2}:[0-9]{2})"
+_MOMENT = f"{_MINUTE}:[0-9]{{2}}([.,][0-9]{{1,9}})?{_ZONE}"
 _RANK = "transaction.transaction_rank"
 _TIMES = ("Time", "MicroTime", "NanoTime")
 
@@ -381,9 +381,9 @@ def _text(value: str, name: str) -> tuple[str, types.Type]:
     lsn = f"WHEN _t RLIKE '{LSN}' THEN concat({halves})"
     # Java leaves out seconds that are zero
     filled = f"regexp_replace({value}, {literal(f'{_MINUTE}(?={_ZONE})')}, '$1:00')"
-    zone = f"ltrim(regexp_extract(substr(_t, 20), {literal(_ZONE)}, 0))"
+    zone = f"upper(ltrim(regexp_extract(substr(_t, 20), {literal(_ZONE)}, 0)))"
     seconds = f"try_cast(concat(substr(_t, 1, 10), 'T', substr(_t, 12, 8), {zone}) AS TIMESTAMP)"
-    fraction = "rpad(regexp_extract(substr(_t, 20), '^[.]([0-9]+)', 1), 9, '0')"
+    fraction = "rpad(regexp_extract(substr(_t, 20), '^[.,]([0-9]+)', 1), 9, '0')"
     moment = f"concat(date_format({seconds}, \"yyyy-MM-dd'T'HH:mm:ss\"), '.', {fraction})"
     # ten o'clock is written as 10:00:00Z, and as 10:00:00.5Z half a second later, which sorts before it as text
     return let(filled, "_t", f"CASE WHEN _t RLIKE {literal(_MOMENT)} THEN coalesce({moment}, _t) {lsn} ELSE _t END"), ("string",)

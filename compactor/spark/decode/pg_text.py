@@ -27,6 +27,12 @@ _DEPTHS = 3
 
 ISO_DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}"
 """Begins an ISO date or timestamp."""
+MOMENT_YEAR = r"^(?:-[0-9]{4,}|[+]?[0-9]{4,5}|[+]?1[0-9]{5}|[+]?2[0-7][0-9]{4})-"
+"""Begins the text of a timestamp that `MICROS_MAX` allows."""
+MICROS_MAX = 101_548_372 * 86_400_000_000 - 1
+"""The end of the year 279999 in microseconds since 1970. INT96 counts from 4714 BC: what Spark writes of later years than 287563 overflows, and other
+engines read a year BC.
+"""
 _HEX, HEX_DIGITS = "\\x", r"^(\\x)?([0-9A-Fa-f]{2})*+$"
 """Bytes in PostgreSQL's text."""
 INFINITE = r"^[+-]?infinity$"
@@ -104,7 +110,7 @@ def to_stored(value: str, field: WriterField) -> str:
     if kind[0] == "date":
         return cast(f"CASE WHEN {value} RLIKE '{ISO_DATE}( BC|Z)?$' THEN {iso(value)} END", kind)
     if kind[0] == "timestamp":
-        return cast(f"CASE WHEN {value} RLIKE '{ISO_DATE}' THEN {iso(value)} END", kind)
+        return cast(f"CASE WHEN {value} RLIKE '{ISO_DATE}' AND {value} RLIKE '{MOMENT_YEAR}' THEN {iso(value)} END", kind)
     if kind[0] == "binary":
         coded = f"try_to_binary({value}, 'base64')"
         return from_hex(value) if field.semantic == HEX else f"CASE WHEN {is_hex(value)} THEN {from_hex(value)} ELSE {coded} END"

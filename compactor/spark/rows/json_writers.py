@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -173,6 +173,7 @@ def _from_values(
 
     # an empty array is no array to those who write one for an empty object
     struct, words = inferred(_NO_ITEMS, "null") if row.empties else inferred(), set[str]()
+    spellings = _spellings(struct, names, texts, frame, row[WRITER], columns)
     if row.not_finite:
         struct, words = _with_doubles(struct, inferred(_NOT_FINITE, ":null"))
     marked: types.Type = _number(from_spark(struct))
@@ -182,7 +183,41 @@ def _from_values(
     if row.empties and _may_lack(struct, names):
         marked = _marked(marked, from_spark(inferred(_NO_MEMBERS, "{_:null}", nulls=True)), nested_types.UNDECIDED) or marked
     described = _described(row[WRITER], dict(marked[1]), names, bare, {field.name: field.type for field in stored})
-    return dataclasses.replace(described, fractions=bool(row.fractions), large=bool(row.large or row.long), blanks=bool(row.blanks)), words
+    described = dataclasses.replace(described, spellings=spellings, blanks=bool(row.blanks))
+    return dataclasses.replace(described, fractions=bool(row.fractions), large=bool(row.large or row.long)), words
+
+
+def _spellings(
+    struct: T.StructType, names: Sequence[str], texts: Sequence[str], frame: Frame, writer_id: str, columns: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """Return `WriterSchema.spellings` of a writer with an inferred type: Spark infers one member for `{"A": 1}` and `{"a": 1}`, and reads one only.
+
+    `names`: its columns; `columns`: those with its images. One Spark job if there are objects inside, and the driver does not have the `texts`.
+    """
+    members = [name for field in struct.fields for name in _members(field.dataType)]
+    if not members:
+        return ()
+    own, inside = ({json.dumps(name, ensure_ascii=False)[1:-1] for name in each} for each in (names, members))
+    exact, any_case = ("|".join(map(re.escape, sorted(each))) for each in (own | inside, inside))
+    pattern = rf'"(?!(?:{exact})")((?iu:{any_case}))"(?=\s*:)'
+    if texts:
+        others = {name for text in texts for name in re.findall(pattern, text)}
+    else:
+        rows = frame.rows.where(f"_writer = {literal(writer_id)}")
+        images = rows.selectExpr(f"explode(array_compact(array({', '.join(columns)}))) AS _image")
+        there = images.selectExpr(f"explode(regexp_extract_all(_image, {literal(pattern)}, 1)) AS name")
+        others = {row.name for row in there.distinct().collect()}
+    spelled = {name.lower(): name for name in inside}
+    return tuple((name, spelled[name.lower()]) for name in sorted(others) if name.lower() in spelled)
+
+
+def _members(kind: T.DataType) -> Iterator[str]:
+    """Yield the names of the members of all structs in a type."""
+    if isinstance(kind, T.ArrayType):
+        yield from _members(kind.elementType)
+    for field in kind.fields if isinstance(kind, T.StructType) else ():
+        yield field.name
+        yield from _members(field.dataType)
 
 
 def _as_doubles(described: WriterSchema, names: Collection[str]) -> WriterSchema:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core.erasure import keys
 from compactor.core.model.errors import Refused
 from compactor.core.model.policy import HASH, HASH_KEY, MASK, NULL, Protection
 from compactor.core.model.schema import Schema
@@ -15,6 +16,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.spark.jvm.private import register_constant
 from compactor.spark.sql import quoted
 
+_WHY = "`columns:` hashes a column"
 _BLOCK = 64
 """Bytes of a block of SHA-256 (RFC 2104)."""
 
@@ -26,7 +28,7 @@ def protect(changes: DataFrame, schema: Schema, spec: TableSpec) -> DataFrame:
     by_name = {field.name: rule for field in schema.fields for rule in spec.columns if rule.covers(field.source, *field.formerly)}
     kinds = {field.name: field.type for field in schema.fields}
     hashed = any(rule.kind == HASH for rule in by_name.values())
-    hashes = hashing(changes.sparkSession, secret(spec, "`columns:` hashes a column")) if hashed else None
+    hashes = hashing(changes.sparkSession, secret(spec, _WHY)) if hashed else None
     stored = {name: _value(quoted(name), rule, kinds[name], hashes) for name, rule in by_name.items()}
     columns = [f"{stored[name]} AS {quoted(name)}" if name in stored else quoted(name) for name in changes.columns]
     return changes.selectExpr(*columns)
@@ -61,6 +63,11 @@ def _hidden(spark: SparkSession, value: bytes) -> str:
     name = _names.setdefault(value, f"compactor_hash_{secrets.token_hex(8)}")
     register_constant(spark, name, value)
     return f"{name}()"
+
+
+def fingerprint(spec: TableSpec) -> str:
+    """Return what only the secret of hashed columns gives; "" if `columns:` hashes none. Raises Refused as `secret` does."""
+    return keys.fingerprint(secret(spec, _WHY)) if any(rule.kind == HASH for rule in spec.columns) else ""
 
 
 def secret(spec: TableSpec, why: str) -> bytes:
