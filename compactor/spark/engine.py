@@ -207,9 +207,8 @@ class SparkEngine:
         checks = [compare.compare_with_reference(self._spark, spec, snapshot)]
         if not inputs and origin is None:
             return [*checks, *self._history(spec, snapshot)]
-        if origin is None and snapshot.erased is not None:
-            # as a rebuild: a column, its type, or all rows may be known from erased records only
-            origin = snapshot.emptied()
+        # as a rebuild: a column, its type, or all rows may be known from erased records only, and the order's type from what was not quarantined
+        origin = origin or snapshot.emptied()
         with self._rows(spec, origin, inputs, locations, snapshot.erased) as (schema, rows, batch, work):
             name, other = "view equals full recompute", "a resolve of the whole archive"
             checks.append(compare.view_against(self._spark, spec, spec.view, name, other, snapshot, schema, rows))

@@ -69,6 +69,8 @@ _COMMIT = f"CASE WHEN NOT {FIRST_COMMIT} THEN try_cast(trim(BOTH '[]\" ' FROM su
 """The first member of a list such as `["24","25"]`. A parser of JSON would cost each record more than its values do, and so would a text that is no
 number: Spark makes an exception of it."""
 
+_OF_CHANGE = "coalesce(startswith(_source.connector, 'wal2json'), false)"
+
 
 def _padded(lsn: str) -> str:
     """SQL: an LSN of SQL Server as it is (hexadecimal of a fixed width), one of Informix, which is a decimal number, with leading zeros."""
@@ -76,8 +78,9 @@ def _padded(lsn: str) -> str:
 
 
 _COMPUTED = {
-    # a snapshot's rows have no commit: the LSN at which it was taken lies above older slots' (and see `position.with_position`)
-    "commit_lsn": f"coalesce({_COMMIT}, try_cast(_source.lsn AS BIGINT))",
+    # a snapshot's rows have no commit: the LSN at which it was taken lies above older slots' (and see `position.with_position`). The LSN of
+    # wal2json's format 2 is that of a change: it says nothing about the commit of format 1
+    "commit_lsn": f"coalesce({_COMMIT}, CASE WHEN NOT {_OF_CHANGE} THEN try_cast(_source.lsn AS BIGINT) END)",
     # a snapshot's rows were read before the changes of the transactions that were open then
     "lsn": "CASE WHEN _op <> 'r' THEN try_cast(_source.lsn AS BIGINT) END",
     "total_order": "try_cast(_source.total_order AS BIGINT)",

@@ -20,6 +20,8 @@ from compactor.spark.sql import cast, from_json, literal
 
 STRING = r'"(?:[^"\\]++|\\.)*+"'
 """A JSON string as a regular expression. Possessive quantifiers keep long ones off the stack."""
+_TEXT = rf"{STRING}|'(?:[^'\\]++|\\.)*+'"
+"""A text as Spark's JSON reader takes it: also one in single quotes, which stand in no other place outside of strings."""
 _NUMBER = r"(?:-?[0-9][0-9.eE+-]*+|-?Infinity|NaN)"
 """A number outside of strings in JSON, also one that JSON does not have."""
 _FRACTION = "-?[0-9]++[.eE][0-9.eE+-]*+"
@@ -62,12 +64,12 @@ _BOUNDS = r"^(\[[0-9:-]+\])+="
 
 def exact_numbers(text: str, mark: str = "") -> str:
     """SQL: JSON text in which every number is a string that begins with `mark`. JSON readers make doubles of fractions, and 30 digits become 17."""
-    return _as_strings(text, rf'[^"0-9NI-]++|{STRING}', _NUMBER, mark)
+    return _as_strings(text, rf"[^\"'0-9NI-]++|{_TEXT}", _NUMBER, mark)
 
 
 def long_numbers(text: str) -> str:
     """SQL: JSON text in which whole numbers of more than 38 digits are strings."""
-    others = rf'[^"0-9-]++|{STRING}|{_FRACTION}|-?[0-9]{{1,38}}+(?![0-9.eE])'
+    others = rf"[^\"'0-9-]++|{_TEXT}|{_FRACTION}|-?[0-9]{{1,38}}+(?![0-9.eE])"
     return _as_strings(text, others, "-?[0-9]{39,}+")
 
 
@@ -84,7 +86,7 @@ def fractions_kept(text: str, decimals: str, long: bool = False) -> str:
     Spark's JSON reader writes an object anew that it returns as text, and its fractions as doubles. `fractions_back` makes numbers of these strings.
     A decimal of many digits becomes text: it must not depend on the other numbers of its record whether `4.00` is `4.0`.
     """
-    others = rf'[^"0-9-]++|{STRING}|-?[0-9]++(?![0-9.eE])|-(?![0-9])'
+    others = rf"[^\"'0-9-]++|{_TEXT}|-?[0-9]++(?![0-9.eE])|-(?![0-9])"
     kept = _as_strings(text, others, _FRACTION, MARK)
     fraction = f"{text} RLIKE {literal(FRACTION)}"
     kept_if = f"{fraction} AND ({decimals} OR {text} RLIKE {literal(_LONG_FRACTION)})" if long else f"{decimals} AND {fraction}"

@@ -48,7 +48,7 @@ _DOCUMENT = (
 _OPS = {"i": "c", "insert": "c", "u": "u", "update": "u", "d": "d", "delete": "d", "t": "t", "truncate": "t"}
 _SILENT = ("b", "c", "m", "message")
 
-FORMAT_1, FORMAT_2, NO_TIME, NO_LSN = "wal2json 1", "wal2json 2", "wal2json 2 without timestamp", "wal2json without lsn"
+FORMAT_1, FORMAT_2, NO_TIME, NO_LSN = "wal2json 1", "wal2json 2", "wal2json 2 without timestamp", "wal2json without include-lsn"
 """Values of `_source.connector`, for the default order (`position.DEFAULTS`)."""
 _UNREAD_NUMBER = r"[:,\[]\s*(?:NaN\s*[,}\]]|-?Infinity\s*[,}\]]|-?[0-9.]{1000})"
 """A number that JSON's reader does not read: older versions write floats that are not finite as they are; it reads no more than 1,000 digits."""
