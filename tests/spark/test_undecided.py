@@ -63,6 +63,26 @@ def test_any_split_gives_the_same_rows(lake: Lake, monkeypatch: pytest.MonkeyPat
     assert first[0]["never_shown"] == {"a": 1, "q": "[]", "p": {"r": "{}"}}
 
 
+def test_a_member_in_another_case_is_the_same_member(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one run and in several; whether the driver has the records or a job looks for their names. Texts that look like names stay."""
+    records = [
+        {"id": 1, "a": {"userId": 1, "x": 'say "userid": 7'}, "l": [{"K.$": 1}]},
+        {"id": 2, "a": {"userid": 2, "x": "z"}, "l": [{"k.$": 2}]},
+        {"id": 3, "a": {"USERID": 3, "x": "z"}, "l": []},
+    ]
+    wanted = [({"userid": 1, "x": 'say "userid": 7'}, [{"k__": 1}]), ({"userid": 2, "x": "z"}, [{"k__": 2}]), ({"userid": 3, "x": "z"}, [])]
+    for large in (False, True):
+        monkeypatch.setattr(json_writers, "INFERRED_HERE", 0 if large else json_writers.INFERRED_HERE)
+        for way, runs in {"once": [records], "apart": [[each] for each in records]}.items():
+            spec = lake.spec(f"{way}_{large}", order_by=("id",))
+            for hour, some in enumerate(runs):
+                lake.land(spec, hour, some)
+                lake.run(spec)
+            rows = sorted(lake.rows(spec), key=lambda row: row["id"])
+            assert [(row["a"], row["l"]) for row in rows] == wanted, (way, large)
+            assert lake.problems(spec) == [], (way, large)
+
+
 def test_the_files_of_a_run_show_the_types_together(lake: Lake) -> None:
     """Spark reads files of some names, and unpacked copies, apart from the others. The same records in one file are of the same types."""
     records = [

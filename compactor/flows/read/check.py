@@ -20,6 +20,7 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import Layout, join, relative
 from compactor.core.model.policy import HASH, HASH_KEY
+from compactor.core.model.schema import called
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.landing import Landing
@@ -122,7 +123,9 @@ def _stored(spec: TableSpec, snapshot: Snapshot) -> str:
     """Return why the next run would refuse settings that stored rows were written under; "" if it would not."""
     schema, order = snapshot.schema, [name for name, _ in snapshot.order if not name.startswith("dms.")]
     try:
-        evolution.key_columns(schema.fields, spec.row_key, spec.name, schema)
+        # a column that is not stored may come with the next files, as another name of one that is
+        if all(called(name, schema.fields) for name in spec.row_key):
+            evolution.key_columns(schema.fields, spec.row_key, spec.name, schema)
         position.check_order(spec.name, spec.order_by, order)
         column_types.check(spec.name, schema, column_types.declared(spec.types))
         protection.check(spec.name, schema, spec.columns)

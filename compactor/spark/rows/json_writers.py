@@ -41,6 +41,8 @@ _EMPTY = r'[:\[,]\s*(?:\{(?:\s*"(?:[^"\\]++|\\.)*+"\s*:\s*null\s*,?)*+\s*\}|\[[\
 """A value that is an object without other members than nulls, or an array of such and of nulls. Text may look like it."""
 _BLANK = r'(?<=[\[,:])\s*""(?!\s*:)'
 """An empty text as a value. Inside texts quotes are escaped, so that none can look like it."""
+_NAME = r'"((?:[^"\\]|\\.)*)"\s*:'
+"""The name of a member in JSON. Inside texts quotes are escaped, so that none can look like it."""
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
 
@@ -198,17 +200,16 @@ def _spellings(
     if not members:
         return ()
     own, inside = ({json.dumps(name, ensure_ascii=False)[1:-1] for name in each} for each in (names, members))
-    exact, any_case = ("|".join(map(re.escape, sorted(each))) for each in (own | inside, inside))
-    pattern = rf'"(?!(?:{exact})")((?iu:{any_case}))"(?=\s*:)'
     if texts:
-        others = {name for text in texts for name in re.findall(pattern, text)}
+        all_names = {name for text in texts for name in re.findall(_NAME, text)}
     else:
         rows = frame.rows.where(f"_writer = {literal(writer_id)}")
         images = rows.selectExpr(f"explode(array_compact(array({', '.join(columns)}))) AS _image")
-        there = images.selectExpr(f"explode(regexp_extract_all(_image, {literal(pattern)}, 1)) AS name")
-        others = {row.name for row in there.distinct().collect()}
+        possessive = rf"({pg_text.STRING})\s*+:"
+        in_rows = images.selectExpr(f"explode(array_distinct(regexp_extract_all(_image, {literal(possessive)}, 1))) AS name").distinct()
+        all_names = {row.name[1:-1] for row in in_rows.collect()}
     spelled = {name.lower(): name for name in inside}
-    return tuple((name, spelled[name.lower()]) for name in sorted(others) if name.lower() in spelled)
+    return tuple((name, spelled[name.lower()]) for name in sorted(all_names - own - inside) if name.lower() in spelled)
 
 
 def _members(kind: T.DataType) -> Iterator[str]:
