@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.catalog import live
 from compactor.core.catalog.ddl import TableDef, ViewDef
-from compactor.core.model.errors import CompactorError, Refused
+from compactor.core.model.errors import CompactorError, OrderRefused, Refused
 from compactor.core.model.files import LIVE, Delta, FeedPart, FileInfo, Segment
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input, other_events
@@ -207,8 +207,21 @@ class SparkEngine:
         checks = [compare.compare_with_reference(self._spark, spec, snapshot)]
         if not inputs and origin is None:
             return [*checks, *self._history(spec, snapshot)]
-        # as a rebuild: a column, its type, or all rows may be known from erased records only, and the order's type from what was not quarantined
-        origin = origin or snapshot.emptied()
+        if origin is None and snapshot.erased is not None:
+            # as a rebuild: a column, its type, or all rows may be known from erased records only
+            origin = snapshot.emptied()
+        try:
+            return [*checks, *self._recomputed(spec, snapshot, inputs, locations, origin)]
+        except OrderRefused:
+            if origin is not None:
+                raise
+            # values that went to quarantine when the order had its type are no reason
+            return [*checks, *self._recomputed(spec, snapshot, inputs, locations, snapshot.emptied())]
+
+    def _recomputed(
+        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None
+    ) -> list[Check]:
+        checks = []
         with self._rows(spec, origin, inputs, locations, snapshot.erased) as (schema, rows, batch, work):
             name, other = "view equals full recompute", "a resolve of the whole archive"
             checks.append(compare.view_against(self._spark, spec, spec.view, name, other, snapshot, schema, rows))

@@ -76,6 +76,18 @@ def test_later_text_that_does_not_sort_with_the_stored_is_invalid(lake: Lake) ->
 
 
 @pytest.mark.slow
+def test_numbers_stay_the_order_of_a_table_with_other_text_in_quarantine(lake: Lake) -> None:
+    """`verify` reads all records again: those in quarantine do not make the others text."""
+    spec = lake.spec(order_by=("at",), quarantine_share=1.0)
+    lake.land(spec, 1, [{"id": 1, "at": "9", "v": "old"}, {"id": 2, "at": "10", "v": "old"}])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 1, "at": "10", "v": "new"}, {"id": 2, "at": "abc", "v": "new"}])
+    lake.run(spec)
+    assert sorted((row["id"], row["v"]) for row in lake.rows(spec)) == [(1, "new"), (2, "old")]
+    assert lake.problems(spec) == []
+
+
+@pytest.mark.slow
 def test_the_order_column_may_change_the_case_of_its_letters(lake: Lake) -> None:
     """As any other column. A record that has both names has two columns, and `order_by` means one of them."""
     spec = lake.spec(order_by=("Seq",))
