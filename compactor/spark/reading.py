@@ -160,8 +160,9 @@ class Reader:
     def _read(self) -> SparkBatch:
         opened, parent, spec = self.opened, self.parent, self.opened.spec
         erased = self.erased or (parent.erased if parent else None)
-        protection.check(spec.name, parent.schema if parent else None, spec.columns, protect.fingerprint(spec))
-        column_types.check(spec.name, parent.schema if parent else None, column_types.declared(spec.types))
+        stored = parent.schema if parent else None
+        protection.check(spec.name, stored, spec.columns, protect.fingerprint(spec, stored))
+        column_types.check(spec.name, stored, column_types.declared(spec.types))
         decoded = self._decoded()
         surveyed = _surveyed(opened, parent, decoded.frames)
         evolved = self._evolved(surveyed)
@@ -216,7 +217,7 @@ class Reader:
             evolved = evolve(parent.schema if parent else None, writers, spec.row_key, self.version, spec.name, spec.policy)
         except SchemaRefused as error:
             raise misfits.located(error, surveyed.frames, opened) from None
-        evolved = dataclasses.replace(evolved, schema=protection.marked(evolved.schema, spec.columns, protect.fingerprint(spec)))
+        evolved = dataclasses.replace(evolved, schema=protection.marked(evolved.schema, spec.columns, protect.fingerprint(spec, evolved.schema)))
         if parent is not None and evolved.retyped:
             misfits.check_exact(opened.spark, spec, parent, evolved)
         return evolved

@@ -336,7 +336,7 @@ def test_bytes_as_postgresql_writes_them(lake: Lake) -> None:
         assert len(lake.unusable(spec)) == 1
 
 
-WITHOUT_SECONDS = [
+MOMENTS = [
     ("2026-11-28T01:00Z", "2026-11-28 01:00:00"),
     ("2026-11-28T01:00:05Z", "2026-11-28 01:00:05"),
     ("2026-11-28T01:00", "2026-11-28 01:00:00"),
@@ -345,16 +345,19 @@ WITHOUT_SECONDS = [
     ("2026-11-28T01:00-0800", "2026-11-28 09:00:00"),
     ("2026-11-28", "2026-11-28 00:00:00"),
     ("2026-11-28T01:0Z0", None),
+    ("+010000-01-01T00:00:00Z", "+10000-01-01 00:00:00"),
+    ("+279999-12-31T23:59:59Z", "+279999-12-31 23:59:59"),
+    ("+280000-01-01T00:00:00Z", None),
 ]
 
 
-def test_times_without_seconds_are_read_in_each_text_format(lake: Lake) -> None:
-    """Java's OffsetDateTime writes seconds unless they are 0, so that one row of sixty lacks them."""
-    values = ", ".join(f"({at}, {literal(text)})" for at, (text, _) in enumerate(WITHOUT_SECONDS))
+def test_moments_are_read_in_each_text_format(lake: Lake) -> None:
+    """Java's OffsetDateTime writes seconds unless they are 0, so that one row of sixty lacks them; JavaScript writes far years with six digits."""
+    values = ", ".join(f"({at}, {literal(text)})" for at, (text, _) in enumerate(MOMENTS))
     field = WriterField("at", ("string",), ("timestamp",), TEXT)
     texts = [pg_text.to_stored("text", field), conversions.from_text("text", ("timestamp",)), conversions.to_stored("text", ("string",), field)]
     columns = ", ".join(f"CAST({text} AS STRING)" for text in texts)
-    for row, (text, expected) in zip(lake.spark.sql(f"SELECT {columns} FROM VALUES {values} AS (at, text) ORDER BY at").collect(), WITHOUT_SECONDS):
+    for row, (text, expected) in zip(lake.spark.sql(f"SELECT {columns} FROM VALUES {values} AS (at, text) ORDER BY at").collect(), MOMENTS):
         assert [*row] == [expected] * len(texts), text
 
 

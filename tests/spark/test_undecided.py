@@ -64,22 +64,23 @@ def test_any_split_gives_the_same_rows(lake: Lake, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_member_in_another_case_is_the_same_member(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one run and in several; whether the driver has the records or a job looks for their names. Texts that look like names stay."""
+    """In one run and in several; whether the driver has the records or a job looks for their names. Text that looks like names stays."""
     records = [
-        {"id": 1, "a": {"userId": 1, "x": 'say "userid": 7'}, "l": [{"K.$": 1}]},
-        {"id": 2, "a": {"userid": 2, "x": "z"}, "l": [{"k.$": 2}]},
-        {"id": 3, "a": {"USERID": 3, "x": "z"}, "l": []},
+        {"id": 1, "a": {"userId": 1, "x": 'say "userid": 7'}, "l": [{"K.$": 1}], "t": {"Userid": 1}},
+        {"id": 2, "a": {"userid": 2, "x": "z"}, "l": [{"k.$": 2}], "t": {"userid": 2}},
+        {"id": 3, "a": {"USERID": 3, "x": "z"}, "l": [], "t": "USERID"},
     ]
     wanted = [({"userid": 1, "x": 'say "userid": 7'}, [{"k__": 1}]), ({"userid": 2, "x": "z"}, [{"k__": 2}]), ({"userid": 3, "x": "z"}, [])]
     for large in (False, True):
         monkeypatch.setattr(json_writers, "INFERRED_HERE", 0 if large else json_writers.INFERRED_HERE)
         for way, runs in {"once": [records], "apart": [[each] for each in records]}.items():
-            spec = lake.spec(f"{way}_{large}", order_by=("id",))
+            spec = lake.spec(f"{way}_{large}", order_by=("id",), types=(("t", "string"),))
             for hour, some in enumerate(runs):
                 lake.land(spec, hour, some)
                 lake.run(spec)
             rows = sorted(lake.rows(spec), key=lambda row: row["id"])
             assert [(row["a"], row["l"]) for row in rows] == wanted, (way, large)
+            assert [row["t"] for row in rows] == ['{"Userid":1}', '{"userid":2}', "USERID"], (way, large)
             assert lake.problems(spec) == [], (way, large)
 
 

@@ -60,7 +60,7 @@ def check(table: str, schema: Schema | None, rules: Sequence[Protection], secret
                 f"{stored or 'no rule'}. Nothing was written. Go back to that rule, or begin the table anew from its source: older "
                 "versions, the archive and the feed hold what was written before."
             )
-        if secret and before != secret and rule == HASH:
+        if secret and before and before != secret:
             raise Refused(
                 f"table {table}: the secret of hashes (COMPACTOR_HASH_KEY, or `hash_secret`) is not the one that {field.source} was hashed with, so "
                 "equal values would have other hashes. Nothing was written. Set that secret, or begin the table anew from its source."

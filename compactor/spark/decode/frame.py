@@ -90,11 +90,10 @@ class Frame:
         blanks = {name for name, kind in merged.items() if _of_others(kind)} if any(writer.blanks for writer in writers) else set[str]()
         doubles = {name: part for name, kind in merged.items() if large and (part := _parts(kind, lambda one, _: one[0] in ("float", "double")))}
         packed = _packed_inside(writers)
+        rows = self.rows.selectExpr("*", f"{_spelled(AFTER, writers)} AS _json") if doubles or packed else self.rows
         images_of = [AFTER] if self.one_image else [AFTER, BEFORE]
-        spelled = {name: _spelled(name, writers) if name in images_of else name for name in self.rows.columns}
-        rows = self.rows.selectExpr(*spelled.values()) if any(writer.spellings for writer in writers) else self.rows
-        rows = rows.selectExpr("*", f"{AFTER} AS _json") if doubles or packed else rows
-        rows = once(rows.selectExpr(*[_parse(name, merged, members, written, blanks) if name in images_of else name for name in rows.columns]))
+        parsed = {name: _parse(name, merged, members, written, blanks, _spelled(name, writers)) for name in images_of}
+        rows = once(rows.selectExpr(*[parsed.get(name, name) for name in rows.columns]))
         rows = rows.withColumn(BEFORE, as_column(AFTER)) if self.one_image else rows
         reasons = [*([_not_exact(doubles, members)] if doubles else []), *(_not_packed(columns, ids) for columns, ids in packed.items())]
         if reasons:
@@ -105,7 +104,7 @@ class Frame:
 
 
 def _spelled(image: str, writers: Sequence[WriterSchema]) -> str:
-    """SQL: a JSON image in which members have one spelling (`WriterSchema.spellings`)."""
+    """SQL: a JSON image in which members have one spelling (`WriterSchema.spellings`); `image` itself if they have."""
     cases = []
     for writer in (each for each in writers if each.spellings):
         text = image
@@ -113,7 +112,12 @@ def _spelled(image: str, writers: Sequence[WriterSchema]) -> str:
             pattern, replacement = rf'"{re.escape(name)}"(?=\s*:)', re.sub(r"([\\$])", r"\\\1", f'"{other}"')
             text = f"regexp_replace({text}, {literal(pattern)}, {literal(replacement)})"
         cases.append(f"WHEN _writer = {literal(writer.id)} THEN {text} ")
-    return f"CASE {''.join(cases)}ELSE {image} END AS {image}"
+    return f"CASE {''.join(cases)}ELSE {image} END" if cases else image
+
+
+def _has_members(kind: types.Type) -> bool:
+    """Return whether a type has structs."""
+    return kind[0] == "struct" or (kind[0] in ("array", "map") and _has_members(kind[-1]))
 
 
 def is_cell(kind: types.Type) -> bool:
@@ -250,26 +254,36 @@ def distinct(kind: types.Type) -> types.Type:
     return types.renamed(kind, stored)
 
 
-def _parse(column: str, merged: Mapping[str, types.Type], members: Mapping[str, str], written: Collection[str], blanks: Collection[str]) -> str:
+def _parse(
+    column: str,
+    merged: Mapping[str, types.Type],
+    members: Mapping[str, str],
+    written: Collection[str],
+    blanks: Collection[str],
+    spelled: str,
+) -> str:
     """SQL: a JSON image as a struct of the columns `merged`.
 
     `written`: columns whose numbers are read as the text that stands there. Numbers inside of objects and arrays are left as they are: the quotes
-    would be part of the value. `blanks`: columns with arrays in which an empty text is null. Spark would make the array null.
+    would be part of the value. `blanks`: columns with arrays in which an empty text is null. Spark would make the array null. `spelled`: the image
+    (SQL) from which structs are read; text that holds an object stays what it is.
     """
     if not merged:
         return f"CAST(NULL AS STRUCT<_none:STRING>) AS {column}"
     image = _struct(column, merged, members)
-    if not written and not blanks:
+    structs = {name: kind for name, kind in merged.items() if _has_members(kind)} if spelled != column else {}
+    if not written and not blanks and not structs:
         return f"{image} AS {column}"
     exact = _struct(pg_text.exact_numbers(column), {name: merged[name] for name in sorted(written)}, members)
     numbers = f"CASE WHEN {column} RLIKE {literal(pg_text.FRACTION)} THEN {exact} END"
-    nulled = f"regexp_replace({column}, {literal(pg_text.BLANK_ELEMENT)}, 'null')"
+    nulled = f"regexp_replace({spelled}, {literal(pg_text.BLANK_ELEMENT)}, 'null')"
     others = _struct(nulled, {name: kind for name, kind in merged.items() if name in blanks}, members)
     parts = [f"{image} AS a", *([f"{numbers} AS n"] if written else []), *([f"{others} AS b"] if blanks else [])]
+    parts += [f"{_struct(spelled, structs, members)} AS s"] if structs else []
     values = []
     for name, kind in merged.items():
         value = quoted(members.get(name, name))
-        own = f"_p.a.{value}"
+        own = f"_p.{'s' if name in structs else 'a'}.{value}"
         if name in written and kind[0] == "array":
             own = f"coalesce(_p.n.{value}, {own})"
         elif name in written:

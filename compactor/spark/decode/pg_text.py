@@ -29,7 +29,7 @@ _DEPTHS = 3
 
 ISO_DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}"
 """Begins an ISO date or timestamp."""
-MOMENT_YEAR = r"^(?:-[0-9]{4,}|[+]?[0-9]{4,5}|[+]?1[0-9]{5}|[+]?2[0-7][0-9]{4})-"
+MOMENT_YEAR = r"^(?:-[0-9]{4,}|[+]?[0-9]{4,5}|[+]?[01][0-9]{5}|[+]?2[0-7][0-9]{4})-"
 """Begins the text of a timestamp that `MICROS_MAX` allows."""
 MICROS_MAX = 101_548_372 * 86_400_000_000 - 1
 """The end of the year 279999 in microseconds since 1970. INT96 counts from 4714 BC: what Spark writes of later years than 287563 overflows, and other

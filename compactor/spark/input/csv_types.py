@@ -6,7 +6,7 @@ Inference loses no digit, and it makes no difference how many runs the files com
 |---|---|
 | bigint; beyond 64 bits decimal(38,0) | a whole number as a computer writes it: no leading zero, no plus sign (`007` and `+7` are text) |
 | decimal(19+s, s) | such a number with at most s digits after the point; wider for more whole digits, up to 38 in all |
-| string | anything else: numbers with exponent, dates and times (only a schema can give their form and zone), and keys such as 1.1 and 1.10 |
+| string | anything else: numbers with exponent, dates and times (only a schema can give their form and zone) |
 
 A later value may widen a number (12.50, then 12.505); a number never becomes text unless `on_schema_change` names `to_string`.
 The source did not state an inferred type, so a different one never makes a second column of one name (`WriterField.guessed`). A value that does not
@@ -16,7 +16,7 @@ fit a declared type makes the record invalid, never null.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from compactor.core.model import types
@@ -46,9 +46,8 @@ def add_types(raws: Sequence[RawFrame], stored: Sequence[WriterField], schema: W
     twins, operation = spec.source.before_prefix, spec.op or spec.source.operation_column
     words = (operation,) if operation else ()
     guesses: dict[str, types.Type | None] = {field.name: field.type for field in stored}
-    present = {*guesses}
     for raw in raws:
-        for name, guess in _guessed(raw, schema, words, present, spec).items():
+        for name, guess in _guessed(raw, schema, words, spec).items():
             own = name[len(twins) :] if twins and name.startswith(twins) and name[len(twins) :] in dict(_columns(raw)) else name
             guesses[own] = _joined(guesses.get(own), guess)
     return [_typed(raw, guesses, schema, words, twins) for raw in raws]
@@ -67,10 +66,8 @@ def _joined(left: types.Type | None, right: types.Type | None) -> types.Type | N
     return types.widest(left, right) or ("string",)
 
 
-def _guessed(
-    raw: RawFrame, schema: WriterSchema | None, words: Sequence[str], stored: Collection[str], spec: TableSpec
-) -> dict[str, types.Type | None]:
-    """Infer a type for each column that is not declared, None where there is no value. `stored`: the table's columns. One Spark job."""
+def _guessed(raw: RawFrame, schema: WriterSchema | None, words: Sequence[str], spec: TableSpec) -> dict[str, types.Type | None]:
+    """Infer a type for each column that is not declared, None where there is no value. One Spark job."""
     present, twins = [name for name, _ in _columns(raw)], spec.source.before_prefix
     names = [name for name in present if name not in words and not (schema and schema.declared(name, present))]
     if not names:
@@ -87,17 +84,8 @@ def _guessed(
             deleted = f"{code} IN ({', '.join(literal(text) for text, meaning in meanings.items() if meaning == 'd')})"
             texts = {name: text if name.lower() in used else f"CASE WHEN NOT {deleted} THEN {text} END" for name, text in texts.items()}
     summary = [part for at, name in enumerate(names) for part in _counts(texts[name], at)]
-    keys = {at: texts[name] for at, name in enumerate(names) if name.lower() in {column.lower() for column in spec.key}}
-    row = raw.rows.where(valid).agg(*summary, *(named(_is_numbering(value), f"k{at}") for at, value in keys.items())).collect()[0]
-    return {name: ("string",) if at in keys and name not in stored and row[f"k{at}"] else _guess(row, at) for at, name in enumerate(names)}
-
-
-def _is_numbering(value: str) -> str:
-    """SQL for an aggregation: whether numbers look like those of chapters or versions. What a computer writes has no zero at its end (1.1, also 1.0),
-    or a fixed number of digits behind the point.
-    """
-    fraction = f"nullif(regexp_extract({value}, '[.]([0-9]+)$', 1), '')"
-    return f"coalesce(max({fraction} RLIKE '^[0-9]+0$') AND min(length({fraction})) < max(length({fraction})), false)"
+    row = raw.rows.where(valid).agg(*summary).collect()[0]
+    return {name: _guess(row, at) for at, name in enumerate(names)}
 
 
 def _counts(value: str, at: int) -> list[Any]:

@@ -7,8 +7,8 @@ from compactor.spark.sql import END, cited, let, literal
 
 _NUMBER = "[+-]?([0-9]+[.,][0-9]+([eE][+-]?[0-9]+)?|[0-9]+[eE][+-][0-9]+|[0-9][eE][0-9]{1,3})"
 """A number with a fraction (9.5 and 10.5) or an exponent."""
-_PADDED = "[+][0-9]+|([1-9][0-9]*|0) +"
-"""A whole number with a sign, or with blanks behind it."""
+_PADDED = "[+]([1-9][0-9]*|0)|([1-9][0-9]{0,6}|0) +"
+"""A whole number with a sign, or with blanks behind it. Longer ones may be times, all of one width."""
 _DAY_FIRST = "[0-9]{1,2}[-/.]([0-9]{1,2}|[A-Za-z]{3})[-/.][0-9]{2,4}([^0-9].*)?"
 _DAY_UNPADDED = "[0-9]{4}[-/]([0-9][-/].*|[0-9]{2}[-/][0-9]([^0-9].*)?)"
 _HOUR_UNPADDED = "(.*[T ])?[0-9]:[0-5][0-9](:[0-5][0-9])?([^0-9:].*)?"
@@ -22,12 +22,15 @@ _ZONED = f".*[0-9]:[0-5][0-9](:[0-9]{{2}}([.,][0-9]+)?)?(Z| ?[+-][0-9:]+)? ?(?!(
 """A time with the name of a zone. Offsets have been applied (`decode/order.py`); UTC alone sorts."""
 _FAR = "[0-9]{4,}-[0-9]{2}-[0-9]{2}.* BC|([+-][0-9]{4,}|[1-9][0-9]{4,})-(0[1-9]|1[0-2])-([0-2][0-9]|3[01])([T ].*)?"
 """A date before the year 0 or after 9999."""
-_BASIC = "[0-9]{8}[Tt][0-9]{4,6}([.,][0-9]+[Zz]|([.,][0-9]+)?[+-][0-9:]+)"
-_HOUR_OF_ZONE = "[0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt]([0-9]{2}[+-][0-9:]+|[0-9:]+[.,][0-9]{10,}([Zz]| ?[+-][0-9:]+)|24:.*)"
-"""A moment with an offset in a form that `decode/order.py` does not apply: without minutes, with more than nine digits of a second, at 24:00."""
+_OFFSET = " ?[+-](?!00(:?00)?$)[0-9:]+"
+_BASIC = f"[0-9]{{8}}[Tt][0-9]{{4,6}}([.,][0-9]+)?{_OFFSET}"
+_OTHER_TIMES = f"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[ Tt]([0-9]{{2}}|[0-9:]+[.,][0-9]{{10,}}|24:[0-9:.,]+){_OFFSET}"
+"""Moments with an offset in forms in which `decode/order.py` does not apply it: basic, without minutes, with more than nine digits of a second, at
+24:00.
+"""
 _BASE64 = "([A-Za-z0-9+/]{4})*[A-Za-z0-9+/]{2}(==|[A-Za-z0-9+/]=)"
 _NUMBERS = r'\[ *(null|"?[0-9]+"?)( *, *(null|"?[0-9]+"?))* *\]'
-_DATES = (_DAY_FIRST, _DAY_UNPADDED, _HOUR_UNPADDED, _HALF_DAY, _WEEKDAY, _MONTH, _ZONED, _FAR, _BASIC, _HOUR_OF_ZONE)
+_DATES = (_DAY_FIRST, _DAY_UNPADDED, _HOUR_UNPADDED, _HALF_DAY, _WEEKDAY, _MONTH, _ZONED, _FAR, _BASIC, _OTHER_TIMES)
 _FORMS = (_NUMBER, _PADDED, *_DATES, _BASE64, _NUMBERS)
 _MISORDERED = f"^({'|'.join(_FORMS)}){END}"
 _EPOCH = f"^1[0-9]{{9}}([0-9]{{3}}){{0,3}}{END}"

@@ -65,9 +65,11 @@ def _hidden(spark: SparkSession, value: bytes) -> str:
     return f"{name}()"
 
 
-def fingerprint(spec: TableSpec) -> str:
-    """Return what only the secret of hashed columns gives; "" if `columns:` hashes none. Raises Refused as `secret` does."""
-    return keys.fingerprint(secret(spec, _WHY)) if any(rule.kind == HASH for rule in spec.columns) else ""
+def fingerprint(spec: TableSpec, schema: Schema | None) -> str:
+    """Return what only the secret of hashed columns gives; "" if `columns:` hashes none of these. Raises Refused as `secret` does."""
+    fields = schema.fields if schema else ()
+    hashed = any(rule.kind == HASH and rule.covers(field.source, *field.formerly) for rule in spec.columns for field in fields)
+    return keys.fingerprint(secret(spec, _WHY)) if hashed else ""
 
 
 def secret(spec: TableSpec, why: str) -> bytes:
