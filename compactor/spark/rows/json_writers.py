@@ -41,8 +41,10 @@ _EMPTY = r'[:\[,]\s*(?:\{(?:\s*"(?:[^"\\]++|\\.)*+"\s*:\s*null\s*,?)*+\s*\}|\[[\
 """A value that is an object without other members than nulls, or an array of such and of nulls. Text may look like it."""
 _BLANK = r'(?<=[\[,:])\s*""(?!\s*:)'
 """An empty text as a value. Inside texts quotes are escaped, so that none can look like it."""
-_NAME = r'"((?:[^"\\]|\\.)*)"\s*:'
-"""The name of a member in JSON. Inside texts quotes are escaped, so that none can look like it."""
+_STRING = r'"((?:[^"\\]|\\.)*)"\s*(:?)'
+"""A string in JSON, with a colon if it is the name of a member. What looks for names alone would look at each quote inside of the others."""
+_WHOLE_STRING = rf"{pg_text.STRING}\s*+:?+"
+"""The same for Java, whose other quantifiers need a stack."""
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
 
@@ -201,13 +203,13 @@ def _spellings(
         return ()
     own, inside = ({json.dumps(name, ensure_ascii=False)[1:-1] for name in each} for each in (names, members))
     if texts:
-        all_names = {name for text in texts for name in re.findall(_NAME, text)}
+        all_names = {name for text in texts for name, colon in re.findall(_STRING, text) if colon}
     else:
         rows = frame.rows.where(f"_writer = {literal(writer_id)}")
         images = rows.selectExpr(f"explode(array_compact(array({', '.join(columns)}))) AS _image")
-        possessive = rf"({pg_text.STRING})\s*+:"
-        in_rows = images.selectExpr(f"explode(array_distinct(regexp_extract_all(_image, {literal(possessive)}, 1))) AS name").distinct()
-        all_names = {row.name[1:-1] for row in in_rows.collect()}
+        strings = f"explode(array_distinct(regexp_extract_all(_image, {literal(_WHOLE_STRING)}, 0))) AS name"
+        with_colon = images.selectExpr(strings).where("endswith(name, ':')").distinct()
+        all_names = {row.name[:-1].rstrip()[1:-1] for row in with_colon.collect()}
     spelled = {name.lower(): name for name in inside}
     return tuple((name, spelled[name.lower()]) for name in sorted(all_names - own - inside) if name.lower() in spelled)
 
