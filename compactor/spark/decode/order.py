@@ -70,6 +70,7 @@ _COMMIT = f"CASE WHEN NOT {FIRST_COMMIT} THEN try_cast(trim(BOTH '[]\" ' FROM su
 number: Spark makes an exception of it."""
 
 _OF_CHANGE = "coalesce(startswith(_source.connector, 'wal2json'), false)"
+"""SQL: whether `_source.lsn` is that of a change of wal2json, whose format 2 alone has it."""
 
 
 def _padded(lsn: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,10 +25,8 @@ def protect(changes: DataFrame, schema: Schema, spec: TableSpec) -> DataFrame:
     """Return the changes with the values that are stored. Raises Refused if a column is hashed and there is no secret."""
     if not spec.columns:
         return changes
-    by_name = {field.name: rule for field in schema.fields for rule in spec.columns if rule.covers(field.source, *field.formerly)}
-    kinds = {field.name: field.type for field in schema.fields}
-    hashed = any(rule.kind == HASH for rule in by_name.values())
-    hashes = hashing(changes.sparkSession, secret(spec, _WHY)) if hashed else None
+    by_name, kinds = _rules(spec, schema), {field.name: field.type for field in schema.fields}
+    hashes = hashing(changes.sparkSession, secret(spec, _WHY)) if _has_hashes(by_name) else None
     stored = {name: _value(quoted(name), rule, kinds[name], hashes) for name, rule in by_name.items()}
     columns = [f"{stored[name]} AS {quoted(name)}" if name in stored else quoted(name) for name in changes.columns]
     return changes.selectExpr(*columns)
@@ -67,9 +65,16 @@ def _hidden(spark: SparkSession, value: bytes) -> str:
 
 def fingerprint(spec: TableSpec, schema: Schema | None) -> str:
     """Return what only the secret of hashed columns gives; "" if `columns:` hashes none of these. Raises Refused as `secret` does."""
-    fields = schema.fields if schema else ()
-    hashed = any(rule.kind == HASH and rule.covers(field.source, *field.formerly) for rule in spec.columns for field in fields)
-    return keys.fingerprint(secret(spec, _WHY)) if hashed else ""
+    return keys.fingerprint(secret(spec, _WHY)) if schema and _has_hashes(_rules(spec, schema)) else ""
+
+
+def _rules(spec: TableSpec, schema: Schema) -> dict[str, Protection]:
+    """Return stored column → its rule."""
+    return {field.name: rule for field in schema.fields for rule in spec.columns if rule.covers(field.source, *field.formerly)}
+
+
+def _has_hashes(rules: Mapping[str, Protection]) -> bool:
+    return any(rule.kind == HASH for rule in rules.values())
 
 
 def secret(spec: TableSpec, why: str) -> bytes:
