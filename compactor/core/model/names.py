@@ -60,12 +60,15 @@ def unique(name: str, taken: Iterable[str]) -> str:
 
 
 def of_header(cells: Sequence[str]) -> list[str]:
-    """Return the names in a CSV header. Without one, as pandas' index and a spreadsheet's columns behind the last are, a column has its number.
+    """Return the names in a CSV header, without blanks around them.
 
-    >>> of_header(["", "id", "v", ""])
+    Without a name, as pandas' index and a spreadsheet's columns behind the last are, a column has its number.
+
+    >>> of_header(["", "id", " v", ""])
     ['_1', 'id', 'v', '_4']
     """
-    return [cell or unique(f"_{at}", cells) for at, cell in enumerate(cells, 1)]
+    names = [cell.strip() for cell in cells]
+    return [name or unique(f"_{at}", names) for at, name in enumerate(names, 1)]
 
 
 class Taken:

@@ -8,6 +8,7 @@ Inference loses no digit, and it makes no difference how many runs the files com
 | decimal(19+s, s) | such a number with at most s digits after the point; wider for more whole digits, up to 38 in all |
 | string | anything else: numbers with exponent, dates and times (only a schema can give their form and zone) |
 
+Blanks around a number or time are no part of it; text keeps them.
 A later value may widen a number (12.50, then 12.505); a number never becomes text unless `on_schema_change` names `to_string`.
 The source did not state an inferred type, so a different one never makes a second column of one name (`WriterField.guessed`). A value that does not
 fit a declared type makes the record invalid, never null.
@@ -90,6 +91,7 @@ def _guessed(raw: RawFrame, schema: WriterSchema | None, words: Sequence[str], s
 
 def _counts(value: str, at: int) -> list[Any]:
     """Return the aggregations over one column that `_guess` needs: letter of the figure + number of the column."""
+    value = f"trim({value})"
     scale = f"length(regexp_extract({value}, '[.]([0-9]+)$', 1))"
     return [
         named(f"count({value})", f"n{at}"),
@@ -131,7 +133,7 @@ def _typed(raw: RawFrame, guesses: dict[str, types.Type | None], schema: WriterS
             continue
         inferred = WriterField(name, kind, kind, guessed=declared is None)
         described = dataclasses.replace(declared, name=name, raw=kind) if declared else inferred
-        text = f"_value.{quoted(name)}"
+        text = f"trim(_value.{quoted(name)})" if kind != ("string",) else f"_value.{quoted(name)}"
         value = conversions.exact(text, kind) if declared and kind[0] in types.INTEGERS else conversions.from_text(text, kind)
         if declared and kind == declared.type and conversions.is_numbered(declared):
             value = conversions.numbered(text, declared, value)
@@ -151,6 +153,6 @@ def _fault(text: str, value: str, kind: types.Type, name: str) -> str:
     special = ", ".join(literal(word) for word in _NO_VALUE)
     far = f" AND NOT {text} RLIKE '{_FAR}'" if kind[0] in ("date", "timestamp") else ""
     rounded = f" OR {conversions.not_exact(text, kind)}" if kind[0] in ("float", "double") else ""
-    wrong = f"trim({text}) <> '' AND lower({text}) NOT IN ({special}){far} AND ({value} IS NULL{rounded})"
+    wrong = f"{text} <> '' AND lower({text}) NOT IN ({special}){far} AND ({value} IS NULL{rounded})"
     why = f"concat({literal(f'column {name} holds ')}, {cited(text)}, {literal(f', expected {types.text(kind)}')})"
     return f"CASE WHEN {wrong} THEN {why} END"
