@@ -31,7 +31,7 @@ from compactor.spark.consistency import ConsistentReads, together
 from compactor.spark.input import parquet_files
 from compactor.spark.jvm import hadoop
 from compactor.spark.jvm.private import metadata_column
-from compactor.spark.sql import as_column, literal, member, not_utf8
+from compactor.spark.sql import as_column, cast, literal, member, not_utf8
 
 IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
 """SQL for ROW. The lower 33 bits count the rows of a Spark partition."""
@@ -144,6 +144,11 @@ def from_spark(kind: T.DataType) -> types.Type:
         return ("struct", tuple((field.name, from_spark(field.dataType)) for field in kind.fields))
     name = kind.simpleString()
     return types.parse("timestamp" if name == "timestamp_ntz" else "string" if name.startswith(("varchar", "char", "void")) else name)
+
+
+def in_utc(value: str, kind: T.DataType) -> str:
+    """SQL: a value of Spark's type `kind` as one of `from_spark(kind)`. Moments without zone are UTC, which is the session's zone."""
+    return cast(value, from_spark(kind)) if "timestamp_ntz" in kind.simpleString() else value
 
 
 @dataclass(frozen=True)
@@ -353,7 +358,8 @@ def _avro(spark: SparkSession, origins: Origins, text: str, paths: list[str], re
     if (readable := avro.readable_by_spark(text)) is not None:
         reader = reader.option("avroSchema", readable)
     rows = reads.open(reader, paths)
-    return _with_utf8(RawFrame(with_origin(rows, origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, paths=tuple(paths)))
+    value = f"{in_utc('struct(*)', rows.schema)} AS _value"
+    return _with_utf8(RawFrame(with_origin(rows, origin(origins), value), from_spark(rows.schema), text, paths=tuple(paths)))
 
 
 def _with_utf8(raw: RawFrame) -> RawFrame:

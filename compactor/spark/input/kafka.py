@@ -32,7 +32,7 @@ from compactor.spark.columns import BLOCK, FILE, KEY, KEY_WIRE, OFFSET, OLD_KEY,
 from compactor.spark.decode import conversions
 from compactor.spark.decode.pg_text import fractions_back, fractions_kept, names_decimal
 from compactor.spark.input import json_text
-from compactor.spark.input.files import RawFrame, from_spark
+from compactor.spark.input.files import RawFrame, from_spark, in_utc
 from compactor.spark.sql import EXACT_JSON, as_column, from_json, let, literal, member, once, quoted, struct
 
 OLD_KEY_HEADER = "__debezium.oldkey"
@@ -284,10 +284,11 @@ def _of_schema(raw: RawFrame, rows: DataFrame, number: int, schemas: Callable[[i
     # Spark makes a record of nulls of what it cannot read. Inside of another record, which has the same bytes, that is no record of nulls.
     around = json.dumps({"type": "record", "name": "compactor_value", "fields": [{"name": "value", "type": json.loads(text)}]})
     read = rows.drop(TEXT, UNREADABLE).withColumn(VALUE, _datum(WIRE, around)["value"])
-    schema = from_spark(read.schema[VALUE].dataType)
+    kind = read.schema[VALUE].dataType
+    read = read.withColumn(VALUE, as_column(in_utc(VALUE, kind)))
     misfit = literal(f"does not fit the schema with id {number}, which it names")
     read = read.selectExpr("*", f"CASE WHEN _value IS NULL THEN {misfit} END AS {UNREADABLE}").drop(WIRE)
-    return RawFrame(read, schema, text, by_id=True, paths=raw.paths)
+    return RawFrame(read, from_spark(kind), text, by_id=True, paths=raw.paths)
 
 
 def _schema(number: int, schemas: Callable[[int], str]) -> tuple[str | None, str]:
@@ -324,9 +325,10 @@ def _with_keys(rows: DataFrame, ids: Iterable[int], schemas: Callable[[int], str
 
 def _stored_key(name: str, text: str, read: DataFrame) -> str:
     """SQL for the JSON of a key that was read, with an Avro schema, into the column `name` of `read`."""
-    kinds = dict(from_spark(read.schema[name].dataType)[1])
+    kind = read.schema[name].dataType
+    kinds = dict(from_spark(kind)[1])
     fields = (field for field in writer.from_avro(text).fields if field.type[0] not in ("array", "map", "struct"))
-    members = [(field.name, conversions.key_to_stored(member(name, field.name), kinds[field.name], field)) for field in fields]
+    members = [(field.name, conversions.key_to_stored(member(in_utc(name, kind), field.name), kinds[field.name], field)) for field in fields]
     return f"CASE WHEN {name} IS NOT NULL THEN to_json({struct([(STORED_KEY, 'true'), *members])}, {EXACT_JSON}) END"
 
 
