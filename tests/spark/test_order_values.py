@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from decimal import Decimal
 from typing import Any
 
@@ -42,6 +43,8 @@ TEXTS = {
     "small_letters": ("2024-03-05t10:00:00z", "2024-03-05t10:00:00.5z"),
     "words": ("alpha", "beta"),
     "lsns": ("0/FFFFFF8", "0/10000000"),
+    "many_digits": ("9" * 39, f"1{'0' * 39}"),
+    "hexadecimal": ("0000002200000188000a", "00000022000001880010"),
 }
 
 
@@ -51,6 +54,7 @@ MISORDERED = (
     *("2026-11-20 09:00:00.5 America/New_York", "9:59:00", "2026-11-20 9:59", "1e10", "1E-5", "1.5e3", "0044-03-15 BC", "10000-01-01", "-0044-03-15"),
     *("+10", "9  ", "0 ", "20261120T080000+0200", "2026-11-20T08+02:00", "2026-11-20T08:00:00.1234567891+02:00"),
     *("2026-11-19T24:00:00+02:00", "20261120T080000.5 -0130"),
+    *("master.000006:99", "mysql-bin.000012:4711", "AAAAIgAAAYgAAg=="),
 )
 SORTED = (
     *("2026-11-20 08:00:00 UTC", "2026-11-20 08:00:00.5 GMT", "2026-11-20T08:00:00.000000000", "2026-11-20T08:00:00Z_0001", "08:30:00", "2026-W47"),
@@ -98,6 +102,26 @@ def test_numbers_stay_the_order_of_a_table_with_other_text_in_quarantine(lake: L
 
 
 @pytest.mark.slow
+def test_hexadecimal_numbers_that_begin_without_letters_are_declared_as_text(lake: Lake) -> None:
+    """SQL Server's LSNs. Without the declaration numbers are the order, and those with letters are invalid."""
+    spec = lake.spec(order_by=("at",), types=(("at", "string"),))
+    lake.land(spec, 1, [{"id": at, "at": f"0000002200000188000{at}", "v": "old"} for at in (1, 2)])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 1, "at": "0000002200000188000a", "v": "new"}, {"id": 2, "at": "00000022000001880001", "v": "late"}])
+    lake.run(spec)
+    assert [(row["id"], row["v"]) for row in lake.rows(spec)] == [(1, "new"), (2, "old")]
+    assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
+def test_numbers_of_several_widths_are_no_text_whatever_is_declared(lake: Lake) -> None:
+    spec = lake.spec(order_by=("at",), types=(("at", "string"),))
+    lake.land(spec, 1, [{"id": 1, "at": at, "v": at} for at in ("10", "9")])
+    lake.run(spec)
+    assert [row["v"] for row in lake.rows(spec)] == ["10"]
+
+
+@pytest.mark.slow
 def test_the_order_column_may_change_the_case_of_its_letters(lake: Lake) -> None:
     """As any other column. A record that has both names has two columns, and `order_by` means one of them."""
     spec = lake.spec(order_by=("Seq",))
@@ -123,6 +147,19 @@ def test_the_newer_value_wins_in_whatever_order_the_runs_come(lake: Lake) -> Non
         assert [row["v"] for row in lake.rows(spec)] == ["new"], name
         assert lake.problems(spec) == [], name
     assert dict(lake.snapshot(lake.spec("wide")).order)["at"] == "decimal(38,3)"
+
+    spec = lake.spec("bytes", order_by=("at",))
+    lsns = [bytes.fromhex(digits) for digits in ("00000022000001880002", "0000002200000188000a", "00000022000001880003")]
+    lake.land_parquet(spec, 1, [{"id": 1, "at": lsns[0], "v": "old"}], "id bigint, at binary, v string")
+    lake.run(spec)
+    lake.land_parquet(spec, 2, [{"id": 1, "at": at, "v": v} for at, v in zip(lsns[1:], ("new", "old"))], "id bigint, at binary, v string")
+    lake.run(spec)
+    assert [row["v"] for row in lake.rows(spec)] == ["new"]
+    spec = lake.spec("base64", order_by=("at",), types=(("at", "binary"),))
+    for hour, at in enumerate((1, 2, 0), 1):
+        lake.land(spec, hour, [{"id": 1, "at": base64.b64encode(lsns[at]).decode(), "v": str(at)}])
+        lake.run(spec)
+    assert [row["v"] for row in lake.rows(spec)] == ["1"]
 
     spec = lake.spec("parquet", order_by=("at",))
     ddl = "id bigint, at decimal(20,0), v string"

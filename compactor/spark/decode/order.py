@@ -256,9 +256,8 @@ def expression(
         # a first snapshot has no value of it. Of `change_lsn` it does not show whether that is a number (Informix)
         unsent: types.Type = ("string",) if name.endswith("rs_id") else ("bigint",)
         return null(unsent), unsent
-    raise OrderRefused(
-        f"table {table}: order_by column {name!r} is not in the data; the columns are: {', '.join(columns) or 'none'}. Correct `order_by:`."
-    )
+    advice = "Members of a column are none: have the source write it as a column" if bare.partition(".")[0] in columns else "Correct `order_by:`"
+    raise OrderRefused(f"table {table}: order_by column {name!r} is not in the data; the columns are: {', '.join(columns) or 'none'}. {advice}.")
 
 
 def _own(name: str, columns: Mapping[str, types.Type], writers: Sequence[WriterSchema]) -> dict[str, types.Type]:
@@ -368,6 +367,9 @@ def _ordered(value: str, kind: types.Type, name: str, table: str) -> tuple[str, 
     if kind[0] == "decimal":
         target = ("bigint",) if kind[1] <= 18 and kind[2] == 0 else ("decimal", 38, kind[2])
         return cast(value, target), target
+    if kind[0] == "binary":
+        # as text bytes sort as they do; the letter keeps digits alone from being a number
+        return f"concat('x', hex({value}))", ("string",)
     if kind[0] in ("float", "double"):
         return f"CASE WHEN NOT isnan({value}) THEN CAST({value} AS DOUBLE) END", ("double",)
     raise OrderRefused(f"table {table}: order_by column {name!r} has type {types.text(kind)}, which has no order. Set `order_by:` to another column.")
@@ -383,6 +385,8 @@ def _text(value: str, name: str) -> tuple[str, types.Type]:
         return first_number(value, f"get(filter(from_json({value}, 'ARRAY<STRING>'), _x -> _x IS NOT NULL), 0)"), ("string",)
     halves = ", '/', ".join(f"lpad(upper(split_part(_t, '/', {part})), 8, '0')" for part in (1, 2))
     lsn = f"WHEN _t RLIKE '{LSN}' THEN concat({halves})"
+    # more digits than a decimal has
+    long = f"WHEN _t RLIKE {literal(f'^[0-9]{{39,100}}{END}')} THEN lpad(_t, 100, '0')"
     # Java leaves out seconds that are zero
     filled = f"regexp_replace({value}, {literal(f'{_MINUTE}(?={_ZONE})')}, '$1:00')"
     zone = f"upper(ltrim(regexp_extract(substr(_t, 20), {literal(_ZONE)}, 0)))"
@@ -390,4 +394,4 @@ def _text(value: str, name: str) -> tuple[str, types.Type]:
     fraction = "rpad(regexp_extract(substr(_t, 20), '^[.,]([0-9]+)', 1), 9, '0')"
     moment = f"concat(date_format({seconds}, \"yyyy-MM-dd'T'HH:mm:ss\"), '.', {fraction})"
     # ten o'clock is written as 10:00:00Z, and as 10:00:00.5Z half a second later, which sorts before it as text
-    return let(filled, "_t", f"CASE WHEN _t RLIKE {literal(_MOMENT)} THEN coalesce({moment}, _t) {lsn} ELSE _t END"), ("string",)
+    return let(filled, "_t", f"CASE WHEN _t RLIKE {literal(_MOMENT)} THEN coalesce({moment}, _t) {lsn} {long} ELSE _t END"), ("string",)

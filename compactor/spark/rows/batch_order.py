@@ -1,6 +1,7 @@
 """The order of a batch: its order columns, its epochs and barriers, and which batches may follow a version.
 
 A text column is compared as numbers if it holds whole numbers, because '9' > '10' as text, and refused where it sorts otherwise than what it means.
+Hexadecimal numbers of one width sort as text, also where some have no letters.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import joined
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import position, survey
-from compactor.spark.rows.order_texts import ADVICE, column_of, is_misordered, is_number
+from compactor.spark.rows.order_texts import ADVICE, column_of, is_hexadecimal, is_misordered, is_number
 from compactor.spark.sql import cast, literal, named
 
 
@@ -64,12 +65,15 @@ def _type_of_text(table: str, name: str, column: str, frames: Sequence[Frame], v
 
     `name` is the column in `order_by`, `column` the source's; `values` is SQL for its text, one for each frame. One Spark job a frame.
     """
-    count, digits, long, misordered = _counts(frames, values)
+    (count, digits, long, misordered, *hexadecimal), widths = _counts(frames, values)
 
     def first(test: Callable[[str], str]) -> str:
         places = (misfits.first(frame, test(value), value, opened) for frame, value in zip(frames, values))
         return next(filter(None, places), "")
 
+    as_text = dict(opened.spec.types).get(column) == "string"
+    if count in hexadecimal and (as_text or digits < count) and len(widths) == 1:
+        return "string"
     if 0 < digits < count:
         raise OrderRefused(
             f"table {table}: order_by column {name!r} holds whole numbers in {digits:,} records and other text in {count - digits:,}, which have "
@@ -84,15 +88,20 @@ def _type_of_text(table: str, name: str, column: str, frames: Sequence[Frame], v
     return "decimal(38,0)" if long else "bigint" if digits else "string"
 
 
-def _counts(frames: Sequence[Frame], values: Sequence[str]) -> list[int]:
-    """Count the rows with a text, those with a whole number, with one of more than 18 digits, and with misordered text."""
-    counts = [0, 0, 0, 0]
+def _counts(frames: Sequence[Frame], values: Sequence[str]) -> tuple[list[int], set[int]]:
+    """Count the rows with a text, those with a whole number, with one of more than 18 digits, with misordered text, and with hexadecimal.
+
+    Also return the least and the greatest length of a text, which may be one.
+    """
+    counts, widths = [0] * 6, set[int]()
     for frame, value in zip(frames, values):
-        tests = (is_number(value), f"{is_number(value)} AND length({value}) > 18", is_misordered(value))
+        tests = (is_number(value), f"{is_number(value)} AND length({value}) > 18", is_misordered(value), *is_hexadecimal(value))
         rows = frame.rows.where(f"_op IS NOT NULL AND _invalid IS NULL AND trim({value}) <> ''")
-        row = rows.agg(named("count(1)", "n"), *(named(f"count_if({test})", f"c{at}") for at, test in enumerate(tests))).collect()[0]
+        counted_ = [named("count(1)", "n"), *(named(f"count_if({test})", f"c{at}") for at, test in enumerate(tests))]
+        *row, least, greatest = rows.agg(*counted_, *(named(f"{end}(length({value}))", end) for end in ("min", "max"))).collect()[0]
         counts = [total + more for total, more in zip(counts, row)]
-    return counts
+        widths |= {least, greatest} if row[0] else set()
+    return counts, widths
 
 
 def check_epoch(spec: TableSpec, parent: Snapshot | None, inputs: Iterable[Input]) -> None:

@@ -28,16 +28,18 @@ _OTHER_TIMES = f"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[ Tt]([0-9]{{2}}|[0-9:]+[.,][0-
 """Moments with an offset in forms in which `decode/order.py` does not apply it: basic, without minutes, with more than nine digits of a second, at
 24:00.
 """
+_BINLOG = "[A-Za-z0-9_-]+[.][0-9]{6}[:/,; ]+[0-9]+"
+"""A file of MySQL's binlog and a place in it, whose digits grow."""
 _BASE64 = "([A-Za-z0-9+/]{4})*[A-Za-z0-9+/]{2}(==|[A-Za-z0-9+/]=)"
 _NUMBERS = r'\[ *(null|"?[0-9]+"?)( *, *(null|"?[0-9]+"?))* *\]'
 _DATES = (_DAY_FIRST, _DAY_UNPADDED, _HOUR_UNPADDED, _HALF_DAY, _WEEKDAY, _MONTH, _ZONED, _FAR, _BASIC, _OTHER_TIMES)
-_FORMS = (_NUMBER, _PADDED, *_DATES, _BASE64, _NUMBERS)
+_FORMS = (_NUMBER, _PADDED, *_DATES, _BINLOG, _BASE64, _NUMBERS)
 _MISORDERED = f"^({'|'.join(_FORMS)}){END}"
 _EPOCH = f"^1[0-9]{{9}}([0-9]{{3}}){{0,3}}{END}"
 """A time as a number of seconds since 1970, or of parts of them. Other digits may be hexadecimal."""
 ADVICE = (
-    "numbers in `types:`, such as {{{0}: decimal(18,6)}}, have the source write dates as 2026-01-31, times with 24 hours, UTC or an offset, "
-    "and bytes as hexadecimal, or set another column"
+    "numbers in `types:`, such as {{{0}: decimal(18,6)}}, and base64 as binary, have the source write dates as 2026-01-31 and times with 24 hours, "
+    "UTC or an offset, or set another column"
 )
 
 
@@ -49,6 +51,12 @@ def column_of(name: str) -> str | None:
 def is_number(value: str) -> str:
     """SQL: whether text is a whole number that a decimal holds."""
     return f"({value}) RLIKE '^-?[0-9]{{1,38}}{END}'"
+
+
+def is_hexadecimal(value: str) -> tuple[str, str]:
+    """SQL: whether text is hexadecimal with small letters, if any, and with large ones. With as many digits each, such texts sort as numbers do."""
+    small, large = (f"({value}) RLIKE '^[0-9{letters}]{{8,}}{END}'" for letters in ("a-f", "A-F"))
+    return small, large
 
 
 def is_misordered(value: str) -> str:
