@@ -9,7 +9,7 @@ import typer
 from compactor.cli import grid, options
 from compactor.cli.options import Call, OneTable
 from compactor.core.model.errors import Refused
-from compactor.core.reconcile.report import ReconcileReport, RepairReport
+from compactor.core.reconcile.report import TOO_MANY, ReconcileReport, RepairReport
 from compactor.flows.read.reconcile import Options
 
 _VARIABLE = "COMPACTOR_SOURCE"
@@ -110,13 +110,16 @@ def _show(result: ReconcileReport) -> None:
     if differing:
         grid.table(("key", "difference", "columns", "why it is no delay"), differing)
     rows = f"{result.source_rows:,} rows in the source, {result.lake_rows:,} in the lake (version {result.version})"
-    grid.print_message(f"{result.table}: {result.outcome}. {rows}; {result.different:,} rows differ")
+    differ, again = f"{result.different:,} rows differ", f"; {result.suspects:,} rows looked at again"
+    if result.outcome == TOO_MANY:
+        differ, again = f"{result.suspects:,} rows differ at first, or more", ""
+    grid.print_message(f"{result.table}: {result.outcome}. {rows}; {differ}")
     grid.print_message(f"compared {len(result.columns)} columns in {result.parts:,} key ranges with {result.source} in {result.seconds:.1f} s")
-    grid.print_message(f"positions: source {result.source_position}, lake {result.lake_position}; {result.suspects:,} rows looked at again")
+    grid.print_message(f"positions: source {result.source_position}, lake {result.lake_position}{again}")
     if result.changing:
         grid.print_message(f"{result.changing:,} rows changed in every look and are not judged")
-    if result.outcome == "too many":
-        print("too many rows differ at first to look at each: the lake is far behind (try --at now), or another table was compared")
+    if result.outcome == TOO_MANY:
+        print("that is too many to look at each: the lake is far behind (try --at now), or another table was compared")
     for name, reason in result.skipped:
         grid.print_message(f"not compared: {name}: {reason}")
 

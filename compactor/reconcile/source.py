@@ -127,6 +127,8 @@ _POSTGRES_SETTINGS = (
     "timezone = 'UTC'",
     "datestyle = 'ISO, YMD'",
     "standard_conforming_strings = on",
+    # rows that a policy hides would count as deleted: with `off` the server refuses to hide them
+    "row_security = off",
     "lock_timeout = '5s'",
 )
 _POSTGRES_COLUMNS = """
@@ -198,6 +200,8 @@ _MYSQL_SETTINGS = (
     "sql_mode = 'PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES'",
     "time_zone = '+00:00'",
     "lock_wait_timeout = 5",
+    # longer than any --wait-lake
+    "wait_timeout = 604800",
     "transaction read only",
     "max_error_count = 65535",
 )
@@ -278,8 +282,10 @@ class MysqlSource(SqlSource):
         schema = schema or self._database
         self._where = f"table_schema = {literal(schema)} and table_name = {literal(name)}"
         if not self.query(f"select 1 from information_schema.tables where {self._where}"):
-            raise Refused(f"{self.address} has no table {table}. Name it with --source-table DATABASE.TABLE.")
+            raise Refused(f"{self.address} has no table {table}, or the user no right to SELECT. Name it with --source-table DATABASE.TABLE.")
         self.table, self.collection = f"{self.dialect.quoted(schema)}.{self.dialect.quoted(name)}", f"{schema}.{name}"
+        # columns that the user may not read are in no list, as if they did not exist
+        self.query(f"select * from {self.table} limit 0")
 
     def _translated(self, error: Exception) -> Refused | Unavailable:
         code, *_ = (*error.args, 0)
@@ -306,6 +312,8 @@ def _mysql_arguments(url: str) -> dict[str, Any]:
         raise Refused("--source: expected a port up to 65535") from None
     if not parts.hostname or not parts.path.strip("/"):
         raise Refused("--source: expected mysql://user@host/database")
+    if "ssl_ca" in more and not os.path.isfile(more["ssl_ca"]):
+        raise Refused(f"--source: ssl_ca: expected a file, found none at {more['ssl_ca']}")
     # bytes, because the driver takes a text for Latin-1
     secret = os.fsencode(unquote(password) if colon else os.environ.get("MYSQL_PWD", ""))
     tls = {"ssl_ca": more["ssl_ca"], "ssl_verify_cert": True, "ssl_verify_identity": True} if more else {}

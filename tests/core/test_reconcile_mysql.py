@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
@@ -56,7 +57,7 @@ def test_a_column_is_compared_in_a_form_or_the_reason_is_named(stored: str, sour
 
 FORMS = {
     "id": ("bigint", "bigint(20) unsigned", "integer"), "price": ("decimal(12,2)", "decimal(12,2)", "number"), "ratio": ("double", "double", "double"),
-    "yes": ("boolean", "tinyint(1)", "boolean"), "born": ("date", "date", "date"), "at": ("timestamp", "datetime(3)", "moment"),
+    "yes": ("boolean", "tinyint(1)", "boolean"), "born": ("date", "date", "date"), "at": ("timestamp", "datetime(3)", "moment"), "zoned": ("timestamp", "timestamp(3)", "moment"),
     "clock": ("string", "time(3)", "time"), "raw": ("binary", "blob", "bytes"), "fixed": ("string", "char(8)", "padded"), "o`k": ("string", "text character set latin1 collate latin1_swedish_ci", "text"),
 }  # fmt: skip
 PAIRS = tuple(Pair(name.replace("`", ""), stored, name, source, kind, name == "id") for name, (stored, source, kind) in FORMS.items())
@@ -79,9 +80,17 @@ def test_each_statement_is_mysql_s_sql() -> None:
     side.rows([("7",), ("8",)])
     for text in statements:
         sqlglot.parse_one(text, dialect="mysql")
-    assert "`id` >= 0 AND `id` < 50" in statements[1]
-    assert statements[4].endswith("WHERE (yes = 1) AND (`id` IN (7, 8))) r")
-    assert "`o``k`" in statements[0] + statements[1]
+    assert statements[0].endswith("WHERE (yes = 1) AND `id` IS NULL LIMIT 1")
+    assert "`id` >= 0 AND `id` < 50" in statements[2]
+    assert statements[5].endswith("WHERE (yes = 1) AND (`id` IN (7, 8))) r")
+    assert "`o``k`" in statements[2]
+
+
+def test_a_row_without_key_is_refused() -> None:
+    """It is in no range, so that no checksum shows it."""
+    side = Side(MYSQL, "t", Columns(PAIRS, ()), lambda text: [(1,)] if "IS NULL" in text else [])
+    with pytest.raises(Refused, match="a row of the source has null in the key column id"):
+        side.bounds()
 
 
 KEYS = [
@@ -89,7 +98,10 @@ KEYS = [
     ("born", "-25567", "`born`", "(date '1970-01-01' + interval -25567 day)"),
     ("at", "-1", "`at`", "(timestamp '1970-01-01 00:00:00' + interval -1 microsecond)"),
     ("raw", "00ff", "`raw`", "x'00ff'"),
-    ("fixed", "O'B\\", "`fixed`", "'O''B\\'"),
+    ("zoned", "-1500000", "`zoned`", "from_unixtime(-1500000 * 0.000001)"),
+    ("fixed", "O'B", "`fixed`", "'O''B'"),
+    ("fixed", "O'B\\", "`fixed`", "convert(x'4f27425c' using utf8mb4)"),
+    ("ok", "b\\", "`o``k`", "convert(convert(x'625c' using utf8mb4) using latin1) collate latin1_swedish_ci"),
     ("ok", "name", "`o``k`", "'name'"),
     ("ok", "名", "`o``k`", "convert('名' using latin1) collate latin1_swedish_ci"),
     ("yes", "true", "(case `yes` + 0 <> 0 when 1 then 'true' when 0 then 'false' end)", "'true'"),
@@ -177,15 +189,17 @@ def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
 URL = "mysql://reader:p%40ss@db/school"
 
 
-def test_the_address_becomes_the_driver_s_arguments(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_becomes_the_driver_s_arguments(server: FakeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The password is shown nowhere, and may come from the environment."""
     monkeypatch.setenv("MYSQL_PWD", "other")
-    with open_source(f"{URL}?ssl_ca=/ca.pem", "student", 3, 60) as source:
+    authority = tmp_path / "ca.pem"
+    authority.touch()
+    with open_source(f"{URL}?ssl_ca={authority}", "student", 3, 60) as source:
         assert (source.address, source.table) == ("mysql://db:3306/school", "`school`.`student`")
     assert {
         "user": "reader",
         "password": b"p@ss",
-        "ssl_ca": "/ca.pem",
+        "ssl_ca": str(authority),
         "ssl_verify_identity": True,
         "autocommit": True,
     }.items() <= server.arguments.items()
@@ -204,11 +218,19 @@ def test_each_connection_only_reads_and_has_limits(server: FakeServer, version: 
     assert {limit, "transaction read only", "time_zone = '+00:00'", "lock_wait_timeout = 5"} <= set(settings)
 
 
+def test_a_table_with_columns_that_the_user_may_not_read_is_refused(server: FakeServer) -> None:
+    """The server lists only the others."""
+    server.fails = {"select *": pymysql.OperationalError(1142, "SELECT command denied to user 'reader'")}
+    with pytest.raises(Refused, match="SELECT command denied"):
+        open_source(URL, "student", 1, 60)
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
         ("mysql://db", "expected mysql://user@host/database"),
         ("mysql:///school", "expected mysql://user@host/database"),
+        ("mysql://u@db/school?ssl_ca=/ca.pem", "ssl_ca: expected a file, found none at /ca.pem"),
         ("mysql://u@db/school?ssl=1", "unknown parameter ssl of a mysql:// URL, expected ssl_ca"),
         ("oracle://u@db/school", "expected postgresql://.. or mysql://.., got oracle://"),
         ("db/school", "got no scheme"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -160,6 +161,42 @@ def test_rows_that_the_source_keeps_as_deleted_are_not_missing(url: str, tmp_pat
         assert named(late) == {("missing", "3"): ()}
         with pytest.raises(Refused, match='column "nothing" does not exist'):
             app.reconcile("soft", url, Options(where="nothing = 1"))
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("create policy below on soft using (id < 200)")
+            connection.execute("alter table soft enable row level security, force row level security")
+            connection.execute("create role hidden login password 'x'")
+            connection.execute("grant select on soft to hidden")
+        hidden = f"{url.partition('//')[0]}//hidden:x@{url.rpartition('@')[2]}"
+        with pytest.raises(Refused, match="row-level security"):
+            app.reconcile("soft", hidden, Options(wait=0))
+
+
+def test_text_that_is_no_value_of_the_source_s_type_differs_from_null(url: str, tmp_path: Path) -> None:
+    """The lake has text where no type was declared. Infinity and NaN are null in the source's form, too."""
+    landing = tmp_path / "landing/increment_2026112000"
+    landing.mkdir(parents=True)
+    values = {"born": "'infinity'", "price": "'NaN'", "whole": "7", "at": "'-infinity'", "ratio": "1.5"}
+    kinds = {"born": "date", "price": "numeric", "whole": "int", "at": "timestamp", "ratio": "float8"}
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"create table texts (id int primary key, {', '.join(f'{name} {kind}' for name, kind in kinds.items())})")
+        connection.execute(f"insert into texts values (1, {', '.join(values.values())})")
+        connection.execute("insert into texts (id) select n from generate_series(2, 6) n")
+    rows = [{"id": 1, "seq": 1, **{name: value.strip("'") for name, value in values.items()}}]
+    wrong = {"born": "n/a", "price": "none", "whole": "1e3", "at": "broken", "ratio": "oops"}
+    rows += [{"id": at, "seq": at, **{each: wrong[each] if each == name else None for each in kinds}} for at, name in enumerate(kinds, 2)]
+    (landing / "part-0.json").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    config = tmp_path / "compactor.yaml"
+    table = (
+        f"key: [id], order_by: [seq], increments: {tmp_path}/landing/increment_%Y%m%d%H, types: {{{', '.join(f'{name}: string' for name in kinds)}}}"
+    )
+    config.write_text(f"warehouse: {tmp_path / 'warehouse'}\ncatalog: {{database: proof}}\ntables:\n  texts: {{{table}}}\n")
+    with App.open(config) as app:
+        (done,) = app.run(["texts"])
+        assert done.error is None, done.error
+        report = app.reconcile("texts", url, Options(wait=0))
+        assert named(report) == {("changed", str(at)): (name,) for at, name in enumerate(kinds, 2)}
+        with pytest.raises(Refused, match="texts has no position in the source's log"):
+            app.reconcile("texts", url, Options(wait=0, at="now"))
 
 
 def falsify(url: str, load: Load) -> None:

@@ -207,6 +207,24 @@ def test_a_key_of_text_in_any_collation(source: Capture, kind: str) -> None:
         assert {("Straße",), ("b",)} == {*opened.side.rows([("b",), ("Straße",), ("名",)])} - {("?",)}
 
 
+def test_a_key_is_the_same_in_a_session_of_the_connector(source: Capture) -> None:
+    """Debezium's signal has the condition, and its session other SQL modes and another zone."""
+    url = f"mysql://hive:it%27s@127.0.0.1:{source.port}/school"
+    execute(source, "create table slashes (k varchar(20) character set utf8mb4 primary key)", "create table moments (k timestamp(3) primary key)")
+    for table, texts in (("slashes", ("a\\b", "end\\", "it's")), ("moments", ("1709632800123000", "1729992600000000"))):
+        keys = [(text,) for text in texts]
+        with MysqlSource(url, table) as opened:
+            opened.select(compared(opened, "k"))
+            values = ", ".join(f"({opened.dialect.value(compared(opened, 'k').key[0], text)})" for text in texts)
+            execute(source, "set time_zone = '+00:00'", f"insert into {table} values {values}")
+            assert keys == sorted(opened.side.rows(keys))
+            condition = opened.side.condition(keys)
+        with source.connected() as connection, connection.cursor() as cursor:
+            cursor.execute("set time_zone = '+05:30'")
+            cursor.execute(f"select count(*) from {table} where {condition}")
+            assert cursor.fetchone() == (len(keys),), table
+
+
 def test_keys_of_mariadb_s_own_types(source: Capture) -> None:
     """A uuid, and addresses."""
     ids = ("123e4567-e89b-12d3-a456-426655440000", "10.0.0.1", "2001:db8::1")

@@ -266,7 +266,7 @@ def test_only_the_rows_that_count_are_read_from_a_side() -> None:
     side = Side(POSTGRES, '"t"', columns(), query, "xmin::text", "a or b")
     side.bounds(), side.checksums(Part(1, 5), Split(2)), side.digests([Part(1, 2), Part(3, 4)]), side.rows([("1",)])
     assert all('FROM "t" WHERE (a or b) AND ' in text for text in statements)
-    assert 'WHERE (a or b) AND (("id" >= 1 AND "id" < 2) OR ("id" >= 3 AND "id" < 4))' in statements[2]
+    assert 'WHERE (a or b) AND (("id" >= 1 AND "id" < 2) OR ("id" >= 3 AND "id" < 4))' in statements[3]
 
 
 def test_a_key_of_floating_numbers_is_looked_up_by_its_text() -> None:

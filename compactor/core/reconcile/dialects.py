@@ -71,7 +71,7 @@ class Dialect:
         """Return an expression for the value that has this canonical text."""
         given = self.literal(text)
         charset = _CHARSET.search(pair.source_type)
-        if charset and not self.lake and not text.isascii():
+        if charset and not self.lake and (given[0] != "'" or not text.isascii()):
             # MySQL refuses to compare a column with a character that its character set does not have, and with a text of another collation
             given = f"convert({given} using {charset[1]}) collate {charset[2]}"
         kind = pair.type if self.lake else pair.source_type
@@ -86,9 +86,9 @@ class Dialect:
 
 
 # What no type of the lake holds (infinity, a number that is none) is null, as it is there. The session's time zone is UTC.
-_PG_DAY = "86400000000"
-# days apart from the rest: a factor of an interval is a double
-_PG_MOMENT = f"((date '1970-01-01' + ({{t}}::bigint / {_PG_DAY})::int)::%s + ({{t}}::bigint %% {_PG_DAY}) * interval '1 microsecond')"
+_PG_HOUR = "3600000000"
+# hours apart from the rest, because a factor of an interval is a double; not days, which in some zones have 23 hours
+_PG_MOMENT = f"('epoch'::%s + ({{t}}::bigint / {_PG_HOUR}) * interval '1 hour' + ({{t}}::bigint %% {_PG_HOUR}) * interval '1 microsecond')"
 _PG_DOUBLE = "(('x' || encode(float8send({v}::%sdouble precision + 0), 'hex'))::bit(64)::bigint::text)"
 POSTGRES = Dialect(
     mark='"',
@@ -130,6 +130,13 @@ POSTGRES = Dialect(
 _MYSQL_TRIMMED = "trim(trailing '.' from trim(trailing '0' from cast({v} %sas char)))"
 # no function returns the bits of a double, but those of a point end with them, the last byte first; adding zero makes 0 of -0
 _MYSQL_DOUBLE = "conv(hex(reverse(substr(st_asbinary(point({v} + 0e0, 0)), 6, 8))), 16, -10)"
+
+
+def _mysql_text(text: str) -> str:
+    """Return a literal that means the same in a session with other SQL modes, such as Debezium's."""
+    return f"convert(x'{text.encode().hex()}' using utf8mb4)" if "\\" in text else literal(text)
+
+
 MYSQL = Dialect(
     mark="`",
     texts={
@@ -150,12 +157,15 @@ MYSQL = Dialect(
         **dict.fromkeys(("integer", "number"), "{raw}"),
         "date": "(date '1970-01-01' + interval {raw} day)",
         "moment": "(timestamp '1970-01-01 00:00:00' + interval {raw} microsecond)",
+        # in the session's zone, as the column is: Debezium's session has another
+        ("moment", "zoned"): "from_unixtime({raw} * 0.000001)",
         "bytes": "x'{raw}'",
         "": "{t}",
     },
-    variant=lambda pair: "fraction" if _FRACTION.search(pair.source_type) else "",
+    variant=lambda pair: "zoned" if pair.source_type.startswith("timestamp") else "fraction" if _FRACTION.search(pair.source_type) else "",
     digest="md5({})",
     number="cast(conv({}, 16, 10) as unsigned)",
+    literal=_mysql_text,
     own={("number", "fraction"): "cast({v} + 0 as char)", ("time", "fraction"): "cast({v} as char)"},
 )
 
@@ -168,18 +178,28 @@ _SPARK_BOOLEAN = (
 )
 # Spark has no function for the bits of a double; adding zero makes 0 of -0
 _SPARK_DOUBLE = "(CASE WHEN {v} IS NOT NULL THEN reflect('java.lang.Double', 'doubleToLongBits', {v} + 0D) END)"
+# text that is null in the source's form: no number, no moment, or a day that no calendar has
+_SPARK_NULL = "(?i)^ *([+-]?inf(inity)?|nan|0000-.*|.*-00([- T].*)?) *$"
+
+
+def _spark(form: str, expression: str) -> dict[str | tuple[str, str], str]:
+    """Return the expressions of a form: of text that it does not understand the text itself, so that a comparison notices it."""
+    return {form: expression, (form, "string"): f"coalesce({expression}, CASE WHEN NOT {{v}} RLIKE '{_SPARK_NULL}' THEN {{v}} END)"}
+
+
+_SPARK_NUMBER = f"(CASE WHEN {{v}} RLIKE '^-?[0-9]+([.][0-9]+)?$' THEN {_SPARK_DIGITS} WHEN NOT {{v}} RLIKE '{_SPARK_NULL}' THEN {{v}} END)"
 SPARK = Dialect(
     mark="`",
     texts={
         **dict.fromkeys((("integer", "decimal"), ("number", "decimal")), f"format_number({{v}}, '0.{'#' * 38}')"),
-        **dict.fromkeys((("integer", "string"), ("number", "string")), f"(CASE WHEN {{v}} RLIKE '^-?[0-9]+([.][0-9]+)?$' THEN {_SPARK_DIGITS} END)"),
+        **dict.fromkeys((("integer", "string"), ("number", "string")), _SPARK_NUMBER),
         **dict.fromkeys(("integer", "number"), "cast({v} AS string)"),
-        "double": _SPARK_DOUBLE.replace("{v}", "try_cast({v} AS double)"),
-        "single": _SPARK_DOUBLE.replace("{v}", "try_cast(try_cast({v} AS float) AS double)"),
+        **_spark("double", _SPARK_DOUBLE.replace("{v}", "try_cast({v} AS double)")),
+        **_spark("single", _SPARK_DOUBLE.replace("{v}", "try_cast(try_cast({v} AS float) AS double)")),
         "boolean": "lower(cast({v} AS string))",
         ("boolean", "string"): _SPARK_BOOLEAN,
-        "date": "cast(datediff(try_cast({v} AS date), DATE'1970-01-01') AS string)",
-        "moment": "cast(unix_micros(try_cast({v} AS timestamp)) AS string)",
+        **_spark("date", "cast(datediff(try_cast({v} AS date), DATE'1970-01-01') AS string)"),
+        **_spark("moment", "cast(unix_micros(try_cast({v} AS timestamp)) AS string)"),
         # Debezium's IsoTime ends in Z
         "time": _SPARK_TRIMMED.replace("{v}", "rtrim('Z', {v})"),
         "bytes": "lower(hex({v}))",
@@ -208,7 +228,7 @@ def _kinds(**types: str) -> dict[str, str]:
 
 
 _POSTGRES_FORMS = _kinds(
-    integer="smallint, integer, bigint, oid",
+    integer="smallint, integer, bigint",
     number="numeric",
     double="double precision",
     single="real",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.core.model.errors import Refused
 from compactor.core.reconcile.canonical import Columns, Pair
 from compactor.core.reconcile.dialects import Dialect
 
@@ -84,10 +85,15 @@ class Side:
         self._own = {at: text for at, pair in enumerate(columns.pairs) if (text := sql.own_text(pair))}
 
     def bounds(self) -> tuple[int, int] | None:
-        """Return the least and the greatest value of the first key column if both sides have whole numbers there, else None; None without rows."""
+        """Return the least and the greatest value of the first key column if both sides have whole numbers there, else None; None without rows.
+
+        Raises Refused for a row of the source without value in it: no range has such a row.
+        """
         if not self._columns.ranged:
             return None
         name = self._sql.name(self._columns.key[0])
+        if not self._sql.lake and self._query(f"SELECT 1 FROM {self._relation} WHERE {self._counted}{name} IS NULL LIMIT 1"):
+            raise Refused(f"a row of the source has null in the key column {self._columns.key[0].source}: correct it, and compare again")
         ((low, high),) = self._query(f"SELECT min({name}), max({name}) FROM {self._relation} WHERE {self._counted}1 = 1")
         return None if low is None else (int(low), int(high))
 

@@ -170,7 +170,9 @@ def _await(source: Source, lake: Lake, place: str, pause: Callable[[], bool]) ->
     position = source.end() if place == "now" else log.parse(place)
     if position is None:
         raise Refused(f"expected `now` or a position such as {log.example}, got {place!r}")
-    if lake.reached() is None or not _until(lake.reached, position, pause):
+    if lake.reached() is None:
+        raise Refused(f"table {lake.table.name} has no position in the source's log: nothing was ingested, or its order is another. Leave out --at.")
+    if not _until(lake.reached, position, pause):
         at = log.text(lake.reached())
         raise Unavailable(f"the lake has not reached {log.text(position)}, it is at {at}. Wait longer (--wait-lake), or run the table.")
 
