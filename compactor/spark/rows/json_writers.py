@@ -96,12 +96,13 @@ def writers_of(
     forms = _forms(frame, connect.values())
     out = []
     not_finite: dict[str, set[str]] = {}
+    spelled: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: str(row[WRITER])):
         if row.text:
             described = _with_numeric_decimals(connect[row[WRITER]], forms.get(row[WRITER]), bool(row.fractions))
             described = column_types.as_declared(described, typed) if typed else described
         else:
-            described, not_finite[row[WRITER]] = _from_values(frame, row, names_of[row[WRITER]], stored, bare, not key)
+            described, not_finite[row[WRITER]] = _from_values(frame, row, names_of[row[WRITER]], stored, bare, not key, spelled)
             described = column_types.as_declared(described, schema, text=True) if schema else described
         if key and not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
@@ -159,9 +160,12 @@ def _with_numeric_decimals(described: WriterSchema, semantic: str | None, fracti
 
 
 def _from_values(
-    frame: Frame, row: T.Row, names: list[str], stored: Sequence[WriterField], bare: bool, keyless: bool
+    frame: Frame, row: T.Row, names: list[str], stored: Sequence[WriterField], bare: bool, keyless: bool, spelled: dict[str, str]
 ) -> tuple[WriterSchema, set[str]]:
-    """Return a writer with types inferred from its values, and its columns without other values than `"NaN"`. `row` is the one of `writers_of`."""
+    """Return a writer with types inferred from its values, and its columns without other values than `"NaN"`. `row` is the one of `writers_of`.
+
+    `spelled`: of `_spellings`.
+    """
     spark = frame.rows.sparkSession
     columns = [AFTER, BEFORE] if keyless and not frame.one_image else [AFTER if row.rows else BEFORE]
     texts = [] if row.large else _alone([text for column in columns for text in row[column]])
@@ -177,26 +181,38 @@ def _from_values(
 
     # an empty array is no array to those who write one for an empty object
     struct, words = inferred(_NO_ITEMS, "null") if row.empties else inferred(), set[str]()
-    spellings = _spellings(struct, names, texts, frame, row[WRITER], columns)
+    spellings = _spellings(struct, names, texts, frame, row[WRITER], columns, spelled)
+    respelled = {json.loads(f'"{name}"'): json.loads(f'"{other}"') for name, other in spellings}
+
+    def kind_of(struct: T.StructType) -> types.Type:
+        return types.renamed(from_spark(struct), lambda own: [respelled.get(name, name) for name in own])
+
     if row.not_finite:
         struct, words = _with_doubles(struct, inferred(_NOT_FINITE, ":null"))
-    marked: types.Type = _number(from_spark(struct))
+    marked: types.Type = _number(kind_of(struct))
     scalars = {field.name for field in stored if types.is_scalar(field.type)}
     if row.blank and _may_lack(struct, {*names} - scalars):
-        marked = _marked(marked, from_spark(inferred(_BLANK, '"_"')), nested_types.BLANK) or marked
+        marked = _marked(marked, kind_of(inferred(_BLANK, '"_"')), nested_types.BLANK) or marked
     if row.empties and _may_lack(struct, names):
-        marked = _marked(marked, from_spark(inferred(_NO_MEMBERS, "{_:null}", nulls=True)), nested_types.UNDECIDED) or marked
+        marked = _marked(marked, kind_of(inferred(_NO_MEMBERS, "{_:null}", nulls=True)), nested_types.UNDECIDED) or marked
     described = _described(row[WRITER], dict(marked[1]), names, bare, {field.name: field.type for field in stored})
     described = dataclasses.replace(described, spellings=spellings, blanks=bool(row.blanks))
     return dataclasses.replace(described, fractions=bool(row.fractions), large=bool(row.large or row.long)), words
 
 
 def _spellings(
-    struct: T.StructType, names: Sequence[str], texts: Sequence[str], frame: Frame, writer_id: str, columns: Sequence[str]
+    struct: T.StructType,
+    names: Sequence[str],
+    texts: Sequence[str],
+    frame: Frame,
+    writer_id: str,
+    columns: Sequence[str],
+    spelled: dict[str, str],
 ) -> tuple[tuple[str, str], ...]:
     """Return `WriterSchema.spellings` of a writer with an inferred type: Spark infers one member for `{"A": 1}` and `{"a": 1}`, and reads one only.
 
-    `names`: its columns; `columns`: those with its images. One Spark job if there are objects inside, and the driver does not have the `texts`.
+    `names`: its columns; `columns`: those with its images. `spelled`: member in small letters → its spelling in earlier writers, and in this one.
+    One Spark job if there are objects inside, and the driver does not have the `texts`.
     """
     members = [name for field in struct.fields for name in _members(field.dataType)]
     if not members:
@@ -210,8 +226,9 @@ def _spellings(
         strings = f"explode(array_distinct(regexp_extract_all(_image, {literal(_WHOLE_STRING)}, 0))) AS name"
         with_colon = images.selectExpr(strings).where("endswith(name, ':')").distinct()
         all_names = {row.name[:-1].rstrip()[1:-1] for row in with_colon.collect()}
-    spelled = {name.lower(): name for name in inside}
-    return tuple((name, spelled[name.lower()]) for name in sorted(all_names - own - inside) if name.lower() in spelled)
+    for name in sorted(inside):
+        spelled.setdefault(name.lower(), name)
+    return tuple((name, other) for name in sorted(all_names - own) if (other := spelled.get(name.lower(), name)) != name)
 
 
 def _members(kind: T.DataType) -> Iterator[str]:
