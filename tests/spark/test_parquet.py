@@ -6,6 +6,7 @@ import base64
 import datetime
 import decimal
 import json
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -167,9 +168,6 @@ def test_a_block_that_is_null_in_all_records(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
-        (pa.array([b"0123456789abcdef"], pa.uuid()), "the type UUID"),
-        (pa.array([1], pa.time32("ms")), "the type TIME(MILLIS,false)"),
-        (pa.array([1], pa.time64("us")), "the type TIME(MICROS,false)"),
         (pa.array([[1]], pa.list_(pa.time64("ns"))), "the type TIME(NANOS,false)"),
         (pa.array([np.float16(1.5)], pa.float16()), "a type that Spark does not know (FLOAT16, VARIANT, ..)"),
         (pa.array([decimal.Decimal(10) ** 40], pa.decimal256(50, 2)), "the type DECIMAL(50,2)"),
@@ -182,6 +180,40 @@ def test_a_type_without_a_reader_is_refused_by_the_columns_name(spark: SparkSess
         parquet_files.columns(spark, str(tmp_path / "a.parquet"))
     column = "element" if pa.types.is_list(values.type) else "v"
     assert str(refused.value).startswith(f"column {column} has {kind}, which Spark does not read: have the writer cast it")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+def test_uuids_and_times_of_day_are_text(lake: Lake, vectorized: str, request: pytest.FixtureRequest) -> None:
+    """As those of other formats: as a key, inside of structs and lists, in each unit, and by each of Spark's two readers."""
+    setting = "spark.sql.parquet.enableVectorizedReader"
+    request.addfinalizer(lambda: lake.spark.conf.unset(setting))
+    lake.spark.conf.set(setting, vectorized)
+    spec = lake.spec(f"times_{vectorized}")
+    first, second = (uuid.UUID(text) for text in ("7ed4bffc-f189-40b0-9090-c58e1cba14b8", "00000000-0000-0000-0000-000000000001"))
+    micros, nanos = pa.array([3_600_000_001, None], pa.time64("us")), pa.array([86_399_999_999_999, 0], pa.time64("ns"))
+    table = {
+        "id": pa.array([first.bytes, second.bytes], pa.uuid()),
+        "seq": pa.array([1, 1]),
+        "t_ms": pa.array([1, 3_600_000], pa.time32("ms")),
+        "t_us": micros,
+        "t_ns": nanos,
+        "s": pa.StructArray.from_arrays([micros, nanos], ["t_us", "t_ns"]),
+        "l": pa.array([[1_000_000, None], []], pa.list_(pa.time64("us"))),
+    }
+    landed(lake, spec, 1, table, "a.parquet")
+    lake.run(spec)
+    landed(lake, spec, 2, {**table, "seq": pa.array([2, 0]), "t_ms": pa.array([2, 2], pa.time32("ms"))}, "a.parquet")
+    lake.run(spec)
+    by_key = {row["id"]: row for row in lake.rows(spec)}
+    assert by_key == {
+        str(first): {
+            "id": str(first), "seq": 2, "t_ms": "00:00:00.002000", "t_us": "01:00:00.000001", "t_ns": "23:59:59.999999",
+            "s": {"t_us": "01:00:00.000001", "t_ns": "23:59:59.999999"}, "l": ["00:00:01", None],
+        },
+        str(second): {"id": str(second), "seq": 1, "t_ms": "01:00:00", "t_us": None, "t_ns": "00:00:00", "s": {"t_us": None, "t_ns": "00:00:00"}, "l": []},
+    }  # fmt: skip
+    assert lake.problems(spec) == []
 
 
 @pytest.mark.parametrize("inside", [False, True])

@@ -132,7 +132,7 @@ def _time(value: str, kind: types.Type, field: WriterField) -> str | None:
     if field.type[0] == "timestamp" and kind[0] == "string":
         return _from_iso(value)
     if short in ("Time", "MicroTime", "NanoTime") and number:
-        return _time_of_day(micros)
+        return time_of_day(micros)
     if short == "IsoTime" and kind == ("string",):
         # as the other times of day are stored
         return f"rtrim('Z', {value})"
@@ -310,7 +310,7 @@ def _moment(micros: str) -> str:
     return f"CASE WHEN {micros} BETWEEN {_MICROS_MIN}L AND {pg_text.MICROS_MAX}L THEN timestamp_micros({micros}) END"
 
 
-def _time_of_day(micros: str) -> str:
+def time_of_day(micros: str) -> str:
     # MySQL's times may be negative, and longer than a day
     sign, seconds = "CASE WHEN _t < 0L THEN '-' ELSE '' END", "(abs(_t) div 1000000L)"
     whole = f"format_string('%s%02d:%02d:%02d', {sign}, {seconds} div 3600L, ({seconds} div 60L) % 60L, {seconds} % 60L)"

@@ -3,7 +3,8 @@
 - Nanoseconds are read as numbers, and cut to microseconds. In a column of the key, a time that is finer is null.
 - The type null (pandas, Arrow, DuckDB and polars write it where all values are null) is an int32 to Spark. Such a column has no type yet, and neither
   has an array, a map or a struct of nulls: these are their JSON text, as in JSON without schema. Other structs are without the members that are null.
-- A type that Spark has no reader for is refused by the column's name.
+- A uuid and a time of day, for which Spark has no reader, are read as bytes and as a number, and mean text.
+- Another type that Spark has no reader for is refused by the column's name.
 - Kafka Connect, Flink, NiFi and others write Parquet by way of Avro, and leave the writer's Avro schema in the footer. It says what numbers and texts
   mean, such as days or microseconds. They write decimals as `binary` of any length. Spark reads those with 19 to 38 digits: with fewer they are read
   as such, with more as bytes if the Avro schema says what they mean.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,13 +24,17 @@ from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql import types as T
 
 from compactor.core.model.errors import InputRefused
-from compactor.spark.decode.conversions import floor_micros
+from compactor.spark.decode.conversions import floor_micros, time_of_day
 from compactor.spark.jvm import hadoop
 from compactor.spark.jvm.private import jvm, parquet_converter
 from compactor.spark.sql import member, quoted, struct
 
 _FOREIGN = re.compile(r"(\S+) \((UUID|INTERVAL|TIME\([A-Z]+,[a-z]+\)|DECIMAL\((?:39|[4-9][0-9]|[0-9]{3,}),[0-9]+\))\)(?: = [0-9]+)?;")
 """A column in parquet-java's text of a schema whose type Spark has no reader for. (parquet-java itself does not know FLOAT16 and newer types.)"""
+_AS_TEXT = re.compile(r" (?:fixed_len_byte_array\(16\)|int32|int64) (\S+) \((?:UUID|TIME\((MILLIS|MICROS|NANOS),[a-z]+\))\)")
+"""A column of uuids, or of times of day in a unit. In milliseconds it is an int32."""
+_ITEMS = ("element", "item", "array", "array_element", "key", "value")
+"""Names of what a list or a map holds, by which no unit is found."""
 _NANOS = "(TIMESTAMP(NANOS,"
 _BINARY_DECIMAL = re.compile(r"( binary \S+) \(DECIMAL\(([0-9]+),([0-9]+)\)\)")
 _MAYBE_NULL = re.compile(r"^ +optional int32 [^(]+;$", re.MULTILINE)
@@ -59,6 +64,8 @@ class Columns:
     """As they are meant: nanoseconds are timestamps, and what has no type yet is `void`."""
     avro: str | None = None
     """The writer's Avro schema, if the footer has one."""
+    nanos: frozenset[str] = frozenset()
+    """The names of times of day that are nanoseconds. Other longs that mean text are microseconds."""
 
     @property
     def schema(self) -> T.StructType:
@@ -91,7 +98,13 @@ def columns(spark: SparkSession, path: str, described: bool = True, typed_only: 
     names = dict[str, str]()
     if not _PLAIN.fullmatch(text):
         text, names = _with_plain_names(text, [str(each.getName()) for each in _elements(java, file)])
+    units: dict[str | None, set[str]] = {}
+    for name, unit in _AS_TEXT.findall(text):
+        units.setdefault(unit, set()).add(name)
+    nanos = units.get("NANOS", set())
+    as_text = nanos.isdisjoint({*_ITEMS, *units.get("MICROS", set())})
     read_as = _BINARY_DECIMAL.sub(partial(_readable, bytes_too=avro is not None), text)
+    read_as = _AS_TEXT.sub(lambda each: each[0].rpartition(" ")[0], read_as) if as_text else read_as
     if foreign := _FOREIGN.search(read_as):
         raise _refused(names.get(foreign[1], foreign[1]), f"the type {foreign[2]}")
 
@@ -101,13 +114,15 @@ def columns(spark: SparkSession, path: str, described: bool = True, typed_only: 
         return json.dumps(_renamed(json.loads(made), names)) if names else made
 
     means = _BINARY_DECIMAL.sub(lambda each: each[1] if int(each[2]) > _DIGITS_MAX else each[0], text).replace(_NANOS, "(TIMESTAMP(MICROS,")
+    # an Avro schema says what the numbers mean
+    means = _AS_TEXT.sub(lambda each: each[0].rpartition(" ")[0] if avro and each[2] else f" binary {each[1]} (STRING)", means) if as_text else means
     read = spark_json(read_as)
     meant = read if means == read_as else spark_json(means)
     if _MAYBE_NULL.search(text) and not str(footer.getCreatedBy()).startswith(_JAVA):
         # the columns of Parquet, which have no children, are the parts of Spark's types that have no parts, in the same order
         nulls = [each.isSetLogicalType() and each.getLogicalType().isSetUNKNOWN() for each in _elements(java, file) if not each.getNum_children()]
         meant = json.dumps(_with_nulls(json.loads(meant), iter(nulls), typed_only)) if any(nulls) else meant
-    return Columns(read, meant, avro)
+    return Columns(read, meant, avro, frozenset(names.get(name, name) for name in nanos))
 
 
 def _with_plain_names(text: str, elements: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -146,7 +161,7 @@ def _readable(decimal: re.Match[str], bytes_too: bool) -> str:
 
 def _refused(column: str, kind: str) -> InputRefused:
     return InputRefused(
-        f"column {column} has {kind}, which Spark does not read: have the writer cast it, a uuid, a time of day or a long decimal to text, "
+        f"column {column} has {kind}, which Spark does not read: have the writer cast it, a long decimal to text, "
         "a half to float, or leave the column out"
     )
 
@@ -209,26 +224,36 @@ def values(of: Columns, key: Sequence[str] = ()) -> list[str]:
     """SQL for each column of `reader`, as it is meant; JSON text for what has no type. `key`: the columns of the table's key."""
     was, is_ = (T.StructType.fromJson(json.loads(text)) for text in (of.read, of.meant))
     low = [name.lower() for name in key]
-    return [f"{_meant(quoted(one.name), was[one.name].dataType, one.dataType, one.name, low)} AS {quoted(one.name)}" for one in is_.fields]
+    return [f"{_meant(quoted(one.name), was[one.name].dataType, one.dataType, of.nanos, one.name, low)} AS {quoted(one.name)}" for one in is_.fields]
 
 
-def _meant(value: str, read_as: T.DataType, meant: T.DataType, name: str = "", key: Sequence[str] = ()) -> str:
+def _meant(value: str, read_as: T.DataType, meant: T.DataType, nanos: Collection[str], name: str = "", key: Sequence[str] = ()) -> str:
     """SQL: a value as it is meant. `name`: of its column or member; `key`: lower-case names of the columns of the key, if it may be one of them."""
     if read_as == meant:
         return value
     if isinstance(meant, T.NullType):
         return "CAST(NULL AS STRING)" if isinstance(read_as, T.IntegerType) else f"to_json({value})"
     if isinstance(read_as, T.ArrayType) and isinstance(meant, T.ArrayType):
-        return f"transform({value}, _e -> {_meant('_e', read_as.elementType, meant.elementType)})"
+        return f"transform({value}, _e -> {_meant('_e', read_as.elementType, meant.elementType, nanos)})"
     if isinstance(read_as, T.MapType) and isinstance(meant, T.MapType):
-        keys = value if read_as.keyType == meant.keyType else f"transform_keys({value}, (_e, _v) -> {_meant('_e', read_as.keyType, meant.keyType)})"
-        return f"transform_values({keys}, (_k, _e) -> {_meant('_e', read_as.valueType, meant.valueType)})"
+        keys = (
+            value
+            if read_as.keyType == meant.keyType
+            else f"transform_keys({value}, (_e, _v) -> {_meant('_e', read_as.keyType, meant.keyType, nanos)})"
+        )
+        return f"transform_values({keys}, (_k, _e) -> {_meant('_e', read_as.valueType, meant.valueType, nanos)})"
     if isinstance(read_as, T.StructType) and isinstance(meant, T.StructType):
         low = key if name in _ROWS else ()
-        members = [(one.name, _meant(member(value, one.name), read_as[one.name].dataType, one.dataType, one.name, low)) for one in meant.fields]
+        kinds = [(one.name, read_as[one.name].dataType, one.dataType) for one in meant.fields]
+        members = [(inner, _meant(member(value, inner), was, is_, nanos, inner, low)) for inner, was, is_ in kinds]
         return f"CASE WHEN {value} IS NOT NULL THEN {struct(members)} END"
     if isinstance(meant, T.DecimalType):
         return f"CAST({value} AS {meant.simpleString()})"
+    if isinstance(meant, T.StringType) and isinstance(read_as, T.BinaryType):
+        return f"regexp_replace(lower(hex({value})), '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-')"
+    if isinstance(meant, T.StringType):
+        unit = "* 1000L" if isinstance(read_as, T.IntegerType) else "div 1000L" if name in nanos else "div 1L"
+        return time_of_day(f"{value} {unit}")
     micros = f"timestamp_micros({floor_micros(value)})"
     # as of any other source, see conversions.key_to_stored
     return f"CASE WHEN {value} % 1000L = 0L THEN {micros} END" if name.lower() in key else micros
