@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -36,22 +36,18 @@ def source_table(spec: TableSpec) -> str:
     return ".".join(parts[-2:]) if len(parts) >= 3 else spec.name
 
 
-def _select(source: Any, columns: Columns, spec: TableSpec, where: str | None) -> str:
-    """Choose the columns and rows of the source that the table should have: of a table with `delete_when` only those that are no deletes.
-
-    Return the condition on the rows, "" for none.
-    """
-    condition = where if where is not None else f"NOT coalesce(({spec.delete_when}), false)" if spec.delete_when else ""
+def _select(source: Any, columns: Columns, spec: TableSpec, where: str | None) -> None:
+    """Choose the columns and rows of the source that the table should have: of a table with `delete_when` only those that are no deletes."""
+    if where is not None or spec.delete_when is None:
+        source.select(columns, where or "")
+        return
     try:
-        source.select(columns, condition)
+        source.select(columns, f"NOT coalesce(({spec.delete_when}), false)")
     except Refused as error:
-        if where is not None:
-            raise
         raise Refused(
             f"table {spec.name}: the source does not understand `delete_when: {spec.delete_when}`, which is Spark's SQL. {error}. "
             "Set --where to a condition, in the source's SQL, on the rows that are not deleted."
         ) from None
-    return condition
 
 
 @dataclass(frozen=True)
@@ -61,25 +57,18 @@ class _Opened:
     source: Any
     lake: Lake
     pause: Callable[[], bool]
-    where: str
-    """The condition on the source's rows, "" for none."""
 
     def compare(self, options: Options) -> ReconcileReport:
         report = reconcile(self.source, self.lake, options, self.pause, time.monotonic)
         remember_comparison(self.lake.table, report)
         return report
 
-    def repairable(self, differences: list[RowDifference]) -> list[RowDifference]:
-        """Return the differences without rows of the lake that the source has outside of the condition: they are no rows to delete.
-
-        A condition may mean more rows in the source than in the lake: MySQL compares text without regard to case.
-        """
-        if not self.where:
-            return differences
+    def repairable(self, differences: Sequence[RowDifference], where: str) -> list[RowDifference]:
+        """Return the differences without rows of the lake that the source has outside of the condition `where`: they are no rows to delete."""
         extra = [tuple(item.key.values()) for item in differences if item.kind == "extra"]
         self.source.select(self.lake.columns, "")
         there = current_rows(self.source, extra, None, self.pause)
-        self.source.select(self.lake.columns, self.where)
+        self.source.select(self.lake.columns, where)
         return [item for item in differences if tuple(item.key.values()) not in there]
 
     def signal(self, keys: list[Key], table: str) -> str:
@@ -112,7 +101,8 @@ class Reconcile(AppBase):
             if before.outcome == TOO_MANY:
                 raise Refused(f"table {name}: too many rows differ to repair each: first let the lake come further (--at now), or rebuild the table.")
             kinds = KINDS if signal is None else opened.source.signal_repairs
-            chosen = opened.repairable([item for item in before.differences if item.proof and item.kind in kinds and item.rows[0] <= 1])
+            chosen = [item for item in before.differences if item.proof and item.kind in kinds and item.rows[0] <= 1]
+            chosen = opened.repairable(chosen, options.where) if options.where else chosen
             keys, deletes = [tuple(item.key.values()) for item in chosen], sum(item.kind == "extra" for item in chosen)
             written, after = "", None
             if run and keys:
@@ -151,9 +141,9 @@ class Reconcile(AppBase):
             if len(columns.key) < len(schema.key):
                 missing = [f"{name} ({reason})" for name, reason in columns.skipped[: len(schema.key) - len(columns.key)]]
                 raise Refused(f"table {name}: the key cannot be compared with the source's: {', '.join(missing)}. Check --source-table.")
-            where = _select(source, columns, spec, options.where)
+            _select(source, columns, spec, options.where)
             deadline = time.monotonic() + options.wait
-            yield _Opened(source, Lake(table, columns, source.log, self._query), lambda: self._pause(deadline), where)
+            yield _Opened(source, Lake(table, columns, source.log, self._query), lambda: self._pause(deadline))
 
     def _query(self, text: str) -> list[tuple[Any, ...]]:
         return with_sql_errors(lambda: [tuple(row) for row in self.runtime.spark().sql(text).collect()])

@@ -191,6 +191,8 @@ class PostgresSource(SqlSource):
         sentence = (str(error).strip() or type(error).__name__).splitlines()[0]
         if not self.address:
             return Unavailable(f"PostgreSQL could not be reached: {sentence}")
+        if "row-level security" in sentence:
+            return Refused(f"{self.address}: {sentence}. Rows that it hides would count as deleted: give the user BYPASSRLS.")
         if isinstance(error, self._driver.errors.QueryCanceled):
             return Unavailable(f"{self.address}: {sentence}. {_SLOW}")
         return (Unavailable if isinstance(error, self._driver.OperationalError) else Refused)(f"{self.address}: {sentence}")

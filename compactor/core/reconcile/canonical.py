@@ -80,9 +80,9 @@ class Columns:
 
     @property
     def ranged(self) -> bool:
-        """Return whether both sides store the first key column as a whole number, so that it has ranges."""
+        """Return whether both sides store the first key column as a whole number, so that it has ranges. PostgreSQL does not compute with an oid."""
         first = self.key[0]
-        return first.form == "integer" and base(first.type) in types.INTEGERS
+        return first.form == "integer" and base(first.type) in types.INTEGERS and first.source_type != "oid"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -178,8 +178,8 @@ _SPARK_BOOLEAN = (
 )
 # Spark has no function for the bits of a double; adding zero makes 0 of -0
 _SPARK_DOUBLE = "(CASE WHEN {v} IS NOT NULL THEN reflect('java.lang.Double', 'doubleToLongBits', {v} + 0D) END)"
-# text that is null in the source's form: no number, no moment, or a day that no calendar has
-_SPARK_NULL = "(?i)^ *([+-]?inf(inity)?|nan|0000-.*|.*-00([- T].*)?) *$"
+# text that is null in the source's form: none, no number, no moment, a day that no calendar has or that is too far
+_SPARK_NULL = "(?i)^ *([+-]?inf(inity)?|nan|0000-.*|.*-00([- T].*)?|[+-]?[0-9]{{5,}}-.*)? *$"
 
 
 def _spark(form: str, expression: str) -> dict[str | tuple[str, str], str]:
@@ -228,7 +228,7 @@ def _kinds(**types: str) -> dict[str, str]:
 
 
 _POSTGRES_FORMS = _kinds(
-    integer="smallint, integer, bigint",
+    integer="smallint, integer, bigint, oid",
     number="numeric",
     double="double precision",
     single="real",

@@ -352,7 +352,9 @@ def _stored(value: str, kind: types.Type, field: WriterField, name: str, table: 
             f"table {table}: order_by column {name!r} holds numbers of any size, which are stored as text and have no order. Set `order_by:` to "
             "another column."
         )
-    return _ordered(conversions.to_stored(value, kind, field), field.type, name, table)
+    # bits have their lowest byte first
+    stored = ("bits",) if field.semantic.endswith(".Bits") else field.type
+    return _ordered(conversions.to_stored(value, kind, field), stored, name, table)
 
 
 def _ordered(value: str, kind: types.Type, name: str, table: str) -> tuple[str, types.Type]:
@@ -386,7 +388,7 @@ def _text(value: str, name: str) -> tuple[str, types.Type]:
     halves = ", '/', ".join(f"lpad(upper(split_part(_t, '/', {part})), 8, '0')" for part in (1, 2))
     lsn = f"WHEN _t RLIKE '{LSN}' THEN concat({halves})"
     # more digits than a decimal has
-    long = f"WHEN _t RLIKE {literal(f'^[0-9]{{39,100}}{END}')} THEN lpad(_t, 100, '0')"
+    long = f"WHEN _t RLIKE {literal(f'^[0-9]{{39,60}}{END}')} THEN lpad(_t, 60, '0')"
     # Java leaves out seconds that are zero
     filled = f"regexp_replace({value}, {literal(f'{_MINUTE}(?={_ZONE})')}, '$1:00')"
     zone = f"upper(ltrim(regexp_extract(substr(_t, 20), {literal(_ZONE)}, 0)))"

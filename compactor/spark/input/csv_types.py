@@ -8,7 +8,7 @@ Inference loses no digit, and it makes no difference how many runs the files com
 | decimal(19+s, s) | such a number with at most s digits after the point; wider for more whole digits, up to 38 in all |
 | string | anything else: numbers with exponent, dates and times (only a schema can give their form and zone) |
 
-Blanks around a number or time are no part of it; text keeps them.
+Blanks around a number or time of a declared type are no part of it.
 A later value may widen a number (12.50, then 12.505); a number never becomes text unless `on_schema_change` names `to_string`.
 The source did not state an inferred type, so a different one never makes a second column of one name (`WriterField.guessed`). A value that does not
 fit a declared type makes the record invalid, never null.
@@ -91,7 +91,6 @@ def _guessed(raw: RawFrame, schema: WriterSchema | None, words: Sequence[str], s
 
 def _counts(value: str, at: int) -> list[Any]:
     """Return the aggregations over one column that `_guess` needs: letter of the figure + number of the column."""
-    value = f"trim({value})"
     scale = f"length(regexp_extract({value}, '[.]([0-9]+)$', 1))"
     return [
         named(f"count({value})", f"n{at}"),

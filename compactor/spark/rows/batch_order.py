@@ -1,7 +1,7 @@
 """The order of a batch: its order columns, its epochs and barriers, and which batches may follow a version.
 
 A text column is compared as numbers if it holds whole numbers, because '9' > '10' as text, and refused where it sorts otherwise than what it means.
-Hexadecimal numbers of one width sort as text, also where some have no letters.
+Hexadecimal numbers of one width sort as text, also those without letters beside others.
 """
 
 from __future__ import annotations
@@ -71,8 +71,7 @@ def _type_of_text(table: str, name: str, column: str, frames: Sequence[Frame], v
         places = (misfits.first(frame, test(value), value, opened) for frame, value in zip(frames, values))
         return next(filter(None, places), "")
 
-    as_text = dict(opened.spec.types).get(column) == "string"
-    if count in hexadecimal and (as_text or digits < count) and len(widths) == 1:
+    if count in hexadecimal and digits < count and len(widths) == 1:
         return "string"
     if 0 < digits < count:
         raise OrderRefused(

@@ -7,8 +7,8 @@ from compactor.spark.sql import END, cited, let, literal
 
 _NUMBER = "[+-]?([0-9]+[.,][0-9]+([eE][+-]?[0-9]+)?|[0-9]+[eE][+-][0-9]+|[0-9][eE][0-9]{1,3})"
 """A number with a fraction (9.5 and 10.5) or an exponent."""
-_PADDED = "[+]([1-9][0-9]*|0)|([1-9][0-9]{0,6}|0) +"
-"""A whole number with a sign, or with blanks behind it. Longer ones may be times, all of one width."""
+_PADDED = "[+]([1-9][0-9]*|0)|([1-9][0-9]{0,6}|0) +| ([1-9][0-9]{0,6}|0)"
+"""A whole number with a sign, with blanks behind it, or with one before it, as after a comma. Longer ones may be times, all of one width."""
 _DAY_FIRST = "[0-9]{1,2}[-/.]([0-9]{1,2}|[A-Za-z]{3})[-/.][0-9]{2,4}([^0-9].*)?"
 _DAY_UNPADDED = "[0-9]{4}[-/]([0-9][-/].*|[0-9]{2}[-/][0-9]([^0-9].*)?)"
 _HOUR_UNPADDED = "(.*[T ])?[0-9]:[0-5][0-9](:[0-5][0-9])?([^0-9:].*)?"
@@ -28,8 +28,8 @@ _OTHER_TIMES = f"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[ Tt]([0-9]{{2}}|[0-9:]+[.,][0-
 """Moments with an offset in forms in which `decode/order.py` does not apply it: basic, without minutes, with more than nine digits of a second, at
 24:00.
 """
-_BINLOG = "[A-Za-z0-9_-]+[.][0-9]{6}[:/,; ]+[0-9]+"
-"""A file of MySQL's binlog and a place in it, whose digits grow."""
+_BINLOG = "[A-Za-z][A-Za-z0-9_-]*[.][0-9]{6}[:/,; ]+[1-9][0-9]{0,8}"
+"""A file of MySQL's binlog and a place in it, whose digits grow. With ten of them all may have one width."""
 _BASE64 = "([A-Za-z0-9+/]{4})*[A-Za-z0-9+/]{2}(==|[A-Za-z0-9+/]=)"
 _NUMBERS = r'\[ *(null|"?[0-9]+"?)( *, *(null|"?[0-9]+"?))* *\]'
 _DATES = (_DAY_FIRST, _DAY_UNPADDED, _HOUR_UNPADDED, _HALF_DAY, _WEEKDAY, _MONTH, _ZONED, _FAR, _BASIC, _OTHER_TIMES)
@@ -38,8 +38,8 @@ _MISORDERED = f"^({'|'.join(_FORMS)}){END}"
 _EPOCH = f"^1[0-9]{{9}}([0-9]{{3}}){{0,3}}{END}"
 """A time as a number of seconds since 1970, or of parts of them. Other digits may be hexadecimal."""
 ADVICE = (
-    "numbers in `types:`, such as {{{0}: decimal(18,6)}}, and base64 as binary, have the source write dates as 2026-01-31 and times with 24 hours, "
-    "UTC or an offset, or set another column"
+    "numbers in `types:`, such as {{{0}: decimal(18,6)}}, have the source write dates as 2026-01-31, times with 24 hours, UTC or an offset, "
+    "and bytes as hexadecimal, or set another column"
 )
 
 
