@@ -227,13 +227,16 @@ def test_removed_columns_are_hidden_until_they_come_back() -> None:
         ([writer(30, 39, ("b",), a="int")], ["a", "b"]),
         ([writer(40, 49, a="int")], ["a"]),
         ([writer(50, 59, a="int", b="string")], ["a", "b"]),
+        ([writer(60, 69, a="int")], ["a"]),
+        # in another case it is the same column
+        ([writer(70, 79, a="int", B="string")], ["a", "b"]),
     ]
     schema: Schema | None = None
     for version, (writers, expected) in enumerate(batches, 1):
         schema = evolve(schema, writers, ["id"], version, "t", HIDE).schema
         assert [name for name, _, _ in shown(schema)] == expected, version
         assert schema.names == ("id", "a", "b")
-    assert evolve(schema, [writer(60, 69, a="int")], ["id"], 9, "t", dataclasses.replace(HIDE, patch_rows=True)).decisions == ()
+    assert evolve(schema, [writer(80, 89, a="int")], ["id"], 9, "t", dataclasses.replace(HIDE, patch_rows=True)).decisions == ()
 
 
 def test_a_column_that_some_record_of_the_run_has_is_there_where_records_leave_nulls_out() -> None:
@@ -254,6 +257,15 @@ def test_a_column_that_some_record_of_the_run_has_is_there_where_records_leave_n
     rebuilt[1] = dataclasses.replace(rebuilt[1], last=(*(rebuilt[1].last or ())[:-1], 77))
     for again in (rebuilt, rows(writer(5, 5, x="string", k="int"), writer(13, 13, x="string"))):
         assert ["x"] == [name for name, _, _ in shown(evolve(third.schema, again, ["id"], 4, "t", HIDE).schema)]
+
+
+def test_a_column_is_not_away_while_it_is_spelled_in_another_case() -> None:
+    """A text that was ingested first, before the numbers that came between: it is one column in one run and in two."""
+    text, upper, number = writer(20, 29, x="string"), writer(0, 9, X="int"), writer(10, 19, x="int")
+    asked = Policy(kinds=(("to_string", "evolve"),))
+    together = evolve(None, [text, upper, number], ["id"], 1, "t", asked).schema
+    first = evolve(None, [text], ["id"], 1, "t", asked).schema
+    assert together.names == evolve(first, [upper, number], ["id"], 2, "t", asked).schema.names == ("id", "x")
 
 
 def test_a_renamed_column_stays_one_column() -> None:

@@ -36,7 +36,8 @@ def of_column(
     if column.guessed or joined(types.parse(newest.type), column, also) is not None:
         return newest
     # between this writer and the column's first one, or its last one and this writer, some writer had other columns and not this one
-    without = [each.first for each in writers if each.whole and column.name not in each.names]
+    low = column.name.lower()
+    without = [each.first for each in writers if each.whole and low not in (name.lower() for name in each.names)]
     came_later = any(after(position, writer.last) and after(newest.first, position) for position in (*others, *without))
     was_away = any(after(position, newest.last) and at_or_below(position, writer.first) for position in (*others, *without))
     return None if came_later or was_away else newest
@@ -62,7 +63,8 @@ def _under_another_name(fields: Collection[Field], column: WriterField, writer: 
     names_ = writer.names
     if not joined and [name.lower() for name in names_].count(column.name.lower()) == 1:
         joined = [field for field in fields if field.source.lower() == column.name.lower()]
-    return [field for field in joined if field.source not in names_ and field.visible]
+    # also one that is hidden: the source may have dropped it, or shown no type of it yet
+    return [field for field in joined if field.source not in names_]
 
 
 def _newest(named: Sequence[Field]) -> Field:
