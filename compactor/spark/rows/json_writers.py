@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from py4j.protocol import Py4JJavaError
@@ -214,10 +215,10 @@ def _spellings(
     `names`: its columns; `columns`: those with its images. `spelled`: member in small letters → its spelling in earlier writers, and in this one.
     One Spark job if there are objects inside, and the driver does not have the `texts`.
     """
-    members = [name for field in struct.fields for name in _members(field.dataType)]
-    if not members:
+    objects = [_written(members) for field in struct.fields for members in _objects(field.dataType)]
+    own, inside = {*_written(names)}, {name for members in objects for name in members}
+    if not inside:
         return ()
-    own, inside = ({json.dumps(name, ensure_ascii=False)[1:-1] for name in each} for each in (names, members))
     if texts:
         all_names = {name for text in texts for name, colon in re.findall(_STRING, text) if colon}
     else:
@@ -226,18 +227,28 @@ def _spellings(
         strings = f"explode(array_distinct(regexp_extract_all(_image, {literal(_WHOLE_STRING)}, 0))) AS name"
         with_colon = images.selectExpr(strings).where("endswith(name, ':')").distinct()
         all_names = {row.name[:-1].rstrip()[1:-1] for row in with_colon.collect()}
-    for name in sorted(inside):
+    # an object may have both
+    both = {low for each in objects for low, count in Counter(name.lower() for name in each).items() if count > 1}
+    twins = {name for name in inside if name.lower() in both}
+    for name in sorted(inside - twins):
         spelled.setdefault(name.lower(), name)
-    return tuple((name, other) for name in sorted(all_names - own) if (other := spelled.get(name.lower(), name)) != name)
+    others = {**spelled, **{name.lower(): name for name in twins}}
+    return tuple((name, other) for name in sorted(all_names - own - twins) if (other := others.get(name.lower(), name)) != name)
 
 
-def _members(kind: T.DataType) -> Iterator[str]:
-    """Yield the names of the members of all structs in a type."""
+def _written(names: Iterable[str]) -> list[str]:
+    """Return names as JSON writes them between quotes."""
+    return [json.dumps(name, ensure_ascii=False)[1:-1] for name in names]
+
+
+def _objects(kind: T.DataType) -> Iterator[list[str]]:
+    """Yield the names of the members of each struct in a type."""
     if isinstance(kind, T.ArrayType):
-        yield from _members(kind.elementType)
-    for field in kind.fields if isinstance(kind, T.StructType) else ():
-        yield field.name
-        yield from _members(field.dataType)
+        yield from _objects(kind.elementType)
+    if isinstance(kind, T.StructType):
+        yield kind.names
+        for field in kind.fields:
+            yield from _objects(field.dataType)
 
 
 def _as_doubles(described: WriterSchema, names: Collection[str]) -> WriterSchema:
