@@ -71,7 +71,7 @@ class Dialect:
         """Return an expression for the value that has this canonical text."""
         given = self.literal(text)
         charset = _CHARSET.search(pair.source_type)
-        if charset and not self.lake and (given[0] != "'" or not text.isascii()):
+        if charset and not self.lake and ("\\" in text or not text.isascii()):
             # MySQL refuses to compare a column with a character that its character set does not have, and with a text of another collation
             given = f"convert({given} using {charset[1]}) collate {charset[2]}"
         kind = pair.type if self.lake else pair.source_type

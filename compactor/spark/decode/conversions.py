@@ -311,6 +311,7 @@ def _moment(micros: str) -> str:
 
 
 def time_of_day(micros: str) -> str:
+    """SQL: a time of day in microseconds as `HH:MM:SS`, with six digits of a fraction if it has one."""
     # MySQL's times may be negative, and longer than a day
     sign, seconds = "CASE WHEN _t < 0L THEN '-' ELSE '' END", "(abs(_t) div 1000000L)"
     whole = f"format_string('%s%02d:%02d:%02d', {sign}, {seconds} div 3600L, ({seconds} div 60L) % 60L, {seconds} % 60L)"

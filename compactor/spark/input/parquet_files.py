@@ -31,8 +31,8 @@ from compactor.spark.sql import member, quoted, struct
 
 _FOREIGN = re.compile(r"(\S+) \((UUID|INTERVAL|TIME\([A-Z]+,[a-z]+\)|DECIMAL\((?:39|[4-9][0-9]|[0-9]{3,}),[0-9]+\))\)(?: = [0-9]+)?;")
 """A column in parquet-java's text of a schema whose type Spark has no reader for. (parquet-java itself does not know FLOAT16 and newer types.)"""
-_AS_TEXT = re.compile(r" (?:fixed_len_byte_array\(16\)|int32|int64) (\S+) \((?:UUID|TIME\((MILLIS|MICROS|NANOS),[a-z]+\))\)")
-"""A column of uuids, or of times of day in a unit. In milliseconds it is an int32."""
+_AS_TEXT = re.compile(r"( (?:fixed_len_byte_array\(16\)|int32|int64) (\S+)) \((?:UUID|TIME\((MILLIS|MICROS|NANOS),[a-z]+\))\)")
+"""A column of uuids, or of times of day: what is before its annotation, its name, and the unit. In milliseconds it is an int32."""
 _ITEMS = ("element", "item", "array", "array_element", "key", "value")
 """Names of what a list or a map holds, by which no unit is found."""
 _NANOS = "(TIMESTAMP(NANOS,"
@@ -98,13 +98,10 @@ def columns(spark: SparkSession, path: str, described: bool = True, typed_only: 
     names = dict[str, str]()
     if not _PLAIN.fullmatch(text):
         text, names = _with_plain_names(text, [str(each.getName()) for each in _elements(java, file)])
-    units: dict[str | None, set[str]] = {}
-    for name, unit in _AS_TEXT.findall(text):
-        units.setdefault(unit, set()).add(name)
-    nanos = units.get("NANOS", set())
-    as_text = nanos.isdisjoint({*_ITEMS, *units.get("MICROS", set())})
+    nanos, micros = ({name for _, name, unit in _AS_TEXT.findall(text) if unit == each} for each in ("NANOS", "MICROS"))
+    as_text = nanos.isdisjoint({*_ITEMS, *micros})
     read_as = _BINARY_DECIMAL.sub(partial(_readable, bytes_too=avro is not None), text)
-    read_as = _AS_TEXT.sub(lambda each: each[0].rpartition(" ")[0], read_as) if as_text else read_as
+    read_as = _AS_TEXT.sub(r"\1", read_as) if as_text else read_as
     if foreign := _FOREIGN.search(read_as):
         raise _refused(names.get(foreign[1], foreign[1]), f"the type {foreign[2]}")
 
@@ -115,7 +112,7 @@ def columns(spark: SparkSession, path: str, described: bool = True, typed_only: 
 
     means = _BINARY_DECIMAL.sub(lambda each: each[1] if int(each[2]) > _DIGITS_MAX else each[0], text).replace(_NANOS, "(TIMESTAMP(MICROS,")
     # an Avro schema says what the numbers mean
-    means = _AS_TEXT.sub(lambda each: each[0].rpartition(" ")[0] if avro and each[2] else f" binary {each[1]} (STRING)", means) if as_text else means
+    means = _AS_TEXT.sub(lambda each: each[1] if avro and each[3] else f" binary {each[2]} (STRING)", means) if as_text else means
     read = spark_json(read_as)
     meant = read if means == read_as else spark_json(means)
     if _MAYBE_NULL.search(text) and not str(footer.getCreatedBy()).startswith(_JAVA):
@@ -252,8 +249,7 @@ def _meant(value: str, read_as: T.DataType, meant: T.DataType, nanos: Collection
     if isinstance(meant, T.StringType) and isinstance(read_as, T.BinaryType):
         return f"regexp_replace(lower(hex({value})), '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-')"
     if isinstance(meant, T.StringType):
-        unit = "* 1000L" if isinstance(read_as, T.IntegerType) else "div 1000L" if name in nanos else "div 1L"
-        return time_of_day(f"{value} {unit}")
+        return time_of_day(f"{value} * 1000L" if isinstance(read_as, T.IntegerType) else floor_micros(value) if name in nanos else value)
     micros = f"timestamp_micros({floor_micros(value)})"
     # as of any other source, see conversions.key_to_stored
     return f"CASE WHEN {value} % 1000L = 0L THEN {micros} END" if name.lower() in key else micros
