@@ -44,6 +44,7 @@ def test_parquet_by_way_of_avro(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> 
     assert lake.rows(spec) == rows[1:]
 
 
+@pytest.mark.slow
 def test_a_schema_that_does_not_describe_the_columns_is_not_followed(lake: Lake) -> None:
     """Of other columns, of another type, or no schema at all."""
     schemas = {"columns": {**ROW, "fields": ROW["fields"][:1]}, "type": json.loads(json.dumps(ROW).replace('"int"', '"long"')), "text": "nothing"}
@@ -86,6 +87,7 @@ def test_the_schema_of_a_file_counts_and_not_the_newest_of_its_subject(lake: Lak
     assert ["2023-11-14T22:13:20.123000Z", "2023-11-14T22:13:20.123456Z"] == [row["at"] for row in lake.rows(spec)]
 
 
+@pytest.mark.slow
 def test_verify_tells_that_values_mean_something_else_now(lake: Lake) -> None:
     """Numbers of an earlier version, dates of this one."""
     spec = lake.spec(order_by=("id",))

@@ -463,6 +463,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 def test_bad_records_are_refused(lake: Lake) -> None:
     """With file, record and reason; the file stays."""
     spec = dms(lake)

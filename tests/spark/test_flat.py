@@ -483,6 +483,7 @@ def test_an_avro_column_that_only_is_null_waits_for_a_type(lake: Lake) -> None:
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_a_value_that_is_not_of_the_declared_type_is_not_silently_null(lake: Lake) -> None:
     """The record waits in quarantine instead, until it is given up."""
     schema = {
@@ -696,6 +697,7 @@ def test_a_payload_column_called_op_is_a_column_where_a_connector_adds_its_own(l
         assert [] == lake.landed(spec)
 
 
+@pytest.mark.slow
 def test_of_members_with_one_name_the_last_counts_inside_of_objects_too(lake: Lake) -> None:
     """A type with two of them would make a table that no engine reads."""
     spec = lake.spec()
@@ -754,6 +756,7 @@ def test_empty_arrays_and_objects_wait_for_a_value_that_shows_their_type(lake: L
     assert lake.problems(spec) == []
 
 
+@pytest.mark.slow
 def test_empty_texts_are_texts(lake: Lake) -> None:
     """Also where a column, a member or an array has no others, in the first run as beside other values later. Beside numbers they mean null."""
     spec = lake.spec()
@@ -773,6 +776,7 @@ def kafka(offset: int, key: object, value: object, **more: object) -> dict[str, 
     return {"topic": "t", "partition": 0, "offset": offset, "key": key, "value": value, **more}
 
 
+@pytest.mark.slow
 def test_a_record_without_value_deletes_the_row_of_its_key(lake: Lake) -> None:
     """The one form of a delete in a compacted topic, and in what ExtractNewRecordState writes by default; alone in a run, too."""
     spec = lake.spec(container="kafka", order_by=("offset",))
@@ -825,6 +829,7 @@ def test_a_record_without_value_beside_a_delete_is_ignored_or_changes_nothing(la
         assert ([row["id"] for row in lake.rows(spec)], lake.unusable(spec)) == ([1, 2], [])
 
 
+@pytest.mark.slow
 def test_deletes_that_have_no_row_and_no_place_in_the_order_are_refused(lake: Lake) -> None:
     """ExtractNewRecordState writes them by default; by the LSN they would be ignored. Rows of others may have had their deletes in another run."""
     spec = lake.spec(container="kafka", order_by=())

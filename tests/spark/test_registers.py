@@ -56,6 +56,7 @@ def test_a_deleted_row_keeps_its_last_values_however_often_and_in_whatever_order
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_rows_that_a_delta_hides_have_their_values_once_they_are_shown(lake: Lake) -> None:
     """`delete: hide` becomes `soft` between two runs: the values are in the base alone, and the next run compacts before it shows them."""
     spec = lake.spec(write_mode="merge-on-read")

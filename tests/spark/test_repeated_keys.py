@@ -44,6 +44,7 @@ def test_what_sources_send_for_one_row_is_no_warning(lake: Lake) -> None:
     assert (report.counts["applied"], report.notes) == (6, ())
 
 
+@pytest.mark.slow
 def test_a_row_that_comes_again_after_its_delete_is_no_warning(lake: Lake) -> None:
     """A connector that crashed sends its insert again, beside the insert of a new row."""
     spec = lake.spec()

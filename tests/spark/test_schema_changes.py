@@ -145,6 +145,7 @@ def test_changes_are_followed_left_out_or_refused(lake: Lake, name: str, policy:
     assert lake.problems(spec) == []
 
 
+@pytest.mark.slow
 def test_a_newest_event_that_is_a_delete_with_only_its_key_removes_no_column(lake: Lake) -> None:
     """Whatever the policy does about removed columns: the other rows still have them."""
     for name, policy in (("hide", Policy(drop="hide")), ("fail", Policy("evolve", (("removed", "fail"),)))):

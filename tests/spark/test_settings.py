@@ -38,6 +38,7 @@ def test_a_column_that_a_partial_row_does_not_have_keeps_its_value(lake: Lake, w
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_a_null_that_is_there_is_a_null_also_where_other_records_show_several_types(lake: Lake) -> None:
     """Whole numbers in the table and fractions in the run, objects with other members: the nulls alone show none of them."""
     spec = lake.spec(patch_rows=True)

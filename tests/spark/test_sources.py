@@ -69,6 +69,7 @@ NULLS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_file_names_never_decide_because_nothing_else_orders(lake: Lake) -> None:
     """A first order column without a value, or a field that is no number, is refused; rows of a snapshot may lack it, and are the oldest."""
     expect(lake, NULLS)
@@ -365,6 +366,7 @@ COLUMNS: dict[str, tuple[dict[str, Any], list[Records], list[Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_new_table_of_other_rows_than_it_expects(lake: Lake) -> None:
     """Another program's envelope, even if it has a member with the name of the key, and an operation that no row has."""
     expect(lake, COLUMNS)

@@ -138,6 +138,7 @@ def test_a_record_of_nulls_fits_its_schema(lake: Lake) -> None:
     assert [("x", None), (None, None)] == sorted(((row["a"], row["b"]) for row in lake.rows(spec)), key=str)
 
 
+@pytest.mark.slow
 def test_records_of_two_schemas_are_rows_of_their_own_without_key(lake: Lake) -> None:
     """The first of each schema in a file too; the file that lands again adds none."""
     spec = lake.spec(container="kafka", key=(), order_by=("id",))
