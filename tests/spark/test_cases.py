@@ -128,6 +128,16 @@ CASES: dict[str, Case] = {
         {3: (3, "big", None)},
         WHOLE,
     ),
+    "a late event of the old key changes what followed the row, not what the key change had itself": Case(
+        [
+            at(0, put("c", 1, 1, "big", "c1")),
+            at(2, put("u", 1, 2, "late", "c2")),
+            at(0, put("u", 2, 3, c="own", missing="b", old=1)),
+            at(1, put("u", 2, 4, missing="bc")),
+        ],
+        {2: (4, "late", "own")},
+        WHOLE,
+    ),
     "values that are not sent change places": Case(
         [
             at(0, put("c", 1, 1, "first"), put("c", 2, 2, "second")),

@@ -56,7 +56,8 @@ def ddl(order: Order) -> str:
 def own_ddl(order: Order) -> str:
     """Return the Hive type of `_own`: column → the event that its value comes from.
 
-    `at` is the Position of that event. `known` is false for a value that no event contained, or that a delete or truncate at `at` has ended.
+    `at` is the Position of that event. `known` is false for a value that no event contained, or that a delete or truncate at `at` has ended, and null
+    for one that a key change at `at` carried.
     """
     return f"map<string,struct<at:{ddl(order)},known:boolean>>"
 

@@ -48,7 +48,7 @@ FRAMES = {
     "unavailable": "the texts that Debezium sends in place of a value that it did not read",
     "unavailable_numbers": "the same in an array of numbers",
     "position": "the type of a Position: epoch, order columns, file, block, row",
-    "own": "the type of `_own`: column → Position, and whether a value is known",
+    "own": "the type of `_own`: column → Position, and whether a value is known: null if a key change carried it",
 }
 """What each name in braces in the SQL of a pass stands for: rows, and texts that would be repeated."""
 
@@ -56,6 +56,7 @@ SHORT = {
     "place": "the place of a Position at its source, without file and record: struct(p.epoch, p.o1, ..)",
     "content": "a hash of the values that share the clock of the row, and of the places of nulls",
     "clock": "the Position that a column's value comes from: its entry in `_own`, else `_at`",
+    "carried": "whether a key change carried the column's value: its entry in `_own` says neither true nor false",
     "known": "whether a value of the column is known at that Position: its entry in `_own` says so, or it has none",
 }
 """What stands for a long text that depends on the table, written as a function."""

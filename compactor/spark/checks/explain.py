@@ -88,7 +88,7 @@ def _shortened(text: str, reducer: Reducer) -> str:
     for column in reducer.partial:
         for state, at in (("", "_at"), ("s.", "s._at")):
             clock = register(column, state, at)
-            for long, name in ((clock.at, "clock"), (clock.has_value, "known")):
+            for long, name in ((clock.at, "clock"), (clock.has_value, "known"), (clock.carried, "carried")):
                 text = text.replace(f"({long})", long).replace(long, f"{name}({state}{quoted(column)})")
     first, *others = [name for name, _ in members(reducer.order)][: -len(TIE_BREAKERS)]
     rest = "".join(rf", \1\.{name}" for name in others)

@@ -7,10 +7,12 @@ A *state* is what one event, one stored row or one step of a run says of a key, 
 | the table's columns | the values it carries | the values |
 | `_at` | its Position; null for a delete | that of the newest event that is no delete; of a tombstone: of the row that it hides |
 | `_gone` | its Position for a delete, else null | that of the delete; null for a row that is shown |
-| `_own` | the columns that it lacks: (null, false) | the columns whose value is not of `_at`: Position and whether a value is known there |
+| `_own` | the columns that it lacks: (null, false) | the columns whose value is not of `_at`: Position, `known` (below) |
 | `_moved` | of a delete: the new key of its row; of a create that lacks values: the old key; or LINK_MARK + LINK | the same |
 | `_version` | null | the version that last changed the row |
 | `_origin` | EVENT | DELTA or BASE |
+
+`known` is false where no event had a value, and null for a value that a key change carried.
 
 States that a run makes itself (MADE) are the tombstone that a key change leaves under the old key, and the values that it carries to the new key
 (`rows/resolution.py`): a state with neither `_at` nor `_gone`.
@@ -30,7 +32,6 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
-from compactor.core.model.spec import TableSpec
 from compactor.spark.columns import LINK_MARK, SEGMENT
 from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
@@ -192,12 +193,9 @@ class Reducer:
             clocks += [f"CASE WHEN _gone IS NULL THEN xxhash64({', '.join([content, *sent])}) ELSE 0L END AS _sent"]
         clocks += [f"coalesce(_at <= {self.bound()}, false) AS _ended", f"{self.bound()} AS _bound"] if self.bounded else []
         for name in self.partial:
-            own_entry, clock, has_known = register(name, at=at)
-            # of one event: its own value, then what this run carried along if it knows all of the old key; else that counts least
-            rank = f"CASE WHEN {own_entry} IS NULL THEN 3 WHEN _origin = {MADE} THEN 2 WHEN _origin = {MADE_OF_BATCH} THEN 0 ELSE 1 END"
-            newest = f"struct({self._event(f'({clock})')} AS e, {has_known} AS known, {rank} AS r, {clock} AS at)"
-            clocks += [f"struct({quoted(name)} AS v, {clock} AS at, {has_known} AS known, {own_entry} IS NOT NULL AS own) AS {_register(name)}"]
-            clocks += [f"CASE WHEN ({clock}) IS NOT NULL THEN {newest} END AS {_clock(name)}"]
+            state = register(name, at=at)
+            clocks += [f"{state.struct(quoted(name))} AS {_register(name)}"]
+            clocks += [f"CASE WHEN ({state.at}) IS NOT NULL THEN {state.rank(self.order)} END AS {_clock(name)}"]
         return clocks
 
     def _newest(self) -> list[str]:
@@ -244,7 +242,7 @@ class Reducer:
         return made
 
     def _registers(self) -> list[str]:
-        """SQL: of each column with a clock of its own, what counts: (value, Position, whether it is known)."""
+        """SQL: of each column with a clock of its own, what counts: (value, Position, whether it is known, whether a key change carried it)."""
         # deletes after the row that a tombstone hides take nothing from it
         ends = ["array_max(filter(_deletes, _d -> _d < _at))", *(["_bound"] if self.bounded else [])]
         floor = f"greatest({', '.join(ends)})" if len(ends) > 1 else ends[0]
@@ -253,8 +251,8 @@ class Reducer:
             best = _register(name)
             has = f"coalesce({best}.known AND ({best}.at >= {floor} OR {floor} IS NULL), false)"
             at = f"CASE WHEN {best}.at >= {floor} OR {floor} IS NULL THEN {best}.at ELSE {floor} END"
-            value = f"CASE WHEN {has} THEN {best}.v END AS v"
-            made.append(f"struct({value}, CASE WHEN {has} THEN {best}.at ELSE {at} END AS at, {has} AS known, {best}.own AS own) AS {_final(name)}")
+            value, at = f"CASE WHEN {has} THEN {best}.v END AS v", f"CASE WHEN {has} THEN {best}.at ELSE {at} END AS at"
+            made.append(f"struct({value}, {at}, {has} AS known, {has} AND {best}.carried AS carried) AS {_final(name)}")
         return made
 
     def _compared(self) -> list[str]:
@@ -291,9 +289,10 @@ class Reducer:
         own = "_row._own" if self.stored else "NULL"
         if self.partial:
             same = {name: f"{self._event(f'{_final(name)}.at')} = {self._event('_at')}" for name in self.partial}
-            entry = {name: f"struct({literal(name)}, struct({_final(name)}.at AS at, {_final(name)}.known AS known))" for name in self.partial}
+            has = {name: f"CASE WHEN NOT {_final(name)}.carried THEN {_final(name)}.known END" for name in self.partial}
+            entry = {name: f"struct({literal(name)}, struct({_final(name)}.at AS at, {has[name]} AS known))" for name in self.partial}
             # a value that a key change carried keeps its entry: a late event of the old key may still change it
-            shared = {name: f"({_final(name)}.known AND NOT {_final(name)}.own AND {same[name]})" for name in self.partial}
+            shared = {name: f"({_final(name)}.known AND NOT {_final(name)}.carried AND {same[name]})" for name in self.partial}
             entries = [f"CASE WHEN NOT {shared[name]} THEN {entry[name]} END" for name in self.partial]
             listed = f"array_compact(array({', '.join(entries)}))"
             own = f"CASE WHEN _at IS NOT NULL AND size({listed}) > 0 THEN map_from_entries({listed}) END"
@@ -351,12 +350,27 @@ class Register(NamedTuple):
     """The Position of the value; null without one."""
     has_value: str
     """Whether a value is known at that Position."""
+    carried: str
+    """Whether that is no value of the event itself, but one that a key change carried."""
+
+    def struct(self, value: str) -> str:
+        """SQL for the column's value (`value`) with its clock."""
+        return f"struct({value} AS v, {self.at} AS at, {self.has_value} AS known, {self.carried} AS carried)"
+
+    def rank(self, order: position.Order, origin: str = "_origin") -> str:
+        """SQL: by this the greatest of the states of a key decides about the column.
+
+        Of one event: its own value, then what this run carried along if it knows all of the old key; else that counts least.
+        """
+        rank = f"CASE WHEN NOT {self.carried} THEN 3 WHEN {origin} = {MADE} THEN 2 WHEN {origin} = {MADE_OF_BATCH} THEN 0 ELSE 1 END"
+        return f"struct({position.event(f'({self.at})', order)} AS e, {self.has_value} AS known, {rank} AS r, {self.at} AS at)"
 
 
 def register(name: str, state: str = "", at: str = "_at") -> Register:
     """Return the clock of a column. `state`: prefix of the state's columns; `at`: SQL for its `_at`."""
     entry = f"try_element_at({state}_own, {literal(name)})"
-    return Register(entry, f"CASE WHEN {entry} IS NOT NULL THEN {entry}.at ELSE {at} END", f"coalesce({entry}.known, true)")
+    clock = f"CASE WHEN {entry} IS NOT NULL THEN {entry}.at ELSE {at} END"
+    return Register(entry, clock, f"coalesce({entry}.known, true)", f"({entry} IS NOT NULL AND {entry}.known IS NULL)")
 
 
 def _register(name: str) -> str:
@@ -373,21 +387,6 @@ def _final(name: str) -> str:
 
 def _was(name: str) -> str:
     return quoted("_w_" + name)
-
-
-def without_later(rows: DataFrame, spec: TableSpec, schema: Schema, partial: Sequence[str], order: position.Order) -> DataFrame:
-    """Return stored rows, under `patch_rows` with an entry in `_own` for each partial column that is younger than the row: no event had a value."""
-    later = [field for field in schema.later if field.name in partial] if spec.patch_rows else []
-    if not later:
-        return rows
-    younger = [
-        f"CASE WHEN _version < {field.since} AND try_element_at(_own, {literal(field.name)}) IS NULL "
-        f"THEN struct({literal(field.name)}, {position.lacks(order)}) END"
-        for field in later
-    ]
-    own, ddl = f"map_from_entries(array_compact(array({', '.join(younger)})))", position.own_ddl(order)
-    marked = f"map_concat(coalesce(_own, CAST(map() AS {ddl})), CAST({own} AS {ddl})) AS _own"
-    return rows.selectExpr(*[marked if name == "_own" else quoted(name) for name in rows.columns])
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:

@@ -30,8 +30,9 @@ from compactor.spark.keys import key_columns, key_types
 from compactor.spark.measured import Numbers, Pass
 from compactor.spark.reading import SparkBatch
 from compactor.spark.rows import keyless, position, survey
-from compactor.spark.rows.reduce import EVENT, HAS_NEW_KEY, MADE, MADE_OF_BATCH, OUTCOMES, Reducer, register, union, without_later
+from compactor.spark.rows.reduce import EVENT, HAS_NEW_KEY, MADE, MADE_OF_BATCH, OUTCOMES, Reducer, register, union
 from compactor.spark.sql import DIGEST, listed, literal, named, null, query, quoted
+from compactor.spark.tables import defaults
 from compactor.spark.tables.segments import Placement, placement
 from compactor.spark.tables.table_reader import TableReader
 
@@ -196,7 +197,7 @@ def _with_stored(batch: SparkBatch, made: Plan, events: DataFrame, stored: Table
         base = base.repartition(1)
     rows = [frame for frame in (base, stored.delta()) if frame is not None]
     schema = batch.summary.evolved.schema
-    return union([events, *(without_later(frame, batch.spec, schema, made.partial, batch.summary.order) for frame in rows)])
+    return union([events, *(defaults.without_later(frame, batch.spec, schema, made.partial, batch.summary.order) for frame in rows)])
 
 
 def _without(batch: SparkBatch, keys: DataFrame, behind: str) -> SparkBatch:
@@ -288,13 +289,11 @@ def _carried(reducer: Reducer) -> str:
     after_gone = after.format("_gone", reducer.bound()) if reducer.bounded else ""
     registers, values, entries = [], [], []
     for at, name in enumerate(reducer.partial):
-        entry, clock, has_known = register(name, "s.", "s._at")
-        value = f"struct(s.{quoted(name)} AS v, {clock} AS at, {has_known} AS known)"
-        newest = f"CASE WHEN {clock} < m._p THEN struct({clock} AS at, {has_known} AS known, {entry} IS NULL AS own, s._origin AS o) END"
-        registers.append(f"max_by({value}, {newest}) AS _r{at}")
+        own = register(name, "s.", "s._at")
+        registers.append(f"max_by({own.struct(f's.{quoted(name)}')}, CASE WHEN {own.at} < m._p THEN {own.rank(order, 's._origin')} END) AS _r{at}")
         has = f"coalesce(_r{at}.known AND (_floor IS NULL OR _r{at}.at >= _floor){after.format(f'_r{at}.at', '_bound')}, false)"
         values.append(f"CASE WHEN {has} THEN _r{at}.v END AS {quoted(name)}")
-        entries.append(f"CASE WHEN {has} THEN struct({literal(name)}, struct(_p AS at, true AS known)) END")
+        entries.append(f"CASE WHEN {has} THEN struct({literal(name)}, struct(_p AS at, CAST(NULL AS BOOLEAN) AS known)) END")
     # deletes after the newest event of the row take nothing from it: one is the other half of the change
     lived = f"max(CASE WHEN s._at < m._p THEN s._at END) AS _lived, collect_set(s._gone) AS _deletes{bound}"
     # a newer row is stored under the old key: what was stored before it is not known any more
@@ -302,12 +301,12 @@ def _carried(reducer: Reducer) -> str:
     replaced = f"max(s._origin > {MADE} AND {place} > {position.event('m._p', order)}) AS _replaced"
     new_key = dict(zip(schema.key, key_columns("_to", key_types(schema))))
     rest = [f"{null(types.parse(schema.field(name).type))} AS {quoted(name)}" for name in schema.values if name not in reducer.partial]
-    own = f"array_compact(array({', '.join(entries)}))"
+    carried = f"array_compact(array({', '.join(entries)}))"
     return f"""
 SELECT {", ".join(f"{value} AS {quoted(name)}" for name, value in new_key.items())},
   {listed([*values, *rest])},
   CAST(NULL AS BIGINT) AS _version, CAST(NULL AS {ddl}) AS _at, CAST(NULL AS {ddl}) AS _gone,
-  CAST(map_from_entries({own}) AS {position.own_ddl(order)}) AS _own,
+  CAST(map_from_entries({carried}) AS {position.own_ddl(order)}) AS _own,
   CAST(NULL AS STRING) AS _moved, CASE WHEN _replaced THEN {MADE_OF_BATCH} ELSE {MADE} END AS _origin, false AS _behind
 FROM (SELECT *, array_max(filter(_deletes, _d -> _d < _lived)) AS _floor FROM (
   SELECT m._p, m._to, {lived}, {replaced},
@@ -316,4 +315,4 @@ FROM (SELECT *, array_max(filter(_deletes, _d -> _d < _lived)) AS _floor FROM (
   GROUP BY {", ".join(f"m.{key}" for key in keys)}, m._p, m._to
   HAVING max(s._origin <= {MADE})
 ))
-WHERE size({own}) > 0"""
+WHERE size({carried}) > 0"""

@@ -27,9 +27,9 @@ from compactor.spark.columns import AT, MOVED, OWN, SEGMENT, STATE
 from compactor.spark.keys import segment_index
 from compactor.spark.measured import Pass
 from compactor.spark.rows import keyless, position
-from compactor.spark.rows.reduce import Reducer, union, without_later
+from compactor.spark.rows.reduce import Reducer, union
 from compactor.spark.sql import listed, query, quoted
-from compactor.spark.tables import segments
+from compactor.spark.tables import defaults, segments
 from compactor.spark.tables.segments import Placement
 from compactor.spark.tables.table_reader import TableReader
 
@@ -80,7 +80,7 @@ def merged(
     states, met = f"SELECT {columns}, _origin FROM {{delta}}", base
     if partial or (snapshot.delta and snapshot.delta.tombstones):
         lacking = f"(SELECT {keys} FROM {{delta}}{'' if partial else ' WHERE _gone IS NOT NULL'})"
-        met = without_later(base, spec, schema, partial, snapshot.order)
+        met = defaults.without_later(base, spec, schema, partial, snapshot.order)
         states = f"SELECT {columns}, _origin FROM {{met}} LEFT SEMI JOIN {lacking} USING ({keys})\nUNION ALL {states}"
     if spec.in_one_task(snapshot.size):
         states = f"SELECT /*+ COALESCE(1) */ * FROM ({states})"

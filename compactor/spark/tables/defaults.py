@@ -9,8 +9,13 @@ the default, and the commit that changes it writes a new base (`Schema.defaults_
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
 from compactor.core.model import types
 from compactor.core.model.schema import Schema
+from compactor.core.model.spec import TableSpec
 from compactor.spark.rows import position
 from compactor.spark.sql import cast, literal, quoted
 
@@ -54,3 +59,18 @@ def in_file(schema: Schema, name: str, order: position.Order, at: str = "_at") -
         return quoted(name)
     value = f"CASE WHEN {below(schema, name, order, at)} THEN nullif({quoted(name)}, {default(schema, name)}) ELSE {quoted(name)} END"
     return f"{value} AS {quoted(name)}"
+
+
+def without_later(rows: DataFrame, spec: TableSpec, schema: Schema, partial: Sequence[str], order: position.Order) -> DataFrame:
+    """Return stored rows, under `patch_rows` with an entry in `_own` for each partial column that is younger than the row: no event had a value."""
+    later = [field for field in schema.later if field.name in partial] if spec.patch_rows else []
+    if not later:
+        return rows
+    younger = [
+        f"CASE WHEN _version < {field.since} AND try_element_at(_own, {literal(field.name)}) IS NULL "
+        f"THEN struct({literal(field.name)}, {position.lacks(order)}) END"
+        for field in later
+    ]
+    own, ddl = f"map_from_entries(array_compact(array({', '.join(younger)})))", position.own_ddl(order)
+    marked = f"map_concat(coalesce(_own, CAST(map() AS {ddl})), CAST({own} AS {ddl})) AS _own"
+    return rows.selectExpr(*[marked if name == "_own" else quoted(name) for name in rows.columns])
