@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from compactor.core.model.policy import Policy
 from compactor.core.model.spec import TableSpec
 from compactor.flows.read.visible import changes
 from compactor.flows.table import Table
@@ -215,6 +216,18 @@ def test_a_rebuild_or_restore_leads_out_of_a_version_whose_files_are_gone(lake: 
     lake.now += 1
     restore.restore(Table(lake.env, spec), Table(lake.env, spec).committed(1))
     assert [row["id"] for row in lake.rows(spec)] == [1]
+
+
+@pytest.mark.slow
+def test_it_begins_anew_where_a_hidden_column_is_shown_again(lake: Lake) -> None:
+    """Old rows show their values again, which no event has sent."""
+    spec = lake.spec(feed="net", policy=Policy(drop="hide"))
+    began = []
+    for hour, row in enumerate(({"id": 1, "seq": 1, "s": "x"}, {"id": 2, "seq": 2}, {"id": 3, "seq": 3, "s": "y"})):
+        lake.land(spec, hour, [{"op": "c", **row}])
+        lake.run(spec)
+        began.append(lake.snapshot(spec).feed.began)  # type: ignore[union-attr]
+    assert (began, [row["s"] for row in lake.rows(spec)]) == ([0, 0, 3], ["x", None, "y"])
 
 
 @pytest.mark.slow

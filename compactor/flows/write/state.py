@@ -229,9 +229,11 @@ def with_changes(table: Table, parent: Snapshot | None, edit: Edit, resolution: 
 def _comparable(parent: Snapshot, made: Snapshot, continued: Feed) -> bool:
     """Return whether the rows that readers saw before and see after differ by changes of events alone.
 
-    Not so after a rebuild with another key, where `delete: soft` was switched, and where a restore has taken columns away: then rows appear, vanish
-    or lose values that no event has touched.
+    Not so after a rebuild with another key, where `delete: soft` was switched, where a restore has taken columns away, and where a hidden column is
+    shown again: then rows appear, vanish, lose or regain values that no event has touched.
     """
     same_soft = parent.feed is None or parent.feed.soft == continued.soft
     keeps_columns = set(parent.schema.names) <= set(made.schema.names)
-    return same_soft and keeps_columns and (parent.schema.key, parent.order) == (made.schema.key, made.order)
+    hidden = {(field.name, field.type) for field in parent.schema.fields if not field.visible}
+    shows_again = any((field.name, field.type) in hidden for field in made.schema.payload)
+    return same_soft and keeps_columns and not shows_again and (parent.schema.key, parent.order) == (made.schema.key, made.order)
