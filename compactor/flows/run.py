@@ -16,7 +16,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction
 from compactor.core.results.phrases import counted
 from compactor.core.results.record import TableReport
-from compactor.core.schema.schema_history import differences
+from compactor.core.schema.schema_history import became_text, differences
 from compactor.flows.land import discover
 from compactor.flows.publish import archive, audit, shown
 from compactor.flows.publish.landing import sync_landing
@@ -180,8 +180,7 @@ def _adopted_as_text(table: Table, before: Snapshot | None, committed: Snapshot,
 
     Not before the commit: its adopted rows are in no raw file, and become text as they are stored when they meet the first text.
     """
-    earlier = {item.name: item.type for item in before.schema.fields} if before else {}
-    texts = [item.name for item in committed.schema.fields if item.type == "string" != earlier.get(item.name, "string")]
+    texts = became_text(before.schema, committed.schema) if before else {}
     if not texts or table.adopted() is None:
         return committed
     try:

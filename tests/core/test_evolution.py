@@ -16,6 +16,7 @@ from compactor.core.model.schema import RESERVED, Field, Schema
 from compactor.core.model.snapshot import fields_of, of_json
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.nested_types import UNDECIDED
+from compactor.core.schema.schema_history import became_text
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark import columns
 from compactor.spark.rows.reduce import COUNTED
@@ -118,7 +119,7 @@ def test_every_column_that_lies_beside_the_payload_is_reserved() -> None:
 def test_an_event_that_is_incomplete_does_not_show_that_a_column_was_away() -> None:
     """It brings a column that no other writer has had, in the same run or an earlier one. Which others the table had then, it does not say."""
     stored, partial = writer(1, 5, v="int"), dataclasses.replace(writer(7, 7, w="string"), whole=False)
-    later = writer(9, 9, v="struct<x:int>", w="string")
+    later = writer(9, 9, v="binary", w="string")
     for batches in ([[stored], [partial, later]], [[stored], [partial], [later]]):
         with pytest.raises(SchemaRefused, match="no type can store both"):
             runs(*batches)
@@ -136,7 +137,13 @@ def test_json_with_a_schema_and_without_it_are_no_text_together(table: list[list
 
 @pytest.mark.parametrize(
     ("stored", "result"),
-    [("struct<a:int>", "array<int>"), ("array<int>", "string"), ("binary", "int"), ("struct<a:int>", "struct<a:string>"), ("map<string,int>", "int")],
+    [
+        ("binary", "int"),
+        ("struct<a:binary>", "struct<a:int>"),
+        ("array<binary>", "array<boolean>"),
+        ("map<string,binary>", "map<string,int>"),
+        ("binary", "array<int>"),
+    ],
 )
 def test_what_no_type_holds_is_refused(stored: str, result: str) -> None:
     """The error names table, column and both types."""
@@ -218,14 +225,32 @@ def test_the_given_schema_is_left_as_it_was() -> None:
     assert of_json(Field, dataclasses.asdict(fields[1])) == fields[1]
 
 
-def test_arrays_of_another_depth_become_text() -> None:
-    """PostgreSQL's `integer[]` holds one dimension or two; items of another kind at the same depth are still refused."""
-    with pytest.raises(SchemaRefused, match="to_string: evolve"):
-        evolve(runs([writer(0, 9, a="array<int>")]), [writer(10, 19, a="array<array<int>>")], ["id"], 2, "t")
-    grown = runs([writer(0, 9, a="array<int>")], [writer(10, 19, a="array<array<int>>")])
-    assert [ID, ("a", "string", True)] == shape(grown)
-    with pytest.raises(SchemaRefused):
-        runs([writer(0, 9, a="array<int>")], [writer(10, 19, a="array<boolean>")])
+@pytest.mark.parametrize(
+    ("stored", "given", "result"),
+    [
+        ("array<int>", "array<array<int>>", "array<string>"),
+        ("array<int>", "array<boolean>", "array<string>"),
+        ("struct<x:array<int>>", "struct<x:int>", "struct<x:string>"),
+        ("array<struct<x:int>>", "array<struct<x:string,y:int>>", "array<struct<x:string,y:int>>"),
+        ("map<string,int>", "map<string,string>", "map<string,string>"),
+        ("struct<a:int>", "array<int>", "string"),
+        ("struct<a:int>", "map<string,int>", "string"),
+        ("array<int>", "string", "string"),
+        ("string", "struct<a:int>", "string"),
+        ("struct<a:string>", "struct<a:array<int>>", "struct<a:string>"),
+    ],
+)
+def test_what_only_text_can_hold_becomes_text_on_request(stored: str, given: str, result: str) -> None:
+    """The column, or what is inside of it. Text that may hold arrays and objects, as JSON, is no change that a later run reports again."""
+    first = runs([writer(0, 9, a=stored)])
+    with pytest.raises(SchemaRefused, match=r"`a.*` changed from .*to_string: evolve"):
+        evolve(first, [writer(10, 19, a=given)], ["id"], 2, "t")
+    evolved = evolve(first, [writer(10, 19, a=given)], ["id"], 2, "t", TEXT_ALLOWED)
+    assert [ID, ("a", result, True)] == shape(evolved.schema)
+    assert evolved.texts == ({} if stored == result else {"a": result})
+    assert became_text(first, evolved.schema) == evolved.texts
+    assert ("to_string" in [decision.change.kind for decision in evolved.decisions]) == (stored != result)
+    assert evolve(evolved.schema, [writer(20, 29, a=stored), writer(30, 39, a=given)], ["id"], 3, "t", TEXT_ALLOWED).decisions == ()
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["at once", "run by run"])

@@ -115,7 +115,7 @@ def test_a_column_that_became_text_stays_text_before_the_text_is_ingested() -> N
     lake = Lake(table(policy=Policy(kinds=(("to_string", "evolve"),))))
     lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
     lake.run()
-    text = rewrite.as_text(Table(lake.env(), lake.spec), ["a"])
+    text = rewrite.as_text(Table(lake.env(), lake.spec), {"a": "string"})
     assert text is not None
     assert lake.rebuild().outcome == "published"
     assert lake.rebuild(target=text).outcome == "published"
@@ -136,11 +136,11 @@ def test_numbers_do_not_become_text_where_other_rows_would_change_too() -> None:
         Refused,
         match=r"a becomes text.*: 1 rows of version 1 are missing, 0 are new, 0 have other values; such as \(1,\)\..*rebuild t --accept-differences",
     ):
-        rewrite.as_text(lake.table(), ["a"])
+        rewrite.as_text(lake.table(), {"a": "string"})
     assert lake.look().rows == shown  # type: ignore[union-attr]
     assert [path for path in {info.path for info in lake.storage.list(lake.layout.root)} - before if path.endswith(".parquet")] == []
     assert lake.rebuild(accept=True).outcome == "published"
-    assert rewrite.as_text(lake.table(), ["a"]) is not None
+    assert rewrite.as_text(lake.table(), {"a": "string"}) is not None
     lake.run()
     assert lake.look().rows == ((2, "2"),)  # type: ignore[union-attr]
 

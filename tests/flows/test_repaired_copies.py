@@ -44,7 +44,7 @@ def test_a_repaired_copy_stays_in_the_table_through_every_rebuild(archive: str, 
     assert list(lake.storage.list(f"{lake.spec.root}/quarantine")) == []
     assert (keys(lake), lake.failed_checks()) == ([1, 2, 3], [])
     assert lake.rebuild(dry=True).outcome == "equal"
-    rewrite.as_text(lake.table(), ["a"])
+    rewrite.as_text(lake.table(), {"a": "string"})
     assert (keys(lake), quarantine.waiting(lake.table(), lake.newest())) == ([1, 2, 3], [])
     assert lake.failed_checks() == []
 
@@ -59,12 +59,12 @@ def test_a_restore_to_before_a_replay_takes_the_repaired_copy_out_of_everything(
     assert (keys(lake), lake.failed_checks()) == (before, [])
     (held,) = quarantine.with_reasons(lake.table(), quarantine.waiting(lake.table(), lake.newest()))
     assert (held.path, held.records, bool(held.reason)) == (PATH, None if whole else 1, True)
-    rewrite.as_text(lake.table(), ["a"])
+    rewrite.as_text(lake.table(), {"a": "string"})
     assert (keys(lake), lake.failed_checks()) == (before, [])
     for back in (lambda: lake.restore(2), lake.replay, *([lake.reabsorb] if whole else [])):
         back()
         assert quarantine.waiting(lake.table(), lake.newest()) == []
-        rewrite.as_text(lake.table(), ["a"])
+        rewrite.as_text(lake.table(), {"a": "string"})
         assert (keys(lake), lake.failed_checks()) == ([1, 2, 3], [])
         lake.restore(1)
         assert (keys(lake), lake.failed_checks()) == (before, [])
@@ -100,10 +100,10 @@ def test_a_run_that_makes_numbers_text_is_refused_where_a_raw_file_is_gone(archi
         lake.run()
     if archive == "keep":
         with pytest.raises(InputRefused, match=r"1 files that version \d was made of are neither in landing nor archived as they were"):
-            rewrite.as_text(lake.table(), ["a"])
+            rewrite.as_text(lake.table(), {"a": "string"})
         assert lake.rebuild().outcome == "differs"
     else:
-        rewrite.as_text(lake.table(), ["a"])
+        rewrite.as_text(lake.table(), {"a": "string"})
     assert keys(lake) == [1, 2]
 
 

@@ -15,10 +15,10 @@ The first rule that fits a writer's column and the stored column with the same s
 | bytes for text, or the reverse | refused; with `string_to_bytes: evolve` text becomes UTF-8 bytes: a new generation |
 | a struct with more, fewer or wider members | each member follows as a column does (`core/schema/nested_types.py`): a new generation |
 | integers for fractions, or the reverse | double, if every integer is the same number then: a new generation |
-| two scalars without a common number type (boolean → text) | refused; with `to_string: evolve` text: a new generation |
+| what only text can hold beside the stored values (boolean → text, struct → array) | refused; with `to_string: evolve` text: a new generation |
+| a scalar for text | unchanged |
 | another type (not a guessed one), after the column was removed or before it existed | a new column; the view shows the newest of a name |
-| arrays of another depth (`integer[]` has `{1}` and `{{1}}`) | refused; with `to_string: evolve` text, as JSON: a new generation |
-| anything else (struct → array) | refused; increments stay in landing |
+| anything else (bytes and what is no text) | refused; increments stay in landing |
 | another name, with the old one as an Avro alias, or in case only | the same column; the view shows the new name |
 | no such column (removed) | kept; null in new rows |
 
@@ -56,8 +56,10 @@ class Evolved:
     """The changes of an existing table, and what the table does about each."""
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        return tuple(decision.stored for decision in self.decisions if decision.change.kind == TO_STRING and decision.stored in self.retyped)
+    def texts(self) -> dict[str, str]:
+        """Stored name → new type of the columns with values, or members, that become text."""
+        names_ = (decision.stored for decision in self.decisions if decision.change.kind == TO_STRING and decision.stored in self.retyped)
+        return {name: self.schema.field(name).type for name in names_}
 
 
 @dataclass(frozen=True)
@@ -182,14 +184,10 @@ def _compare(field: Field, column: WriterField, writer: WriterSchema, explicit: 
     `of_key`: whether the column is one of the key. Then whole numbers become no doubles, and nothing else text: other values may have several texts.
     """
     stored, given = nested_types.marked(types.parse(field.type), field.undecided), _marked(column)
-    kind: types.Type | None
-    if nested_types.UNDECIDED not in (stored, given) and _only_text(stored, column):
-        as_text = not of_key or all(each == ("string",) or types.is_whole(each) for each in (stored, column.type))
-        kind = ("string",) if as_text else None
-        change = TO_STRING if kind else "incompatible"
-        changes = [Change(change, field.source, field.type, types.text(column.type))] if stored != kind else []
-    else:
-        kind, changes = nested_types.joined(stored, given, field.source, not of_key, explicit, grows)
+    if column.item is not None and column.raw == nested_types.TEXT and types.depth(stored) != types.depth(given) and stored != nested_types.UNDECIDED:
+        # PostgreSQL's text of an array: those of one batch may have several depths, and a column of text takes it as it is
+        given = nested_types.TEXT
+    kind, changes = nested_types.joined(stored, given, field.source, not of_key, explicit, grows)
     if kind is not None and column.name not in (field.source, *field.formerly) and _is_newest(writer, field):
         changes.append(Change("renamed", column.name, field.source))
     return _Compared(field, kind, tuple(changes))
@@ -220,7 +218,9 @@ def _decide(compared: _Compared, follow: Policy, new: bool, mixed: bool) -> list
     """
     decisions = [Decision(change, policy.action(follow, change.kind), compared.field.name) for change in compared.changes]
     followed = {*types.ON_REQUEST, "incompatible", *([TO_STRING] if mixed else [])}
-    return [each for each in decisions if not new or (each.action == "refuse" and each.change.kind in followed)]
+    # text that may hold arrays and objects, as JSON, stays text
+    changing = [each for each in decisions if each.action == "refuse" or (each.change.kind, each.change.before) != (TO_STRING, "string")]
+    return [each for each in changing if not new or (each.action == "refuse" and each.change.kind in followed)]
 
 
 def _no_type(compared: _Compared, column: WriterField, table: str) -> str:
@@ -303,17 +303,6 @@ def _explicit_kinds(column: WriterField, key: Sequence[str]) -> list[str]:
     A key's text stays text. Text in JSON without schema may be bytes in any encoding.
     """
     return [kind for kind in EXPLICIT if kind != "string_to_bytes" or not (column.name in key or column.inferred)]
-
-
-def _only_text(stored: types.Type, column: WriterField) -> bool:
-    """Return whether only text can store both: scalars without a common number type, arrays of different depths, arrays that come as text."""
-    if stored_column.joined(stored, column, EXPLICIT) is not None:
-        return False
-    depth, given = types.depth(stored), types.depth(column.type)
-    # PostgreSQL's text of an array: those of one batch may have several depths, and a column of text takes it as it is
-    if column.item is not None and column.raw == ("string",):
-        return types.is_scalar(stored) or 0 < depth != given
-    return (types.is_scalar(stored) and types.is_scalar(column.type)) or 0 < given != depth > 0
 
 
 def key_columns(fields: Collection[Field], key: Sequence[str], table: str, before: Schema | None) -> tuple[str, ...]:

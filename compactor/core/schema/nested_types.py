@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Optional
 
 from compactor.core.model import types
+from compactor.core.model.policy import TO_STRING
 from compactor.core.model.types import Type
 from compactor.core.schema.policy import Change
 
@@ -21,6 +22,8 @@ Joined = tuple[Optional[Type], list[Change]]
 
 UNDECIDED: Type = ("undecided",)
 """The type of empty arrays and objects. They are values of every array and struct; beside other values, and until one comes, they are their text."""
+
+TEXT: Type = ("string",)
 
 BLANK: Type = ("blank",)
 """The type of empty texts. They are null in every type but text; without another they are texts."""
@@ -68,9 +71,26 @@ def shown(kind: Type, other: Type) -> Type:
     return kind
 
 
+def with_text(kind: Type, stored: Type) -> Type:
+    """Return a type with text wherever `stored`, which may be marked, has text.
+
+    >>> with_text(types.parse("struct<aB:bigint,c:array<double>>"), types.parse("struct<ab:string,c:array<string>>"))
+    ('struct', (('aB', ('string',)), ('c', ('array', ('string',)))))
+    """
+    if stored == TEXT:
+        return TEXT
+    if kind[0] == stored[0] == "array":
+        return ("array", with_text(kind[1], stored[1]))
+    if kind[0] == stored[0] == "struct":
+        has = dict(stored[1])
+        members = zip(kind[1], types.stored_names(kind)[1])
+        return ("struct", tuple((name, with_text(member, has.get(low, member))) for (name, member), (low, _) in members))
+    return kind
+
+
 def joined(stored: Type, given: Type, path: str, numbers: bool, also: Collection[str], grows: bool = True) -> Joined:
-    """Compare two marked types. Members that `given` lacks are no difference: see `lacking`. `numbers` and `also` are those of `types.widest`;
-    `grows`: whether the common type has the members that are new.
+    """Compare two marked types. Members that `given` lacks are no difference: see `lacking`. `numbers` (not for a key) and `also` are those of
+    `types.widest`; `grows`: whether the common type has the members that are new.
 
     >>> joined(types.parse("struct<a:int>"), types.parse("struct<a:bigint,b:date>"), "s", False, (), grows=False)[0]
     ('struct', (('a', ('bigint',)),))
@@ -90,7 +110,10 @@ def joined(stored: Type, given: Type, path: str, numbers: bool, also: Collection
         return ("map", key, value) if key and value else None, [*changes, *more]
     wide, request = types.widest(stored, given, numbers, also), types.on_request(stored, given)
     if wide is None:
-        return None, [Change("incompatible", path, types.text(stored), types.text(given))]
+        # of a key only whole numbers have one text
+        as_text = "binary" not in (stored[0], given[0]) if numbers else all(kind == TEXT or types.is_whole(kind) for kind in (stored, given))
+        change = Change(TO_STRING if as_text else "incompatible", path, types.text(stored), types.text(given))
+        return (TEXT, [] if stored == TEXT and types.is_scalar(given) else [change]) if as_text else (None, [change])
     if request:
         return wide, [Change(request, path, types.text(stored), types.text(given))]
     more_text = "" if wide == given else f", so that it can store {types.text(given)} too"

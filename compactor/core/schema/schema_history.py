@@ -80,9 +80,16 @@ def differences(before: Schema, after: Schema) -> list[Change]:
 def _type_changes(before: Field, after: Field) -> list[Change]:
     """Return the changes of a column's type, as changes of its members where only those changed."""
     was, now = types.parse(before.type), types.parse(after.type)
-    joined, changes = nested_types.joined(was, now, after.source, False, types.ON_REQUEST)
+    joined, changes = nested_types.joined(was, now, after.source, True, types.ON_REQUEST)
     kind = TO_STRING if now == ("string",) else "widened"
     return changes if joined == now else [Change(kind, after.source, before.type, after.type)]
+
+
+def became_text(before: Schema, after: Schema) -> dict[str, str]:
+    """Return stored name → type after, of the columns that have text where they had other values before."""
+    names = {field.name for field in before.fields}
+    pairs = ((before.field(field.name), field) for field in after.fields if field.name in names)
+    return {now.name: now.type for was, now in pairs if was.type != now.type and TO_STRING in (change.kind for change in _type_changes(was, now))}
 
 
 def expected(spec: TableSpec, snapshot: Snapshot) -> tuple[tuple[Decision, ...], Schema | None]:

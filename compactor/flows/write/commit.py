@@ -6,7 +6,7 @@ What a crash leaves: data directories and reason files that no Snapshot names, o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Optional
 
@@ -102,10 +102,10 @@ class BecomesText(SchemaRefused):
 
     advice = "Run again. A run reads them by itself and never ends with this error; if yours does, please report it."
 
-    def __init__(self, table: str, columns: Sequence[str]) -> None:
+    def __init__(self, table: str, columns: Mapping[str, str]) -> None:
         super().__init__(f"table {table}: {', '.join(columns)}: numbers become text, and their values have to be read again from the archive first")
         self.columns = columns
-        """Stored names of the columns."""
+        """Stored name → new type of the columns."""
 
 
 class _Ingestion:

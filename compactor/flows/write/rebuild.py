@@ -9,7 +9,7 @@ What a crash leaves: data directories that no Snapshot names, or a commit that t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 from compactor.core.erasure.keys import check_key
@@ -27,6 +27,7 @@ from compactor.core.results.checks import Difference
 from compactor.core.results.phrases import counted
 from compactor.core.results.reports import RebuildReport
 from compactor.core.schema import protection
+from compactor.core.schema.schema_history import became_text
 from compactor.core.sources.quarantine import Limits, newly_invalid
 from compactor.flows import ledger, logs
 from compactor.flows.keep.raw_files import DISCARDED
@@ -53,7 +54,7 @@ def rebuild(table: Table, target: Snapshot | None, accept: bool, dry: bool, fewe
     Raises InputRefused naming the files that are gone or cannot be read, or the first of too many invalid records; RequirementFailed when others
     restore or rebuild meanwhile, Conflict when they go on committing.
     """
-    work = _Rebuild(table, target, accept, dry, fewer=fewer)
+    work = _Rebuild(table, target, accept, dry, {}, fewer)
     made = transact(table, work.edit, moved=work.files_moved)
     if made is None:
         return work.report
@@ -63,8 +64,8 @@ def rebuild(table: Table, target: Snapshot | None, accept: bool, dry: bool, fewe
     return dataclasses.replace(work.report, outcome="published", version=made.version, rows=made.rows, invalid=invalid, notes=(note,))
 
 
-def as_text(table: Table, columns: Sequence[str]) -> Snapshot | None:
-    """Build the table again with these stored columns as text, so that their values are the source's own. Return the new version, to be published.
+def as_text(table: Table, columns: Mapping[str, str]) -> Snapshot | None:
+    """Build the table again with text in these stored columns (name → type), as the source wrote it. Return the new version, to be published.
 
     Raises InputRefused naming the files that are gone, Refused if other columns or rows would change.
     """
@@ -75,10 +76,10 @@ def as_text(table: Table, columns: Sequence[str]) -> Snapshot | None:
 class _Rebuild:
     """The rebuild of one table. It builds once, and catches up with what others commit."""
 
-    def __init__(self, table: Table, target: Snapshot | None, accept: bool, dry: bool, texts: Sequence[str] = (), fewer: bool = False) -> None:
+    def __init__(self, table: Table, target: Snapshot | None, accept: bool, dry: bool, texts: Mapping[str, str], fewer: bool = False) -> None:
         self.table, self.target, self.accept, self.fewer, self.dry = table, target, accept, fewer, dry
         self.texts = texts
-        """Stored columns that become text."""
+        """Stored columns with values, or members, that become text → their new type."""
         self.inputs: Sequence[Input] = ()
         self.locations: Locations = {}
         self.head: Snapshot | None = None
@@ -150,7 +151,7 @@ class _Rebuild:
 
         then = self.target or parent
 
-        def read(texts: Sequence[str]) -> Batch:
+        def read(texts: Mapping[str, str]) -> Batch:
             return self.table.engine().read(
                 self.table.spec.unguarded, _origin(self.table, then, texts), self.inputs, parent.version + 1, self.locations, erased=parent.erased
             )
@@ -158,8 +159,7 @@ class _Rebuild:
         batch = read(self.texts)
         if self.texts or self.table.spec.policy.of(TO_STRING) != "evolve" or not _same_rows(self.table, then):
             return batch
-        before = {field.name for field in then.schema.fields if field.type == "string"}
-        texts = [field.name for field in batch.summary.evolved.schema.fields if field.name in before and field.type != "string"]
+        texts = became_text(batch.summary.evolved.schema, then.schema)
         if not texts:
             return batch
         batch.close()
@@ -352,12 +352,12 @@ def _check_origin(table: Table, head: Snapshot) -> None:
         )
 
 
-def _origin(table: Table, head: Snapshot, texts: Sequence[str] = ()) -> Snapshot | None:
+def _origin(table: Table, head: Snapshot, texts: Mapping[str, str]) -> Snapshot | None:
     """What the first file meets: nothing; in a table that was adopted, what it began with.
 
     Where `on_schema_change` keeps columns out or hides them, a table with the columns of `head` and no rows: then they stay so. The same with erased
-    keys, whose records may have brought columns. Not with another key or order: these ask for a table made anew. `texts`: columns of that table
-    that are text from the start.
+    keys, whose records may have brought columns. Not with another key or order: these ask for a table made anew. `texts`: columns
+    of that table → types that they have from the start.
     """
     adopted = table.origin(head)
     if adopted is not None:
@@ -366,9 +366,11 @@ def _origin(table: Table, head: Snapshot, texts: Sequence[str] = ()) -> Snapshot
     anew = table.spec.policy.follows_everything and head.erased is None
     if not texts and (not _same_rows(table, head) or anew):
         return None
-    fields = (dataclasses.replace(field, type="string", default=types.constant(field.default, ("string",))) for field in head.schema.fields)
-    schema = dataclasses.replace(head.schema, fields=tuple(new if new.name in texts else old for old, new in zip(head.schema.fields, fields)))
-    return dataclasses.replace(head.emptied(), schema=schema)
+    fields = [
+        dataclasses.replace(each, type=kind, default=types.constant(each.default, types.parse(kind))) if (kind := texts.get(each.name)) else each
+        for each in head.schema.fields
+    ]
+    return dataclasses.replace(head.emptied(), schema=dataclasses.replace(head.schema, fields=tuple(fields)))
 
 
 def _same_rows(table: Table, head: Snapshot) -> bool:

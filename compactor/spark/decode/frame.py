@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 
 from compactor.core.model import names, types
 from compactor.core.model.errors import SchemaRefused
+from compactor.core.schema import nested_types
 from compactor.core.schema.nested_types import BLANK, unmarked
 from compactor.core.schema.semantic_types import VARIABLE_DECIMAL
 from compactor.core.schema.writer import WriterField, WriterSchema
@@ -67,7 +68,7 @@ class Frame:
     def parsed(self, writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> Frame:
         """Return the frame with JSON images parsed into a struct of all columns of these writers. Columns whose types clash are read as text.
 
-        Numbers of records without schema are the text that the source wrote, where a column is text here or in `stored` (the table's columns).
+        Values of records without schema are the text that the source wrote, where a column is text here or in `stored` (the table's columns).
         """
         if self.images is not None:
             return dataclasses.replace(self, writers=tuple(writers))
@@ -77,7 +78,8 @@ class Frame:
                 kind = conversions.json_type(field.raw)
                 merged[field.name] = _joined(merged.get(field.name, kind), kind)
         numbers = {field.name for writer in writers for field in writer.fields if (field.inferred or writer.fractions) and types.is_scalar(field.raw)}
-        merged.update({field.name: field.type for field in stored if field.type == ("string",) and field.name in numbers})
+        free = numbers | {field.name for writer in writers for field in writer.fields if field.inferred}
+        merged.update({field.name: nested_types.with_text(merged[field.name], field.marked or field.type) for field in stored if field.name in free})
         for writer in writers:
             for field in writer.fields:
                 _check_members(field.name, merged[field.name], conversions.json_type(field.raw))
@@ -211,8 +213,8 @@ def _without_blanks(value: str, other: str, kind: types.Type) -> str:
 
 
 def _joined(left: types.Type, right: types.Type) -> types.Type:
-    # text keeps the value of any scalar; an array as text would be of no use
-    return types.widest(left, right) or (None if types.is_scalar(left) else types.widest(left, right, numbers=True)) or ("string",)
+    # text keeps the value of any scalar, and a number in it its form
+    return types.widest(left, right) or (None if types.is_scalar(left) else nested_types.joined(left, right, "", True, ())[0]) or ("string",)
 
 
 def members_of(source_names: Sequence[str]) -> dict[str, str]:

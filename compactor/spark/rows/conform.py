@@ -187,15 +187,15 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
     if frame.omits and field.visible and can_be_absent(kind, frame.omits):
         absent.append(_not_named(field.source))
     for column, writers in _variants(frame, evolved, field).items():
-        raw = frame.value(column.name)
-        stored = conversions.to_stored(raw, images[column.name], column)
+        raw, read = frame.value(column.name), images[column.name]
+        stored = conversions.to_stored(raw, read, column)
         # the text that the source wrote, not that of the number
-        as_written = column.inferred and images[column.name] == kind == ("string",)
-        value = raw if as_written else conversions.change_type(stored, column.type, kind)
+        as_written = column.inferred and read[0] == kind[0] and (kind == ("string",) or not types.is_scalar(kind))
+        value = conversions.change_type(raw, read, kind) if as_written else conversions.change_type(stored, column.type, kind)
         only = "" if len(writers) == len(frame.writers) else f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         values.append((only, value))
-        absent.append(_both(only, None if frame.omits else _is_unavailable(frame, column.name, images[column.name])))
-        mistyped.append(_both(only, conversions.is_mistyped(raw, images[column.name], value, column.type)))
+        absent.append(_both(only, None if frame.omits else _is_unavailable(frame, column.name, read)))
+        mistyped.append(_both(only, conversions.is_mistyped(raw, read, value, column.type)))
         mistyped.append(_both(only, conversions.is_inexact(stored, column.type, kind)))
     older, unavailable = _reads_default(frame, evolved, field, order), _either(absent)
     if older and unavailable:
