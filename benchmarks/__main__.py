@@ -6,14 +6,12 @@ every read a bare scan of the base and the naive recipe's view (row_number over 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
 import platform
 import statistics
 import sys
-import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -24,29 +22,23 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table as Shown
 
+from benchmarks.program import options, scratch, session
 from benchmarks.table import DATABASE, Table, warm_up
 from benchmarks.usage import Cost, measured, median
 from compactor.core.catalog import views
-from compactor.spark.session import SessionSettings, close_session, open_session
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and tell."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--rows", default="1000000,10000000", help="sizes of the base, separated by commas")
     parser.add_argument("--changes", type=int, default=10_000, help="changes in a commit")
     parser.add_argument("--repeat", type=int, default=3, help="commits and reads of each kind; the median is told")
     parser.add_argument("--output", choices=("text", "json"), default="text")
-    parser.add_argument("--dir", help="where to put the tables; default a temporary directory")
     given = parser.parse_args(arguments)
     sizes = [int(size) for size in given.rows.split(",")]
-    with tempfile.TemporaryDirectory(prefix="compactor-bench-", dir=given.dir) as directory:
-        root = Path(directory)
-        spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse")))
-        try:
-            found = report(spark, root, sizes, given.changes, given.repeat)
-        finally:
-            close_session(spark)
+    with scratch(given) as root, session(root) as spark:
+        found = report(spark, root, sizes, given.changes, given.repeat)
     if given.output == "json":
         print(json.dumps(found, indent=2))
     else:

@@ -7,40 +7,36 @@ session is told; the first one compiles. `serial` is the time of stages that had
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
+from benchmarks.program import options, scratch, session
 from benchmarks.table import Table, hour_text, load_query
 from benchmarks.usage import measured
-from compactor.spark.session import SessionSettings, close_session, open_session
 from tests.parts.cluster import cluster
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and print the figures as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--files", type=int, default=8, help="files that land")
     parser.add_argument("--segments", type=int, default=8, help="about how many Segments the base gets")
     parser.add_argument("--small-batch", type=int, default=64 << 20, help="bytes of input that one task reads and resolves")
-    parser.add_argument("--dir", help="where to put the tables; default a temporary directory")
     given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="compactor-cluster-", dir=given.dir) as directory, cluster(Path(directory)) as running:
+    with scratch(given) as directory, cluster(directory) as running:
         os.environ.update(running.environment)
         found = {}
         for executors in (1, 2):
-            root = Path(directory) / f"executors-{executors}"
+            root = directory / f"executors-{executors}"
             conf = (("spark.cores.max", str(executors)), ("spark.sql.shuffle.partitions", "4"))
-            spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), conf=conf))
-            try:
+            with session(root, conf=conf) as spark:
                 # a row is 41 bytes of Parquet
                 settings = {"target_file_bytes": max(1, 41 * given.rows // given.segments), "small_batch": given.small_batch}
                 for name in ("warm", "told"):
@@ -51,8 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     _, cost = measured(table.run)
                 made = [stage for stage in stages(spark) if stage["id"] not in known]
                 segments = len(table.snapshot().segments)
-            finally:
-                close_session(spark)
             told: dict[str, Any] = {"seconds": round(cost.seconds, 1), "cpu_seconds": round(cost.cpu_seconds, 1), "segments": segments}
             for kind, chosen in (("serial", [stage for stage in made if stage["tasks"] == 1]), ("parallel", [s for s in made if s["tasks"] > 1])):
                 told[kind] = {name: round(sum(stage[name] for stage in chosen), 1) for name in ("seconds", "cpu_seconds")}

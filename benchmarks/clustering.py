@@ -12,7 +12,6 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,13 +19,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from benchmarks.program import options, scratch, session
 from benchmarks.table import DATABASE, Table
 from benchmarks.usage import bytes_read, measured
 from compactor.core.catalog import views
 from compactor.core.schema import clustering
 from compactor.duckdb import queries
 from compactor.duckdb.session import connect
-from compactor.spark.session import SessionSettings, close_session, open_session
 from compactor.storage.local import LocalStorage
 
 FILTERS = {"region": "region = 7", "token": "token BETWEEN 0 AND 184467440737095516", "key": "id = 1234567"}
@@ -37,25 +36,19 @@ FOLDERS = "folders"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the tables, ask, and print the figures as JSON."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.clustering", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--rows", type=int, default=6_000_000, help="rows of a table")
     parser.add_argument("--segments", type=int, default=2, help="about how many Segments a table gets")
     parser.add_argument("--row-group", type=int, default=clustering.ROW_GROUP_BYTES, help="bytes of a row group of clustered files")
     parser.add_argument("--repeat", type=int, default=3, help="reads of each kind")
     parser.add_argument("--without-folders", action="store_true", help="do not measure folders")
-    parser.add_argument("--dir", help="where to put the tables; default a temporary directory")
     given = parser.parse_args(arguments)
     usual, clustering.ROW_GROUP_BYTES = clustering.ROW_GROUP_BYTES, given.row_group
-    with tempfile.TemporaryDirectory(prefix="compactor-clustering-", dir=given.dir) as directory:
-        root = Path(directory)
-        spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), parquet="standard"))
-        try:
+    try:
+        with scratch(given) as root, session(root, parquet="standard") as spark:
             found = report(spark, root, given)
-        finally:
-            close_session(spark)
-            clustering.ROW_GROUP_BYTES = usual
+    finally:
+        clustering.ROW_GROUP_BYTES = usual
     print(json.dumps({**vars(given), "load": os.getloadavg()[0], **found}, indent=2))
     return 0
 

@@ -6,11 +6,8 @@ Prints the figures as JSON. `--save` also puts them into benchmarks/results/debe
 
 from __future__ import annotations
 
-import argparse
-import datetime as dt
 import json
 import random
-import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,9 +16,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from benchmarks.peers import page
+from benchmarks.program import options, scratch, session, told
 from benchmarks.table import Table, hour_text
 from benchmarks.usage import Cost, measured, median
-from compactor.spark.session import SessionSettings, close_session, open_session
 
 _COLUMNS = "id: BIGINT, name: STRING, email: STRING, region: INT, amount: STRING, changed_at: BIGINT, token: BIGINT"
 _SCHEMA = f"before STRUCT<{_COLUMNS}>, after STRUCT<{_COLUMNS}>, source STRUCT<lsn: BIGINT, sequence: STRING>, op STRING, ts_ms BIGINT"
@@ -29,27 +26,16 @@ _SCHEMA = f"before STRUCT<{_COLUMNS}>, after STRUCT<{_COLUMNS}>, source STRUCT<l
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.debezium", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, saves=True)
     parser.add_argument("--rows", type=int, default=100_000, help="rows of the table")
     parser.add_argument("--changes", type=int, default=10_000, help="changes in a commit")
     parser.add_argument("--repeat", type=int, default=5, help="commits; the median is printed")
-    parser.add_argument("--save", action="store_true", help="keep the figures, and write docs/performance.md again")
-    parser.add_argument("--dir", help="where to put the table; default a temporary directory")
     given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="compactor-debezium-", dir=given.dir) as directory:
-        root = Path(directory)
-        spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), master="local[2]"))
-        try:
-            # a table that is not measured first: a cold JVM would be charged to it
-            _measured(spark, root / "warm", max(1, given.rows // 10), max(1, given.changes // 10), 3)
-            result = _measured(spark, root / "customer", given.rows, given.changes, given.repeat)
-        finally:
-            close_session(spark)
-    result = {"date": f"{dt.datetime.now(dt.timezone.utc):%Y-%m-%d}", "rows": given.rows, "changes": given.changes, **result}
-    if given.save:
-        page.keep(page.DEBEZIUM, result)
-    print(json.dumps(result, indent=1))
-    return 0
+    with scratch(given) as root, session(root, master="local[2]") as spark:
+        # a table that is not measured first: a cold JVM would be charged to it
+        _measured(spark, root / "warm", max(1, given.rows // 10), max(1, given.changes // 10), 3)
+        result = _measured(spark, root / "customer", given.rows, given.changes, given.repeat)
+    return told(given, page.DEBEZIUM, {"rows": given.rows, "changes": given.changes, **result})
 
 
 def _measured(spark: SparkSession, root: Path, rows: int, changes: int, repeat: int) -> dict[str, Any]:

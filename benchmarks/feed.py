@@ -6,11 +6,9 @@ table, with and without its Change Data Feed; its jars (io.delta:delta-spark_2.1
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,31 +16,25 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.program import options, scratch, session
 from benchmarks.table import Table, change_query, load_query, warm_up
 from benchmarks.usage import Cost, measured, median
-from compactor.spark.session import SessionSettings, close_session, open_session
 from compactor.spark.tables import feed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and tell."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.feed", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--rows", default="1000000,10000000", help="sizes of the base, separated by commas")
     parser.add_argument("--changes", type=int, default=10_000, help="changes in a commit")
     parser.add_argument("--repeat", type=int, default=3, help="commits and reads of each kind; the median is told")
     parser.add_argument("--delta", metavar="VERSION", help="beside Delta of this version, such as 3.3.2")
-    parser.add_argument("--dir", help="where to put the tables; default a temporary directory")
     given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="compactor-bench-", dir=given.dir) as directory:
-        root = Path(directory)
-        conf = (("spark.jars.packages", f"io.delta:delta-spark_2.12:{given.delta}"), *_DELTA) if given.delta else ()
-        spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), conf=conf))
-        sizes = [int(rows) for rows in given.rows.split(",")]
-        try:
-            measure(spark, root, warm_up(sizes), min(1_000, given.changes), 1, bool(given.delta))
-            found = [measure(spark, root, rows, given.changes, given.repeat, bool(given.delta)) for rows in sizes]
-        finally:
-            close_session(spark)
+    conf = (("spark.jars.packages", f"io.delta:delta-spark_2.12:{given.delta}"), *_DELTA) if given.delta else ()
+    sizes = [int(rows) for rows in given.rows.split(",")]
+    with scratch(given) as root, session(root, conf=conf) as spark:
+        measure(spark, root, warm_up(sizes), min(1_000, given.changes), 1, bool(given.delta))
+        found = [measure(spark, root, rows, given.changes, given.repeat, bool(given.delta)) for rows in sizes]
     print(json.dumps({"changes": given.changes, "repeat": given.repeat, "sizes": found}, indent=2))
     return 0
 

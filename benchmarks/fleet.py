@@ -6,14 +6,10 @@ requests are counted. Prints the figures as JSON. `--save` also puts them into b
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import datetime as dt
-import json
 import os
 import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,9 +17,10 @@ from typing import Any
 
 import boto3
 
-from benchmarks.many import _command
+from benchmarks.many import command, configured
 from benchmarks.peers import page
 from benchmarks.peers.landed import land
+from benchmarks.program import options, scratch, told
 from benchmarks.table import hour_text
 from compactor.app import App
 from compactor.flows.publish import shown
@@ -37,31 +34,24 @@ _COMMANDS: dict[str, tuple[str, ...]] = {"status": ("status",), "plan": ("plan",
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, saves=True)
     parser.add_argument("--tables", type=int, default=500)
-    parser.add_argument("--save", action="store_true", help="keep the figures, and write docs/performance.md again")
-    parser.add_argument("--dir", help="where to put the tables; default a temporary directory")
     given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="compactor-fleet-", dir=given.dir) as directory:
-        home = Path(directory)
+    with scratch(given) as home:
         names = [f"table_{number:03}" for number in range(given.tables)]
         template = _template(home / "template")
         local = _copied(home / "local", template, names)
-        seconds = {name: _command(local, *words).cpu_seconds for name, words in _COMMANDS.items()}
+        seconds = {name: command(local, *words).cpu_seconds for name, words in _COMMANDS.items()}
         with s3_server(home / "s3.log") as server:
             os.environ.update(CREDENTIALS, AWS_ENDPOINT_URL_S3=server.url)
             server.bucket("lake")
             requests = _requests(home / "s3", template, names)
-    result = {"date": f"{dt.datetime.now(dt.timezone.utc):%Y-%m-%d}", "tables": given.tables, "cpu_seconds": seconds, "requests_a_table": requests}
-    if given.save:
-        page.keep(page.FLEET, result)
-    print(json.dumps(result, indent=1))
-    return 0
+    return told(given, page.FLEET, {"tables": given.tables, "cpu_seconds": seconds, "requests_a_table": requests})
 
 
 def _template(home: Path) -> Path:
     """Make a table by a run for each hour, and return its folder."""
-    config = _configured(home, str(home), [_MADE])
+    config = configured(home, str(home), [_MADE])
     land(home / "hours", 100, 10, _HOURS)
     with App.open(config) as app:
         for hour in range(_HOURS + 1):
@@ -70,15 +60,6 @@ def _template(home: Path) -> Path:
             if report.error is not None:
                 raise RuntimeError(report.error)
     return home / _MADE
-
-
-def _configured(home: Path, warehouse: str, names: Sequence[str]) -> Path:
-    home.mkdir(parents=True, exist_ok=True)
-    path = home / "compactor.yaml"
-    tables = "".join(f"  {name}: {{}}\n" for name in names)
-    defaults = "defaults: {key: [id], order_by: [seq], format: parquet}\n"
-    path.write_text(f"warehouse: {warehouse}\ncatalog: {{database: bench}}\n{defaults}tables:\n{tables}", encoding="utf-8")
-    return path
 
 
 def _files(template: Path, name: str) -> Iterator[tuple[str, bytes]]:
@@ -90,7 +71,7 @@ def _files(template: Path, name: str) -> Iterator[tuple[str, bytes]]:
 
 def _copied(home: Path, template: Path, names: Sequence[str]) -> Path:
     """Write copies of the table to the local disk, and return their configuration."""
-    config = _configured(home, str(home), names)
+    config = configured(home, str(home), names)
     for name in names:
         for below, data in _files(template, name):
             path = home / name / below
@@ -113,7 +94,7 @@ def _remember(config: Path) -> None:
 
 def _requests(home: Path, template: Path, names: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return command → kind of request → number of them a table."""
-    config = _configured(home, "s3://lake/fleet", names)
+    config = configured(home, "s3://lake/fleet", names)
     client = boto3.client("s3")
     for name in names:
         for below, data in _files(template, name):
@@ -126,10 +107,10 @@ def _requests(home: Path, template: Path, names: Sequence[str]) -> dict[str, dic
         "run": lambda app: app.run(),
     }
     counts = {}
-    for command, call in calls.items():
+    for name, call in calls.items():
         with App.open(config) as app, counted() as requests:
             call(app)
-        counts[command] = {kind: round(count / len(names), 2) for kind, count in sorted(requests.items())}
+        counts[name] = {kind: round(count / len(names), 2) for kind, count in sorted(requests.items())}
     return counts
 
 

@@ -6,12 +6,10 @@ as of an hour ago: through the view, whose parts of earlier days are left out, a
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import statistics
 import sys
-import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -19,10 +17,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from benchmarks.program import options, scratch, session
 from benchmarks.table import DATABASE, FIRST_HOUR, Table, hour_text
 from benchmarks.usage import measured
 from compactor.core.catalog import history_views
-from compactor.spark.session import SessionSettings, close_session, open_session
 
 NAIVE = """
 SELECT *, hour AS start_hour, lead(hour) OVER (PARTITION BY id ORDER BY seq) AS end_hour
@@ -32,20 +30,14 @@ FROM (SELECT *, regexp_extract(input_file_name(), 'increment_([0-9]{{10}})', 1) 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and tell, as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.history", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--rows", type=int, default=200_000, help="rows of the table")
     parser.add_argument("--changes", type=int, default=5_000, help="changes an hour")
     parser.add_argument("--hours", type=int, default=12, help="hours after the load")
     parser.add_argument("--naive-every", type=int, default=4, help="hours between two measurements of the naive recipe")
-    parser.add_argument("--dir", help="where to put the tables; default a temporary directory")
     given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="compactor-bench-", dir=given.dir) as directory:
-        root = Path(directory)
-        spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse")))
-        try:
-            found = measure(spark, root, given.rows, given.changes, given.hours, given.naive_every)
-        finally:
-            close_session(spark)
+    with scratch(given) as root, session(root) as spark:
+        found = measure(spark, root, given.rows, given.changes, given.hours, given.naive_every)
     print(json.dumps(found, indent=2))
     return 0
 

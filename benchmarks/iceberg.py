@@ -9,12 +9,10 @@ the deletion vectors.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import io
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +22,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
+from benchmarks.program import options, scratch, session
 from benchmarks.table import Table
 from benchmarks.usage import Cost, median
 from compactor.core.model.files import LIVE, DataFile, FileInfo, Segment
@@ -34,7 +33,6 @@ from compactor.core.model.spec import TableSpec
 from compactor.flows.environment import Environment
 from compactor.flows.publish import native
 from compactor.flows.table import Table as FlowsTable
-from compactor.spark.session import SessionSettings, close_session, open_session
 from tests.parts.memory_catalog import MemoryCatalog
 from tests.parts.memory_storage import MemoryStorage
 
@@ -80,15 +78,14 @@ class CountedStorage(MemoryStorage):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.iceberg", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--files", default="10,1000,10000", help="numbers of files, separated by commas")
     parser.add_argument("--rows", type=int, help="measure commits to tables of so many rows")
     parser.add_argument("--changes", type=int, default=10_000, help="changes of a commit")
-    parser.add_argument("--dir", help="where to put the tables; default a temporary directory")
     given = parser.parse_args(arguments)
     if given.rows:
-        with tempfile.TemporaryDirectory(prefix="compactor-bench-", dir=given.dir) as directory:
-            print(json.dumps(commits(Path(directory), given.rows, given.changes), indent=2))
+        with scratch(given) as root:
+            print(json.dumps(commits(root, given.rows, given.changes), indent=2))
         return 0
     print(json.dumps([measure(int(files)) for files in given.files.split(",")], indent=2))
     return 0
@@ -118,9 +115,8 @@ def commits(root: Path, rows: int, changes: int, rounds: int = 6) -> dict[str, A
 
     Two tables, because a table whose Iceberg table is behind catches up in its next run, which would then be charged with two exports.
     """
-    spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), parquet="standard"))
     forms: dict[str, tuple[str, ...]] = {"plain": (), "current": ("current",)}
-    try:
+    with session(root, parquet="standard") as spark:
         tables = {name: Table(spark, root, rows, name=name, parquet="standard", iceberg=form) for name, form in forms.items()}
         costs: dict[str, list[Cost]] = {name: [] for name in tables}
         for table in tables.values():
@@ -131,8 +127,6 @@ def commits(root: Path, rows: int, changes: int, rounds: int = 6) -> dict[str, A
                 print(name, cost, file=sys.stderr, flush=True)
                 costs[name] += [cost] if turn >= 2 else []
         vectors = [path.stat().st_size for path in Path(tables["current"].spec.root).glob("_iceberg_current/metadata/*.puffin")]
-    finally:
-        close_session(spark)
     medians = {name: median(each) for name, each in costs.items()}
     return {
         "rows": rows, "changes": changes, "vector_bytes": sorted(vectors),

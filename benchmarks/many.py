@@ -10,15 +10,11 @@ Prints the figures as JSON. `--save` also puts them into benchmarks/results/many
 
 from __future__ import annotations
 
-import argparse
-import datetime as dt
-import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,8 +24,9 @@ from pyspark.sql import SparkSession
 from benchmarks.peers import page
 from benchmarks.peers.landed import land, newest
 from benchmarks.peers.plain import NAMES
+from benchmarks.program import options, scratch, told
 from benchmarks.table import hour_text
-from benchmarks.usage import Cost, measured
+from benchmarks.usage import Cost, measured, peak_memory
 from compactor.app import App
 
 HOURS = 3
@@ -41,7 +38,7 @@ _LITTLE = 100
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.many", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, saves=True)
     parser.add_argument("--large", type=int, default=6, help="large tables")
     parser.add_argument("--large-rows", type=int, default=1_000_000)
     parser.add_argument("--small", type=int, default=59, help="small tables")
@@ -49,21 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--changes", type=int, default=1_000, help="changes an hour in each table with work")
     parser.add_argument("--tables", type=int, default=500, help="tables of which few have work")
     parser.add_argument("--busy", type=int, default=50, help="those that have work")
-    parser.add_argument("--save", action="store_true", help="keep the figures, and write docs/performance.md again")
-    parser.add_argument("--dir", help="where to put the tables; default a temporary directory")
     given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="compactor-many-", dir=given.dir) as directory:
+    with scratch(given) as home:
         sizes = {f"large_{n}": given.large_rows for n in range(given.large)} | {f"small_{n}": given.small_rows for n in range(given.small)}
-        found = {"many": many(Path(directory) / "many", sizes, given.changes)}
+        found = {"many": many(home / "many", sizes, given.changes)}
         busy = {f"busy_{n}": given.small_rows for n in range(given.busy)}
-        found["few"] = few(Path(directory) / "few", busy, given.tables - given.busy, given.changes)
+        found["few"] = few(home / "few", busy, given.tables - given.busy, given.changes)
     sizes_asked = {name: value for name, value in vars(given).items() if isinstance(value, int) and name != "save"}
     machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
-    result = {"date": f"{dt.datetime.now(dt.timezone.utc):%Y-%m-%d}", "machine": machine, "sizes": sizes_asked, **found}
-    if given.save:
-        page.keep(page.MANY, result)
-    print(json.dumps(result, indent=1))
-    return 0
+    return told(given, page.MANY, {"machine": machine, "sizes": sizes_asked, **found})
 
 
 def many(home: Path, sizes: Mapping[str, int], changes: int) -> dict[str, Any]:
@@ -72,9 +63,9 @@ def many(home: Path, sizes: Mapping[str, int], changes: int) -> dict[str, Any]:
     with App.open(config) as app:
         costs = [_run(app, home, sizes, hour) for hour in range(HOURS + 1)]
         spark = app.runtime.spark()
-        plain = [_told("plain Spark", measured(partial(_plain, spark, home, sizes, hour))[1]) for hour in range(1, HOURS + 1)]
-        peak = _peak_memory()
-    idle, status = _command(config, "run"), _command(config, "status")
+        plain = [_noted("plain Spark", measured(partial(_plain, spark, home, sizes, hour))[1]) for hour in range(1, HOURS + 1)]
+        peak = peak_memory()
+    idle, status = command(config, "run"), command(config, "status")
     return {
         "load": vars(costs[0]),
         "run": _least(costs[2:]),
@@ -101,10 +92,16 @@ def _made(home: Path, sizes: Mapping[str, int], changes: int) -> Path:
     for name, rows in sizes.items():
         land(_hours(home, name), rows, changes, HOURS if rows > _LITTLE else 0)
         _stage(home, name, 0)
+    return configured(home, str(home), [*sizes])
+
+
+def configured(home: Path, warehouse: str, names: Sequence[str]) -> Path:
+    """Write the configuration of tables with these names into a folder, and return its path."""
+    home.mkdir(parents=True, exist_ok=True)
     path = home / "compactor.yaml"
+    tables = "".join(f"  {name}: {{}}\n" for name in names)
     defaults = "defaults: {key: [id], order_by: [seq], format: parquet}\n"
-    tables = "".join(f"  {name}: {{}}\n" for name in sizes)
-    path.write_text(f"warehouse: {home}\ncatalog: {{database: bench}}\n{defaults}tables:\n{tables}", encoding="utf-8")
+    path.write_text(f"warehouse: {warehouse}\ncatalog: {{database: bench}}\n{defaults}tables:\n{tables}", encoding="utf-8")
     return path
 
 
@@ -125,7 +122,7 @@ def _run(app: App, home: Path, names: Mapping[str, int], hour: int) -> Cost:
         raise RuntimeError(f"{failed[0].table}: {failed[0].error}")
     if (made := sum(report.outcome == "committed" for report in reports)) != len(names if hour else reports):
         raise RuntimeError(f"hour {hour}: {made} tables were committed")
-    return _told(f"hour {hour} of {len(names)} of {len(reports)} tables", cost)
+    return _noted(f"hour {hour} of {len(names)} of {len(reports)} tables", cost)
 
 
 def _plain(spark: SparkSession, home: Path, names: Mapping[str, int], hour: int) -> None:
@@ -133,29 +130,16 @@ def _plain(spark: SparkSession, home: Path, names: Mapping[str, int], hour: int)
         spark.sql(newest(f"parquet.`{_hours(home, name) / str(hour)}`", f"{NAMES}, op")).write.parquet(str(home / "plain" / str(hour) / name))
 
 
-def _command(config: Path, *command: str) -> Cost:
+def command(config: Path, *command: str) -> Cost:
     words = [sys.executable, "-m", "compactor", *command, "--config", str(config)]
-    return _told(f"compactor {' '.join(command)}", measured(partial(subprocess.run, words, check=True, capture_output=True))[1])
+    return _noted(f"compactor {' '.join(command)}", measured(partial(subprocess.run, words, check=True, capture_output=True))[1])
 
 
 def _least(costs: Sequence[Cost]) -> dict[str, Any]:
     return vars(min(costs, key=lambda cost: cost.cpu_seconds))
 
 
-def _peak_memory() -> int:
-    """Return the most bytes of memory that this process and its JVM ever used."""
-    texts = [(Path("/proc") / process / "status").read_text() for process in ("self", *_children(os.getpid()))]
-    return sum(int(line.split()[1]) << 10 for text in texts for line in text.splitlines() if line.startswith("VmHWM:"))
-
-
-def _children(pid: int | str) -> Iterator[str]:
-    for task in (Path("/proc") / str(pid) / "task").iterdir():
-        for child in (task / "children").read_text().split():
-            yield child
-            yield from _children(child)
-
-
-def _told(what: str, cost: Cost) -> Cost:
+def _noted(what: str, cost: Cost) -> Cost:
     print(f"  {what}: {cost.seconds:.1f} s, {cost.cpu_seconds:.1f} CPU s", file=sys.stderr, flush=True)
     return cost
 

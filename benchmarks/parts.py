@@ -6,25 +6,22 @@ reads Segments that own no row of the Delta bare. The sources take turns, so tha
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
 import statistics
 import sys
-import tempfile
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from benchmarks.program import options, scratch, session
 from benchmarks.table import DATABASE, Table
 from benchmarks.usage import Cost, measured
 from compactor.core.catalog import views
 from compactor.core.model.snapshot import Snapshot
-from compactor.spark.session import SessionSettings, close_session, open_session
 
 QUERIES = {
     "aggregate": "SELECT region, sum(amount) FROM ({0}) x GROUP BY region",
@@ -34,27 +31,21 @@ QUERIES = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the table, ask, and print the figures as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.parts", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--rows", type=int, default=3_000_000, help="rows of the base")
     parser.add_argument("--segments", type=int, default=20, help="about how many Segments the base gets")
     parser.add_argument("--changes", type=int, default=10_000, help="changes of a commit")
     parser.add_argument("--commits", type=int, default=3, help="commits after the first load")
     parser.add_argument("--recent", type=int, default=20, help="the changed keys are the last of so many parts of the table")
     parser.add_argument("--repeat", type=int, default=5, help="reads of each kind")
-    parser.add_argument("--dir", help="where to put the table; default a temporary directory")
     given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="compactor-parts-", dir=given.dir) as directory:
-        root = Path(directory)
-        spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse")))
-        try:
-            # a row is 41 bytes of Parquet
-            table = Table(spark, root, given.rows, target_file_bytes=max(1, 41 * given.rows // given.segments))
-            table.load()
-            for _ in range(given.commits):
-                table.change(given.changes, first=given.rows - given.rows // given.recent)
-            found = report(spark, table, given.repeat)
-        finally:
-            close_session(spark)
+    with scratch(given) as root, session(root) as spark:
+        # a row is 41 bytes of Parquet
+        table = Table(spark, root, given.rows, target_file_bytes=max(1, 41 * given.rows // given.segments))
+        table.load()
+        for _ in range(given.commits):
+            table.change(given.changes, first=given.rows - given.rows // given.recent)
+        found = report(spark, table, given.repeat)
     print(json.dumps({**vars(given), **found}, indent=2))
     return 0
 

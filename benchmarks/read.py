@@ -5,18 +5,18 @@ The table is landed as flat Parquet files, loaded and changed by `compactor run`
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks.program import options, scratch
 
 CONFIG = "warehouse: .\ncatalog: {database: bench}\ntables:\n  customer: {key: [id], order_by: [seq], format: parquet, write_mode: merge-on-read}\n"
 _ROW = (
@@ -38,14 +38,12 @@ PYTHON = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the table, ask, and print medians as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.read", description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the base")
     parser.add_argument("--changes", type=int, default=10_000, help="rows of the Delta")
     parser.add_argument("--repeat", type=int, default=3, help="processes for each query; the median is printed")
-    parser.add_argument("--dir", help="where to put the table; default a temporary directory")
     given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="compactor-read-", dir=given.dir) as directory:
-        folder = Path(directory)
+    with scratch(given) as folder:
         make(folder, given.rows, given.changes)
         found = {"rows": given.rows, "changes": given.changes, "cores": os.cpu_count(), "load": os.getloadavg()[0], "seconds": {}}
         for name, query in QUERIES.items():

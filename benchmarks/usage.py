@@ -6,6 +6,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -44,36 +45,39 @@ def median(costs: Sequence[Cost]) -> Cost:
 
 def cpu_seconds() -> float:
     """Of this process and its descendants, the JVM among them, since they began."""
-    parents, times = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                # the program's name stands in parentheses and may hold anything
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(fields[1])
-            times[int(entry.name)] = sum(map(int, fields[11:15])) / _TICKS
-    return sum(spent for pid, spent in times.items() if _below(pid, os.getpid(), parents))
+    return sum(sum(map(int, fields[11:15])) for _, fields in _family()) / _TICKS
 
 
 def bytes_read() -> int:
     """Bytes that read calls have given this process and its descendants, whether from disk or from the page cache."""
-    parents, read = {}, {}
+    read = 0
+    for process, _ in _family():
+        with suppress(OSError):
+            read += int((process / "io").read_text().split()[1])
+    return read
+
+
+def peak_memory() -> int:
+    """The most bytes of memory that this process and its descendants ever used, all together."""
+    texts = [(process / "status").read_text() for process, _ in _family()]
+    return sum(int(line.split()[1]) << 10 for text in texts for line in text.splitlines() if line.startswith("VmHWM:"))
+
+
+def _family() -> list[tuple[Path, list[str]]]:
+    """Return this process and its descendants: the folder in /proc, and the fields of `stat` behind the program's name."""
+    fields: dict[int, list[str]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                read[int(entry.name)] = int((entry / "io").read_text().split()[1])
-            except OSError:
-                continue
-    return sum(count for pid, count in read.items() if _below(pid, os.getpid(), parents))
+            with suppress(OSError):
+                # the program's name stands in parentheses and may hold anything
+                fields[int(entry.name)] = (entry / "stat").read_text().rpartition(")")[2].split()
 
+    def ours(pid: int) -> bool:
+        while pid in fields and pid != os.getpid():
+            pid = int(fields[pid][1])
+        return pid == os.getpid()
 
-def _below(pid: int, top: int, parents: dict[int, int]) -> bool:
-    while pid and pid != top:
-        pid = parents.get(pid, 0)
-    return pid == top
+    return [(Path("/proc") / str(pid), each) for pid, each in fields.items() if ours(pid)]
 
 
 def _files(directories: Iterable[Path]) -> dict[Path, int]:

@@ -7,15 +7,12 @@ of earlier ones of the same system and size, and writes docs/performance.md from
 
 from __future__ import annotations
 
-import argparse
-import datetime as dt
 import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,27 +20,25 @@ from typing import Any
 from benchmarks.peers import page
 from benchmarks.peers.landed import land
 from benchmarks.peers.pins import SYSTEMS
+from benchmarks.program import options, scratch, today
 
 ROOT = Path(__file__).parents[2]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure; return 1 if a system failed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, saves=True)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table")
     parser.add_argument("--changes", type=int, default=10_000, help="changes an hour")
     parser.add_argument("--hours", type=int, default=3, help="hours after the load")
     parser.add_argument("--systems", default="all", help=f"names separated by commas; all: {', '.join(SYSTEMS)}")
     parser.add_argument("--output", choices=("text", "json"), default="text")
-    parser.add_argument("--save", action="store_true", help="keep the figures, and write docs/performance.md again")
-    parser.add_argument("--dir", help="where to put the tables; default a temporary directory")
     given = parser.parse_args(arguments)
     names = list(SYSTEMS) if given.systems == "all" else given.systems.split(",")
     if unknown := set(names) - set(SYSTEMS):
         parser.error(f"no such system: {', '.join(sorted(unknown))}")
     results, failed = [], []
-    with tempfile.TemporaryDirectory(prefix="compactor-peers-", dir=given.dir) as directory:
-        root = Path(directory)
+    with scratch(given) as root:
         landed = land(root / "landed", given.rows, given.changes, given.hours)
         warm = land(root / "warm", max(1, min(50_000, given.rows // 2)), min(1_000, given.changes), 2)
         for name in names:
@@ -83,7 +78,7 @@ def _measured(name: str, home: Path, warm: Path, landed: Path) -> dict[str, Any]
     finally:
         shutil.rmtree(home)
     machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "python": platform.python_version()}
-    return {"date": f"{dt.datetime.now(dt.timezone.utc):%Y-%m-%d}", "machine": machine, **json.loads(run.stdout)}
+    return {"date": today(), "machine": machine, **json.loads(run.stdout)}
 
 
 if __name__ == "__main__":
