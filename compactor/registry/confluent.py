@@ -51,7 +51,7 @@ class ConfluentRegistry:
     def subjects(self) -> list[str]:
         """Return all subjects of the configured context, sorted, without the context's name."""
         query = {"subjectPrefix": self._prefix} if self._prefix else {}
-        names = _expect_all(self._connection.get("/subjects", "the list of subjects", query), str, "a list of names")
+        names = _expect_all(self._connection.request("/subjects", "the list of subjects", query), str, "a list of names")
         # a server without contexts ignores the prefix and lists everything
         if self._prefix:
             names = [name[len(self._prefix) :] for name in names if name.startswith(self._prefix)]
@@ -60,11 +60,11 @@ class ConfluentRegistry:
         return sorted(names)
 
     def versions(self, subject: str) -> list[int]:
-        answer = self._connection.get(f"{self._path(subject)}/versions", f"the versions of {subject}", accept=(404,))
+        answer = self._connection.request(f"{self._path(subject)}/versions", f"the versions of {subject}", accept=(404,))
         return [] if answer.status == 404 else sorted(_expect_all(answer, int, "a list of numbers"))
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        answer = self._connection.get(f"{self._path(subject)}/versions/latest", f"the newest version of {subject}", accept=(404,))
+        answer = self._connection.request(f"{self._path(subject)}/versions/latest", f"the newest version of {subject}", accept=(404,))
         return None if answer.status == 404 else self._registered(subject, self._cached(subject, answer))
 
     def version(self, subject: str, number: int) -> RegisteredSchema:
@@ -74,16 +74,16 @@ class ConfluentRegistry:
         entry = self._ids.get(schema_id)
         if entry is None:
             query = {"subject": self._prefix} if self._prefix else {}
-            answer = self._connection.get(f"/schemas/ids/{int(schema_id)}", f"the schema with id {schema_id}", query)
+            answer = self._connection.request(f"/schemas/ids/{int(schema_id)}", f"the schema with id {schema_id}", query)
             entry = self._ids[schema_id] = _schema_entry(answer)
         return self._text(entry, f"id {schema_id}")
 
     def compatibility(self, subject: str) -> str:
         """Return the level of the subject, otherwise of its context or the registry. Raises RegistryRefused for an unknown level."""
         about = f"the compatibility level of {subject}"
-        answer = self._connection.get(f"/config/{self._quoted(subject)}", about, {"defaultToGlobal": "true"}, accept=(404,))
+        answer = self._connection.request(f"/config/{self._quoted(subject)}", about, {"defaultToGlobal": "true"}, accept=(404,))
         if answer.status == 404:
-            answer = self._connection.get("/config", about)
+            answer = self._connection.request("/config", about)
         body = _expect(answer, dict, "a compatibility level")
         level = body.get("compatibilityLevel") or body.get("compatibility")
         if level not in compatibility.LEVELS:
@@ -97,7 +97,7 @@ class ConfluentRegistry:
         which = "" if self.compatibility(subject).endswith("_TRANSITIVE") else "/latest"
         path = f"/compatibility{self._path(subject)}/versions{which}"
         about, body = f"whether a schema may follow in {subject}", {"schema": text, "schemaType": "AVRO"}
-        answer = self._connection.post(path, about, body, {"verbose": "true"}, accept=(404, 405, 422))
+        answer = self._connection.request(path, about, {"verbose": "true"}, accept=(404, 405, 422), body=body)
         if answer.status == 404 and answer.code in (_NO_SUBJECT, _NO_VERSION):
             return []
         if answer.status == 422:
@@ -131,7 +131,7 @@ class ConfluentRegistry:
     def _entry(self, subject: str, number: int) -> dict[str, Any]:
         entry = self._versions.get((subject, number))
         if entry is None:
-            answer = self._connection.get(f"{self._path(subject)}/versions/{int(number)}", f"version {number} of {subject}")
+            answer = self._connection.request(f"{self._path(subject)}/versions/{int(number)}", f"version {number} of {subject}")
             entry = self._cached(subject, answer)
         return entry
 
@@ -180,7 +180,7 @@ class ConfluentRegistry:
         own = subject[len(self._prefix) :] if self._prefix and subject.startswith(self._prefix) else subject
         if number != _LATEST_REFERENCE:
             return self._entry(own, number)
-        answer = self._connection.get(f"{self._path(own)}/versions/latest", f"{subject}, which {label} refers to")
+        answer = self._connection.request(f"{self._path(own)}/versions/latest", f"{subject}, which {label} refers to")
         return self._cached(own, answer)
 
 

@@ -197,18 +197,13 @@ class Connection:
     def close(self) -> None:
         self._session.close()
 
-    def get(self, path: str, about: str, query: Mapping[str, str] | None = None, accept: tuple[int, ...] = ()) -> Answer:
-        """GET `path`. Raises RegistryRefused for a status that is neither 200 nor in `accept`; `about` names the requested object there.
+    def request(
+        self, path: str, about: str, query: Mapping[str, str] | None = None, accept: tuple[int, ...] = (), body: dict[str, Any] | None = None
+    ) -> Answer:
+        """GET `path`, or POST `body` as JSON. Raises RegistryRefused for a status that is neither 200 nor in `accept`.
 
-        A 404 without an error code does not come from a registry, and raises RegistryRefused even if 404 is in `accept`.
+        `about` names the requested object there. A 404 to GET without an error code does not come from a registry: it is refused even if accepted.
         """
-        return self._send("GET", path, about, accept, query or {}, None)
-
-    def post(self, path: str, about: str, body: Any, query: Mapping[str, str] | None = None, accept: tuple[int, ...] = ()) -> Answer:
-        """POST `body` as JSON, with the same rules as `get`. A 404 in `accept` needs no error code."""
-        return self._send("POST", path, about, accept, query or {}, body)
-
-    def _send(self, method: str, path: str, about: str, accept: tuple[int, ...], query: Mapping[str, str], body: Any) -> Answer:
         tail = path + (f"?{urlencode(query)}" if query else "")
         end = self._waiting.now() + self._settings.deadline_seconds
         failures: list[str] = []
@@ -218,8 +213,8 @@ class Connection:
             for _ in self.urls:
                 base = self.urls[self._first % len(self.urls)]
                 try:
-                    answer = self._once(method, base, tail, body, end)
-                    accepted = answer.status in accept and (answer.status != 404 or answer.code or method == "POST")
+                    answer = self._once(base, tail, body, end)
+                    accepted = answer.status in accept and (answer.status != 404 or answer.code or body is not None)
                     return answer if answer.status == 200 or accepted else self._refused(answer, about)
                 except _Failed as failed:
                     failures.append(f"{base}{path}: {failed}")
@@ -241,7 +236,7 @@ class Connection:
         last = list(dict.fromkeys(failures[-len(self.urls) :]))
         raise Unavailable(f"schema registry, {about}: no answer after {len(failures)} attempts. {'; '.join(last)}.{more} Try again later.")
 
-    def _once(self, method: str, base: str, tail: str, body: Any, end: float) -> Answer:
+    def _once(self, base: str, tail: str, body: dict[str, Any] | None, end: float) -> Answer:
         """Make one attempt. Raises _Failed and RegistryRefused."""
         left = max(0.1, end - self._waiting.now())
         limits = min(self._settings.connect_seconds, left), min(self._settings.read_seconds, left)
@@ -249,13 +244,13 @@ class Connection:
         url, where = base + tail, base + tail.split("?")[0]
         try:
             with self._session.request(
-                method,
+                "GET" if body is None else "POST",
                 url,
                 data=None if body is None else json.dumps(body).encode(),
                 headers=headers,
                 timeout=limits,
                 stream=True,
-                allow_redirects=method == "GET",
+                allow_redirects=body is None,
             ) as response:
                 return self._read(response, where, end)
         except requests.exceptions.SSLError as error:
