@@ -20,6 +20,7 @@ from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
 from compactor.core.results.reports import Progress, Tasks, silent
+from compactor.core.settings.aws import ClientConfig
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.sources.source_profile import ReadSample
 from compactor.flows import logs
@@ -157,7 +158,6 @@ class Runtime:
 
     def _catalog(self) -> Catalog:
         if self.config.catalog == "glue":
-            from compactor.aws.client import ClientConfig
             from compactor.catalog.glue.catalog import GlueCatalog
 
             client = ClientConfig(self.config.catalog_region)

@@ -15,6 +15,7 @@ from compactor.config.values import absolute
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.record import JobUsage, RunRecord, TableReport
+from compactor.core.settings.aws import ClientConfig
 from compactor.flows.read.status import Sink, measure
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,6 @@ def sinks(settings: Settings) -> list[Sink]:
     places: list[Sink] = []
     if keys.deployment and keys.cloudwatch:
         from compactor.aws import metrics
-        from compactor.aws.client import ClientConfig
 
         client = ClientConfig(settings.region, operation_seconds=20.0)
         places.append(partial(metrics.send, namespace=keys.namespace, deployment=keys.deployment, config=client))

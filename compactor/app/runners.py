@@ -12,6 +12,7 @@ from compactor.config.keys import Emr
 from compactor.config.values import absolute
 from compactor.core.model.errors import Refused
 from compactor.core.results.record import JobUsage
+from compactor.core.settings.aws import ClientConfig
 from compactor.ports import RemoteRunner, Runner, Submitted
 from compactor.runners.local import LocalRunner
 
@@ -59,7 +60,6 @@ class Runners(AppBase):
 
     def _emr_runner(self, kind: str, emr: Emr, job_config: Callable[[], bytes] = bytes, attempt: str = "", **sending: Any) -> RemoteRunner:
         try:
-            from compactor.aws.client import ClientConfig
             from compactor.runners.emr import ClusterSteps, EmrRunner, Sending, ServerlessJobs
             from compactor.storage.s3.storage import S3Storage
         except ImportError:

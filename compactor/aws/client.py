@@ -6,7 +6,6 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import boto3
@@ -16,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from compactor.aws.retry import EXPIRED, PASSING, ExpectedError, Retryable, RetryPolicy, access_problem, api_name, code_of, kind_of, words
 from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.settings.aws import ClientConfig
 
 T = TypeVar("T")
 
@@ -43,27 +43,6 @@ session_region: str | None = None
 def region(given: str | None) -> str | None:
     """Return the region that requests go to: `given`, else that of Airflow's connection, else the environment's."""
     return given or session_region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-
-
-@dataclass(frozen=True)
-class ClientConfig:
-    """Address, timeouts and retries of one AWS service."""
-
-    region: str | None = None
-    """AWS region; None: from the environment, as every AWS tool reads it."""
-    endpoint: str | None = None
-    """URL of the service; None: the region's public endpoint, or the one that the environment names."""
-    connect_seconds: float = 5.0
-    read_seconds: float = 30.0
-    """Timeout until a response begins."""
-    operation_seconds: float = 120.0
-    """Deadline for one operation with all its retries."""
-    wait_seconds_min: float = 0.2
-    """Longest wait before the second attempt. It doubles with each attempt."""
-    wait_seconds_max: float = 10.0
-    """Upper bound for the wait between two attempts."""
-    client_attempts: int = 3
-    """Attempts that botocore makes within each of our attempts."""
 
 
 def connect(service: str, config: ClientConfig, region: str | None, **more: Any) -> Any:

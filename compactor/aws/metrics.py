@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compactor.aws.client import AwsClient, ClientConfig
+from compactor.aws.client import AwsClient
 from compactor.core.results.measures import Measure, TableMeasures, for_cloudwatch
+from compactor.core.settings.aws import ClientConfig
 
 _BATCH = 1000
 """The largest number of measures in one request."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from compactor.aws.client import AwsClient, ClientConfig
+from compactor.aws.client import AwsClient
 from compactor.core.model.errors import Refused
+from compactor.core.settings.aws import ClientConfig
 
 
 @functools.cache

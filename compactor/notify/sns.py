@@ -6,8 +6,9 @@ from __future__ import annotations
 import hashlib
 import json
 
-from compactor.aws.client import AwsClient, ClientConfig
+from compactor.aws.client import AwsClient
 from compactor.core.results.notice import Message
+from compactor.core.settings.aws import ClientConfig
 
 SUBJECT_CHARS_MAX = 100
 MESSAGE_BYTES_MAX = 262_144

@@ -23,12 +23,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from compactor.aws.client import AwsClient, ClientConfig
+from compactor.aws.client import AwsClient
 from compactor.aws.retry import UNKNOWN, ExpectedError
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.layout import join
 from compactor.core.results.record import JobUsage
 from compactor.core.results.reports import Ended
+from compactor.core.settings.aws import ClientConfig
 from compactor.core.settings.job_config import QUEUE_SECONDS
 from compactor.ports import Storage, Submitted
 

@@ -11,12 +11,13 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from compactor.aws.client import AwsClient, ClientConfig
+from compactor.aws.client import AwsClient
 from compactor.aws.retry import ABSENT, PASSING, TAKEN, ExpectedError, Retryable, item_error, kind_of, words
 from compactor.catalog import rules
 from compactor.catalog.glue import shapes
 from compactor.core.catalog.ddl import NativeDef, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused
+from compactor.core.settings.aws import ClientConfig
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from compactor.core.model.errors import ConfigError, Refused
+from compactor.core.settings.aws import ClientConfig
 from compactor.core.settings.forms import Flag, Section, Text
 
 MEGABYTE = 1 << 20
@@ -41,23 +42,9 @@ class S3(Section):
 
 
 @dataclass(frozen=True)
-class S3Settings(S3):
+class S3Settings(S3, ClientConfig):
     """How to reach an S3 store. Raises ConfigError naming the setting."""
 
-    region: str | None = None
-    """AWS region."""
-    connect_seconds: float = 5.0
-    """Timeout for connecting."""
-    read_seconds: float = 30.0
-    """Timeout for the beginning of a response."""
-    operation_seconds: float = 120.0
-    """Timeout for one operation with all its retries."""
-    wait_seconds_min: float = 0.2
-    """Wait before the first retry."""
-    wait_seconds_max: float = 10.0
-    """The longest wait between two retries."""
-    client_attempts: int = 3
-    """botocore's own attempts within each of our attempts."""
     list_page: int = 1000
     """Objects in a page of a listing."""
     copy_bytes_max: int = 5 * GIGABYTE

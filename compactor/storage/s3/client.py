@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from compactor.aws.client import ClientConfig, Connection, connect, region
+from compactor.aws.client import Connection, connect, region
 from compactor.aws.retry import ABSENT, UNSUPPORTED, ExpectedError, Retryable, RetryPolicy, access_problem, api_name, code_of, kind_of, words
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import Layout
@@ -216,11 +216,8 @@ class S3Client:
 
     def _connect(self) -> Any:
         settings = self.settings
-        config = ClientConfig(
-            settings.region, settings.endpoint, settings.connect_seconds, settings.read_seconds, client_attempts=settings.client_attempts
-        )
         try:
-            client = connect("s3", config, settings.region, s3={"addressing_style": "path" if settings.path_style else "auto"})
+            client = connect("s3", settings, settings.region, s3={"addressing_style": "path" if settings.path_style else "auto"})
         except (BotoCoreError, ValueError) as error:
             raise refusal(error, "s3://", "begin", settings.host) from error
         members = client.meta.service_model.operation_model("PutObject").input_shape.members
