@@ -153,8 +153,7 @@ def declare(table: Table, schema: Schema) -> Snapshot | None:
             f"table {table.name}: the view {table.spec.database}.{table.spec.view} exists, and nothing is stored below {table.spec.root} yet: it is "
             "another table's, or of another incarnation of this one. Drop it if that one is not used any more, or choose another name with `view:`."
         )
-    for database in dict.fromkeys((table.spec.database, table.spec.tables_in)):
-        catalog.ensure_database(database, table.layout.root.rpartition("/")[0])
+    _ensure_databases(table)
     catalog.ensure_table(empty)
     with publication(table):
         catalog.replace_view(view)
@@ -184,29 +183,27 @@ def view_shape(view: ViewDef) -> tuple[object, ...]:
     return _ID.sub("", view.text), *((column.name, "".join(column.type.split())) for column in view.columns)
 
 
-def _register(table: Table, snapshot: Snapshot) -> None:
-    catalog = table.catalog()
+def _ensure_databases(table: Table) -> None:
     for database in dict.fromkeys((table.spec.database, table.spec.tables_in)):
-        catalog.ensure_database(database, table.layout.root.rpartition("/")[0])
-    base, delta = views.tables(table.spec, snapshot)
-    catalog.ensure_table(base)
-    catalog.ensure_table(delta)
+        table.catalog().ensure_database(database, table.layout.root.rpartition("/")[0])
+
+
+def _register(table: Table, snapshot: Snapshot) -> None:
+    _ensure_databases(table)
+    catalog, spec = table.catalog(), table.spec
+    registrations = [*zip(views.tables(spec, snapshot), views.partitions(spec, snapshot))]
     if snapshot.history is not None:
-        rows = history_views.table(table.spec, snapshot)
-        catalog.ensure_table(rows)
-        catalog.ensure_partitions(rows.database, rows.name, history_views.partitions(table.spec, snapshot.history))
-    base_partitions, delta_partitions = views.partitions(table.spec, snapshot)
-    catalog.ensure_partitions(base.database, base.name, base_partitions)
-    if delta_partitions:
-        catalog.ensure_partitions(delta.database, delta.name, delta_partitions)
-    if snapshot.days is not None:
-        daily.register(table, snapshot, _shown(table, snapshot))
+        registrations.append((history_views.table(spec, snapshot), history_views.partitions(spec, snapshot.history)))
     if snapshot.feed is not None and snapshot.feed.mode != feed.OFF:
         # a run that died before it published has left its changes to us
-        for changes, partitions in feed.registrations(table.spec, table.after(_shown(table, snapshot), snapshot)):
-            catalog.ensure_table(changes)
-            if partitions:
-                catalog.ensure_partitions(changes.database, changes.name, partitions)
+        registrations += feed.registrations(spec, table.after(_shown(table, snapshot), snapshot))
+    for definition, _ in registrations:
+        catalog.ensure_table(definition)
+    for definition, partitions in registrations:
+        if partitions:
+            catalog.ensure_partitions(definition.database, definition.name, partitions)
+    if snapshot.days is not None:
+        daily.register(table, snapshot, _shown(table, snapshot))
 
 
 def _shown(table: Table, snapshot: Snapshot) -> int:
