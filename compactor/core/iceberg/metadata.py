@@ -7,7 +7,6 @@ repeated makes the same snapshot, and a restore leads back to the one that there
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Collection, Sequence
@@ -19,6 +18,7 @@ from compactor.core.iceberg.manifests import Manifest
 from compactor.core.iceberg.schema import Columns, Ids, ids_of, mapping
 from compactor.core.model import times
 from compactor.core.model.files import LIVE, DataFile, Delta, Segment
+from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction
 
@@ -65,14 +65,17 @@ class Exported:
     def current(self) -> dict[str, Any]:
         return next(each for each in self.raw["snapshots"] if each["snapshot-id"] == self.raw["current-snapshot-id"])
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        return next(each for each in self.raw["schemas"] if each["schema-id"] == self.raw["current-schema-id"])
+
     def snapshot_of(self, base: str) -> dict[str, Any] | None:
         """Return the Iceberg snapshot with this `state_id`, or None."""
         return next((each for each in self.raw["snapshots"] if each["summary"][BASE] == base), None)
 
     def shows(self, snapshot: Snapshot, form: str, columns: Columns) -> bool:
         """Return whether it has the rows and the columns of a version, and nothing that vacuum has given up since."""
-        schema = next(each for each in self.raw["schemas"] if each["schema-id"] == self.raw["current-schema-id"])
-        return self.base == state_id(snapshot, form) and _same(schema, columns.schema) and not self.outdated(snapshot)
+        return self.base == state_id(snapshot, form) and _same(self.schema, columns.schema) and not self.outdated(snapshot)
 
     def outdated(self, snapshot: Snapshot) -> bool:
         """Return whether vacuum has given up anything since, in a version from then until `snapshot`."""
@@ -181,12 +184,13 @@ def next_row_id(before: Exported | None) -> int:
 
 
 def following(
-    before: Exported | None, snapshot: Snapshot, form: str, columns: Columns, entry: dict[str, Any], bases: Collection[str], location: str, now: str
+    before: Exported | None, snapshot: Snapshot, form: str, columns: Columns, entry: dict[str, Any], bases: Collection[str], layout: Layout, now: str
 ) -> Exported:
     """Return the next metadata file: `entry` is the Iceberg snapshot that readers see, and the others are those of `bases` that there were.
 
-    `location`: the table's, as readers get it; `now`: ISO 8601.
+    `now`: ISO 8601.
     """
+    location = address(layout.iceberg(form))
     old: dict[str, Any] = before.raw if before else {"schemas": [], "snapshots": [], "snapshot-log": [], "metadata-log": []}
     schema = schema_of(before, columns)
     others = [each for each in old["snapshots"] if each["snapshot-id"] != entry["snapshot-id"] and each["summary"][BASE] in bases]
@@ -196,6 +200,9 @@ def following(
     log = [each for each in old["snapshot-log"] if each["snapshot-id"] in listed]
     if not log or log[-1]["snapshot-id"] != entry["snapshot-id"]:
         log.append({"snapshot-id": entry["snapshot-id"], "timestamp-ms": moment})
+    files = [*old["metadata-log"]]
+    if before:
+        files.append({"timestamp-ms": old["last-updated-ms"], "metadata-file": address(layout.iceberg_metadata(form, before.number))})
     raw = {
         "format-version": FORMATS[form],
         **({"next-row-id": max(next_row_id(before), entry["first-row-id"] + entry["added-rows"])} if FORMATS[form] == 3 else {}),
@@ -223,18 +230,10 @@ def following(
         "refs": {"main": {"snapshot-id": entry["snapshot-id"], "type": "branch"}},
         "snapshots": snapshots,
         "snapshot-log": log,
-        "metadata-log": old["metadata-log"],
+        "metadata-log": files[-_LOG_MAX:],
         "statistics": [],
     }
     return Exported(before.number + 1 if before else 1, raw)
-
-
-def logged(made: Exported, before: Exported | None, path: str) -> Exported:
-    """Return the file with `before`, which is at `path`, in its log."""
-    if before is None:
-        return made
-    log = [*made.raw["metadata-log"], {"timestamp-ms": before.raw["last-updated-ms"], "metadata-file": path}]
-    return dataclasses.replace(made, raw={**made.raw, "metadata-log": log[-_LOG_MAX:]})
 
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:

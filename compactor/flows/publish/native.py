@@ -185,13 +185,11 @@ def _next(table: Table, form: str, snapshot: Snapshot, before: Exported | None, 
     bases = {each["summary"][metadata.BASE] for each in before.raw["snapshots"]} if before else set()
     if before and before.outdated(snapshot):
         bases = {metadata.state_id(each, form) for each in table.kept(snapshot)}
-    made = metadata.following(before, snapshot, form, columns, entry, bases, metadata.address(table.layout.iceberg(form)), table.env.now())
-    return metadata.logged(made, before, metadata.address(table.layout.iceberg_metadata(form, before.number)) if before else "")
+    return metadata.following(before, snapshot, form, columns, entry, bases, table.layout, table.env.now())
 
 
 def _same_columns(before: Exported, columns: Columns) -> Columns:
-    shown = next(each for each in before.raw["schemas"] if each["schema-id"] == before.raw["current-schema-id"])
-    return Columns(columns.ids, {name: value for name, value in shown.items() if name != "schema-id"}, columns.bounded)
+    return Columns(columns.ids, {name: value for name, value in before.schema.items() if name != "schema-id"}, columns.bounded)
 
 
 def _written(table: Table, form: str, snapshot: Snapshot, before: Exported | None, columns: Columns, parts: Sequence[Part]) -> dict[str, object]:
