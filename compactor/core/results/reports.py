@@ -340,11 +340,8 @@ def table_files(spec: TableSpec, snapshot: Snapshot) -> list[TableFile]:
     A Delta row replaces the base row with its key, and the keys in files below `row_state=deleted` are deleted. So the base alone is the table only
     if there is no Delta.
     """
-    layout = spec.layout
-    listed = [("base", segment.path, file.name, file.size) for segment in snapshot.segments for file in segment.files]
-    listed += [("delta", snapshot.delta.path, file.name, file.size) for file in snapshot.delta.files] if snapshot.delta else []
-    history = snapshot.history.parts if snapshot.history else ()
-    listed += [("history", part.path, file.name, file.size) for part in history for file in part.files]
+    # the folder of a part is called like it
+    listed = [(path.partition("/")[0], path, file) for path, file in snapshot.data_files]
     changes = snapshot.feed.part if snapshot.feed else None
-    listed += [("changes", changes.path, file.name, file.size) for file in changes.files] if changes else []
-    return [TableFile(part, layout.inside(f"{path}/{name}"), size) for part, path, name, size in listed]
+    listed += [("changes", changes.path, file) for file in changes.files] if changes else []
+    return [TableFile(part, spec.layout.inside(f"{path}/{file.name}"), file.size) for part, path, file in listed]
