@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -73,7 +73,7 @@ def reports(reports: Sequence[TableReport], whole: bool = True) -> None:
     for item in reports:
         for note in (*item.notes, *_remarks(item)):
             out.print(f"{item.table}: {visible(note)}", soft_wrap=True)
-    print_errors([TableError(item.table, item.outcome, item.error, item.error_id or UNEXPECTED) for item in reports if item.error])
+    print_errors([item for item in reports if item.error])
 
 
 def _remarks(item: TableReport) -> Iterator[str]:
@@ -83,25 +83,17 @@ def _remarks(item: TableReport) -> Iterator[str]:
         yield f"{item.unresolved:,} values were not sent by the source and are in no event of their rows so far; they are null"
 
 
-class TableError(NamedTuple):
-    """The error of a table."""
-
-    table: str
-    outcome: str
-    text: str
-    id: str
-
-
-def print_errors(errors: Sequence[TableError]) -> None:
-    """Print errors of tables on stderr, and for each kind of error once where it is explained."""
+def print_errors(errors: Sequence[TableReport]) -> None:
+    """Print the errors in these reports on stderr, and for each kind of error once where it is explained."""
     if not errors:
         return
     out = console(sys.stderr)
     done = ("was" if len(errors) == 1 else "were") + " stopped" if {error.outcome for error in errors} == {"stopped"} else "failed"
     out.print(f"\n{counted(len(errors), 'table')} {done}:", style="bold red")
     for error in errors:
-        out.print(f"  {error.table} ({error.outcome}, {error.id}): {visible(without_table(error.table, error.text))}", soft_wrap=True)
-    for each in dict.fromkeys(error.id for error in errors):
+        text = visible(without_table(error.table, error.error or ""))
+        out.print(f"  {error.table} ({error.outcome}, {error.error_id or UNEXPECTED}): {text}", soft_wrap=True)
+    for each in dict.fromkeys(error.error_id or UNEXPECTED for error in errors):
         out.print(see(each), soft_wrap=True)
 
 

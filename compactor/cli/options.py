@@ -21,6 +21,7 @@ import typer
 from compactor.cli import console
 from compactor.core.model.errors import CompactorError, ConfigError, Refused, exit_code
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.record import TableReport
 from compactor.core.results.reports import Progress
 from compactor.core.settings import command_line as declared
 from compactor.core.settings.command_line import Option
@@ -211,7 +212,7 @@ def each(
     code. Raises ConfigError, which does not belong to one table.
     """
     results: list[_T] = []
-    errors: list[console.TableError] = []
+    errors: list[TableReport] = []
     codes: set[int] = set()
 
     def called(spec: TableSpec) -> list[_T] | CompactorError:
@@ -227,7 +228,7 @@ def each(
         # in this thread where nothing is gained by others: what a call opens may belong to it
         for spec, result in zip(every, pool.map(called, every) if at_once > 1 else map(called, every)):
             if isinstance(result, CompactorError):
-                errors.append(console.TableError(spec.name, "failed", str(result), result.id))
+                errors.append(TableReport(spec.name, "failed", error=str(result), error_id=result.id))
                 codes |= set() if isinstance(result, harmless) else {result.exit_code}
             else:
                 results += result
