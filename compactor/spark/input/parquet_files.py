@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -29,19 +28,13 @@ from compactor.spark.jvm import hadoop
 from compactor.spark.jvm.private import jvm, parquet_converter
 from compactor.spark.sql import member, quoted, struct
 
-_FOREIGN = re.compile(r"(\S+) \((UUID|INTERVAL|TIME\([A-Z]+,[a-z]+\)|DECIMAL\((?:39|[4-9][0-9]|[0-9]{3,}),[0-9]+\))\)(?: = [0-9]+)?;")
-"""A column in parquet-java's text of a schema whose type Spark has no reader for. (parquet-java itself does not know FLOAT16 and newer types.)"""
-_AS_TEXT = re.compile(r"( (?:fixed_len_byte_array\(16\)|int32|int64) (\S+)) \((?:UUID|TIME\((MILLIS|MICROS|NANOS),[a-z]+\))\)")
-"""A column of uuids, or of times of day: what is before its annotation, its name, and the unit. In milliseconds it is an int32."""
+_FOREIGN = r"(?:UUID|INTERVAL|TIME\([A-Z]+,[a-z]+\)|DECIMAL\((?:39|[4-9][0-9]|[0-9]{3,}),[0-9]+\))"
+"""What a column means, in parquet-java's text, that Spark has no reader for. (parquet-java itself does not know FLOAT16 and newer types.)"""
+_SPECIAL = re.compile(rf"\({_FOREIGN}\)|\(TIMESTAMP\(NANOS| binary .+ \(DECIMAL\(")
+"""What a schema's text has if Spark does not read some column as it is meant. A column's name may look like it."""
 _ITEMS = ("element", "item", "array", "array_element", "key", "value")
 """Names of what a list or a map holds, by which no unit is found."""
-_NANOS = "(TIMESTAMP(NANOS,"
-_BINARY_DECIMAL = re.compile(r"( binary \S+) \(DECIMAL\(([0-9]+),([0-9]+)\)\)")
-_MAYBE_NULL = re.compile(r"^ +optional int32 [^(]+;$", re.MULTILINE)
-_FIELD, _NAME = r"(?:required|optional|repeated) (?:group|\w+(?:\(\d+\))?) ", r"[^\s,;{}()=]+"
-_END = r"(?: \([^;{}]*\))?(?: = \d+)?(?:;| \{)"
-_PLAIN = re.compile(rf"message [^\n]*\n(?: *(?:{_FIELD}{_NAME}{_END}|}})\n)*")
-"""parquet-java's text of a schema, as its parser reads it back: no name has a blank, a comma or the like."""
+_MAYBE_NULL = re.compile(r"^ +optional int32 (?!.* \((?:DATE|TIME|INTEGER|DECIMAL)).+;$", re.MULTILINE)
 _JAVA = "parquet-mr"
 _TAIL = 8
 """Bytes at the end of a file: the footer's length in 4, and `PAR1`."""
@@ -81,8 +74,7 @@ def columns(spark: SparkSession, path: str, described: bool = True, typed_only: 
 
     Raises InputRefused for a type that Spark does not read, and Spark's error for a file that it cannot open.
     """
-    java, converter = jvm(spark), parquet_converter(spark)
-    file = hadoop.parquet_file(spark, path)
+    java, file = jvm(spark), hadoop.parquet_file(spark, path)
     try:
         with hadoop.parquet(spark, file) as reader:
             footer = reader.getFooter().getFileMetaData()
@@ -94,66 +86,62 @@ def columns(spark: SparkSession, path: str, described: bool = True, typed_only: 
             ]
             raise _refused(", ".join(unknown) or "?", "a type that Spark does not know (FLOAT16, VARIANT, ..)") from None
         raise
-    text, avro = str(footer.getSchema().toString()), footer.getKeyValueMetaData().get(_AVRO) if described else None
-    names = dict[str, str]()
-    if not _PLAIN.fullmatch(text):
-        text, names = _with_plain_names(text, [str(each.getName()) for each in _elements(java, file)])
-    nanos, micros = ({name for _, name, unit in _AS_TEXT.findall(text) if unit == each} for each in ("NANOS", "MICROS"))
-    as_text = nanos.isdisjoint({*_ITEMS, *micros})
-    read_as = _BINARY_DECIMAL.sub(partial(_readable, bytes_too=avro is not None), text)
-    read_as = _AS_TEXT.sub(r"\1", read_as) if as_text else read_as
-    if foreign := _FOREIGN.search(read_as):
-        raise _refused(names.get(foreign[1], foreign[1]), f"the type {foreign[2]}")
-
-    def spark_json(schema: str) -> str:
-        parsed = footer.getSchema() if schema == text and not names else java.org.apache.parquet.schema.MessageTypeParser.parseMessageType(schema)
-        made = str(converter.convert(parsed).json())
-        return json.dumps(_renamed(json.loads(made), names)) if names else made
-
-    means = _BINARY_DECIMAL.sub(lambda each: each[1] if int(each[2]) > _DIGITS_MAX else each[0], text).replace(_NANOS, "(TIMESTAMP(MICROS,")
-    # an Avro schema says what the numbers mean
-    means = _AS_TEXT.sub(lambda each: each[1] if avro and each[3] else f" binary {each[2]} (STRING)", means) if as_text else means
-    read = spark_json(read_as)
-    meant = read if means == read_as else spark_json(means)
+    schema, avro = footer.getSchema(), footer.getKeyValueMetaData().get(_AVRO) if described else None
+    text, nanos = str(schema.toString()), frozenset[str]()
+    # the columns of Parquet, which have no children, are the parts of Spark's types that have no parts, in the same order
+    meant: Sequence[str | None] = ()
+    if _SPECIAL.search(text):
+        leaves = [_leaf(column.getPrimitiveType()) for column in schema.getColumns()]
+        nanos, micros = (frozenset(name for name, kind in leaves if f" TIME({unit}" in kind) for unit in ("NANOS", "MICROS"))
+        digits, meant = zip(*(_differing(*leaf, avro is not None, nanos.isdisjoint({*_ITEMS, *micros})) for leaf in leaves))
+        schema = schema if {*digits} == {None} else _annotated(java, footer, digits)
     if _MAYBE_NULL.search(text) and not str(footer.getCreatedBy()).startswith(_JAVA):
-        # the columns of Parquet, which have no children, are the parts of Spark's types that have no parts, in the same order
         nulls = [each.isSetLogicalType() and each.getLogicalType().isSetUNKNOWN() for each in _elements(java, file) if not each.getNum_children()]
-        meant = json.dumps(_with_nulls(json.loads(meant), iter(nulls), typed_only)) if any(nulls) else meant
-    return Columns(read, meant, avro, frozenset(names.get(name, name) for name in nanos))
+        meant = ["void" if null else kind for null, kind in zip(nulls, meant or [None] * len(nulls))]
+    read = str(parquet_converter(spark).convert(schema).json())
+    return Columns(read, json.dumps(_as_meant(json.loads(read), iter(meant), typed_only)) if any(meant) else read, avro, nanos)
 
 
-def _with_plain_names(text: str, elements: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return a schema's text with other names for those that parquet-java's parser does not read, and new name → name.
+def _leaf(kind: Any) -> tuple[str, str]:
+    """Return the name of a column without children, and what its values are and mean: `INT64 TIME(NANOS,true)`."""
+    means = kind.getLogicalTypeAnnotation()
+    return str(kind.getName()), f"{kind.getPrimitiveTypeName().toString()} {'' if means is None else means.toString()}"
 
-    `elements`: the names of all elements, the message first, as they stand in the text one after the other.
+
+def _differing(name: str, kind: str, has_avro: bool, as_text: bool) -> tuple[int | None, str | None]:
+    """Return as a decimal of how many digits Spark is to read a column, 0 for bare values, and what it means, as Spark's JSON. None: as it is.
+
+    `kind`: of `_leaf`. `has_avro`: whether an Avro schema says what numbers and bytes mean. `as_text`: whether uuids and times of day are text.
     """
-    begin = text.index(" {", len("message ") + len(elements[0])) + 2
-    parts, names = ["message schema {"], dict[str, str]()
-    for name in elements[1:]:
-        field = re.compile(rf"[\s}}]*{_FIELD}").match(text, begin)
-        if field is None or not text.startswith(name, field.end()):
-            raise InputRefused(f"column {name}: nothing shows where its name ends in the file's schema. Have the writer use another name")
-        new = name if re.fullmatch(_NAME, name) else f"_name{len(names)}_"
-        names |= {new: name} if new != name else {}
-        end = re.compile(_END).match(text, field.end() + len(name))
-        begin = end.end() if end else field.end() + len(name)
-        parts.append(field[0] + new + (end[0] if end else ""))
-    return "".join([*parts, text[begin:]]), names
+    stored, means = kind.split(" ", 1)
+    if means.startswith("TIMESTAMP(NANOS"):
+        return None, "timestamp"
+    if as_text and means.startswith(("UUID", "TIME(")):
+        return 0, None if has_avro and means != "UUID" else "string"
+    if stored == "BINARY" and means.startswith("DECIMAL("):
+        digits = int(means[len("DECIMAL(") : means.index(",")])
+        if digits <= _LONG_DIGITS:
+            return _LONG_DIGITS + 1, means.lower()
+        if digits > _DIGITS_MAX and has_avro:
+            return 0, None
+    if re.fullmatch(_FOREIGN, means):
+        raise _refused(name, f"the type {means}")
+    return None, None
 
 
-def _renamed(kind: Any, names: Mapping[str, str]) -> Any:
-    """Return Spark's JSON of a type with these names (new → old) given back."""
-    if isinstance(kind, list):
-        return [_renamed(each, names) for each in kind]
-    if not isinstance(kind, dict):
-        return kind
-    return {key: names.get(value, value) if key == "name" and isinstance(value, str) else _renamed(value, names) for key, value in kind.items()}
-
-
-def _readable(decimal: re.Match[str], bytes_too: bool) -> str:
-    """Return a decimal in `binary` as Spark reads it. `bytes_too`: with more digits than a decimal of Spark as bytes."""
-    digits, scale = int(decimal[2]), decimal[3]
-    return f"{decimal[1]} (DECIMAL({max(digits, _LONG_DIGITS + 1)},{scale}))" if digits <= _DIGITS_MAX or not bytes_too else decimal[1]
+def _annotated(java: Any, footer: Any, digits: Sequence[int | None]) -> Any:
+    """Return the schema of a footer in which columns without children are decimals of so many digits, or mean nothing where that is 0."""
+    parquet = java.org.apache.parquet
+    converter = parquet.format.converter.ParquetMetadataConverter()
+    made = converter.toParquetMetadata(1, parquet.hadoop.metadata.ParquetMetadata(footer, java.java.util.ArrayList()))
+    for element, number in zip((each for each in made.getSchema() if not each.getNum_children()), digits):
+        if number is not None:
+            element.unsetLogicalType()
+        if number == 0:
+            element.unsetConverted_type()
+        elif number:
+            element.setPrecision(number)
+    return converter.fromParquetMetadata(made).getFileMetaData().getSchema()
 
 
 def _refused(column: str, kind: str) -> InputRefused:
@@ -175,22 +163,25 @@ def _elements(jvm: Any, file: Any) -> Sequence[Any]:
         stream.close()
 
 
-def _with_nulls(kind: Any, nulls: Iterator[bool], typed_only: bool, name: str = "after") -> Any:
-    """Return Spark's JSON of a type with `void` for what has no type yet. `nulls`: for each part without parts whether it is null.
+def _as_meant(kind: Any, kinds: Iterator[str | None], typed_only: bool, name: str = "after") -> Any:
+    """Return Spark's JSON of a type as it is meant. `kinds`: what each part without parts is, None where it is what it is read as.
 
-    `name`: of the column or member. All columns together are a row, as `after` is one.
+    What has no type yet is `void`. `name`: of the column or member. All columns together are a row, as `after` is one.
     """
     if isinstance(kind, str):
-        return "void" if next(nulls) and kind == "integer" else kind
+        meant = next(kinds)
+        return kind if meant is None or (meant == "void" and kind != "integer") else meant
     if kind["type"] == "array":
-        item = _with_nulls(kind["elementType"], nulls, typed_only, "")
+        item = _as_meant(kind["elementType"], kinds, typed_only, "")
         return "void" if item == "void" else {**kind, "elementType": item}
     if kind["type"] == "map":
-        key, value = (_with_nulls(kind[part], nulls, typed_only, "") for part in ("keyType", "valueType"))
-        return "void" if (key, value) == ("string", "void") else kind
+        key, value = (_as_meant(kind[part], kinds, typed_only, "") for part in ("keyType", "valueType"))
+        if value == "void":
+            return "void" if key == "string" else {**kind, "keyType": key}
+        return {**kind, "keyType": key, "valueType": value}
     members = []
     for field in kind["fields"]:
-        inner = _with_nulls(field["type"], nulls, typed_only, field["name"])
+        inner = _as_meant(field["type"], kinds, typed_only, field["name"])
         if inner != "void" or (not typed_only and (field["type"] != "integer" or name in _ROWS)):
             members.append({**field, "type": inner})
     return {**kind, "fields": members} if members or (name in _ROWS and not typed_only) else "void"
