@@ -254,7 +254,7 @@ class Reader:
                     continue
                 undecided = {name for name, marked in raw.marked[1] if nested_types.unmarked(marked)[0] != marked} if raw.marked else set()
                 of_avro = from_avro(raw.avro) if raw.avro and kind == "avro" else None
-                for name, sparks in raw.schema[1] if raw.schema and kind != "csv" else ():
+                for name, sparks in raw.columns.items() if kind != "csv" else ():
                     if name in undecided:
                         continue
                     formats.add(kind)

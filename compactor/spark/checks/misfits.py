@@ -62,7 +62,7 @@ def first(frame: Frame, test: str, value: str, opened: Inputs) -> str:
 
 def _values(frame: Frame, path: str) -> tuple[list[str], types.Type | None]:
     """Return SQL for the value of a path of struct members in both images, and its type there; no type if the rows do not have it."""
-    images = dict((frame.images or ("struct", ()))[1])
+    images = frame.columns
     column = path if path in images else path.partition(".")[0]
     values, kind = [frame.value(column, image) for image in (AFTER, BEFORE)], images.get(column)
     for name in path[len(column) + 1 :].split(".") if path != column else ():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import OPERATIONS, TableSpec
 from compactor.spark.columns import OP, PLACE, VALUE
@@ -66,8 +65,7 @@ def _parsed(raw: RawFrame, own: list[str]) -> DataFrame:
 
 
 def _typed(raw: RawFrame, spec: TableSpec, own: list[str]) -> DataFrame:
-    assert raw.schema is not None
-    has: dict[str, types.Type] = dict(raw.schema[1])
+    has = raw.columns
     if not {"changeType", "columnNames", "columnValues"} <= set(has):
         raise InputRefused(
             f"table {spec.name}: not change events: expected columns changeType, columnNames, columnValues; found {', '.join(has)}. "

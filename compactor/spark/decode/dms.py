@@ -50,7 +50,7 @@ def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
     """Return the order columns of a new table: the full load first, then the columns of these files that order the changes."""
     if spec.order_by:
         return ("dms.phase", *frame_order(spec.order_by, frames), "dms.file")
-    columns = {name.lower() for frame in frames if frame.images for name, _ in frame.images[1]}
+    columns = {name.lower() for frame in frames for name in frame.columns}
     if _SEQUENCE in columns:
         return ("dms.phase", "dms.change_seq")
     return ("dms.phase", "dms.stream_position", "dms.file") if _STREAM in columns else ("dms.phase", "dms.file")
@@ -77,7 +77,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     """Return one raw frame as a Frame. Raises InputRefused for files that DMS cannot have written."""
     if raw.schema is None or spec.container != "value":
         raise InputRefused(f"table {spec.name}: DMS writes Parquet or CSV, but these files are text. Set `envelope:` to another one.")
-    columns = dict(raw.schema[1])
+    columns = raw.columns
     by_low = {name.lower(): name for name in columns}
     op = by_low.get(_OPERATION)
     if op not in (None, "Op"):

@@ -30,9 +30,10 @@ from compactor.core.sources.flat_rows import DELETED, MESSAGE, OPERATION, connec
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import BEFORE, DELETES, FILE, INVALID, LEFT_OUT, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
+from compactor.spark.decode import named
 from compactor.spark.decode.debezium import bodies, wrapped
 from compactor.spark.decode.frame import Frame, declared_order, json_writer, of_other_table, plain_writer
-from compactor.spark.decode.order import FULL_LOADS, PLAIN_ROWS, SOURCE, default_order
+from compactor.spark.decode.order import FULL_LOADS, PLAIN_ROWS, default_order
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.json_text import no_object
 from compactor.spark.rows import survey
@@ -48,7 +49,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         described = from_avro(raw.avro) if raw.avro else plain_writer(signature(types.text(raw.described)), raw.described)
         if raw.fields is not None:
             present = {field.name for field in raw.fields}
-            undecided = tuple(name for name, _ in raw.schema[1] if name not in present)
+            undecided = tuple(name for name in raw.columns if name not in present)
             # in other files of the run these columns may be text, which they are taken for in the rows
             writer = signature(f"{described.id} {undecided}") if undecided else described.id
             described = dataclasses.replace(described, id=writer, fields=raw.fields, undecided=undecided)
@@ -59,12 +60,12 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
             f"{literal(described.id)} AS _writer",
             "CAST(NULL AS STRING) AS _schema",
             "_value AS _after",
-            "CAST(NULL AS STRING) AS _before",
+            "_value AS _before",
             "_key AS _record_key",
             OLD_KEY,
             *unknown,
         )
-        return Frame(rows.drop(BEFORE).selectExpr("*", "_after AS _before"), raw.schema, (described,), one_image=True)
+        return Frame(rows, raw.schema, (described,), one_image=True)
     origin, other = [], "false"
     if spec.source_table:
         names = flat_rows.origin(_ORIGIN)
@@ -91,8 +92,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
 
 def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame:
     """Return the frame with OP, INVALID, SOURCE and TIME taken out of the parsed row."""
-    assert frame.images is not None
-    columns = dict(frame.images[1])
+    columns = frame.columns
     names = {writer.id: {*writer.names} for writer in frame.writers}
     messages = {writer for writer, own in names.items() if flat_rows.is_message(own) and not {name.lower() for name in spec.key} & own}
     by_writer = {writer: None if writer in messages else operation_column(spec, own) for writer, own in names.items()}
@@ -106,7 +106,6 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
         deleted = f"({deleted} OR {DELETES})"
     fields = source_columns(columns)
     texts = {name: f"CAST({frame.value(column)} AS STRING)" for name, column in fields.items()}
-    source = ", ".join(f"{texts.get(name, 'CAST(NULL AS STRING)')} AS {name}" for name in SOURCE)
     time = next((_micros(frame.value(fields[name]), columns[fields[name]], unit) for name, unit in _UNITS if name in fields), "CAST(NULL AS BIGINT)")
     other = _of_other_table(frame, columns, spec)
     op_of_code = mapped("_code", {text: meaning for text, meaning in codes.items() if meaning != "ignore"})
@@ -128,7 +127,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
         BEFORE if spec.key else "CASE WHEN false THEN _after END AS _before",
         f"coalesce(_invalid, {problem}) AS _invalid",
         f"{op_sql} AS _op",
-        f"struct({source}, CAST(NULL AS STRING) AS total_order) AS _source",
+        named.source(texts),
         f"{time} AS _time",
     )
     metadata = {writer: frozenset(name for name in columns if is_metadata(spec, name, op)) for writer, op in by_writer.items()}
@@ -234,7 +233,6 @@ def _check_columns(spec: TableSpec, writers: Sequence[WriterSchema]) -> None:
 
 def settle_full_load(frame: Frame, spec: TableSpec, inputs: Sequence[Input]) -> Frame:
     """Return a frame of plain rows with the hour of each row's folder as order and time."""
-    assert frame.images is not None
     hours = frame.rows.sparkSession.createDataFrame([(item.name, item.hour) for item in inputs], "_file STRING, _hour STRING")
     keep = [name for name in frame.rows.columns if name not in (OP, SOURCE_COLUMN, TIME, BEFORE)]
     rows = frame.rows.join(F.broadcast(hours), [FILE], "left").selectExpr(

@@ -60,9 +60,8 @@ def check_keys(changes: DataFrame, spec: TableSpec, schema: Schema) -> None:
 
 def _placed(frame: Frame, spec: TableSpec, base: ForeignBase) -> Frame:
     """Return the frame with the Position of adopted rows, and without its deleted rows."""
-    assert frame.images is not None
     names = ", ".join(spec.key)
-    columns = {base.source(name): name for name, _ in frame.images[1]}
+    columns = {base.source(name): name for name in frame.columns}
     no_key = " OR ".join(f"_after.{quoted(columns[name])} IS NULL" for name in spec.key if name in columns) or "false"
     why = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN {no_key} THEN {literal(f'has no key ({names} is null)')} "
     why += "WHEN _op = 'd' THEN 'is marked as deleted' END"

@@ -61,6 +61,11 @@ class Frame:
     undecided_deletes: frozenset[str] = frozenset()
     """Columns of `delete_when` that neither these rows nor the table have. They are null."""
 
+    @property
+    def columns(self) -> dict[str, types.Type]:
+        """Return source column → its type in AFTER and BEFORE; {} while they are JSON text."""
+        return dict(self.images[1]) if self.images else {}
+
     def value(self, name: str, image: str = AFTER) -> str:
         """SQL for the value of a source column in a row image."""
         return member(image, self.members.get(name, name))
@@ -314,7 +319,7 @@ def ddl(images: types.Type) -> str:
 
 def declared_order(names: Sequence[str], frames: Sequence[Frame]) -> tuple[str, ...]:
     """Return the order columns `names` of the settings as the Snapshot of a new table names them."""
-    columns = {name for frame in frames for name, _ in (frame.images or ("struct", ()))[1]}
+    columns = {name for frame in frames for name in frame.columns}
     return of_snapshot(names, columns, frames[0].order_names) if frames else tuple(names)
 
 

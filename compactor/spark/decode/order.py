@@ -231,14 +231,13 @@ def of_snapshot(declared: Sequence[str], columns: Collection[str], names: OrderN
 
 
 def expression(
-    name: str, images: types.Type, table: str, names: OrderNames, writers: Sequence[WriterSchema], members: Mapping[str, str]
+    name: str, columns: Mapping[str, types.Type], table: str, names: OrderNames, writers: Sequence[WriterSchema], members: Mapping[str, str]
 ) -> tuple[str, types.Type]:
     """Return SQL for an order column of a decoded row, and its type (the module lists them). Raises OrderRefused if it has no order.
 
-    `images` is the struct type of AFTER, and `names` decides between columns of the row and fields of the envelope. `writers` describe the columns.
-    `members` is `Frame.members`.
+    `columns` are those of AFTER with their types; `names` decides between columns of the row and fields of the envelope. `writers` describe the
+    columns. `members` is `Frame.members`.
     """
-    columns = dict(images[1])
     bare = name.removeprefix("after.")
     if name in names.first:
         return names.first[name], ("string",) if name in TEXTUAL else ("bigint",)

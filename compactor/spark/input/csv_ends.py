@@ -54,9 +54,9 @@ def check(text: str, used: Csv) -> bool:
 
 def unclear(spark: SparkSession, used: Csv, raw: files.RawFrame, paths: Mapping[str, str], reads: ConsistentReads) -> files.Unreadable:
     """Return the unreadable files of a frame (VALUE, RETURN). `paths`: FILE → location."""
-    if not used.quote or raw.schema is None:
+    if not used.quote:
         return {}
-    last = f"{VALUE}.{quoted(raw.schema[1][-1][0])}"
+    last = f"{VALUE}.{quoted([*raw.columns][-1])}"
     trimmed = f"rtrim('\r\n', {last})"
     one_line = f"CASE WHEN NOT contains({trimmed}, '\n') THEN replace({trimmed}, {literal(used.quote)}, {literal(used.quote * 2)}) END"
     at_end = named(f"max_by(contains({last}, '\n'), {ROW})", "lines"), named(f"max_by({one_line}, {ROW})", "one_line")

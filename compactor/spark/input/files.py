@@ -69,6 +69,11 @@ class RawFrame:
         return self.marked or self.schema or ("struct", ())
 
     @property
+    def columns(self) -> dict[str, types.Type]:
+        """Return member of VALUE → its type; {} for text."""
+        return dict(self.schema[1]) if self.schema else {}
+
+    @property
     def unreadable(self) -> str:
         """SQL: why a raw record cannot be decoded, or null."""
         return UNREADABLE if UNREADABLE in self.rows.columns else "CAST(NULL AS STRING)"
@@ -76,12 +81,11 @@ class RawFrame:
     def blocks(self, *names: str) -> dict[str, types.Type]:
         """Return the members of VALUE with their types, without those of these names that are null in all records, and so of no type."""
         typed = {field.name for field in self.fields} if self.fields is not None else None
-        members = (self.schema or ("struct", ()))[1]
         nulls = {name for name, kind in self.described[1] if (typed is not None and name not in typed) or kind in _NO_TYPE}
         if self.avro:
             schema = avro.parse(self.avro)
             nulls |= {member["name"] for member in schema.present(schema.root)["fields"] if schema.only_null(member["type"])}
-        return {name: kind for name, kind in members if name not in names or name not in nulls}
+        return {name: kind for name, kind in self.columns.items() if name not in names or name not in nulls}
 
 
 @dataclass(frozen=True)
@@ -174,10 +178,10 @@ def read(
         parts = [(reads.open(spark.read.format("text"), part), part) for part in together(paths)]
         return [RawFrame(rows.selectExpr(*origin(origins), "value AS _text"), paths=tuple(part)) for rows, part in parts], unreadable
     if kind == "parquet":
-        footers = _by_footer(spark, paths, unreadable).items()
+        footers = _grouped(paths, partial(_footer, spark), unreadable).items()
         return [_parquet(spark, origins, columns, part, reads, key) for columns, group in footers for part in together(group)], unreadable
     if kind == "avro":
-        headers = _by_header(spark, paths, unreadable).items()
+        headers = _grouped(paths, partial(_header, spark), unreadable).items()
         return [_avro(spark, origins, text, part, reads) for text, group in headers for part in together(group)], unreadable
     raise Refused(f"file format {kind!r} is unknown; expected parquet, avro, json or csv. Set `format:`.")
 
@@ -190,10 +194,6 @@ def origin(origins: Origins) -> tuple[str, ...]:
 _VARIABLE = (
     "a column's name has `${`: Hadoop puts a setting or an environment variable for `${name}`, and Spark would read null. Have the source rename it"
 )
-
-
-def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[parquet_files.Columns, list[str]]:
-    return _grouped(paths, partial(_footer, spark), unreadable)
 
 
 K = TypeVar("K")
@@ -300,16 +300,12 @@ def with_origin(rows: DataFrame, origin: Sequence[str], value: str) -> DataFrame
     return rows.selectExpr(*origin, value)
 
 
-def _by_header(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[str, list[str]]:
-    """Group Avro files by the writer's schema in their header. The header is parsed here, because fastavro is not on the cluster.
+def _header(spark: SparkSession, path: str) -> str | Problem:
+    """Return the writer's schema in the header of an Avro file. The header is parsed here, because fastavro is not on the cluster.
 
     A file that ends inside a block is unfinished. An empty block before the last one is noticed in the bytes that are read here only, the first 4 MB:
     to look for it behind them would read each large file twice.
     """
-    return _grouped(paths, partial(_header, spark), unreadable)
-
-
-def _header(spark: SparkSession, path: str) -> str | Problem:
     try:
         begin = head(spark, path)
         text = container_schema(begin, _tail(spark, path, SYNC) if len(begin) == _HEAD else begin[-SYNC:])

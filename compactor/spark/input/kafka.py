@@ -141,7 +141,6 @@ def _json_header(name: str) -> str:
 
 
 def _typed(raw: RawFrame) -> RawFrame:
-    assert raw.schema is not None
     has = raw.blocks("headers")
     inner = has.get("metadata", ("", ()))
     place = dict(inner[1]) if inner[0] == "struct" else {}

@@ -51,8 +51,8 @@ def _type(name: str, opened: Inputs, frames: Sequence[Frame]) -> str:
     """Return the type that an order column is compared as. Raises OrderRefused if its values have no order."""
     spec = opened.spec
     # files without a valid record have no columns
-    frames = [frame for frame in frames if frame.images and frame.images[1]] or frames
-    parts = [position.order_part(frame, frame.images or ("struct", ()), spec, name, ("string",)) for frame in frames]
+    frames = [frame for frame in frames if frame.columns] or frames
+    parts = [position.order_part(frame, spec, name, ("string",)) for frame in frames]
     kind, column = joined(kind for _, kind in parts), column_of(name)
     declared = column == name or any(writer.declared(str(column), ()) for frame in frames for writer in frame.writers)
     if kind != ("string",) or column is None or not declared:

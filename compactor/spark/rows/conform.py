@@ -39,10 +39,9 @@ _LONG = 1_000
 
 def missing_columns(frame: Frame) -> list[tuple[str, str]]:
     """Return (source column, SQL: whether a row's value is unavailable) for the columns whose value can be unavailable."""
-    assert frame.images is not None
     if frame.absent is not None:
         return [(name, _not_named(name)) for name in frame.absent]
-    tests = [(name, _is_unavailable(frame, name, kind)) for name, kind in frame.images[1]]
+    tests = [(name, _is_unavailable(frame, name, kind)) for name, kind in frame.columns.items()]
     return [(name, f"coalesce({test}, false)") for name, test in tests if test]
 
 
@@ -142,7 +141,7 @@ def _variants(frame: Frame, evolved: Evolved, field: Field) -> dict[WriterField,
     A declared column that no record has is left out.
     """
     variants: dict[WriterField, list[str]] = {}
-    images = dict((frame.images or ("struct", ()))[1])
+    images = frame.columns
     for writer in frame.writers:
         for column in writer.fields:
             if column.name in images and evolved.columns.get(writer.id, {}).get(column.name) == field.name:
@@ -181,7 +180,7 @@ class _Column(NamedTuple):
 
 def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order) -> _Column:
     """Return a stored column as the writers of a frame wrote it."""
-    images = dict((frame.images or ("struct", ()))[1])
+    images = frame.columns
     kind = types.parse(field.type)
     values, absent, mistyped = list[tuple[str, str]](), list[str | None](), list[str | None]()
     if frame.omits and field.visible and can_be_absent(kind, frame.omits):
@@ -257,7 +256,7 @@ def _key_columns(frame: Frame, evolved: Evolved, spec: TableSpec) -> tuple[list[
 
 
 def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
-    images = dict((frame.images or ("struct", ()))[1])
+    images = frame.columns
     kind = types.parse(field.type)
     out = []
     for column, writers in _variants(frame, evolved, field).items():

@@ -36,7 +36,7 @@ def marked(frame: Frame, spec: TableSpec, stored: Sequence[WriterField]) -> Fram
     if not spec.delete_when or frame.images is None:
         return frame
     there = {field.name: field.type for field in stored}
-    columns = {name: f"{_value(frame, name, kind, there.get(name))} AS {quoted(name)}" for name, kind in frame.images[1]}
+    columns = {name: f"{_value(frame, name, kind, there.get(name))} AS {quoted(name)}" for name, kind in frame.columns.items()}
     low = {name.lower() for name in columns}
     columns |= {field.name: f"CAST(NULL AS {types.text(field.type)}) AS {quoted(field.name)}" for field in stored if field.name.lower() not in low}
     absent: set[str] = set()
@@ -56,13 +56,13 @@ def marked(frame: Frame, spec: TableSpec, stored: Sequence[WriterField]) -> Fram
 
 def check_columns(spec: TableSpec, frames: Sequence[Frame]) -> None:
     """Raise InputRefused if the condition names a column that no row and not the table has."""
-    described = [frame for frame in frames if frame.images and frame.images[1]]
+    described = [frame for frame in frames if frame.columns]
     nowhere = frozenset.intersection(*(frame.undecided_deletes for frame in described)) if described else frozenset()
     # of a column with nulls only nobody knows the type yet, but it is there
     nulls = {name.lower() for frame in described for writer in frame.writers for name in writer.undecided}
     nowhere = frozenset(name for name in nowhere if name.lower() not in nulls)
     if nowhere:
-        columns = [name for frame in described for name, _ in (frame.images or ("struct", ()))[1]]
+        columns = [name for frame in described for name in frame.columns]
         shown = ", ".join([*dict.fromkeys(columns)][:20])
         raise InputRefused(
             f"table {spec.name}: `delete_when: {spec.delete_when}` names {', '.join(sorted(nowhere))}, which neither the landed rows nor the table "

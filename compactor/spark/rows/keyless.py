@@ -39,7 +39,6 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str], shar
     `order` are the order columns. `shard` is SQL for the record's shard, or "". `container` is that of the table.
     `contents` maps each file to what identifies its lines; it is read only where neither source nor sink numbers events.
     """
-    assert frame.images is not None
     rows = frame.rows
     has_order = "total_order" in dict(rows.dtypes)[SOURCE]
     # PostgreSQL's connector may send a change again with another sequence; wal2json's format 1 has no other place

@@ -67,8 +67,7 @@ def with_position(
     A row whose order column is null, where it must not be, or misordered text (`order_texts`), becomes INVALID. Invalid rows have no OP.
     A TIME that is none becomes null.
     """
-    assert frame.images is not None
-    parts = [order_part(frame, frame.images, spec, name, types.parse(kind)) for name, kind in order]
+    parts = [order_part(frame, spec, name, types.parse(kind)) for name, kind in order]
     typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
     if starts.transactions and "sequence:" in dict(frame.rows.dtypes)[SOURCE]:
         own = "try_cast(_source.lsn AS BIGINT)"
@@ -86,7 +85,7 @@ def with_position(
         "set `order_by:` to columns that every change has (a snapshot's rows may lack them, if `op` or `__op` is r), or declare another type in "
         "`types:` and rebuild"
     )
-    if not frame.images[1]:
+    if not frame.columns:
         advice = "the records have a key and no value, as tombstones have. Set `order_by: [offset]` (a table that exists: and `compactor rebuild`)"
     reason = literal(f"a column of the order ({names}) is null or not of the order's type; {advice}")
     fillers = _fillers(frame, spec, typed, order)
@@ -99,12 +98,12 @@ def with_position(
     return dataclasses.replace(frame, rows=rows.withColumn(OP, as_column("CASE WHEN _invalid IS NULL THEN _op END")))
 
 
-def order_part(frame: Frame, images: types.Type, spec: TableSpec, name: str, kind: types.Type) -> tuple[str, types.Type]:
+def order_part(frame: Frame, spec: TableSpec, name: str, kind: types.Type) -> tuple[str, types.Type]:
     """Return SQL for an order column of a frame, and its type; null and `kind` if no record has a column."""
     try:
-        return expression(name, images, spec.name, frame.order_names, frame.writers, frame.members)
+        return expression(name, frame.columns, spec.name, frame.order_names, frame.writers, frame.members)
     except OrderRefused:
-        if images[1]:
+        if frame.columns:
             raise
         # no record of these files has a column: all are invalid
         return null(kind), kind
@@ -116,9 +115,9 @@ def _fillers(frame: Frame, spec: TableSpec, values: Sequence[str], order: Order)
     key, columns = {name.lower() for name in spec.key}, {name: (core.payload_column(name) or "").lower() for name, _ in order}
     first = next((name for name in columns if columns[name] not in key), "")
     own = {name: value for name, value in zip(columns, values) if columns[name] not in {"", *key} and not name.startswith("__")}
-    if not frame.fillers or frame.images is None or not key or first not in own:
+    if not frame.fillers or not key or first not in own:
         return ""
-    others = (name for name, kind in frame.images[1] if types.is_scalar(kind) and name.lower() not in key and not name.startswith("__"))
+    others = (name for name, kind in frame.columns.items() if types.is_scalar(kind) and name.lower() not in key and not name.startswith("__"))
     times = {field.name.lower() for writer in frame.writers for field in writer.fields if field.type[0] in ("timestamp", "date")}
     # a counter may begin with zero: a delete with any other value has the whole row, but that may be the default of a column
     values = [own[first]] if columns[first] in times else [*own.values(), *(frame.value(name, BEFORE) for name in others)]
