@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -18,16 +18,14 @@ from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
-from compactor.spark.columns import AFTER, BEFORE, OLD_KEY, OP, PLACE, RECORD_KEY, SCHEMA, TEXT, WRITER
+from compactor.spark.columns import OLD_KEY, PLACE, SCHEMA, TEXT
 from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import PARTIAL, Frame, image_names, is_cell, json_writer, of_other_table, plain_writer
 from compactor.spark.decode.order import source_fields, transaction_fields, with_own_fields
 from compactor.spark.decode.pg_text import fractions_back, fractions_kept, names_decimal
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.json_text import no_object
-from compactor.spark.sql import as_column, cited, from_json, literal, member, null, once, quoted
-
-_BODY = "op STRING, before STRING, after STRING, source STRUCT<{0}>, transaction STRUCT<{1}>, ts_ms STRING, _corrupt STRING"
+from compactor.spark.sql import as_column, cited, from_json, literal, member, null, once, quoted, struct
 
 _HEARTBEATS = (frozenset({"ts_ms"}), frozenset({"ts_ms", "vgtid"}), frozenset({"resolved"}))
 _NO_ROWS = (frozenset({"databaseName", "ddl"}), frozenset({"event_count", "id", "status"}))
@@ -73,6 +71,17 @@ _NO_ROW = "creates, updates or reads a row, and has none in `after`"
 _NO_KEY = "deletes a row, and neither `before` nor the record's key says which: land whole records and set `container: kafka`"
 
 
+_CAPTURE = "value_capture_type"
+_PARTIAL_WRITER = (
+    f"CASE WHEN _m.source.connector = 'scylla' OR (_m.source.connector = 'spanner' AND _m.source.{_CAPTURE} = 'OLD_AND_NEW_VALUES') "
+    f"THEN '{PARTIAL}' ELSE '' END"
+)
+"""SQL for the beginning of the writer's id: PARTIAL where a null may be a value that the connector did not send. `_CAPTURE`: Spanner's setting."""
+_TABLE = "coalesce(_m.source.`table`, _m.source.collection, _m.source.table_name)"
+_ABOVE = ("_m.source.schema", "nullif(_m.source.db, '')", "_m.source.keyspace", "_m.source.keyspace_name")
+"""SQL for the table, and for what is above it: a schema and its database. MySQL has databases only, others keyspaces, MongoDB collections."""
+
+
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     """Return one raw frame (with OFFSET, KEY, OLD_KEY) as a Frame."""
     return _json(raw, spec) if raw.schema is None else _typed(raw, spec)
@@ -116,8 +125,8 @@ def bodies(rows: DataFrame, spec: TableSpec) -> DataFrame:
 
 
 def _json(raw: RawFrame, spec: TableSpec) -> Frame:
-    members = (", ".join(f"{quoted(name)}: STRING" for name in names) for names in (source_fields(spec), transaction_fields(spec)))
-    body_type = literal(_BODY.format(*members))
+    blocks = (f"{block} STRUCT<{', '.join(f'{quoted(name)}: STRING' for name in names)}>" for block, names in _blocks(spec).items())
+    body_type = literal(f"op STRING, before STRING, after STRING, {', '.join(blocks)}, _corrupt STRING")
     rows = bodies(raw.rows, spec).withColumn(SCHEMA, as_column(f"CASE WHEN NOT contains({SCHEMA}, {literal(_MONGODB)}) THEN {SCHEMA} END"))
     rows = rows.selectExpr("*", f"{_has_decimals(SCHEMA, spec)} AS _decimals")
     kept = fractions_kept("_body", "_decimals")
@@ -127,69 +136,82 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     parsed = once(rows.selectExpr("*", f"{document} AS _m")).selectExpr("*", f"CASE WHEN NOT {is_envelope} THEN json_object_keys(_body) END AS _keys")
     row = "coalesce(_m.after, _m.before)"
     writer = json_writer(f"json_object_keys({row})" if spec.key else image_names("_m.after", "_m.before"))
-    capture = "get_json_object(_body, '$.source.value_capture_type')"
     heartbeats, others = ([f"array({', '.join(map(literal, sorted(names)))})" for names in kinds] for kinds in (_HEARTBEATS, _NO_ROWS))
     silent = " OR ".join((f"sort_array(_keys) IN ({', '.join(heartbeats)})", *(f"size(array_except({names}, _keys)) = 0" for names in others)))
-    no_envelope = f"_m.op IS NULL AND NOT ({silent})"
-    other = of_other_table(*_origin(lambda name: f"_m.source.{name}"), spec.source_table)
-    op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", other)
-    invalid = (
-        f"CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN NOT {is_envelope} AND _keys IS NULL THEN {no_object('_body')} "
-        f"WHEN {no_envelope} THEN 'is not a Debezium envelope (no `op`)' "
-        f"WHEN _m.source.connector = 'cassandra' THEN {literal(_CASSANDRA)} "
-        f"WHEN _m.op IS NOT NULL AND _m.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_m.op')}) "
-        f"WHEN _m.op IS NULL OR {other} THEN NULL "
-        f"WHEN {row} RLIKE {literal(_UNION)} AND size(json_object_keys({row})) = 1 THEN {literal(_UNIONS)} "
-        f"WHEN _m.source.connector = 'yugabytedb' AND {row} RLIKE {literal(_CELL)} THEN {literal(_CELLS)} "
-        f"WHEN _m.source.connector = 'mongodb' AND _m.op = 'u' AND _m.after IS NULL THEN {literal(_PARTIAL)} "
-        f"WHEN _m.source.connector = 'spanner' AND _m.op = 'u' AND {capture} = 'NEW_VALUES' THEN {literal(_NEW_VALUES)} "
-        f"WHEN _m.source.connector = 'scylla' AND _m.op = 'u' AND _m.after RLIKE {literal(_NULL)} AND NOT _m.after RLIKE {literal(_CELL)} "
-        f"THEN {literal(_NO_CELLS)} "
-        f"{_incomplete('_m.op', '_m.after IS NULL', '_m.before IS NULL')} END"
+    no_envelope = (
+        f"WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN NOT {is_envelope} AND _keys IS NULL THEN {no_object('_body')} "
+        f"WHEN _m.op IS NULL AND NOT ({silent}) THEN 'is not a Debezium envelope (no `op`)'"
     )
-    judged = parsed.selectExpr("*", f"coalesce({raw.unreadable}, {invalid}) AS _why")
+    no_row = (
+        f"WHEN {row} RLIKE {literal(_UNION)} AND size(json_object_keys({row})) = 1 THEN {literal(_UNIONS)} "
+        f"WHEN _m.source.connector = 'yugabytedb' AND {row} RLIKE {literal(_CELL)} THEN {literal(_CELLS)}"
+    )
+    unsent = f"_m.after RLIKE {literal(_NULL)} AND NOT _m.after RLIKE {literal(_CELL)}"
+    judged = parsed.selectExpr("*", f"coalesce({raw.unreadable}, {_invalid(spec, unsent, no_envelope, no_row)}) AS _why")
     decoded = once(
         judged.selectExpr(
             *PLACE,
             TEXT,
             "_why AS _invalid",
-            f"CASE WHEN _why IS NULL THEN coalesce({op}, CASE WHEN NOT {other} THEN {_TRUNCATES} END) END AS _op",
-            f"concat({_mark('_m.source.connector', capture)}, {writer}) AS _writer",
+            f"CASE WHEN _why IS NULL THEN {_operation(spec, _TRUNCATES)} END AS _op",
+            f"concat({_PARTIAL_WRITER}, {writer}) AS _writer",
             SCHEMA,
             f"{_document(fractions_back('_m.after'))} AS _after",
             f"{_document(fractions_back('_m.before'))} AS _before",
             f"{_record_key(wrapped('_key')[1])} AS _record_key",
             f"{wrapped('_old_key')[1]} AS _old_key",
-            f"{_source(spec, lambda block, name: f'_m.{block}.{quoted(name)}')} AS _source",
-            f"CASE WHEN NOT ({_ignored_read(op, '_m.op')}) THEN {_time('_m.source.ts_us', '_m.source.ts_ms')} END AS _time",
+            *_source_and_time(spec),
         )
     )
     return Frame(decoded, None, order_names=with_own_fields(spec), fillers=True)
 
 
-def _mark(connector: str, capture: str) -> str:
-    """SQL for the beginning of the writer's id: PARTIAL where a null may be a value that the connector did not send. `capture`: Spanner's setting."""
-    return f"CASE WHEN {connector} = 'scylla' OR ({connector} = 'spanner' AND {capture} = 'OLD_AND_NEW_VALUES') THEN '{PARTIAL}' ELSE '' END"
+def _blocks(spec: TableSpec) -> dict[str, tuple[str, ...]]:
+    """Return the blocks of an envelope, and their members that are read, as text."""
+    return {"source": tuple(dict.fromkeys((*source_fields(spec), _CAPTURE))), "transaction": transaction_fields(spec)}
 
 
-def _source(spec: TableSpec, text: Callable[[str, str], str]) -> str:
-    """SQL for SOURCE. `text` gives SQL for a field of a block, source or transaction. Before Debezium 0.9 that did not name the connector."""
-    fields = {name: text("source", name) for name in source_fields(spec)}
-    older = (
-        f"CASE WHEN {fields['file']} IS NOT NULL AND {fields['pos']} IS NOT NULL THEN 'mysql' WHEN {fields['lsn']} IS NOT NULL THEN 'postgresql' END"
+def _other(spec: TableSpec) -> str:
+    """SQL: whether a record is of another table."""
+    return of_other_table(_TABLE, _ABOVE, spec.source_table)
+
+
+def _operation(spec: TableSpec, others: str = "NULL") -> str:
+    """SQL for OP: c, u, d, r, t, or null for a record without a row of this table. `others`: SQL for records without one of these."""
+    return (
+        f"CASE WHEN {_other(spec)} THEN NULL WHEN _m.op = 't' THEN 't' WHEN _m.op IN ('c', 'u', 'r') AND _m.after IS NOT NULL THEN _m.op "
+        f"WHEN _m.op = 'd' AND NOT (_m.before IS NULL AND _key IS NULL) THEN 'd' ELSE {others} END"
     )
-    fields |= {name: text("transaction", name) for name in transaction_fields(spec)}
-    fields["connector"] = f"coalesce({fields['connector']}, {older})"
-    return f"struct({', '.join(f'{value} AS {quoted(name)}' for name, value in fields.items())})"
 
 
-def _origin(text: Callable[[str], str]) -> tuple[str, tuple[str, ...]]:
-    """SQL for the table, and for what is above it: a schema and its database. MySQL has databases only, others keyspaces, MongoDB collections.
+def _invalid(spec: TableSpec, unsent: str, no_envelope: str = "", no_row: str = "") -> str:
+    """SQL: why a record cannot be read, or null. `unsent`: whether the row of an update has a null that may be a value which Scylla did not send.
 
-    `text`: SQL for a field of the source block.
+    `no_envelope` and `no_row`: cases for what is no envelope, and for a row in a form that is not read.
     """
-    above = (text("schema"), f"nullif({text('db')}, '')", text("keyspace"), text("keyspace_name"))
-    return f"coalesce({text('table')}, {text('collection')}, {text('table_name')})", above
+    of = "WHEN _m.source.connector ="
+    return (
+        f"CASE {no_envelope} {of} 'cassandra' THEN {literal(_CASSANDRA)} "
+        f"WHEN _m.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_m.op')}) WHEN _m.op IS NULL OR {_other(spec)} THEN NULL {no_row} "
+        f"{of} 'mongodb' AND _m.op = 'u' AND _m.after IS NULL THEN {literal(_PARTIAL)} "
+        f"{of} 'spanner' AND _m.op = 'u' AND _m.source.{_CAPTURE} = 'NEW_VALUES' THEN {literal(_NEW_VALUES)} "
+        f"{of} 'scylla' AND _m.op = 'u' AND ({unsent}) THEN {literal(_NO_CELLS)} "
+        f"WHEN _m.op = 'd' AND _m.before IS NULL AND _key IS NULL THEN {literal(_NO_KEY)} "
+        f"WHEN _m.op IN ('c', 'u', 'r') AND _m.after IS NULL THEN {literal(_NO_ROW)} END"
+    )
+
+
+def _source_and_time(spec: TableSpec) -> tuple[str, str]:
+    """SQL for SOURCE and TIME. Before Debezium 0.9 the source did not name the connector, and older connectors have milliseconds only."""
+    older = "CASE WHEN _m.source.file IS NOT NULL AND _m.source.pos IS NOT NULL THEN 'mysql' WHEN _m.source.lsn IS NOT NULL THEN 'postgresql' END"
+    fields = {name: f"_m.source.{quoted(name)}" for name in source_fields(spec)}
+    fields |= {name: f"_m.transaction.{quoted(name)}" for name in transaction_fields(spec)}
+    fields["connector"] = f"coalesce(_m.source.connector, {older})"
+    # a snapshot's read of another table says nothing about the changes that have come: the stream may be hours behind it
+    ignored_read = f"coalesce(_m.op, '') = 'r' AND ({_operation(spec)}) IS NULL"
+    time = "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_multiply(try_cast(_m.source.ts_ms AS BIGINT), 1000L))"
+    source = ", ".join(f"{value} AS {quoted(name)}" for name, value in fields.items())
+    return f"struct({source}) AS _source", f"CASE WHEN NOT ({ignored_read}) THEN {time} END AS _time"
 
 
 def _document(image: str) -> str:
@@ -202,32 +224,6 @@ def _record_key(key: str) -> str:
     """SQL for the record's key. MongoDB's is `{"id": text}`, and the text is the JSON of the document's `_id`."""
     document = f"concat('{{\"_id\":', {from_json(key, literal('id STRING'))}.id, '}}')"
     return f"CASE WHEN _m.source.connector = 'mongodb' THEN {_document(document)} ELSE {key} END"
-
-
-def _operation(op: str, no_after: str, no_before: str, other: str) -> str:
-    """SQL for OP: c, u, d, r, t, or null for a record without a row of this table. `other`: SQL for whether it is of another."""
-    return (
-        f"CASE WHEN {other} THEN NULL WHEN {op} = 't' THEN 't' WHEN {op} IN ('c', 'u', 'r') AND NOT ({no_after}) THEN {op} "
-        f"WHEN {op} = 'd' AND NOT ({no_before} AND _key IS NULL) THEN 'd' END"
-    )
-
-
-def _incomplete(op: str, no_after: str, no_before: str) -> str:
-    """SQL for the cases of a change that does not say which row it concerns, or what the row is."""
-    return (
-        f"WHEN {op} = 'd' AND {no_before} AND _key IS NULL THEN {literal(_NO_KEY)} "
-        f"WHEN {op} IN ('c', 'u', 'r') AND {no_after} THEN {literal(_NO_ROW)}"
-    )
-
-
-def _ignored_read(op: str, code: str) -> str:
-    """SQL: a snapshot's read of another table. Its time says nothing about the changes that have come: the stream may be hours behind it."""
-    return f"({op}) IS NULL AND coalesce({code}, '') = 'r'"
-
-
-def _time(micros: str, millis: str) -> str:
-    """SQL for TIME. Older connectors have milliseconds only."""
-    return f"coalesce(try_cast({micros} AS BIGINT), try_multiply(try_cast({millis} AS BIGINT), 1000L))"
 
 
 def _check_envelope(spec: TableSpec, names: Sequence[str], has: Mapping[str, types.Type]) -> None:
@@ -246,82 +242,65 @@ def _check_envelope(spec: TableSpec, names: Sequence[str], has: Mapping[str, typ
 
 
 def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
-    assert raw.schema is not None
-    names, has = [name for name, _ in raw.schema[1]], raw.blocks("before", "after", "source", "transaction")
-    if {*names} in _HEARTBEATS or any(others <= {*names} for others in _NO_ROWS):
-        return _silent(raw, spec)
-    _check_envelope(spec, names, has)
+    names, has = [*raw.columns], raw.blocks("before", "after", "source", "transaction")
+    silent = {*names} in _HEARTBEATS or any(others <= {*names} for others in _NO_ROWS)
+    if silent:
+        names, has = [], {}
+    else:
+        _check_envelope(spec, names, has)
     # in a file of deletes `after` may be null everywhere
     row = next((name for name in ("after", "before") if name in has), "")
     images: types.Type = has.get(row, ("struct", ()))
-    blocks = {name: dict(has.get(name, ("struct", ()))[1]) for name in ("source", "transaction")}
-    source = blocks["source"]
-
-    def text(path: str, kinds: dict[str, types.Type], name: str) -> str:
-        value = f"base64({member(path, name)})" if kinds.get(name) == ("binary",) else member(path, name)
-        return f"CAST({value} AS STRING)" if name in kinds else "CAST(NULL AS STRING)"
-
     if images[0] != "struct":
         raise InputRefused(
             f"table {spec.name}: not rows: `after` is {types.text(images)}, as Debezium's MongoDB connector writes documents: unwrap them at the "
             "connector (io.debezium.connector.mongodb.transforms.ExtractNewDocumentState), and set `envelope: flat`."
         )
+    source = dict(has.get("source", ("struct", ()))[1])
     if images[1] and all(kind[0] == "struct" and {name for name, _ in kind[1]} >= {"value", "set"} for _, kind in images[1]):
         raise InputRefused(f"table {spec.name}: each record {_CASSANDRA if 'keyspace' in source else _CELLS}")
-    connector, capture = text("_value.source", source, "connector"), text("_value.source", source, "value_capture_type")
-    partial, writer = bool({"keyspace_name", "value_capture_type"} & source.keys()), literal(_writer_id(raw))
-    unsent = _unsent(connector, capture, [name for name, kind in images[1] if not is_cell(kind)], spec) if partial and "after" in has else ""
-    after, before = (f"_value.{name}" if has.get(name) == images else _same(f"_value.{name}", has.get(name), images) for name in ("after", "before"))
-    other = of_other_table(*_origin(lambda name: text("_value.source", source, name)), spec.source_table)
-    no_after, no_before = (f"_value.{name} IS NULL" if name in has else "true" for name in ("after", "before"))
-    op = _operation("_value.op", no_after, no_before, other)
-    invalid = (
-        f"CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_value.op')}) "
-        f"WHEN {other} THEN NULL {_incomplete('_value.op', no_after, no_before)} {unsent} END"
-    )
-    rows = raw.rows.selectExpr(
+    values = {"op": "_value.op" if "op" in names else "CAST(NULL AS STRING)", **{name: _image(name, has, images) for name in ("after", "before")}}
+    values |= {block: _texts(block, dict(has.get(block, ("struct", ()))[1]), read) for block, read in _blocks(spec).items()}
+    partial, writer = bool({"keyspace_name", _CAPTURE} & source.keys()), literal(_writer_id(raw))
+    rows = raw.rows.selectExpr("*", f"{struct([*values.items()])} AS _m").selectExpr(
         *PLACE,
-        f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
-        f"{op} AS _op",
-        f"{f'concat({_mark(connector, capture)}, {writer})' if partial else writer} AS _writer",
+        f"coalesce({raw.unreadable}, {_invalid(spec, _nulls(images, spec) if partial else 'false')}) AS _invalid",
+        f"{_operation(spec)} AS _op",
+        f"{f'concat({_PARTIAL_WRITER}, {writer})' if partial else writer} AS _writer",
         "CAST(NULL AS STRING) AS _schema",
-        f"{after} AS _after",
-        f"{before} AS _before",
+        "_m.after AS _after",
+        "_m.before AS _before",
         "_key AS _record_key",
         OLD_KEY,
-        f"{_source(spec, lambda block, name: text(f'_value.{block}', blocks[block], name))} AS _source",
-        f"CASE WHEN NOT ({_ignored_read(op, '_value.op')}) THEN "
-        f"{_time(text('_value.source', source, 'ts_us'), text('_value.source', source, 'ts_ms'))} END AS _time",
+        *_source_and_time(spec),
     )
+    if silent:
+        return Frame(rows, images, order_names=with_own_fields(spec))
     described = from_avro(raw.avro) if raw.avro and "after" in has else plain_writer(_writer_id(raw), dict(raw.described[1]).get(row, images))
     writers = (described, replace(described, id=PARTIAL + described.id)) if partial else (described,)
     return Frame(rows, images, writers, order_names=with_own_fields(spec), fillers=True)
 
 
-def _unsent(connector: str, capture: str, plain_values: list[str], spec: TableSpec) -> str:
-    """SQL for the cases of an update in which a null may be a value that the connector did not send. `plain_values`: columns without cells."""
+def _image(name: str, has: Mapping[str, types.Type], images: types.Type) -> str:
+    """SQL: a row image in the type of both. `has`: the types of the members of the envelope."""
+    kind = has.get(name)
+    if kind is None or kind[0] != "struct":
+        return null(images) if images[1] else "CAST(NULL AS STRUCT<_none: STRING>)"
+    return plain(f"_value.{name}", kind, images)
+
+
+def _texts(block: str, kinds: Mapping[str, types.Type], names: Sequence[str]) -> str:
+    """SQL: a block of the envelope with these members as text, null where it lacks them. `kinds`: the types of its members."""
+    values = {name: member(f"_value.{block}", name) for name in names}
+    values = {name: f"base64({value})" if kinds.get(name) == ("binary",) else value for name, value in values.items()}
+    return struct([(name, f"CAST({value if name in kinds else 'NULL'} AS STRING)") for name, value in values.items()])
+
+
+def _nulls(images: types.Type, spec: TableSpec) -> str:
+    """SQL: whether a column of `_m.after` outside of the key, and without cells, is null."""
     key = {name.lower() for name in spec.key}
-    nulls = " OR ".join(f"{member('_value.after', name)} IS NULL" for name in plain_values if name.lower() not in key) or "false"
-    return (
-        f"WHEN {connector} = 'spanner' AND _value.op = 'u' AND {capture} = 'NEW_VALUES' THEN {literal(_NEW_VALUES)} "
-        f"WHEN {connector} = 'scylla' AND _value.op = 'u' AND ({nulls}) THEN {literal(_NO_CELLS)}"
-    )
-
-
-def _silent(raw: RawFrame, spec: TableSpec) -> Frame:
-    """Return records that hold no row as a frame: heartbeats, schema changes, transaction markers."""
-    nothing = dict.fromkeys((OP, WRITER, SCHEMA, AFTER, BEFORE, RECORD_KEY, OLD_KEY), "CAST(NULL AS STRING)")
-    source = _source(spec, lambda block, name: "CAST(NULL AS STRING)")
-    given = [f"{sql} AS {name}" for name, sql in nothing.items()]
-    rows = raw.rows.selectExpr(*PLACE, f"{raw.unreadable} AS _invalid", *given, f"{source} AS _source", "CAST(NULL AS BIGINT) AS _time")
-    return Frame(rows, ("struct", ()), order_names=with_own_fields(spec))
+    return " OR ".join(f"{member('_m.after', name)} IS NULL" for name, kind in images[1] if not is_cell(kind) and name.lower() not in key) or "false"
 
 
 def _writer_id(raw: RawFrame) -> str:
     return signature(raw.avro or types.text(raw.described))
-
-
-def _same(value: str, kind: types.Type | None, images: types.Type) -> str:
-    if kind is None or kind[0] != "struct":
-        return null(images) if images[1] else "CAST(NULL AS STRUCT<_none: STRING>)"
-    return plain(value, kind, images)
