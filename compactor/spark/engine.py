@@ -103,10 +103,9 @@ class SparkEngine:
         # a base row that was looked up and did not change stays in the base
         rows = work.rows.where(f"NOT (_origin = {BASE} AND {UNCHANGED})")
         base = parent.segments if parent else ()
-        owners = keys.owner_masks(base, work.schema)
         filled = compaction.stored_defaults(spec, work.schema)
         form = table_writer.Form(work.schema, work.order, by_key(work.schema), work.partial, filled, work.plan.tombstones)
-        parts, done = table_writer.write(self._storage, rows, form, directory, spec.name, owners)
+        parts, done = table_writer.write(self._storage, rows, form, directory, spec.name, keys.owners(base, work.schema))
         counts, ties = work.counts(done)
         note = repeated_keys.note(work.batch, counts)
         if not parts:

@@ -95,24 +95,14 @@ def segment_index(segments: Sequence[Segment], schema: Schema, now: Schema | Non
     return range_index([segment.high for segment in segments], schema, key_struct_before(schema, now) if now else None)
 
 
-_MASK_BITS = 62
-"""Segments in a number that fits a bigint."""
-
-
-def owner_masks(segments: Sequence[Segment], schema: Schema) -> dict[str, str]:
-    """SQL for aggregations (name → expression) whose results show which Segments own the keys of rows (`not_owning`)."""
-    index = segment_index(segments, schema)
-    masks = {}
-    for first in range(0, len(segments), _MASK_BITS):
-        inside = f"({index}) >= {first} AND ({index}) < {first + _MASK_BITS}"
-        masks[f"owners_{first}"] = f"coalesce(bit_or(CASE WHEN {inside} THEN shiftleft(1L, ({index}) - {first}) END), 0L)"
-    return masks
+def owners(segments: Sequence[Segment], schema: Schema) -> dict[str, str]:
+    """SQL for an aggregation (name → expression) whose result shows which Segments own the keys of rows (`not_owning`)."""
+    return {"owners": f"collect_set({segment_index(segments, schema)})"} if segments else {}
 
 
 def not_owning(segments: Sequence[Segment], numbers: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the ids of the Segments that own none of the rows, from the results of `owner_masks`; () if there are none."""
-    masks = [numbers[name] for name in (f"owners_{first}" for first in range(0, len(segments), _MASK_BITS)) if name in numbers]
-    return tuple(segment.id for at, segment in enumerate(segments) if masks and not masks[at // _MASK_BITS] >> at % _MASK_BITS & 1)
+    """Return the ids of the Segments that own none of the rows, from the result of `owners`; () if nothing computed it."""
+    return tuple(segment.id for at, segment in enumerate(segments) if "owners" in numbers and at not in numbers["owners"])
 
 
 def range_index(highs: Sequence[Any], schema: Schema, key: str | None = None) -> str:

@@ -53,12 +53,9 @@ def test_the_text_names_the_segments_that_are_compared() -> None:
     assert views.view_text(SPEC, table(3)).count("UNION ALL") == 1
 
 
-@pytest.mark.parametrize("count", [1, 2, 62, 63, 130])
-def test_the_owners_of_rows_come_back_from_their_masks(count: int) -> None:
-    """Numbers of 62 bits each; a pass that did not compute them tells nothing."""
-    segments = table(count).segments
-    owners = {0, count // 2, count - 1}
-    numbers = {f"owners_{first}": sum(1 << (at - first) for at in owners if first <= at < first + 62) for first in range(0, count, 62)}
-    assert list(keys.owner_masks(segments, table(count).schema)) == list(numbers)
-    assert keys.not_owning(segments, numbers) == tuple(f"s{at}" for at in range(count) if at not in owners)
-    assert keys.not_owning(segments, {}) == ()
+def test_the_segments_that_own_no_row() -> None:
+    """A pass that did not compute it tells nothing."""
+    made = table(4)
+    assert [*keys.owners(made.segments, made.schema)] == ["owners"]
+    assert keys.not_owning(made.segments, {"owners": [0, 3]}) == ("s1", "s2")
+    assert keys.not_owning(made.segments, {}) == ()
