@@ -15,6 +15,7 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check, Difference
+from compactor.spark import measured
 from compactor.spark.decode import conversions
 from compactor.spark.input.files import from_spark
 from compactor.spark.sql import literal, member, named, quoted, struct
@@ -66,18 +67,19 @@ def _as(name: str, own: types.Type, kind: types.Type) -> str:
     return conversions.change_type(quoted(name), own, kind) if nested else f"CAST({quoted(name)} AS {types.text(kind, quote=True)})"
 
 
-def difference(left: DataFrame, right: DataFrame) -> tuple[int, int, str | None]:
-    """Return the number of rows that only the left has, of rows that only the right has (both as bags), and one such row."""
-    only_left, only_right = left.exceptAll(right), right.exceptAll(left)
-    example = only_left.limit(1).collect() or only_right.limit(1).collect()
-    return only_left.count(), only_right.count(), example[0][0] if example else None
+def _uneven(left: DataFrame, right: DataFrame) -> DataFrame:
+    """Return the rows that one side (both bags) has more often than the other, each once, with `w`: how many more of it the left has."""
+    both = left.selectExpr("*", "1 AS w").unionByName(right.selectExpr("*", "-1 AS w"))
+    return both.groupBy(*left.columns).agg(named("sum(w)", "w")).where("w <> 0")
 
 
 def compared(spec: TableSpec, check: str, left: DataFrame, right: DataFrame, names: tuple[str, str], equal: str = "equal", about: str = "") -> Check:
-    """Return whether rows of `as_text` are equal. `names`: what left and right are, for the report; `about` begins it."""
-    only_left, only_right, example = difference(left, right)
-    differ = f"{only_left} rows only in {names[0]}, {only_right} only in {names[1]}; such as {example}"
-    return Check(spec.name, check, not (only_left or only_right), about + (differ if only_left or only_right else equal))
+    """Return whether rows of `as_text` are equal. `names`: what left and right are, for the report; `about` begins it. One Spark job."""
+    counts = {"left": "coalesce(sum(greatest(w, 0)), 0)", "right": "coalesce(sum(greatest(-w, 0)), 0)"}
+    numbers = measured.compute(_uneven(left, right), {**counts, "example": "coalesce(min(CASE WHEN w > 0 THEN row END), min(row))"})
+    differ = f"{numbers['left']} rows only in {names[0]}, {numbers['right']} only in {names[1]}; such as {numbers['example']}"
+    same = numbers["example"] is None
+    return Check(spec.name, check, same, about + (equal if same else differ))
 
 
 def compare_with_reference(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Check:
@@ -112,17 +114,14 @@ def compare_snapshots(before: TableReader, after: TableReader, spec: TableSpec) 
     key = [view_name for view_name, _, stored in pairs if stored in after.schema.key]
     by = key if len(key) == len(after.schema.key) and {*before.schema.key} == {*after.schema.key} else [name for name, _ in shown]
     old = {before.schema.view_name(field): field.name for field in before.schema.payload}
-    sides = ((before, old, 1), (after, {name: stored for name, _, stored in pairs}, -1))
-    counted = []
-    for side, names, weight in sides:
+    texts = []
+    for side, names in ((before, old), (after, {name: stored for name, _, stored in pairs})):
         state = ["_gone IS NOT NULL AS _deleted"] if spec.soft else ["false AS _deleted"]
         rows = side.live(spec.soft).selectExpr(*[f"{quoted(names[name])} AS {quoted(name)}" for name, _ in shown], *state)
-        texts = as_text(rows, [*shown, ("_deleted", "boolean")], by)
-        counted.append(texts.selectExpr("key", "row", f"{weight} AS w"))
-    uneven = counted[0].unionByName(counted[1]).groupBy("key", "row").agg(named("sum(w)", "w")).where("w <> 0")
+        texts.append(as_text(rows, [*shown, ("_deleted", "boolean")], by))
     # rows without a key may be alike
     rows_of_key = named("CASE WHEN max(w) > 0 AND min(w) < 0 THEN 1 ELSE abs(sum(w)) END", "rows")
-    keys = uneven.groupBy("key").agg(named("max(w) > 0", "was"), named("min(w) < 0", "is"), rows_of_key).persist()
+    keys = _uneven(*texts).groupBy("key").agg(named("max(w) > 0", "was"), named("min(w) < 0", "is"), rows_of_key).persist()
     try:
         counts = {(row["was"], row["is"]): row["rows"] for row in keys.groupBy("was", "is").agg(named("sum(rows)", "rows")).collect()}
         samples = tuple(row["key"] for row in keys.orderBy("key").limit(SAMPLES).collect())
