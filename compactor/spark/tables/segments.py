@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Optional
 
 from pyspark.sql import DataFrame, SparkSession
@@ -178,7 +179,9 @@ def ranges_of(snapshot: Snapshot, chosen: Sequence[int], spec: TableSpec) -> lis
 
     Neighbours are one range, which is divided anew. Where it needs as many Segments as it has, and these are of about the same size, each is kept.
     """
-    runs, ranges = _runs(chosen), list[Range]()
+    # neighbours are as far from their places in the list
+    runs = [[at for _, at in run] for _, run in groupby(enumerate(chosen), lambda each: each[1] - each[0])]
+    ranges: list[Range] = []
     for run in runs:
         segments = [snapshot.segments[at] for at in run]
         size = sum(segment.size for segment in segments)
@@ -188,14 +191,3 @@ def ranges_of(snapshot: Snapshot, chosen: Sequence[int], spec: TableSpec) -> lis
         else:
             ranges.append((segments[0].low, segments[-1].high, count))
     return ranges
-
-
-def _runs(places: Sequence[int]) -> list[list[int]]:
-    """Group neighbouring numbers: [1, 2, 5] → [[1, 2], [5]]."""
-    runs: list[list[int]] = []
-    for at in places:
-        if runs and runs[-1][-1] == at - 1:
-            runs[-1].append(at)
-        else:
-            runs.append([at])
-    return runs
