@@ -11,7 +11,6 @@ All files of one commit were written by one job, with the same columns. The foot
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.catalog import daily_views, feed, history_views, views
@@ -43,14 +42,8 @@ def address(location: str, size: int) -> str:
     return "/" + location.removeprefix("file:").lstrip("/") if location.startswith("file:") else location
 
 
-@dataclass(frozen=True)
-class Part:
-    """Files with the same values of the partition columns."""
-
-    files: tuple[str, ...]
-    """Names in SQL, as `address` returns them."""
-    fixed: Mapping[str, str]
-    """Partition column → SQL."""
+Part = tuple[Mapping[str, str], Sequence[str]]
+"""(partition column → SQL, files with these values). Files have the names that `address` returns."""
 
 
 def of_rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str, str]:
@@ -58,18 +51,20 @@ def of_rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str, s
     layout = spec.layout
     base, delta = views.tables(spec, snapshot)
     text = DUCKDB.text
-
-    def parts(stored: Segment | Delta, fixed: Mapping[str, str]) -> list[Part]:
-        return [Part(_addresses(layout, stored.path, folder.files), {**fixed, ROW_STATE: text(folder.state)}) for folder in stored.folders]
-
     # only the Segments that the view names have an id here: each is a query of its own
-    named, version = views.compared(snapshot), {"base_version": text(snapshot.base_id)}
-    ids = [{"segment": text(segment.id if segment.id in named else "")} if named else {} for segment in snapshot.segments]
-    segments = [part for segment, id_ in zip(snapshot.segments, ids) for part in parts(segment, {**version, **id_})]
-    sources = {base.name: _query(connection, base, _merged(segments))}
+    named, segments = views.compared(snapshot), list[Part]()
+    for segment in snapshot.segments:
+        id_ = {"segment": text(segment.id if segment.id in named else "")} if named else {}
+        segments += _folders(layout, segment, {"base_version": text(snapshot.base_id), **id_})
+    sources = {base.name: _query(connection, base, segments)}
     if snapshot.delta is not None:
-        sources[delta.name] = _query(connection, delta, parts(snapshot.delta, {"delta_version": text(snapshot.delta.id)}))
+        sources[delta.name] = _query(connection, delta, _folders(layout, snapshot.delta, {"delta_version": text(snapshot.delta.id)}))
     return sources
+
+
+def _folders(layout: Layout, stored: Segment | Delta, fixed: Mapping[str, str]) -> list[Part]:
+    """Return the files of a directory by the state of their rows."""
+    return [({**fixed, ROW_STATE: DUCKDB.text(folder.state)}, _addresses(layout, stored.path, folder.files)) for folder in stored.folders]
 
 
 def _addresses(layout: Layout, path: str, files: Sequence[DataFile]) -> tuple[str, ...]:
@@ -85,17 +80,12 @@ def of_history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str
     layout, table = spec.layout, history_views.table(spec, snapshot)
     # the day is the last directory of closed parts, so that DuckDB opens no file of a day that the query leaves out
     day = f"regexp_extract({DUCKDB.name(_FILE)}, 'history_part=([^/]+)/[^/]*$', 1)"
-    parts: dict[tuple[str, str, str], list[str]] = {}
-    newest = max((part.id for part in history.closed), default="")
+    newest, parts = max((part.id for part in history.closed), default=""), list[Part]()
     for (set_, value, id_), part in values(history):
         in_path = part.path.endswith(f"history_part={value}")
-        where = (set_, day, newest) if in_path else (set_, DUCKDB.text(value), id_)
-        parts.setdefault(where, []).extend(address(layout.inside(f"{part.path}/{file.name}"), file.size) for file in part.files)
-    fixed = [
-        Part(tuple(files), {"history_set": DUCKDB.text(set_), "history_day": value, "history_part": DUCKDB.text(id_)})
-        for (set_, value, id_), files in parts.items()
-    ]
-    return {table.name: _query(connection, table, fixed)}
+        fixed = {"history_set": DUCKDB.text(set_), "history_day": day if in_path else DUCKDB.text(value)}
+        parts.append(({**fixed, "history_part": DUCKDB.text(newest if in_path else id_)}, _addresses(layout, part.path, part.files)))
+    return {table.name: _query(connection, table, parts)}
 
 
 def of_days(connection: Any, spec: TableSpec, tables: Iterable[TableDef], days: Iterable[tuple[str, Snapshot]]) -> dict[str, str]:
@@ -106,10 +96,9 @@ def of_days(connection: Any, spec: TableSpec, tables: Iterable[TableDef], days: 
         directories: list[Segment | Delta] = [*version.segments, *([version.delta] if version.delta else [])]
         for stored in directories:
             part = DUCKDB.text("delta" if stored is version.delta else "base")
-            for folder in stored.folders:
-                fixed = {daily_views.DAY_COLUMN: DUCKDB.text(day), daily_views.PART_COLUMN: part, ROW_STATE: DUCKDB.text(folder.state)}
-                parts.setdefault(daily_views.table(spec, version), []).append(Part(_addresses(layout, stored.path, folder.files), fixed))
-    return {table.name: _query(connection, table, _merged(parts.get(table.name, []))) for table in tables}
+            fixed = {daily_views.DAY_COLUMN: DUCKDB.text(day), daily_views.PART_COLUMN: part}
+            parts.setdefault(daily_views.table(spec, version), []).extend(_folders(layout, stored, fixed))
+    return {table.name: _query(connection, table, parts.get(table.name, [])) for table in tables}
 
 
 def of_feed(connection: Any, spec: TableSpec, snapshots: Iterable[Snapshot]) -> dict[str, tuple[TableDef, str]]:
@@ -124,18 +113,7 @@ def of_feed(connection: Any, spec: TableSpec, snapshots: Iterable[Snapshot]) -> 
             more = _addresses(layout, part.path, part.files) if part else ()
             tables[definition.name] = (definition, [*files, *more])
     version = f"regexp_extract({DUCKDB.name(_FILE)}, 'feed/([^/]+)/[^/]*$', 1)"
-    return {
-        name: (definition, _query(connection, definition, [Part(tuple(files), {feed.VERSION: version})]))
-        for name, (definition, files) in tables.items()
-    }
-
-
-def _merged(parts: Sequence[Part]) -> list[Part]:
-    """Return parts with the same fixed values as one."""
-    merged: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for part in parts:
-        merged.setdefault(tuple(part.fixed.items()), []).extend(part.files)
-    return [Part(tuple(files), dict(fixed)) for fixed, files in merged.items()]
+    return {name: (definition, _query(connection, definition, [({feed.VERSION: version}, files)])) for name, (definition, files) in tables.items()}
 
 
 def _query(connection: Any, table: TableDef, parts: Sequence[Part]) -> str:
@@ -144,11 +122,14 @@ def _query(connection: Any, table: TableDef, parts: Sequence[Part]) -> str:
     columns = [(column.name, DUCKDB.type(column.type)) for column in table.columns]
     declared = _described(connection, "SELECT " + ", ".join(f"CAST(NULL AS {kind}) AS {DUCKDB.name(name)}" for name, kind in columns))
     kinds = [(column.name, column.type, declared[column.name]) for column in table.columns]
+    merged: dict[tuple[str, ...], list[str]] = {}
+    for given, names in parts:
+        merged.setdefault(tuple(given.get(name, "NULL") for name in partitioned), []).extend(names)
     texts = []
-    for part in parts:
-        constants = [f"{part.fixed.get(name, 'NULL')} AS {DUCKDB.name(name)}" for name in partitioned]
-        for files in _alike(connection, part.files):
-            source = _read(files, any(_FILE in value for value in part.fixed.values()))
+    for fixed, names in merged.items():
+        constants = [f"{value} AS {DUCKDB.name(name)}" for name, value in zip(partitioned, fixed)]
+        for files in _alike(connection, names):
+            source = _read(files, any(_FILE in value for value in fixed))
             stored = _described(connection, f"SELECT * FROM {_read(files[:1])}")
             chosen = [column(name, kind, full, stored.get(name)) for name, kind, full in kinds]
             texts.append(f"SELECT {', '.join([*chosen, *constants])} FROM {source}")
