@@ -217,6 +217,17 @@ Profiles = dict[str, SourceProfile]
 """Profiles by `schema.table`; "" where records name no table, `?topic` where they cannot be read."""
 
 
+def several_tables(spec: TableSpec, profiles: Iterable[SourceProfile]) -> str:
+    """Return that the records of a table without `source_table` are of several tables, and what to do; "" if they are not."""
+    names = [profile.table for profile in profiles if profile.table]
+    if spec.source_table or len(names) < 2:
+        return ""
+    return (
+        f"the sampled records are of several source tables: {', '.join(names[:10])}. Set `source_table:` to the one that {spec.name} is, or to "
+        "all of them, with commas or *, if they are its partitions"
+    )
+
+
 def other_envelope(spec: TableSpec, profiles: Collection[SourceProfile]) -> str:
     """Return how the envelope of the records differs from the table's, as a sentence; "" if it does not, or if the records do not show theirs."""
     if program := next((each.foreign for each in profiles if each.foreign), ""):

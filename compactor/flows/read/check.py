@@ -28,7 +28,7 @@ from compactor.core.results.checks import DELETED, UNCERTAIN, Check
 from compactor.core.results.phrases import absent_key, counted, csv_delimiter
 from compactor.core.schema import column_types, evolution, protection
 from compactor.core.sources import flat_rows, increment, key_inference, proposal, shared_stream, value_forms
-from compactor.core.sources.source_profile import SourceProfile, other_envelope
+from compactor.core.sources.source_profile import SourceProfile, other_envelope, several_tables
 from compactor.flows import owner
 from compactor.flows.land.propose import sample
 from compactor.flows.table import Table
@@ -151,12 +151,8 @@ def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mappin
     if not profiles:
         return
     names = [profile.table for profile in profiles if profile.table]
-    if not spec.source_table and len(names) > 1:
-        problem = (
-            f"the sampled records are of several source tables: {', '.join(names[:10])}. Set `source_table:` to the one that {spec.name} is, or to "
-            "all of them, with commas or *, if they are its partitions"
-        )
-        yield "source table", problem, ""
+    if several := several_tables(spec, profiles):
+        yield "source table", several, ""
     if spec.source_table:
         profiles = [profile for profile in profiles if not profile.table or shared_stream.selects(spec.source_table, profile.table)]
         problem = "" if profiles else f"`source_table: {spec.source_table}` is none of the tables in the sampled files: {', '.join(names[:10])}"

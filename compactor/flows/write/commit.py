@@ -6,7 +6,7 @@ What a crash leaves: data directories and reason files that no Snapshot names, o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Optional
 
@@ -22,7 +22,7 @@ from compactor.core.planning import compaction, landing
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.phrases import counted
 from compactor.core.sources import full_loads, increment
-from compactor.core.sources.source_profile import other_envelope
+from compactor.core.sources.source_profile import SourceProfile, other_envelope, several_tables
 from compactor.flows import ledger, logs, owner
 from compactor.flows.land import discover
 from compactor.flows.land.propose import sample
@@ -183,19 +183,18 @@ class _Ingestion:
         except (InputRefused, OrderRefused, SchemaRefused) as error:
             if isinstance(error, SchemaRefused):
                 notices.notify(table, parent, error.decisions, None)
-            looks = self._other_envelope(inputs)
+            looks = other_envelope(table.spec, self._profiles(inputs))
             if not looks or looks in str(error):
                 raise
             raise InputRefused(f"table {table.name}: {looks}. Otherwise: {str(error).removeprefix(f'table {table.name}: ')}") from error
 
-    def _other_envelope(self, inputs: Sequence[Input]) -> str:
-        """Return how the envelope of the records of a few inputs differs from the configured one, "" if they do not show it."""
+    def _profiles(self, inputs: Sequence[Input]) -> Collection[SourceProfile]:
+        """Return what the records of a few inputs are, one profile for each source table."""
         table = self.table
         smallest = sorted((item for item in inputs if item.size), key=lambda item: item.size)[:_SAMPLED]
         places = {item.path: self.locations.get(item.id) or table.layout.landed(item.path) for item in smallest}
         infos = {item.path: FileInfo(places[item.path], item.size, item.etag, 0.0) for item in smallest}
-        profiles = sample(table.storage, table.env.read_sample, [*infos], infos, [], table.spec) if infos else {}
-        return other_envelope(table.spec, profiles.values()) if profiles else ""
+        return sample(table.storage, table.env.read_sample, [*infos], infos, [], table.spec).values() if infos else ()
 
     def _unsteady(self, batch: Batch) -> list[str]:
         """Return the paths that were written while we read them, or that a sink has not finished. What was read of them is worth nothing."""
@@ -221,6 +220,7 @@ class _Ingestion:
             table.notes.append(written.staged.note)
         if parent is None:
             table.notes.extend(_left_in_folders(evolved.schema, self.inputs))
+            table.notes.extend(filter(None, [several_tables(table.spec, self._profiles(self.inputs))]))
         summary = written.resolution.summary
         quarantine.describe(table, commit, summary)
         left_out = self.left_out or len(self.inputs) >= FILES_MAX
