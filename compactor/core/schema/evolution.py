@@ -15,10 +15,11 @@ The first rule that fits a writer's column and the stored column with the same s
 | bytes for text, or the reverse | refused; with `string_to_bytes: evolve` text becomes UTF-8 bytes: a new generation |
 | a struct with more, fewer or wider members | each member follows as a column does (`core/schema/nested_types.py`): a new generation |
 | integers for fractions, or the reverse | double, if every integer is the same number then: a new generation |
-| what only text can hold beside the stored values (boolean → text, struct → array) | refused; with `to_string: evolve` text: a new generation |
+| what only text can hold beside it (boolean → text, arrays of another depth; in JSON without schema anything, also inside) | refused; with `to_string:
+evolve` text: a new generation |
 | a scalar for text | unchanged |
 | another type (not a guessed one), after the column was removed or before it existed | a new column; the view shows the newest of a name |
-| anything else (bytes and what is no text) | refused; increments stay in landing |
+| anything else | refused; increments stay in landing |
 | another name, with the old one as an Avro alias, or in case only | the same column; the view shows the new name |
 | no such column (removed) | kept; null in new rows |
 
@@ -184,10 +185,17 @@ def _compare(field: Field, column: WriterField, writer: WriterSchema, explicit: 
     `of_key`: whether the column is one of the key. Then whole numbers become no doubles, and nothing else text: other values may have several texts.
     """
     stored, given = nested_types.marked(types.parse(field.type), field.undecided), _marked(column)
-    if column.item is not None and column.raw == nested_types.TEXT and types.depth(stored) != types.depth(given) and stored != nested_types.UNDECIDED:
-        # PostgreSQL's text of an array: those of one batch may have several depths, and a column of text takes it as it is
-        given = nested_types.TEXT
-    kind, changes = nested_types.joined(stored, given, field.source, not of_key, explicit, grows)
+    # the text of what is inside would depend on types and engines, but for JSON without schema, which is read as the source wrote it
+    text = column.inferred or (types.is_scalar(stored) and types.is_scalar(given))
+    depth, as_text = types.depth(stored), column.item is not None and column.raw == nested_types.TEXT
+    if (
+        not column.inferred
+        and types.depth(given) not in (0, depth)
+        and (depth or (as_text and types.is_scalar(stored) and stored != nested_types.UNDECIDED))
+    ):
+        # arrays of several depths are text as a whole; a column of text takes PostgreSQL's text of an array as it is
+        given, text = nested_types.TEXT, True
+    kind, changes = nested_types.joined(stored, given, field.source, not of_key, explicit, grows, text)
     if kind is not None and column.name not in (field.source, *field.formerly) and _is_newest(writer, field):
         changes.append(Change("renamed", column.name, field.source))
     return _Compared(field, kind, tuple(changes))

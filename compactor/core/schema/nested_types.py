@@ -88,9 +88,9 @@ def with_text(kind: Type, stored: Type) -> Type:
     return kind
 
 
-def joined(stored: Type, given: Type, path: str, numbers: bool, also: Collection[str], grows: bool = True) -> Joined:
+def joined(stored: Type, given: Type, path: str, numbers: bool, also: Collection[str], grows: bool = True, text: bool = True) -> Joined:
     """Compare two marked types. Members that `given` lacks are no difference: see `lacking`. `numbers` (not for a key) and `also` are those of
-    `types.widest`; `grows`: whether the common type has the members that are new.
+    `types.widest`; `grows`: whether the common type has the members that are new; `text`: whether what only text can hold becomes text.
 
     >>> joined(types.parse("struct<a:int>"), types.parse("struct<a:bigint,b:date>"), "s", False, (), grows=False)[0]
     ('struct', (('a', ('bigint',)),))
@@ -100,18 +100,19 @@ def joined(stored: Type, given: Type, path: str, numbers: bool, also: Collection
     if stored == UNDECIDED:
         return ("string",) if types.is_scalar(given) else given, []
     if stored[0] == given[0] == "struct":
-        return _struct(stored, given, path, numbers, also, grows)
+        return _struct(stored, given, path, numbers, also, grows, text)
     if stored[0] == given[0] == "array":
-        item, changes = joined(stored[1], given[1], f"{path}[]", numbers, also, grows)
+        item, changes = joined(stored[1], given[1], f"{path}[]", numbers, also, grows, text)
         return ("array", item) if item else None, changes
     if stored[0] == given[0] == "map":
-        key, changes = joined(stored[1], given[1], f"{path}{{key}}", numbers, also, grows)
-        value, more = joined(stored[2], given[2], f"{path}{{}}", numbers, also, grows) if key else (None, [])
+        key, changes = joined(stored[1], given[1], f"{path}{{key}}", numbers, also, grows, text)
+        value, more = joined(stored[2], given[2], f"{path}{{}}", numbers, also, grows, text) if key else (None, [])
         return ("map", key, value) if key and value else None, [*changes, *more]
     wide, request = types.widest(stored, given, numbers, also), types.on_request(stored, given)
     if wide is None:
         # of a key only whole numbers have one text
         as_text = "binary" not in (stored[0], given[0]) if numbers else all(kind == TEXT or types.is_whole(kind) for kind in (stored, given))
+        as_text = as_text and text
         change = Change(TO_STRING if as_text else "incompatible", path, types.text(stored), types.text(given))
         return (TEXT, [] if stored == TEXT and types.is_scalar(given) else [change]) if as_text else (None, [change])
     if request:
@@ -120,7 +121,7 @@ def joined(stored: Type, given: Type, path: str, numbers: bool, also: Collection
     return wide, [Change("widened", path, types.text(stored), types.text(wide), more_text)] if wide != stored else []
 
 
-def _struct(stored: Type, given: Type, path: str, numbers: bool, also: Collection[str], grows: bool) -> Joined:
+def _struct(stored: Type, given: Type, path: str, numbers: bool, also: Collection[str], grows: bool, text: bool) -> Joined:
     members, changes = dict(stored[1]), list[Change]()
     for name, kind in given[1]:
         here = f"{path}.{name}"
@@ -129,7 +130,7 @@ def _struct(stored: Type, given: Type, path: str, numbers: bool, also: Collectio
             if grows:
                 members[name] = kind
             continue
-        both, more = joined(members[name], kind, here, numbers, also, grows)
+        both, more = joined(members[name], kind, here, numbers, also, grows, text)
         changes += more
         if both is None:
             return None, changes

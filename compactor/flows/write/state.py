@@ -234,6 +234,6 @@ def _comparable(parent: Snapshot, made: Snapshot, continued: Feed) -> bool:
     """
     same_soft = parent.feed is None or parent.feed.soft == continued.soft
     keeps_columns = set(parent.schema.names) <= set(made.schema.names)
-    hidden = {(field.name, field.type) for field in parent.schema.fields if not field.visible}
-    shows_again = any((field.name, field.type) in hidden for field in made.schema.payload)
+    hidden = {field.name for field in parent.schema.fields if not field.visible}
+    shows_again = any(field.name in hidden for field in made.schema.payload)
     return same_soft and keeps_columns and not shows_again and (parent.schema.key, parent.order) == (made.schema.key, made.order)

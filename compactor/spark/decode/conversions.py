@@ -21,7 +21,9 @@ _PACKED = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
 _MAPPED = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
 _UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 """The placeholder in an array of uuids: Java's `UUID.nameUUIDFromBytes` of it."""
-UNAVAILABLE_TEXTS = f"({literal(PLACEHOLDER)}, {literal(_PACKED)}, {literal(PLACEHOLDER.encode().hex())}, {literal(_MAPPED)})"
+_CODES = ",".join(map(str, PLACEHOLDER.encode()))
+_TEXTS = (PLACEHOLDER, _PACKED, PLACEHOLDER.encode().hex(), _MAPPED, f'["{PLACEHOLDER}"]', f"[{_CODES}]")
+UNAVAILABLE_TEXTS = f"({', '.join(map(literal, _TEXTS))})"
 """SQL: the forms of the placeholder in a text."""
 UNAVAILABLE_NUMBERS = f"array({', '.join(f'{code}L' for code in PLACEHOLDER.encode())})"
 """SQL: the placeholder in an array of numbers."""
@@ -349,8 +351,12 @@ def is_placeholder(value: str, kind: types.Type) -> str | None:
         return f"{value} = {literal(PLACEHOLDER.encode())}"
     if kind[0] == "array" and kind[1][0] in ("string", "binary"):
         only = f"get({value}, 0)"
-        as_uuid = f" OR {only} = {literal(_UUID)}" if kind[1][0] == "string" else ""
-        return f"size({value}) = 1 AND ({is_placeholder(only, kind[1])}{as_uuid})"
+        if kind[1][0] == "binary":
+            return f"size({value}) = 1 AND {is_placeholder(only, kind[1])}"
+        # numbers may be read as text
+        return (
+            f"(size({value}) = 1 AND ({is_placeholder(only, kind[1])} OR {only} = {literal(_UUID)}) OR array_join({value}, ',') = {literal(_CODES)})"
+        )
     if kind[0] == "array" and kind[1][0] in ("smallint", "int", "bigint"):
         return f"CAST({value} AS ARRAY<BIGINT>) = {UNAVAILABLE_NUMBERS}"
     if kind[0] == "map" and kind[1][0] == "string":

@@ -81,7 +81,7 @@ class Frame:
         for writer in writers:
             for field in writer.fields:
                 kind = conversions.json_type(field.raw)
-                merged[field.name] = _joined(merged.get(field.name, kind), kind)
+                merged[field.name] = _joined(merged.get(field.name, kind), kind, field.inferred)
         numbers = {field.name for writer in writers for field in writer.fields if (field.inferred or writer.fractions) and types.is_scalar(field.raw)}
         free = numbers | {field.name for writer in writers for field in writer.fields if field.inferred}
         merged.update({field.name: nested_types.with_text(merged[field.name], field.marked or field.type) for field in stored if field.name in free})
@@ -217,9 +217,11 @@ def _without_blanks(value: str, other: str, kind: types.Type) -> str:
     return other if _of_others(kind) else value
 
 
-def _joined(left: types.Type, right: types.Type) -> types.Type:
+def _joined(left: types.Type, right: types.Type, text: bool) -> types.Type:
+    """Return the type as which the values of two writers are read. `text`: whether text inside of it keeps what only text can hold."""
     # text keeps the value of any scalar, and a number in it its form
-    return types.widest(left, right) or (None if types.is_scalar(left) else nested_types.joined(left, right, "", True, ())[0]) or ("string",)
+    wide = types.widest(left, right) or (None if types.is_scalar(left) else nested_types.joined(left, right, "", True, (), text=text)[0])
+    return wide or ("string",)
 
 
 def members_of(source_names: Sequence[str]) -> dict[str, str]:

@@ -189,7 +189,7 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
         raw, read = frame.value(column.name), images[column.name]
         stored = conversions.to_stored(raw, read, column)
         # the text that the source wrote, not that of the number
-        as_written = column.inferred and read[0] == kind[0] and (kind == ("string",) or not types.is_scalar(kind))
+        as_written = column.inferred and (kind == read == ("string",) or (not types.is_scalar(kind) and read != conversions.json_type(column.raw)))
         value = conversions.change_type(raw, read, kind) if as_written else conversions.change_type(stored, column.type, kind)
         only = "" if len(writers) == len(frame.writers) else f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         values.append((only, value))
