@@ -7,6 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from compactor.core.model.errors import OrderRefused
@@ -85,6 +87,21 @@ def test_tombstones_heartbeats_and_transaction_markers_are_ignored_and_counted(l
     lake.land(spec, 1, [event("c", 1, after={"id": 1, "v": "a"}), *markers])
     report = lake.run(spec)
     assert (7, 6) == (report.counts["read"], report.counts["ignored"])
+
+
+@pytest.mark.slow
+def test_a_parquet_file_may_hold_changes_beside_schema_changes(lake: Lake) -> None:
+    """Each record says what it is, as in JSON: without `op` and row it is ignored, with a row alone it is no envelope."""
+    spec = debezium(lake, quarantine_rows=1)
+    change = {**event("c", 1, after={"id": 1, "v": "a"}), "databaseName": None, "ddl": None}
+    ddl = {**dict.fromkeys(change), "source": change["source"], "databaseName": "d", "ddl": "ALTER TABLE t ADD x int"}
+    records = [change, ddl, {**event("c", 2, after={"id": 2, "v": "b"}), "databaseName": None, "ddl": None}, {**change, "op": None}]
+    folder = Path(spec.landing) / "increment_2024030501"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(records), folder / "a.parquet")
+    counts = lake.run(spec).counts
+    assert (counts["applied"], counts["ignored"], counts["quarantined"]) == (2, 1, 1)
+    assert {1: "a", 2: "b"} == values(lake, spec)
 
 
 def test_a_file_of_rows_is_not_taken_for_silence(lake: Lake) -> None:

@@ -15,8 +15,7 @@ The first rule that fits a writer's column and the stored column with the same s
 | bytes for text, or the reverse | refused; with `string_to_bytes: evolve` text becomes UTF-8 bytes: a new generation |
 | a struct with more, fewer or wider members | each member follows as a column does (`core/schema/nested_types.py`): a new generation |
 | integers for fractions, or the reverse | double, if every integer is the same number then: a new generation |
-| what only text can hold beside it (boolean → text, arrays of another depth; in JSON without schema anything, also inside) | refused; with `to_string:
-evolve` text: a new generation |
+| what only text can hold beside it (boolean → text, arrays of another depth; all in JSON without schema) | refused; `to_string: evolve`: text |
 | a scalar for text | unchanged |
 | another type (not a guessed one), after the column was removed or before it existed | a new column; the view shows the newest of a name |
 | anything else | refused; increments stay in landing |

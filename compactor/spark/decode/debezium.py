@@ -71,6 +71,7 @@ _NO_ROW = "creates, updates or reads a row, and has none in `after`"
 _NO_KEY = "deletes a row, and neither `before` nor the record's key says which: land whole records and set `container: kafka`"
 
 
+_NO_ENVELOPE = "'is not a Debezium envelope (no `op`)'"
 _CAPTURE = "value_capture_type"
 _PARTIAL_WRITER = (
     f"CASE WHEN _m.source.connector = 'scylla' OR (_m.source.connector = 'spanner' AND _m.source.{_CAPTURE} = 'OLD_AND_NEW_VALUES') "
@@ -140,7 +141,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     silent = " OR ".join((f"sort_array(_keys) IN ({', '.join(heartbeats)})", *(f"size(array_except({names}, _keys)) = 0" for names in others)))
     no_envelope = (
         f"WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN NOT {is_envelope} AND _keys IS NULL THEN {no_object('_body')} "
-        f"WHEN _m.op IS NULL AND NOT ({silent}) THEN 'is not a Debezium envelope (no `op`)'"
+        f"WHEN _m.op IS NULL AND NOT ({silent}) THEN {_NO_ENVELOPE}"
     )
     no_row = (
         f"WHEN {row} RLIKE {literal(_UNION)} AND size(json_object_keys({row})) = 1 THEN {literal(_UNIONS)} "
@@ -195,7 +196,7 @@ def _invalid(spec: TableSpec, unsent: str, no_envelope: str = "", no_row: str = 
         f"WHEN _m.op NOT IN {_OPS} THEN concat('has an unknown op ', {cited('_m.op')}) WHEN _m.op IS NULL OR {_other(spec)} THEN NULL {no_row} "
         f"{of} 'mongodb' AND _m.op = 'u' AND _m.after IS NULL THEN {literal(_PARTIAL)} "
         f"{of} 'spanner' AND _m.op = 'u' AND _m.source.{_CAPTURE} = 'NEW_VALUES' THEN {literal(_NEW_VALUES)} "
-        f"{of} 'scylla' AND _m.op = 'u' AND ({unsent}) THEN {literal(_NO_CELLS)} "
+        f"{of} 'scylla' AND _m.op = 'u' AND _m.after IS NOT NULL AND ({unsent}) THEN {literal(_NO_CELLS)} "
         f"WHEN _m.op = 'd' AND _m.before IS NULL AND _key IS NULL THEN {literal(_NO_KEY)} "
         f"WHEN _m.op IN ('c', 'u', 'r') AND _m.after IS NULL THEN {literal(_NO_ROW)} END"
     )
@@ -243,7 +244,8 @@ def _check_envelope(spec: TableSpec, names: Sequence[str], has: Mapping[str, typ
 
 def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     names, has = [*raw.columns], raw.blocks("before", "after", "source", "transaction")
-    silent = {*names} in _HEARTBEATS or any(others <= {*names} for others in _NO_ROWS)
+    # the records of one file may be changes and others
+    silent = not {"op", "after"} <= {*names} and ({*names} in _HEARTBEATS or any(others <= {*names} for others in _NO_ROWS))
     if silent:
         names, has = [], {}
     else:
@@ -262,9 +264,10 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     values = {"op": "_value.op" if "op" in names else "CAST(NULL AS STRING)", **{name: _image(name, has, images) for name in ("after", "before")}}
     values |= {block: _texts(block, dict(has.get(block, ("struct", ()))[1]), read) for block, read in _blocks(spec).items()}
     partial, writer = bool({"keyspace_name", _CAPTURE} & source.keys()), literal(_writer_id(raw))
+    invalid = _invalid(spec, _nulls(images, spec) if partial else "false", f"WHEN _m.op IS NULL AND _m.after IS NOT NULL THEN {_NO_ENVELOPE}")
     rows = raw.rows.selectExpr("*", f"{struct([*values.items()])} AS _m").selectExpr(
         *PLACE,
-        f"coalesce({raw.unreadable}, {_invalid(spec, _nulls(images, spec) if partial else 'false')}) AS _invalid",
+        f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
         f"{_operation(spec)} AS _op",
         f"{f'concat({_PARTIAL_WRITER}, {writer})' if partial else writer} AS _writer",
         "CAST(NULL AS STRING) AS _schema",

@@ -34,7 +34,7 @@ _SPECIAL = re.compile(rf"\({_FOREIGN}\)|\(TIMESTAMP\(NANOS| binary .+ \(DECIMAL\
 """What a schema's text has if Spark does not read some column as it is meant. A column's name may look like it."""
 _ITEMS = ("element", "item", "array", "array_element", "key", "value")
 """Names of what a list or a map holds, by which no unit is found."""
-_MAYBE_NULL = re.compile(r"^ +optional int32 (?!.* \((?:DATE|TIME|INTEGER|DECIMAL))", re.MULTILINE)
+_MAYBE_NULL = re.compile(r"^ +optional int32 ", re.MULTILINE)
 _JAVA = "parquet-mr"
 _TAIL = 8
 """Bytes at the end of a file: the footer's length in 4, and `PAR1`."""
