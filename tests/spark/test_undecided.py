@@ -105,7 +105,8 @@ def test_what_becomes_text_is_what_the_source_wrote_in_any_split(lake: Lake) -> 
     lake.run(spec)
     lake.land(spec, 1, records[1:2])
     with pytest.raises(
-        SchemaRefused, match=r"`x.zip` changed from double to string.*`x.l\[\].k` changed.*in landing. Set `on_schema_change: \{to_string: evolve\}`"
+        SchemaRefused,
+        match=r"`x.zip` changed from double to string.*`x.l\[\].k` changed.*`types: \{y: string, z: string\}`.*Set `on_schema_change: \{to_string: evolve\}`",
     ):
         lake.run(spec)
 
