@@ -131,7 +131,7 @@ def test_changes_are_followed_left_out_or_refused(lake: Lake, name: str, policy:
     if form.typed or "box" not in form.lacks:
         land(lake, spec, name, 4, [{"id": 1, "text": {"x": 1}}], {"id": "bigint", "seq": "bigint", "text": "struct<x:int>"})
         asked = tuple((kind, action) for kind, action in spec.policy.kinds if kind != "to_string")
-        with pytest.raises(SchemaRefused, match=r"`text` changed from string to struct.* only text can hold the values of both"):
+        with pytest.raises(SchemaRefused, match="only text can hold" if not form.typed else "no type can store both"):
             lake.run(dataclasses.replace(spec, policy=dataclasses.replace(spec.policy, kinds=asked)))
         shutil.rmtree(Path(spec.landing) / "increment_2024030504")
     assert lake.snapshot(spec).delta is not None

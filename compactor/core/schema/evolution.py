@@ -40,6 +40,7 @@ from compactor.core.model.schema import RESERVED, Field, Schema, called
 from compactor.core.model.spec import ROW_ID
 from compactor.core.results.phrases import absent_key
 from compactor.core.schema import nested_types, policy, stored_column
+from compactor.core.schema.nested_types import TEXT
 from compactor.core.schema.policy import Change, Decision
 from compactor.core.schema.writer import WriterField, WriterSchema
 
@@ -184,20 +185,27 @@ def _compare(field: Field, column: WriterField, writer: WriterSchema, explicit: 
     `of_key`: whether the column is one of the key. Then whole numbers become no doubles, and nothing else text: other values may have several texts.
     """
     stored, given = nested_types.marked(types.parse(field.type), field.undecided), _marked(column)
-    # the text of what is inside would depend on types and engines, but for JSON without schema, which is read as the source wrote it
-    text = column.inferred or (types.is_scalar(stored) and types.is_scalar(given))
-    depth, as_text = types.depth(stored), column.item is not None and column.raw == nested_types.TEXT
-    if (
-        not column.inferred
-        and types.depth(given) not in (0, depth)
-        and (depth or (as_text and types.is_scalar(stored) and stored != nested_types.UNDECIDED))
-    ):
-        # arrays of several depths are text as a whole; a column of text takes PostgreSQL's text of an array as it is
-        given, text = nested_types.TEXT, True
-    kind, changes = nested_types.joined(stored, given, field.source, not of_key, explicit, grows, text)
+    kind: types.Type | None
+    if _is_array_text(stored, given, column) and not of_key:
+        kind, changes = TEXT, [Change(TO_STRING, field.source, field.type, types.text(column.type))] if stored != TEXT else []
+    else:
+        # the text of what is inside would depend on types and engines, but for JSON without schema, which is read as the source wrote it
+        text = column.inferred or (types.is_scalar(stored) and types.is_scalar(given))
+        kind, changes = nested_types.joined(stored, given, field.source, not of_key, explicit, grows, text)
     if kind is not None and column.name not in (field.source, *field.formerly) and _is_newest(writer, field):
         changes.append(Change("renamed", column.name, field.source))
     return _Compared(field, kind, tuple(changes))
+
+
+def _is_array_text(stored: types.Type, given: types.Type, column: WriterField) -> bool:
+    """Return whether arrays are text as a whole: those of several depths, and PostgreSQL's text of an array in a column of text."""
+    depth, other = types.depth(stored), types.depth(given)
+    if column.inferred or depth == other or stored == nested_types.UNDECIDED:
+        return False
+    if column.item is not None and column.raw == TEXT:
+        # those of one batch may have several depths
+        return depth > 0 or types.is_scalar(stored)
+    return depth > 0 < other
 
 
 def _marked(column: WriterField) -> types.Type:
