@@ -335,6 +335,18 @@ def test_a_table_of_a_stream_by_all_names_that_its_records_have(lake: Lake) -> N
     expect(lake, TABLES)
 
 
+@pytest.mark.slow
+def test_the_first_run_says_that_records_are_of_several_tables(lake: Lake) -> None:
+    """They become one table, unless `source_table` takes some of them. Once is enough: they may be partitions."""
+    for name, settings, names in (("all", {}, "a.orders, a.users, b.users"), ("one", {"source_table": "a.users"}, "")):
+        spec, notes = lake.spec(name, order_by=(), **settings), []
+        for hour in (0, 1):
+            lake.land(spec, hour, SCHEMAS[0])
+            notes.append([note for note in lake.run(spec).notes if "several source tables" in note])
+        assert [len(each) for each in notes] == [bool(names), 0]
+        assert not names or sorted(notes[0][0].partition(": ")[2].partition(". ")[0].split(", ")) == names.split(", ")
+
+
 ENVELOPE = {"database": "d", "table": "t"}
 EVENT = {"id": "lsn:1", "specversion": "1.0", "type": "io.debezium.connector.postgresql.DataChangeEvent", "datacontenttype": "application/json"}
 FOREIGN: dict[str, dict[str, Any]] = {

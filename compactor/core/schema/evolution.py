@@ -56,12 +56,6 @@ class Evolved:
     decisions: tuple[Decision, ...] = ()
     """The changes of an existing table, and what the table does about each."""
 
-    @property
-    def texts(self) -> dict[str, str]:
-        """Stored name → new type of the columns with values, or members, that become text."""
-        names_ = (decision.stored for decision in self.decisions if decision.change.kind == TO_STRING and decision.stored in self.retyped)
-        return {name: self.schema.field(name).type for name in names_}
-
 
 @dataclass(frozen=True)
 class _Compared:

@@ -47,7 +47,7 @@ def marked(kind: Type, undecided: Collection[str], path: str = "") -> Type:
 def unmarked(kind: Type) -> tuple[Type, tuple[str, ...]]:
     """Return the type with text instead of marks, and the paths of UNDECIDED."""
     if kind in (UNDECIDED, BLANK):
-        return ("string",), ("",) if kind == UNDECIDED else ()
+        return TEXT, ("",) if kind == UNDECIDED else ()
     if kind[0] == "array":
         item, undecided = unmarked(kind[1])
         return ("array", item), tuple(f"[]{path}" for path in undecided)
@@ -98,7 +98,7 @@ def joined(stored: Type, given: Type, path: str, numbers: bool, also: Collection
     if stored == BLANK or given in (stored, BLANK, UNDECIDED):
         return given if stored == BLANK else stored, []
     if stored == UNDECIDED:
-        return ("string",) if types.is_scalar(given) else given, []
+        return TEXT if types.is_scalar(given) else given, []
     if stored[0] == given[0] == "struct":
         return _struct(stored, given, path, numbers, also, grows, text)
     if stored[0] == given[0] == "array":
@@ -111,10 +111,12 @@ def joined(stored: Type, given: Type, path: str, numbers: bool, also: Collection
     wide, request = types.widest(stored, given, numbers, also), types.on_request(stored, given)
     if wide is None:
         # of a key only whole numbers have one text
-        as_text = "binary" not in (stored[0], given[0]) if numbers else all(kind == TEXT or types.is_whole(kind) for kind in (stored, given))
-        as_text = as_text and text
-        change = Change(TO_STRING if as_text else "incompatible", path, types.text(stored), types.text(given))
-        return (TEXT, [] if stored == TEXT and types.is_scalar(given) else [change]) if as_text else (None, [change])
+        of_text = "binary" not in (stored[0], given[0]) if numbers else all(kind == TEXT or types.is_whole(kind) for kind in (stored, given))
+        if not (text and of_text):
+            return None, [Change("incompatible", path, types.text(stored), types.text(given))]
+        if stored == TEXT and types.is_scalar(given):
+            return TEXT, []
+        return TEXT, [Change(TO_STRING, path, types.text(stored), types.text(given))]
     if request:
         return wide, [Change(request, path, types.text(stored), types.text(given))]
     more_text = "" if wide == given else f", so that it can store {types.text(given)} too"

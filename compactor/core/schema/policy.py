@@ -121,7 +121,7 @@ def check(table: str, decisions: Sequence[Decision], policy: Policy) -> None:
 
 def declare(changes: Sequence[Change]) -> str:
     """Return the advice to declare the types that columns have, for changes of whole columns to types that cannot hold the same values; else ""."""
-    whole = [change for change in changes if change.kind in (TO_STRING, "incompatible") and not {*".[{"} & {*change.column}]
+    whole = [change for change in changes if change.kind in (TO_STRING, "incompatible") and not any(inside in change.column for inside in ".[{")]
     unlike = [change for change in whole if types.is_scalar(types.parse(change.before))]
     if not unlike:
         return ""

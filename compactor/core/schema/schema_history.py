@@ -81,7 +81,7 @@ def _type_changes(before: Field, after: Field) -> list[Change]:
     """Return the changes of a column's type, as changes of its members where only those changed."""
     was, now = types.parse(before.type), types.parse(after.type)
     joined, changes = nested_types.joined(was, now, after.source, True, types.ON_REQUEST)
-    kind = TO_STRING if now == ("string",) else "widened"
+    kind = TO_STRING if now == nested_types.TEXT else "widened"
     return changes if joined == now else [Change(kind, after.source, before.type, after.type)]
 
 

@@ -21,6 +21,7 @@ from compactor.core.parallel import in_parallel
 from compactor.core.planning import compaction, landing
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.phrases import counted
+from compactor.core.schema.schema_history import became_text
 from compactor.core.sources import full_loads, increment
 from compactor.core.sources.source_profile import SourceProfile, other_envelope, several_tables
 from compactor.flows import ledger, logs, owner
@@ -139,7 +140,7 @@ class _Ingestion:
                 raise
             return self.edit(self._without(young))
         self.scratch.callback(batch.close)
-        texts = batch.summary.evolved.texts
+        texts = became_text(self.parent.schema, batch.summary.evolved.schema) if self.parent else {}
         # adopted rows are in no landed file: the others are read again after this commit
         if texts and self.table.adopted() is None:
             raise BecomesText(self.table.name, texts)
@@ -220,7 +221,8 @@ class _Ingestion:
             table.notes.append(written.staged.note)
         if parent is None:
             table.notes.extend(_left_in_folders(evolved.schema, self.inputs))
-            table.notes.extend(filter(None, [several_tables(table.spec, self._profiles(self.inputs))]))
+            if several := several_tables(table.spec, self._profiles(self.inputs)):
+                table.notes.append(several)
         summary = written.resolution.summary
         quarantine.describe(table, commit, summary)
         left_out = self.left_out or len(self.inputs) >= FILES_MAX

@@ -22,6 +22,7 @@ _MAPPED = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
 _UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 """The placeholder in an array of uuids: Java's `UUID.nameUUIDFromBytes` of it."""
 _CODES = ",".join(map(str, PLACEHOLDER.encode()))
+"""The placeholder in an array of numbers that is read as text: a column may have become text."""
 _TEXTS = (PLACEHOLDER, _PACKED, PLACEHOLDER.encode().hex(), _MAPPED, f'["{PLACEHOLDER}"]', f"[{_CODES}]")
 UNAVAILABLE_TEXTS = f"({', '.join(map(literal, _TEXTS))})"
 """SQL: the forms of the placeholder in a text."""
@@ -349,14 +350,12 @@ def is_placeholder(value: str, kind: types.Type) -> str | None:
         return f"{value} IN {UNAVAILABLE_TEXTS}"
     if kind[0] == "binary":
         return f"{value} = {literal(PLACEHOLDER.encode())}"
-    if kind[0] == "array" and kind[1][0] in ("string", "binary"):
+    if kind[0] == "array" and kind[1][0] == "binary":
+        return f"size({value}) = 1 AND {is_placeholder(f'get({value}, 0)', kind[1])}"
+    if kind[0] == "array" and kind[1][0] == "string":
         only = f"get({value}, 0)"
-        if kind[1][0] == "binary":
-            return f"size({value}) = 1 AND {is_placeholder(only, kind[1])}"
-        # numbers may be read as text
-        return (
-            f"(size({value}) = 1 AND ({is_placeholder(only, kind[1])} OR {only} = {literal(_UUID)}) OR array_join({value}, ',') = {literal(_CODES)})"
-        )
+        as_numbers = f"size({value}) = {len(PLACEHOLDER)} AND array_join({value}, ',') = {literal(_CODES)}"
+        return f"(size({value}) = 1 AND ({is_placeholder(only, kind[1])} OR {only} = {literal(_UUID)}) OR {as_numbers})"
     if kind[0] == "array" and kind[1][0] in ("smallint", "int", "bigint"):
         return f"CAST({value} AS ARRAY<BIGINT>) = {UNAVAILABLE_NUMBERS}"
     if kind[0] == "map" and kind[1][0] == "string":

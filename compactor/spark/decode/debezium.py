@@ -71,7 +71,7 @@ _NO_ROW = "creates, updates or reads a row, and has none in `after`"
 _NO_KEY = "deletes a row, and neither `before` nor the record's key says which: land whole records and set `container: kafka`"
 
 
-_NO_ENVELOPE = "'is not a Debezium envelope (no `op`)'"
+_NO_ENVELOPE = "is not a Debezium envelope (no `op`)"
 _CAPTURE = "value_capture_type"
 _PARTIAL_WRITER = (
     f"CASE WHEN _m.source.connector = 'scylla' OR (_m.source.connector = 'spanner' AND _m.source.{_CAPTURE} = 'OLD_AND_NEW_VALUES') "
@@ -141,7 +141,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     silent = " OR ".join((f"sort_array(_keys) IN ({', '.join(heartbeats)})", *(f"size(array_except({names}, _keys)) = 0" for names in others)))
     no_envelope = (
         f"WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN NOT {is_envelope} AND _keys IS NULL THEN {no_object('_body')} "
-        f"WHEN _m.op IS NULL AND NOT ({silent}) THEN {_NO_ENVELOPE}"
+        f"WHEN _m.op IS NULL AND NOT ({silent}) THEN {literal(_NO_ENVELOPE)}"
     )
     no_row = (
         f"WHEN {row} RLIKE {literal(_UNION)} AND size(json_object_keys({row})) = 1 THEN {literal(_UNIONS)} "
@@ -264,7 +264,9 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     values = {"op": "_value.op" if "op" in names else "CAST(NULL AS STRING)", **{name: _image(name, has, images) for name in ("after", "before")}}
     values |= {block: _texts(block, dict(has.get(block, ("struct", ()))[1]), read) for block, read in _blocks(spec).items()}
     partial, writer = bool({"keyspace_name", _CAPTURE} & source.keys()), literal(_writer_id(raw))
-    invalid = _invalid(spec, _nulls(images, spec) if partial else "false", f"WHEN _m.op IS NULL AND _m.after IS NOT NULL THEN {_NO_ENVELOPE}")
+    invalid = _invalid(
+        spec, _nulls(images, spec) if partial else "false", f"WHEN _m.op IS NULL AND _m.after IS NOT NULL THEN {literal(_NO_ENVELOPE)}"
+    )
     rows = raw.rows.selectExpr("*", f"{struct([*values.items()])} AS _m").selectExpr(
         *PLACE,
         f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
